@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Protocol
 
 from benchmarks.clocks import cpu_seconds
 from benchmarks.installing import ROOT
+from benchmarks.stores import opened_store, redis_program
 from benchmarks.wire import VARIANTS, call, check
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
@@ -31,6 +33,8 @@ class Contestant:
     python: Path
     program: str
     arguments: tuple[str, ...] = ()
+    #: Further processes whose CPU time is its own.
+    pids: tuple[int, ...] = ()
 
     @property
     def command(self) -> list[str]:
@@ -100,21 +104,24 @@ def _hear(contestant: Contestant, process: subprocess.Popen[bytes]) -> bytes:
 class HttpServer:
     """HTTP `tools/call`, one worker, kept connections; the load comes from a process of its own.
 
-    The program prints its port, and an access token if it needs one.
+    The program prints its port, and an access token if it needs one. The calls are stateless, or in so many sessions.
     """
 
-    def __init__(self, contestant: Contestant, connections: int = 32) -> None:
+    def __init__(self, contestant: Contestant, connections: int = 32, sessions: int = 0) -> None:
         self.contestant = contestant
         self.connections = connections
+        self.sessions = sessions
         self.process = spawn(contestant)
         port, *token = _hear(contestant, self.process).decode().split()
         self.options: dict[str, object] = {"port": int(port), **dict(zip(("token",), token, strict=False))}
 
     def sample(self, seconds: float) -> Sample:
-        options = {**self.options, "pid": self.process.pid, "connections": self.connections, "seconds": seconds}
+        options = {**self.options, "connections": self.connections, "sessions": self.sessions, "seconds": seconds}
         command = [sys.executable, "-m", "benchmarks.load_http"]
         for name, value in options.items():
             command += [f"--{name}", str(value)]
+        for pid in (self.process.pid, *self.contestant.pids):
+            command += ["--pid", str(pid)]
         limit = seconds + PATIENCE
         done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=limit)
         if done.returncode:
@@ -135,6 +142,58 @@ class HttpServer:
 
     def close(self) -> None:
         end(self.process)
+
+
+class WithStore:
+    """A contestant with a store of its own: the URL of the kind that its first argument names replaces that."""
+
+    def __init__(self, start: Callable[[Contestant], Running], contestant: Contestant) -> None:
+        self.stack = ExitStack()
+        try:
+            store = self.stack.enter_context(opened_store(contestant.arguments[0]))
+            arguments = (store.url, *contestant.arguments[1:])
+            self.running = start(replace(contestant, arguments=arguments, pids=store.pids))
+        except BaseException:
+            self.stack.close()
+            raise
+
+    def sample(self, seconds: float) -> Sample:
+        return self.running.sample(seconds)
+
+    def close(self) -> None:
+        self.running.close()
+        self.stack.close()
+
+
+class FanOut:
+    """Changes that streams of `subscriptions/listen` in several processes are told of; a call is one notification.
+
+    A process of its own listens.
+    """
+
+    def __init__(self, contestant: Contestant, listeners: int = 1000, processes: int = 4) -> None:
+        self.contestant = contestant
+        shares = 1 if contestant.arguments[0].startswith("memory") else processes
+        self.processes = [spawn(contestant) for _ in range(shares)]
+        self.ports = [_hear(contestant, process).decode().strip() for process in self.processes]
+        self.listening = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.listen_http", "--listeners", str(listeners), "--port", *self.ports],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        _hear(contestant, self.listening)
+
+    def sample(self, seconds: float) -> Sample:
+        pids = [*(process.pid for process in self.processes), *self.contestant.pids]
+        cpu = cpu_seconds(pids)
+        _say(self.listening.stdin, f"{seconds}\n".encode())
+        figures = json.loads(_hear(self.contestant, self.listening))
+        return Sample(figures["told"], figures["seconds"], cpu_seconds(pids) - cpu, {"p50": figures["p50"]})
+
+    def close(self) -> None:
+        for process in (self.listening, *self.processes):
+            end(process)
 
 
 class StdioServer:
@@ -286,12 +345,12 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
             Contestant("hinge client", ours, "from hinge import Client"),
         ]
 
-    def tasks(what: str) -> tuple[Contestant, ...]:
-        stores = [("hinge", "memory"), ("hinge sqlite", "sqlite")]
-        if shutil.which("redis-server") or shutil.which("valkey-server"):
-            stores.append(("hinge redis", "redis"))
-        return tuple(Contestant(name, ours, "hinge_tasks.py", (store, what)) for name, store in stores if with_hinge)
+    def stores(program: str, *arguments: str) -> tuple[Contestant, ...]:
+        names = {"hinge": "memory", "hinge sqlite": "sqlite"} | ({"hinge redis": "redis"} if redis_program() else {})
+        return tuple(Contestant(name, ours, program, (kind, *arguments)) for name, kind in names.items() if with_hinge)
 
+    over_sessions = partial(WithStore, partial(HttpServer, sessions=32))
+    fan_out, tasks = partial(WithStore, FanOut), partial(WithStore, InMemory)
     http = entrants("http", (("mcp", "http"), ("mcp json", "http-json")))
     if with_hinge:
         http += (Contestant("hinge asgi", ours, "hinge_server.py", ("asgi",)),)
@@ -303,8 +362,15 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
         Case("stdio_pipelined", "stdio server, 16 calls in flight", lambda c: StdioServer(c, 16), stdio),
         Case("stdio_pingpong", "stdio server, one call at a time", lambda c: StdioServer(c, 1), stdio),
         Case("memory", "in memory, client and server together", InMemory, tuple(memory)),
-        Case("tasks", "a task without steps, client and server together", InMemory, tasks("task")),
-        Case("steps", "a step of a task, of 50 in each", InMemory, tasks("step")),
+        Case(
+            "session",
+            "HTTP 2025-11-25 tools/call in 32 sessions, 32 connections",
+            over_sessions,
+            stores("hinge_shared.py"),
+        ),
+        Case("fan_out", "a change told to 1,000 streams in four processes", fan_out, stores("hinge_shared.py")),
+        Case("tasks", "a task without steps, client and server together", tasks, stores("hinge_tasks.py", "task")),
+        Case("steps", "a step of a task, of 50 in each", tasks, stores("hinge_tasks.py", "step")),
         Case("cold_start", "stdio server, start to first answer", ColdStart, stdio, compared="wall", one_shot=True),
         Case("import", "import, CPU over an empty interpreter", Import, tuple(imports), one_shot=True),
     ]

@@ -8,6 +8,8 @@ from typing import Any
 
 from benchmarks.cases import Case, Sample
 
+#: Cases in which Hinge is compared with itself: what a token or a backend costs.
+OF_HINGE = frozenset({"http_token", "session", "fan_out", "tasks", "steps"})
 #: The samples of a case: contestant to one sample per round.
 Rounds = Mapping[str, Sequence[Sample]]
 
@@ -23,6 +25,12 @@ def ratios(case: Case, rounds: Rounds, name: str, to: str) -> list[float]:
     return [compared(case, mine) / compared(case, other) for mine, other in pairs if compared(case, other)]
 
 
+def differences(case: Case, rounds: Rounds, name: str, to: str) -> list[float]:
+    """How many microseconds one contestant's figure is above another's, round by round."""
+    pairs = zip(rounds[name], rounds[to], strict=True)
+    return [(compared(case, mine) - compared(case, other)) * 1e6 for mine, other in pairs]
+
+
 def summary(case: Case, rounds: Rounds) -> dict[str, dict[str, Any]]:
     """Per contestant: medians, spread, and the ratios to the official SDK and to the floor, as plain data."""
     rows: dict[str, dict[str, Any]] = {}
@@ -35,9 +43,11 @@ def summary(case: Case, rounds: Rounds) -> dict[str, dict[str, Any]]:
         }
         for key in samples[0].extra:
             row[key] = spread([sample.extra[key] for sample in samples])
-        for other in ("mcp", "mcp json", "bare", *(("hinge",) if case.key == "http_token" else ())):
+        for other in ("mcp", "mcp json", "bare", *(("hinge",) if case.key in OF_HINGE else ())):
             if other in rounds and other != name:
                 row[f"of_{other.replace(' ', '_')}"] = spread(ratios(case, rounds, name, other))
+        if case.key in OF_HINGE and name != "hinge":
+            row["above_hinge"] = spread(differences(case, rounds, name, "hinge"))
         rows[name] = row
     return rows
 
@@ -51,8 +61,11 @@ def table(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """The lines of one case, for people and for a README: a Markdown table."""
     one_shot = case.one_shot
     heads = ["", "wall ms" if one_shot else "calls/s", "CPU ms" if one_shot else "CPU µs/call"]
-    others = {"http": ("mcp", "mcp JSON", "bare"), "http_token": ("hinge",)}.get(case.key, ("mcp", "bare"))
+    others = ("mcp", "mcp JSON", "bare") if case.key == "http" else ("mcp", "bare")
+    if case.key in OF_HINGE:
+        others = ("hinge",)
     heads += [f"× {other}" for other in others]
+    heads += ["µs above hinge"] if case.key in OF_HINGE else []
     heads += ["peak MB"] if one_shot else []
     lines = [f"**{case.title}**", "", _line(heads), _line(["---", *["---:"] * (len(heads) - 1)])]
     for name, row in rows.items():
@@ -62,6 +75,7 @@ def table(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> str:
         else:
             cells += [f"{row['per_second'][0]:,.0f}", _range(row["cpu_us"], "{:.1f}")]
         cells += [_range(row.get(f"of_{other.lower().replace(' ', '_')}"), "{:.3f}") for other in others]
+        cells += [_range(row.get("above_hinge"), "{:.1f}")] if case.key in OF_HINGE else []
         cells += [f"{row['peak_mb'][0]:.0f}"] if one_shot else []
         lines.append(_line(cells))
     return "\n".join(lines)

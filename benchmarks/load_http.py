@@ -14,7 +14,7 @@ import time
 from functools import partial
 
 from benchmarks.clocks import cpu_seconds
-from benchmarks.wire import VARIANTS, WrongAnswer, check_http, http_request
+from benchmarks.wire import VARIANTS, WrongAnswer, check_http, http_request, open_session
 
 #: Every so many answers of a connection one is decoded and compared.
 SAMPLE = 251
@@ -23,8 +23,12 @@ SAMPLE = 251
 class Load:
     """What all connections share: the requests, the time, the counters."""
 
-    def __init__(self, port: int, token: str | None) -> None:
-        self.requests = [http_request(number, port, token) for number in range(VARIANTS)]
+    def __init__(self, port: int, token: str | None, sessions: int) -> None:
+        opened = [open_session(port) for _ in range(sessions)] or [None]
+        #: The requests of each session.
+        self.requests = [
+            [http_request(number, port, token, session) for number in range(VARIANTS)] for session in opened
+        ]
         self.running = True
         self.calls = 0
         self.checked = 0
@@ -43,6 +47,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, load: Load, first: int) -> None:
         self.load = load
+        self.requests = load.requests[first % len(load.requests)]
         self.number = first % VARIANTS
         self.answers = 0
         self.buffer = b""
@@ -54,7 +59,7 @@ class Connection(asyncio.Protocol):
 
     def ask(self) -> None:
         self.sent = time.perf_counter()
-        self.transport.write(self.load.requests[self.number])
+        self.transport.write(self.requests[self.number])
 
     def data_received(self, data: bytes) -> None:
         self.buffer = buffer = self.buffer + data if self.buffer else data
@@ -109,7 +114,7 @@ def content(buffer: bytes, end: int) -> bytes | None:
 
 async def measure(options: argparse.Namespace) -> dict[str, float]:
     """Connect, warm up, count for the given time; the servers' CPU time is read at the same two moments."""
-    load = Load(options.port, options.token)
+    load = Load(options.port, options.token, options.sessions)
     loop = asyncio.get_running_loop()
     for number in range(options.connections):
         await loop.create_connection(partial(Connection, load, number), "127.0.0.1", options.port)
@@ -141,6 +146,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--pid", type=int, action="append", required=True, help="a process of the server (repeatable)")
     parser.add_argument("--token", help="an access token that each request carries")
+    parser.add_argument("--sessions", type=int, default=0, help="sessions of revision 2025-11-25 that make the calls")
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--warm", type=float, default=0.3)

@@ -74,7 +74,7 @@ def measure_again(
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="short rounds, under 90 s in all")
+    parser.add_argument("--quick", action="store_true", help="short rounds, under 2 minutes in all")
     parser.add_argument("--check", action="store_true", help="end with 1 if Hinge misses a floor")
     parser.add_argument("--case", action="append", help="only this case (repeatable): http, stdio_pipelined, …")
     parser.add_argument("--rounds", type=int, help="rounds per case (default 7, quick 3)")

@@ -5,11 +5,14 @@ Only the standard library: the load generators import it, and so may a program o
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Mapping
 from typing import Any
 
 REVISION = "2026-07-28"
+#: The revision of HTTP sessions.
+SESSION_REVISION = "2025-11-25"
 #: Different arguments per call, so that nobody gets away with a remembered answer.
 VARIANTS = 64
 
@@ -23,27 +26,71 @@ _HEADERS = (
     "Host: 127.0.0.1:{port}",
     "Content-Type: application/json",
     "Accept: application/json, text/event-stream",
-    f"MCP-Protocol-Version: {REVISION}",
-    "Mcp-Method: tools/call",
-    "Mcp-Name: add",
+    "MCP-Protocol-Version: {revision}",
     "Content-Length: {length}",
 )
 
 
 def call(number: int) -> bytes:
     """The JSON-RPC request that asks for `number` + 7, with `number` as its id."""
-    params = {"_meta": _META, "name": "add", "arguments": {"a": number, "b": 7}}
-    message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-    return json.dumps(message, separators=(",", ":")).encode()
+    return message("tools/call", number, {"_meta": _META, **_add(number)})
 
 
-def http_request(number: int, port: int, token: str | None = None) -> bytes:
-    """The same as a POST over a kept connection, with an access token if there is one."""
-    body = call(number)
-    head = "\r\n".join(_HEADERS).format(port=port, length=len(body))
-    if token is not None:
-        head += f"\r\nAuthorization: Bearer {token}"
+def _add(number: int) -> dict[str, Any]:
+    return {"name": "add", "arguments": {"a": number, "b": 7}}
+
+
+def message(method: str, number: int, params: Mapping[str, Any]) -> bytes:
+    """A JSON-RPC request."""
+    content = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def http_request(number: int, port: int, token: str | None = None, session: str | None = None) -> bytes:
+    """The same as a POST over a kept connection, with an access token if there is one; in a session of the handshake era."""
+    if session is not None:
+        return _post(port, SESSION_REVISION, message("tools/call", number, _add(number)), f"Mcp-Session-Id: {session}")
+    names = ["Mcp-Method: tools/call", "Mcp-Name: add"]
+    return _post(port, REVISION, call(number), *names, *([] if token is None else [f"Authorization: Bearer {token}"]))
+
+
+def http_listen(number: int, port: int) -> bytes:
+    """A POST whose response is a stream of changes."""
+    params = {"_meta": _META, "notifications": {"toolsListChanged": True}}
+    return _post(port, REVISION, message("subscriptions/listen", number, params), "Mcp-Method: subscriptions/listen")
+
+
+def http_change(number: int, port: int) -> bytes:
+    """A POST that calls the tool which announces a change."""
+    body = message("tools/call", number, {"_meta": _META, "name": "change", "arguments": {}})
+    return _post(port, REVISION, body, "Mcp-Method: tools/call", "Mcp-Name: change")
+
+
+def _post(port: int, revision: str, body: bytes, *lines: str) -> bytes:
+    head = "\r\n".join((*_HEADERS, *lines)).format(port=port, revision=revision, length=len(body))
     return head.encode() + b"\r\n\r\n" + body
+
+
+def open_session(port: int) -> str:
+    """Open a session of the handshake era. Returns its id."""
+    client = {
+        "protocolVersion": SESSION_REVISION,
+        "capabilities": {"roots": {}},
+        "clientInfo": {"name": "bench", "version": "1"},
+    }
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("POST", "/mcp", message("initialize", 0, client), headers)
+    response = connection.getresponse()
+    body = response.read()
+    session = response.getheader("Mcp-Session-Id")
+    if response.status != 200 or session is None:
+        raise WrongAnswer(f"the handshake was answered with {response.status} {body[:200]!r}")
+    initialized = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+    connection.request("POST", "/mcp", initialized, {**headers, "Mcp-Session-Id": session})
+    connection.getresponse().read()
+    connection.close()
+    return session
 
 
 class WrongAnswer(Exception):

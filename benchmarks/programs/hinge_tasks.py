@@ -1,4 +1,4 @@
-"""What a task and a step cost: `hinge_tasks.py memory|sqlite|redis task|step`. A call is one task without steps, or one step.
+"""What a task and a step cost: `hinge_tasks.py URL task|step`. A call is one task without steps, or one step.
 
 The client asks for the state of a task when its tool has ended. Its share is included, the process of Redis is not.
 """
@@ -6,15 +6,7 @@ The client asks for the state of a task when its tool has ended. Its share is in
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import socket
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from benchmarks.programs.memory_main import on_command
@@ -47,37 +39,6 @@ class Poll(ClientExtension):
             await asyncio.sleep(0.0005)
 
 
-@contextmanager
-def backend_url(kind: str) -> Iterator[str]:
-    """The URL of a store of its own."""
-    if kind == "memory":
-        yield "memory://"
-        return
-    with tempfile.TemporaryDirectory() as directory:
-        if kind == "sqlite":
-            yield f"sqlite:///{Path(directory) / 'state.db'}"
-            return
-        program = shutil.which("redis-server") or shutil.which("valkey-server")
-        assert program is not None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", directory, "--appendonly", "yes", "--save", ""]
-        with open(os.devnull, "wb") as nothing:
-            redis = subprocess.Popen([program, *options], stdin=subprocess.DEVNULL, stdout=nothing)
-        try:
-            while True:
-                try:
-                    socket.create_connection(("127.0.0.1", port)).close()
-                    break
-                except OSError:
-                    assert redis.poll() is None
-            yield f"redis://127.0.0.1:{port}"
-        finally:
-            redis.terminate()
-            redis.wait()
-
-
 async def main(url: str, what: str) -> None:
     """Run on command."""
     server: Server[Any] = Server("bench", backend=url)
@@ -108,5 +69,4 @@ async def main(url: str, what: str) -> None:
         await on_command(call)
 
 
-with backend_url(sys.argv[1]) as address:
-    asyncio.run(main(address, sys.argv[2]))
+asyncio.run(main(*sys.argv[1:]))

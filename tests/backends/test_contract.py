@@ -22,6 +22,7 @@ async def test_memory_keeps_the_contract() -> None:
 
 
 @pytest.mark.timeout(120)  # nine processes, two at a time
+@pytest.mark.long
 async def test_sqlite_keeps_the_contract_between_processes(tmp_path: Path) -> None:
     await check_backend(partial(SqliteBackend, tmp_path / "state.db"), processes=8)
     assert os.stat(tmp_path / "state.db").st_mode & 0o777 == 0o600

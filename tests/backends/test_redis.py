@@ -32,6 +32,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 @pytest.mark.timeout(240)  # nine processes, two at a time
+@pytest.mark.long
 async def test_redis_keeps_the_contract_between_processes(server: RedisServer) -> None:
     await check_backend(partial(RedisBackend, server.url), processes=8)
 

@@ -19,7 +19,7 @@ from hinge.testing import check_backend
 from tests.backends.redis_server import RedisServer, needs_redis, redis_server, until
 from tests.ports import free_port
 
-pytestmark = [needs_redis, pytest.mark.timeout(240)]
+pytestmark = [needs_redis, pytest.mark.long, pytest.mark.timeout(240)]
 
 
 def wait_for(condition: Any) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hinge import BackendError, Changed, ChangesLost, Client, DefinitionError, Overloaded, Server
-from hinge.backends import SqliteBackend, backend_for, sqlite, sqlite_file, sqlite_poller
+from hinge import BackendError, Changed, ChangesLost, Client, DefinitionError, LogConflict, Overloaded, Server
+from hinge.backends import SqliteBackend, backend_for, sqlite, sqlite_file, sqlite_poller, sqlite_thread
 from hinge.backends.base import Event
 
 
@@ -193,13 +193,13 @@ async def test_expired_entries_make_room(path: Path, monkeypatch: pytest.MonkeyP
 
 async def test_a_sweep_does_a_bounded_amount_of_work(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_file, "SWEPT", 10)
-    monkeypatch.setattr(sqlite, "SWEPT", 10)
+    monkeypatch.setattr(sqlite_thread, "SWEPT", 10)
     backend = SqliteBackend(path)
     for number in range(100):
         await backend.claim(f"a{number}", ttl=0.5 + 0.001 * number)
-    backend._next_sweep = float("inf")
+    backend._thread.next_sweep = float("inf")
     await asyncio.sleep(0.7)
-    backend._next_sweep = 0.0
+    backend._thread.next_sweep = 0.0
     left = rows(path, "items")
     for _ in range(3):
         await backend.claim("b", ttl=60)
@@ -401,3 +401,98 @@ async def test_a_server_works_without_its_backend_and_registers_tools(tmp_path: 
         server.tool("second")(lambda: "2")
         assert [tool.name for tool in await client.list_tools()] == ["first", "second"]
         assert (await client.call_tool("second")).data == "2"
+
+
+# ---------------------------------------------------------------- writes that are committed together
+
+
+async def test_writes_that_are_in_flight_at_once_share_a_transaction(path: Path) -> None:
+    backend = SqliteBackend(path)
+    await backend.set("a", b"1")
+    statements: list[str] = []
+    backend._thread._connection[0].set_trace_callback(statements.append)
+    await asyncio.gather(*(backend.set(f"a{number}", b"1") for number in range(320)))
+    assert rows(path, "items") == 321
+    transactions = statements.count("BEGIN IMMEDIATE")
+    assert transactions <= 320 / sqlite_thread.GROUP + 2
+    await backend.close()
+
+
+async def test_a_write_that_fails_changes_nothing_and_the_others_of_its_transaction_are_stored(path: Path) -> None:
+    backend = SqliteBackend(path)
+    await backend.append("log", [b"1"], ttl=60)
+    results = await asyncio.gather(
+        backend.set("a", b"1"),
+        backend.set("b", b"1"),
+        backend.append("log", [b"never"], ttl=60, after=5),
+        backend.append("log", [b"2"], ttl=60, after=1),
+        backend.append("log", [b"late"], ttl=60, after=1),
+        backend.replace("b", b"1", b"2"),
+        backend.delete("b"),
+        backend.claim("c", ttl=60),
+        backend.claim("c", ttl=60),
+        return_exceptions=True,
+    )
+    assert [type(each) if isinstance(each, Exception) else each for each in results] == [
+        *(None, None, LogConflict, 2, LogConflict, True, True, True, False),
+    ]
+    assert await backend.read("log") == [(1, b"1"), (2, b"2")]
+    assert (await backend.get("a"), await backend.get("b")) == (b"1", None)
+    await backend.close()
+
+
+async def test_what_has_no_room_does_not_keep_out_what_has(path: Path) -> None:
+    backend = SqliteBackend(path, max_bytes=1 << 20)
+    await backend.set("a", b"1")
+    sizes = [500_000, 900_000, 100_000, 700_000, 100_000]
+    results = await asyncio.gather(
+        *(backend.set(f"a{number}", bytes(size)) for number, size in enumerate(sizes)), return_exceptions=True
+    )
+    assert [type(each) for each in results] == [type(None), Overloaded, type(None), Overloaded, type(None)]
+    assert rows(path, "items") == 4
+    await backend.close()
+
+
+async def test_writes_that_nobody_waits_for_any_more_are_left_out(path: Path) -> None:
+    backend = SqliteBackend(path)
+    await backend.set("a", b"1")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    first = asyncio.create_task(backend.set("first", b"1"))  # waits for the other connection
+    await asyncio.sleep(0.05)
+    waiting = [asyncio.create_task(backend.set(f"b{number}", b"1")) for number in range(10)]
+    await asyncio.sleep(0.05)
+    for task in waiting[:5]:
+        task.cancel()
+    other.execute("COMMIT")
+    other.close()
+    await asyncio.wait([first, *waiting])
+    assert [task.cancelled() for task in waiting] == [True] * 5 + [False] * 5
+    assert rows(path, "items") == 7
+    await backend.close()
+
+
+async def test_the_thread_seldom_wakes_up_while_nobody_writes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_poller, "IDLE_AFTER", 0.0)
+    monkeypatch.setattr(sqlite_poller, "IDLE_POLL", 0.2)
+    backend, other = SqliteBackend(path), SqliteBackend(path)
+    await other.set("a", b"1")
+    woken = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(woken.set)
+
+    stop = backend.watch("log", wake)
+    await woken.wait()
+    looks: list[int] = []
+    assert backend._poller is not None
+    monkeypatch.setattr(backend._poller, "_after_look", lambda: looks.append(1))
+    await asyncio.sleep(1.0)
+    assert len(looks) <= 6
+    woken.clear()
+    await other.append("log", [b"1"], ttl=60)
+    await asyncio.wait_for(woken.wait(), 20)
+    stop()
+    await backend.close()
+    await other.close()

@@ -393,7 +393,7 @@ async def test_logs_are_swept_some_entries_at_a_time(path: Path, monkeypatch: py
     db = sqlite3.connect(path)
     left = []
     for _ in range(4):
-        backend._next_sweep = 0.0
+        backend._thread.next_sweep = 0.0
         await backend.claim("c", ttl=60)
         left.append(db.execute("SELECT (SELECT count(*) FROM log_entries), (SELECT count(*) FROM logs)").fetchone())
     db.close()

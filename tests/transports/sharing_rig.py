@@ -87,6 +87,22 @@ async def apps(url: str, count: int = 2, *, log: Log | None = None, **options: A
         yield served
 
 
+def count_operations(app: App) -> list[str]:
+    """What the app asks of its backend from now on: each operation with its key, in a list that grows."""
+    operations: list[str] = []
+    backend = app.server.backend
+    names = "get set delete replace touch claim lease append read end_of watch publish subscribe"
+    for name in names.split():
+        method = getattr(backend, name)
+
+        def counted(*args: Any, method: Any = method, name: str = name, **options: Any) -> Any:
+            operations.append(f"{name} {args[0]}")
+            return method(*args, **options)
+
+        setattr(backend, name, counted)
+    return operations
+
+
 @pytest.fixture
 def redis_store(tmp_path: Path) -> Iterator[RedisServer]:
     """A Redis server."""

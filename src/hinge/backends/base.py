@@ -54,6 +54,12 @@ class Backend(Protocol):
             event: What changed.
         """
 
+    async def flush(self) -> None:
+        """Wait until the changes that were published before can't be lost with this process.
+
+        While the backend can't be reached, this waits: callers set a time limit.
+        """
+
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Add a listener. This must not block.
 

@@ -45,6 +45,10 @@ class EncryptedBackend:
         """
         self._backend.publish(event)
 
+    async def flush(self) -> None:
+        """Wait until the other backend has passed on the changes that were published before; see `Backend.flush`."""
+        await self._backend.flush()
+
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Add a listener to the other backend.
 

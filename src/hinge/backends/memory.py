@@ -88,6 +88,9 @@ class MemoryBackend:
         """
         self.tell(event)
 
+    async def flush(self) -> None:
+        """Do nothing: all listeners were called."""
+
     def tell(self, event: Event) -> None:
         """Call all listeners with any event; an error of one is logged.
 
@@ -397,6 +400,11 @@ class MemoryBackend:
                     call()
                 except Exception:
                     logger.exception("a function that watches a log failed")
+
+    @property
+    def has_watchers(self) -> bool:
+        """Whether a log is watched."""
+        return bool(self._watchers)
 
     @property
     def watched(self) -> list[str]:

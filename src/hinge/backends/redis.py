@@ -203,6 +203,15 @@ class RedisBackend:
         self._check_process()
         self._hints.publish(event)
 
+    async def flush(self) -> None:
+        """Wait until Redis has the changes that were published before, or that some were lost.
+
+        Raises:
+            BackendError: This backend was closed.
+        """
+        self._check_process()
+        await self._hints.flush()
+
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Add a listener. The first one gets `ChangesLost` when the connection for changes is ready.
 

@@ -154,7 +154,7 @@ class RedisLane:
                     self._idle = self._loop.create_future()
                     await self._idle
                     self._idle = None
-        except (RedisError, OSError):
+        except (RedisError, OSError, RuntimeError):  # uvloop raises RuntimeError for a transport that was closed
             pass
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -175,7 +175,7 @@ class RedisLane:
                     future.set_exception(ReplyLost(reason))
             self._sent.clear()
             await asyncio.wait([reader])
-            with suppress(RedisError, OSError):
+            with suppress(RedisError, OSError, RuntimeError):
                 await connection.disconnect(nowait=failed)  # a dead server must not be waited for
 
     def _take_unsent(self) -> list[bytes]:

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from random import uniform
 from secrets import token_hex
@@ -87,6 +88,8 @@ class RedisHints:
         self._unsent: dict[Changed, None] = {}
         self._unsent_characters = 0
         self._dropped = False
+        #: Who waits until they are sent.
+        self._flushes: list[Future[None]] = []
         # What follows belongs to the thread.
         self._stop = asyncio.Event()
         self._has_unsent = asyncio.Event()
@@ -116,6 +119,16 @@ class RedisHints:
                     self._drop_unsent()
             if len(self._unsent) <= 1:
                 self._call(self._has_unsent.set)
+
+    async def flush(self) -> None:
+        """Wait until the changes that were published before are sent. Raises BackendError if this has ended."""
+        sent: Future[None] = Future()
+        with self._lock:
+            if self._closed:
+                raise BackendError("This backend was closed")
+            self._flushes.append(sent)
+            self._call(self._has_unsent.set)
+        await asyncio.wrap_future(sent)
 
     def begin(self) -> None:
         """Receive the changes of other processes from now on."""
@@ -214,20 +227,26 @@ class RedisHints:
             with self._lock:
                 changes = [(event.kind, event.uri) for event in self._unsent]
                 lost = self._dropped
+                flushes = self._flushes
+                self._flushes = []
                 self._unsent.clear()
                 self._unsent_characters = 0
                 self._dropped = False
-            if not changes and not lost:
-                continue
-            self._number += 1
             try:
-                await self._send_message(client, _Message(self._source, self._number, changes, lost))
+                if changes or lost:
+                    self._number += 1
+                    await self._send_message(client, _Message(self._source, self._number, changes, lost))
             except HingeError as exc:
                 logger.warning("Other processes are not told of changes yet: %s", exc)
                 with self._lock:
                     self._dropped = True
+                    self._flushes += flushes
                 await asyncio.sleep(_LONGEST_PAUSE * uniform(0.5, 1.0))
                 self._has_unsent.set()
+            else:
+                for sent in flushes:
+                    if sent.set_running_or_notify_cancel():
+                        sent.set_result(None)
 
     async def _send_message(self, client: RedisClient, message: _Message) -> None:
         await client.call(self._channel, b"PUBLISH", self._channel, msgspec.msgpack.encode(message))

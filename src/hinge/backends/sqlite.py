@@ -12,12 +12,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Literal, TypeVar
-from weakref import finalize
 
 from hinge.backends.base import (
     MAX_LOG_BYTES,
@@ -32,15 +30,13 @@ from hinge.backends.lease import Lease, hold_lease
 from hinge.backends.memory import MemoryBackend
 from hinge.backends.sqlite_file import (
     CLAIM,
-    SWEPT,
     VALUE,
     DatabaseFile,
-    close_all,
     network_disk_type,
-    sweep,
     transaction,
 )
 from hinge.backends.sqlite_poller import Poller
+from hinge.backends.sqlite_thread import DatabaseThread
 from hinge.errors import BackendError, DefinitionError, LogConflict
 from hinge.protocol.changes import Changed
 
@@ -48,8 +44,8 @@ logger = logging.getLogger("hinge")
 
 ValueT = TypeVar("ValueT")
 
-#: Seconds between two sweeps, and how many make room in a full file.
-_SWEEP_SECONDS, _SWEEPS = 1.0, 20
+#: Seconds between two attempts to write changes that somebody waits for.
+_FLUSH_PAUSE = 0.05
 #: A change is kept for so many seconds, and only so many changes. A process that reads later gets ChangesLost.
 _CHANGE_SECONDS, _MAX_CHANGES = 60.0, 10_000
 #: Changes that wait to be written, and characters of their URIs. Beyond, other processes get ChangesLost.
@@ -68,9 +64,11 @@ class SqliteBackend:
     """Shares changes and values among the processes of one machine, in a file that outlives them.
 
     Changes reach the listeners of the same process immediately, those of other processes within about 0.2 seconds: a thread
-    looks for them while there are listeners. For watched logs it looks every 20 milliseconds. What is stored survives the death
-    of processes; values and logs survive power failures, too, unless `synchronous` says otherwise. Times are those of the system
-    clock.
+    looks for them while there are listeners. For watched logs it looks every 20 milliseconds, or 50 when nobody has written for
+    a second. Writes that arrive while another one is on its way to the disk are committed together.
+
+    What is stored survives the death of processes; values and logs survive power failures, too, unless `synchronous` says
+    otherwise. Times are those of the system clock.
 
     Args:
         path: The file. It is made if it is missing, readable by its owner only; its directory must exist, on a local disk.
@@ -122,18 +120,13 @@ class SqliteBackend:
         #: Marks the changes of this process.
         self._source = token_hex(8)
         self._lock = threading.Lock()
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="hinge-sqlite")
-        #: The connection of that thread, while there is one.
-        self._connection: list[sqlite3.Connection] = []
-        self._next_sweep = 0.0
+        self._thread = DatabaseThread(self._file, full=self._full)
         self._poller: Poller | None = None
         #: Changes that other processes were not told yet, and whether more of them were dropped.
         self._unsent: dict[Changed, None] = {}
         self._unsent_characters = 0
         self._dropped = False
         self._sending = False
-        # Not the executor: this may run while the same thread submits something to another one.
-        finalize(self, close_all, self._connection)
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -156,6 +149,18 @@ class SqliteBackend:
                 if len(self._unsent) > _MAX_UNSENT or self._unsent_characters > _MAX_UNSENT_CHARACTERS:
                     self._drop_unsent()
             self._send_soon()
+
+    async def flush(self) -> None:
+        """Wait until the changes that were published before are in the file, or that some were lost is.
+
+        Raises:
+            BackendError: This backend was closed.
+        """
+        is_flushed = False
+        while not is_flushed:
+            is_flushed = await asyncio.wrap_future(self._open_thread().submit(self._flush))
+            if not is_flushed:  # another program has locked the file, or it is full
+                await asyncio.sleep(_FLUSH_PAUSE)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Add a listener.
@@ -185,7 +190,7 @@ class SqliteBackend:
         def stop() -> None:
             remove()
             with self._lock:
-                if self._poller is not None and not self._local.has_listeners and not self._local.watched:
+                if self._poller is not None and not self._local.has_listeners and not self._local.has_watchers:
                     self._poller.stop()
                     self._poller = None
 
@@ -200,13 +205,18 @@ class SqliteBackend:
         """Have the thread write changes that were not sent. The lock is held."""
         if not self._sending and (self._unsent or self._dropped):
             with suppress(RuntimeError):  # closed, or the interpreter ends
-                self._executor.submit(self._send)
+                self._thread.submit(self._send)
                 self._sending = True
 
     def _retry_changes(self) -> None:
         """Write changes again whose writing failed."""
         with self._lock:
             self._send_soon()
+
+    def _flush(self) -> bool:
+        """Write what was not written. Returns whether that succeeded."""
+        self._send()
+        return not self._dropped
 
     def _send(self) -> None:
         with self._lock:
@@ -216,6 +226,8 @@ class SqliteBackend:
             self._unsent.clear()
             self._unsent_characters = 0
             self._dropped = self._sending = False
+        if not changes:
+            return
 
         def write(db: sqlite3.Connection) -> None:
             with transaction(db):
@@ -229,7 +241,7 @@ class SqliteBackend:
                 db.execute(f"DELETE FROM changes WHERE id IN ({old})", limits)
 
         try:
-            self._work(write)
+            self._thread.do(write)
         except Exception as exc:
             with self._lock:
                 self._dropped = True
@@ -493,7 +505,7 @@ class SqliteBackend:
 
         Args:
             log: Its key.
-            wake: Called after each append of this process, and within about 20 milliseconds after those of others, on any thread.
+            wake: Called after each append of this process, and within about 50 milliseconds after those of others, on any thread.
 
         Returns:
             A function that ends it; calling it twice is harmless.
@@ -515,52 +527,30 @@ class SqliteBackend:
             poller.stop()
             await asyncio.get_running_loop().run_in_executor(None, poller.join)
         with suppress(RuntimeError):  # it is closed already
-            await asyncio.get_running_loop().run_in_executor(self._executor, close_all, self._connection)
-        self._executor.shutdown(wait=False)
+            await self._thread.close()
 
     def reopen(self) -> None:
         """Use the file again after `close`; does nothing if the backend is open."""
         if self._closed:
             self._closed = False
             self._begin()
-            if self._local.has_listeners or self._local.watched:
+            if self._local.has_listeners or self._local.has_watchers:
                 self._poll()
 
     # ---------------------------------------------------------------- the thread with the connection
 
     async def _run(self, work: Callable[[sqlite3.Connection], ValueT]) -> ValueT:
-        self._check_process()
-        if self._closed:
-            raise BackendError(f"{self._path}: this backend was closed")
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self._work, work)
+        return await self._open_thread().read(work)
 
     async def _write(self, work: Callable[[sqlite3.Connection], ValueT], *, durable: bool = False) -> ValueT:
         """Do work that writes; if `durable`, it survives a power failure, too, unless `synchronous` says otherwise."""
+        return await self._open_thread().write(work, durable=durable)
 
-        def write(db: sqlite3.Connection) -> ValueT:
-            db.execute(f"PRAGMA synchronous = {'FULL' if durable and self._full else 'NORMAL'}")
-            now = time.monotonic()
-            if now >= self._next_sweep:
-                self._next_sweep = now + (_SWEEP_SECONDS if sweep(db) < SWEPT else 0.0)
-            for _ in range(_SWEEPS):
-                try:
-                    return work(db)
-                except sqlite3.OperationalError as exc:
-                    if exc.sqlite_errorcode != sqlite3.SQLITE_FULL or not sweep(db):
-                        raise
-            return work(db)
-
-        return await self._run(write)
-
-    def _work(self, work: Callable[[sqlite3.Connection], ValueT]) -> ValueT:
-        try:
-            if not self._connection:
-                self._connection.append(self._file.open())
-            return work(self._connection[0])
-        except sqlite3.Error as exc:
-            if getattr(exc, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY):
-                close_all(self._connection)
-            raise self._file.error(exc) from exc
+    def _open_thread(self) -> DatabaseThread:
+        self._check_process()
+        if self._closed:
+            raise BackendError(f"{self._path}: this backend was closed")
+        return self._thread
 
 
 def _append(

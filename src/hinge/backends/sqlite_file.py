@@ -188,7 +188,10 @@ def number(db: sqlite3.Connection, query: str) -> int:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that writes."""
+    """A transaction that writes; inside of another one, part of that."""
+    if db.in_transaction:
+        yield
+        return
     db.execute("BEGIN IMMEDIATE")
     try:
         yield

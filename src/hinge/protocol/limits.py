@@ -45,6 +45,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     backlog: int = 256
     #: HTTP sessions of one endpoint; further ones are rejected with 503.
     sessions: int = 10_000
+    #: HTTP sessions that all processes with the same backend have stored; further ones are rejected with 503.
+    stored_sessions: int = 100_000
     #: An HTTP session without an open stream or running call ends after this time.
     session_idle: float = 1800.0
     #: Events and bytes stored per HTTP session to resume streams.
@@ -75,6 +77,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     #: to counts as changed.
     queued_changes: int = 4096
     queued_change_bytes: int = MIB
+    #: How long an answer waits until the changes that its call announced have reached a shared backend.
+    change_wait: float = 2.0
     #: Sync functions running concurrently in worker threads.
     threads: int = 40
     #: Client: size of a decoded HTTP response or SSE event.

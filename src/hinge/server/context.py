@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 import msgspec
 from msgspec import UNSET, Raw
 
+from hinge.backends.base import Backend
 from hinge.errors import (
     ChannelClosed,
     ConnectionLost,
@@ -167,6 +168,8 @@ class Context(Record, Generic[StateT]):
     _root: Context[Any] | None = None
     _elicitation: ElicitationStrategy | None = None
     _log_queue: LogQueue | None = None
+    #: The shared backends to which this call has published changes.
+    _published: tuple[Backend, ...] = ()
     _progress: float | None = None
     _sync: SyncContext | None = None
 
@@ -266,6 +269,16 @@ class Context(Record, Generic[StateT]):
     def cancelled(self) -> bool:
         """Whether the client no longer wants the answer; for sync functions, which can't be interrupted."""
         return self._call.state is not CallState.RUNNING
+
+    async def _flush_changes(self) -> None:
+        """Wait, bounded, until changes that this call has published can't be lost with this process: before its answer."""
+        try:
+            async with asyncio.timeout(self._session.connection.limits.change_wait):
+                for backend in self._published:
+                    await backend.flush()
+        except Exception as exc:
+            reason = str(exc) or type(exc).__name__
+            logger.warning("A call is answered before other processes are told what it changed: %s", reason)
 
     # ---------------------------------------------------------------- functions without async
 

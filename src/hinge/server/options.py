@@ -60,7 +60,8 @@ def _lifespan(form: str) -> Check:
 
 _IS_AUTH = has_methods(authenticate=2, routes=1, challenge=1)
 _PUBLISHES = has_methods(publish=1, subscribe=1, plain=True)
-_STORES = has_methods(get=1, set=2, delete=1, close=0)  # `claim` and `lease` have keyword arguments without default
+# `claim` and `lease` have keyword arguments without default.
+_STORES = has_methods(get=1, set=2, delete=1, flush=0, close=0)
 LIFESPAN = _lifespan("lifespan(server)")
 
 

@@ -44,7 +44,7 @@ class Runnable(Protocol):
         """The server as an ASGI app."""
         ...
 
-    def warn_of_own_keys(self) -> None:
+    def warn_of_workers(self) -> None:
         """Say what several processes need."""
 
 
@@ -166,9 +166,9 @@ def _run_workers(server: Runnable, options: Any, *, sessions: bool) -> None:
     """Serve in several processes, without HTTP sessions if those can't be shared and were not asked for."""
     from hinge.transports.http.server.workers.run import run_workers
 
-    server.warn_of_own_keys()
+    server.warn_of_workers()
     app = _http_app(server, options)
-    if not sessions and not app.shares_sessions:
+    if not sessions and not app.shares_sessions and options["sse_path"] is None:
         app = _http_app(server, {**options, "sessions": False})
     several = {name: options[name] for name in ("workers", "worker_timeout")}
     run_workers(app, describe=describe_thread, **several, **_process_options(options))

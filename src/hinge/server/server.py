@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, Unpa
 from hinge.backends import backend_for
 from hinge.backends.base import Backend, Reopenable
 from hinge.channel import Channel
-from hinge.errors import DefinitionError
+from hinge.errors import DefinitionError, shorten
 from hinge.lazy import load
 from hinge.options import accepts, check_option, resolve
 from hinge.protocol.changes import Changed
@@ -37,7 +37,7 @@ from hinge.server.features.caching import CacheHints
 from hinge.server.features.options import SkillOptions, check_text, icons_of
 from hinge.server.features.subscriptions import Subscriptions
 from hinge.server.lifespan import ConnectionLifespans, Lifespan
-from hinge.server.middleware.chain import Middleware, build_chains
+from hinge.server.middleware.chain import Middleware, ResourceKeeper, build_chains
 from hinge.server.options import (
     LIFESPAN,
     ApiOptions,
@@ -250,7 +250,6 @@ class Server(Router, Generic[StateT]):
     def from_openapi(
         document: Mapping[str, Any] | str | bytes | os.PathLike[str],
         http_client: Any = None,
-        /,
         **options: Unpack[ApiOptions],
     ) -> Server[Any]:
         """Make a server with one tool for each operation that an OpenAPI document describes.
@@ -454,13 +453,25 @@ class Server(Router, Generic[StateT]):
         self._subscriptions.publish(event)
         self.catalog.forward_change(event)
 
-    def warn_of_own_keys(self) -> None:
-        """Log a warning that several processes can't decrypt each other's request states without shared keys."""
+    def warn_of_workers(self) -> None:
+        """Log a warning for each thing that several processes need to share, and don't."""
         if not self._request_states.shared and STATELESS in self._description.eras:
             logger.warning(
                 "Several workers without state_keys: a call that requests input fails when the answer reaches another "
                 "worker. Give Server(state_keys=[…]) the same secret of 32 bytes everywhere, or a backend that they share"
             )
+        middleware: list[object] = list(self._middleware)
+        if any(isinstance(each, ResourceKeeper) and each.keeps_resources and not each.shared for each in middleware):
+            logger.warning(
+                "Several workers, and pages of long results in the memory of each: a client that reaches another worker does "
+                "not find them. Use add_middleware(ResultLimit(…, spill=True, backend=server.backend)) with a shared backend"
+            )
+
+    def _warn_of_plain_tools(self) -> None:
+        """Log a warning about tools with `task=` that nobody can call as a task."""
+        if not self.catalog.is_mounted and (names := self.catalog.tools_without_tasks()):
+            tools = shorten(", ".join(map(repr, names)))
+            logger.warning("task= has no effect on %s: add the extension with server.add_extension(Tasks())", tools)
 
     async def _drain(self) -> None:
         """End all subscriptions with their result, because the process is about to stop."""
@@ -491,6 +502,8 @@ class Server(Router, Generic[StateT]):
                 pass
             if ctx._log_queue is not None:
                 await ctx._log_queue.close()
+            if ctx._published:
+                await ctx._flush_changes()
 
     @overload
     def run(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
@@ -693,6 +706,8 @@ class Server(Router, Generic[StateT]):
         except BaseException:
             await self._leave_backend()
             raise
+        if self._users == 1:
+            self._warn_of_plain_tools()
         self._build()  # telemetry may have been installed by now
         watch(self.limits.stall)
 

@@ -278,15 +278,27 @@ async def _is_free(backend: Backend, key: str) -> bool:
 
 
 async def _renewal(two: _Two) -> None:
+    # On a busy machine a renewal may come too late for a short time.
+    for ttl in (SHORT, 3 * SHORT, 9 * SHORT):
+        if await _is_renewed(two, ttl):
+            return
+    raise AssertionError("a lease can be taken while it is held and renewed")
+
+
+async def _is_renewed(two: _Two, ttl: float) -> bool:
     key = two.key("renewed")
-    async with two.first.lease(key, ttl=SHORT) as lease:
-        end = time.monotonic() + 3 * SHORT
-        while time.monotonic() < end:
-            _expect(not await _is_free(two.second, key), "a lease can be taken while it is held and renewed")
-            await asyncio.sleep(0.05)
-        _expect(not lease.lost, "a lease is lost although it was renewed")
-        lease.check()
+    try:
+        async with two.first.lease(key, ttl=ttl) as lease:
+            end = time.monotonic() + 3 * ttl
+            while time.monotonic() < end:
+                if await _is_free(two.second, key):
+                    return False
+                await asyncio.sleep(0.05)
+            lease.check()
+    except LeaseLost:
+        return False
     _expect(await _is_free(two.second, key), "a lease is not free after its block")
+    return True
 
 
 async def _loss(two: _Two) -> None:
@@ -484,6 +496,8 @@ async def _changes(two: _Two) -> None:
         remove = two.first.subscribe(fail)
         two.first.publish(changes[0])  # the failure of a listener is logged once, not a hundred times
         remove()
+        async with asyncio.timeout(PATIENCE):
+            await two.first.flush()
         await _eventually(are_heard, "each listener is told of each change")
         _expect(not stopped, "a listener that was removed is told of changes")
     finally:
@@ -628,7 +642,12 @@ async def _count(backend: Backend, prefix: str, number: str) -> None:
     if await backend.delete(f"{prefix}:once"):
         print("deleted")
     backend.publish(Changed("resource", f"{prefix}:///{number}"))
-    await backend.close()
+    if int(number) % 2:
+        await backend.close()
+    else:
+        await backend.flush()
+        sys.stdout.flush()
+        os._exit(0)  # as if it was killed
 
 
 async def _hold(backend: Backend, prefix: str, number: str) -> None:

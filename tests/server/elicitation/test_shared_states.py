@@ -27,6 +27,7 @@ class Store(MemoryBackend):
     def __init__(self) -> None:
         super().__init__()
         self.uses: list[str] = []
+        self.claimed_for = 0.0
         self.away = False
 
     def _use(self, key: str) -> None:
@@ -46,6 +47,7 @@ class Store(MemoryBackend):
 
     async def claim(self, key: str, *, ttl: float) -> bool:
         self._use(key)
+        self.claimed_for = ttl
         await asyncio.sleep(0)
         return await super().claim(key, ttl=ttl)
 
@@ -130,6 +132,13 @@ async def test_a_state_that_is_accepted_once_is_so_in_all_processes(tmp_path: Pa
         await backend.close()
 
 
+async def test_a_state_is_used_once_by_all_that_was_requested_together(store: Store) -> None:
+    async with BareEnd(process(store, state_once=True), capabilities=CAN_BE_ASKED) as end:
+        two = {"name": "greet_two", "arguments": {}}
+        retry = {**two, **answered(await end.ask("tools/call", two))}
+        assert (await end.ask("tools/call", retry))["content"][0]["text"] == "Ann and Ann"
+
+
 async def test_a_call_that_needs_no_state_touches_no_backend(store: Store) -> None:
     async with BareEnd(process(store, state_once=True), capabilities=CAN_BE_ASKED) as end:
         for _ in range(3):
@@ -157,6 +166,25 @@ async def test_a_call_that_needs_the_backend_is_told_when_to_come_back(store: St
         assert (await end.refusal("tools/call", retry))["code"] == 429
         store.away = False
         assert (await end.ask("tools/call", retry))["content"][0]["text"] == "hello Ann", "it was not used up"
+
+
+@pytest.mark.parametrize(("shared", "keys"), [(False, ()), (True, [b"k" * 32])])
+async def test_keys_that_are_given_and_those_of_one_process_are_not_in_the_backend(
+    store: Store, monkeypatch: pytest.MonkeyPatch, shared: bool, keys: list[bytes]
+) -> None:
+    monkeypatch.setattr(Store, "shared", shared)
+    each = RequestStateCodec(keys, ttl=60.0, once=False, backend=store, server="states")
+    state = await each.encode(b"payload", b"bound")
+    assert store.uses == []
+    elsewhere = RequestStateCodec(keys, ttl=60.0, once=False, backend=MemoryBackend(), server="states")
+    if keys:
+        assert await elsewhere.decode(state, b"bound") == b"payload"
+
+
+async def test_that_a_state_was_used_is_stored_little_longer_than_it_is_valid_by_any_clock(store: Store) -> None:
+    each = codec(store, once=True, ttl=3600.0)
+    await each.decode(await each.encode(b"payload", b"bound"), b"bound")
+    assert 3600 + 30 < store.claimed_for < 3600 + 300
 
 
 async def test_processes_that_begin_at_once_have_the_same_keys(store: Store) -> None:

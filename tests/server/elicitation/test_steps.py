@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -53,3 +54,28 @@ async def test_there_is_no_key_outside_of_a_step() -> None:
     async with Client(server) as client:
         result = await client.call_tool("pay", raise_on_error=False)
         assert result.is_error
+
+
+async def test_a_step_that_is_cut_short_has_the_same_key_when_it_runs_again() -> None:
+    """In the stateless era the handler runs anew with the answer: the upstream service must not charge twice."""
+    server: Server[Any] = Server("steps")
+    keys: list[str] = []
+
+    @server.tool
+    async def pay(ctx: Context[Any]) -> str:
+        async def prepare() -> None:
+            keys.append(ctx.step.key)
+
+        async def charge() -> None:
+            keys.append(ctx.step.key)
+            if len(keys) == 2:
+                await asyncio.get_running_loop().create_future()
+
+        await ctx.step(prepare)
+        _, answer = await asyncio.gather(ctx.step(charge), ctx.elicit("Really?", str))
+        return answer
+
+    async with Client(server, era="2026", on_elicit=lambda request: {"value": "yes"}) as client:
+        assert (await client.call_tool("pay")).text == "yes"
+    prepared, cut_short, again = keys
+    assert cut_short == again != prepared

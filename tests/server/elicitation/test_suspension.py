@@ -502,6 +502,18 @@ async def test_a_retry_that_cannot_be_read_is_refused_and_one_without_answers_is
             assert (await end.ask("tools/call", again))["inputRequests"] == first["inputRequests"]
 
 
+async def test_a_state_of_another_type_is_refused_where_the_server_defines_the_method() -> None:
+    server: Server[Any] = Server("steps")
+
+    @server.request("acme/search")
+    async def search(ctx: Context[Any], params: Any) -> dict[str, str]:
+        return {"found": await ctx.step(str, "a")}
+
+    async with BareEnd(server) as end:
+        assert (await end.ask("acme/search", {}))["found"] == "a"
+        assert (await end.refusal("acme/search", {"requestState": 5}))["code"] == -32602
+
+
 @in_no_time
 async def test_input_that_another_task_requests_does_not_interrupt_the_clean_up_of_the_handler() -> None:
     cleaned: list[str] = []

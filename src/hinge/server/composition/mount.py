@@ -209,6 +209,18 @@ class Catalog:
         changed = inner if mount.changes is None else mount.changes.inner(inner)
         return None if changed is None else await mount.server.catalog.find_tool(ctx, changed)
 
+    def tools_without_tasks(self) -> list[str]:
+        """The tools, here and in mounted servers, whose option `task` has no effect since no extension serves tasks."""
+        if "task" in self._dispatch.result_types:
+            return []
+        own = [name for name, tool in self._tools.all.items() if tool.task_support is not None]
+        return own + [name for mount in self._mounts for name in mount.server.catalog.tools_without_tasks()]
+
+    @property
+    def is_mounted(self) -> bool:
+        """Whether another server offers what this one does."""
+        return bool(self._outer)
+
     async def offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
         """Whether this caller finds a tool, prompt, resource or template of this name or URI."""
         return (

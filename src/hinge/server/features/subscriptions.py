@@ -45,7 +45,7 @@ from hinge.schema.base import SUBSCRIPTION_ID, EmptyResult
 from hinge.schema.lifecycle import ServerCapabilities
 from hinge.schema.resources import SubscribeParams
 from hinge.schema.subscriptions import ListenParams, ListenResult, SubscriptionFilter
-from hinge.server.context import Context
+from hinge.server.context import Context, current
 from hinge.server.extensions import Topic, accept_topics
 from hinge.session import Session
 from hinge.telemetry import count
@@ -135,6 +135,8 @@ class Subscriptions:
         except Exception:
             logger.exception("The backend could not publish a change: other processes are not told")
         else:
+            if self._backend.shared and (ctx := current.get(None)) and self._backend not in ctx._published:
+                ctx._published = (*ctx._published, self._backend)
             if self._stop is not None:
                 return
         self._on_event(event)

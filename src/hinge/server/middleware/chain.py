@@ -32,6 +32,11 @@ class ResourceKeeper(Protocol):
         """Whether it does."""
         ...
 
+    @property
+    def shared(self) -> bool:
+        """Whether other processes of the server find them, too."""
+        ...
+
     async def keeps(self, uri: str) -> bool:
         """Whether it has a resource of this URI, whoever may read it."""
         ...

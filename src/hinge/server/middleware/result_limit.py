@@ -8,13 +8,15 @@ import secrets
 import time
 import weakref
 from collections.abc import Callable, Collection
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, structs
 
-from hinge.errors import DefinitionError, InternalError, MethodNotFound
-from hinge.options import METHOD_NAMES, Check, check_values, function, whole
+from hinge.backends.base import Backend
+from hinge.errors import BackendError, DefinitionError, InternalError, MethodNotFound, Overloaded
+from hinge.options import METHOD_NAMES, Check, check_values, function, or_none, whole
 from hinge.protocol.eras.base import OPEN_STATES
 from hinge.protocol.http.headers import judge_name
 from hinge.protocol.revisions.adapt import known_in
@@ -29,7 +31,7 @@ from hinge.schema.tools import CallToolResult
 from hinge.server.context import Context
 from hinge.server.middleware.chain import CallNext
 from hinge.server.middleware.repeated_text import same_json
-from hinge.server.middleware.result_pages import KeptPage, MemoryPages, PageStore, Parts, Spill, divide
+from hinge.server.middleware.result_pages import BackendPages, KeptPage, MemoryPages, PageStore, Parts, Spill, divide
 from hinge.session import Session
 
 logger = logging.getLogger("hinge")
@@ -37,6 +39,7 @@ logger = logging.getLogger("hinge")
 _OPTIONS = {
     "size": whole(1)._replace(advice="use bytes, 1 or more"),
     "methods": METHOD_NAMES,
+    "backend": or_none(Check(lambda value: callable(getattr(value, "touch", None)), "write backend=server.backend")),
     "spill": Check(lambda value: isinstance(value, bool | Spill), "use True, False or Spill(expires=…, bytes=…)"),
     "clock": function("a function that gives seconds", 0, plain=True),
 }
@@ -72,6 +75,8 @@ class ResultLimit:
         size: The limit in bytes of JSON, 1 or more; with `spill` 2000 or more. Pages of text have this size, too.
         methods: The methods whose results are measured.
         spill: Whether results of tools are kept in pages; a `Spill` says how long and how many.
+        backend: Where pages are kept, so that any process of a server finds them: `backend=server.backend`. Default: in this
+            process.
         clock: A function that returns seconds, for tests.
 
     Raises:
@@ -84,6 +89,7 @@ class ResultLimit:
         *,
         methods: Collection[str] = ("tools/call",),
         spill: bool | Spill = False,
+        backend: Backend | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_values(locals(), _OPTIONS)
@@ -93,7 +99,13 @@ class ResultLimit:
         #: How results are kept; None if they are not.
         self.spill = (Spill() if spill is True else spill) or None
         self._methods = frozenset(methods)
-        self._pages: PageStore | None = MemoryPages(self.spill, clock) if self.spill is not None else None
+        self._pages: PageStore | None = None
+        if self.spill is not None:
+            self._pages = (
+                MemoryPages(self.spill, clock) if backend is None else BackendPages(backend, self.spill, clock)
+            )
+        #: Whether other processes find the pages.
+        self.shared = backend is not None and backend.shared
         #: What stands for a session in the pages that belong to it.
         self._sessions: weakref.WeakKeyDictionary[Session, str] = weakref.WeakKeyDictionary()
 
@@ -174,7 +186,11 @@ class ResultLimit:
         parts = divide(content, room, self.size - _ENVELOPE)
         key, owner = secrets.token_hex(16), self._owner(ctx)
         pages = [KeptPage(owner, one.mime_type, one.text, one.blob) for one in parts.pages]
-        if not await self._pages.put(key, list(map(msgspec.msgpack.encode, pages))):
+        try:
+            if not await self._pages.put(key, list(map(msgspec.msgpack.encode, pages))):
+                return None
+        except (BackendError, Overloaded) as exc:
+            logger.warning("%s: a result could not be kept: %s", ctx.method, exc)
             return None
         logger.info("%s: kept a result of %d bytes in %d pages", ctx.method, len(text), len(pages))
         note = TextContent(text=self._note(len(text), parts, self.spill.expires, left_out=left_out))
@@ -205,6 +221,8 @@ class ResultLimit:
         session = ctx._session
         if session.channel.kind == "post":
             return ""
+        if isinstance(session_id := getattr(session.channel, "id", None), str):  # other processes serve it, too
+            return f"session {sha256(session_id.encode()).hexdigest()}"
         return self._sessions.setdefault(session, f"session {secrets.token_hex(16)}")
 
     # ---------------------------------------------------------------- reading

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from hashlib import sha256
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from hinge.backends.base import Backend
 from hinge.options import Check, check_values, is_number, whole
 from hinge.schema.content import (
     AudioContent,
@@ -18,6 +20,11 @@ from hinge.schema.content import (
     TextContent,
 )
 
+ItemT = TypeVar("ItemT")
+
+#: Bytes of one value of a backend, and what values begin with: the version of this format.
+_PART_BYTES = 1 << 19
+_MORE, _LAST = b"1", b"0"
 #: Where a text may be cut, best first: after a line, an item of JSON, a word. Else between two characters.
 _MARKS = (b"\n", b"},", b"],", b",", b" ")
 _OPTIONS = {
@@ -32,7 +39,7 @@ class Spill(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         expires: Seconds for which the pages of a result can be read, more than 0.
-        results: How many results are kept in this process.
+        results: How many results of this process are kept.
         bytes: How many bytes all of them have together. A larger result is not kept.
 
     Raises:
@@ -60,7 +67,7 @@ class KeptPage(msgspec.Struct, array_like=True):
 
 
 class PageStore(Protocol):
-    """Keeps the pages of results for a while. For several processes: one value for each key and number, with expiry."""
+    """Keeps the pages of results for a while."""
 
     async def put(self, key: str, pages: Sequence[bytes]) -> bool:
         """Keep the pages of a result. False if it has more bytes than can be kept."""
@@ -71,45 +78,106 @@ class PageStore(Protocol):
         ...
 
 
-class _Kept(NamedTuple):
-    pages: Sequence[bytes]
+class _Kept(NamedTuple, Generic[ItemT]):
+    items: Sequence[ItemT]
     size: int
     ends: float
+
+
+class _Ledger(Generic[ItemT]):
+    """What this process keeps, within the bounds of a `Spill`."""
+
+    def __init__(self, spill: Spill, clock: Callable[[], float]) -> None:
+        self._spill = spill
+        self._clock = clock
+        #: In the order in which they expire.
+        self._results: OrderedDict[str, _Kept[ItemT]] = OrderedDict()
+        self._size = 0
+
+    def add(self, key: str, items: Sequence[ItemT], size: int) -> list[ItemT]:
+        """Add a result. Returns what was dropped for it, and had not expired."""
+        self.drop_expired()
+        self._results[key] = _Kept(items, size, self._clock() + self._spill.expires)
+        self._size += size
+        dropped: list[ItemT] = []
+        while len(self._results) > self._spill.results or self._size > self._spill.bytes:
+            dropped += self._drop_oldest()
+        return dropped
+
+    def get(self, key: str) -> Sequence[ItemT]:
+        """The items of a result; none if it is not kept."""
+        self.drop_expired()
+        kept = self._results.get(key)
+        return () if kept is None else kept.items
+
+    def drop_expired(self) -> None:
+        now = self._clock()
+        while self._results and next(iter(self._results.values())).ends <= now:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> Sequence[ItemT]:
+        _, kept = self._results.popitem(last=False)
+        self._size -= kept.size
+        return kept.items
 
 
 class MemoryPages:
     """Keeps pages in this process."""
 
     def __init__(self, spill: Spill, clock: Callable[[], float]) -> None:
-        self._spill = spill
-        self._clock = clock
-        #: In the order in which they expire.
-        self._results: OrderedDict[str, _Kept] = OrderedDict()
-        self._size = 0
+        self._most = spill.bytes
+        self._ledger: _Ledger[bytes] = _Ledger(spill, clock)
 
     async def put(self, key: str, pages: Sequence[bytes]) -> bool:
-        size = sum(map(len, pages))
-        if size > self._spill.bytes:
+        if (size := sum(map(len, pages))) > self._most:
             return False
-        self._drop_expired()
-        self._results[key] = _Kept(pages, size, self._clock() + self._spill.expires)
-        self._size += size
-        while len(self._results) > self._spill.results or self._size > self._spill.bytes:
-            self._drop_oldest()
+        self._ledger.add(key, pages, size)
         return True
 
     async def get(self, key: str, number: int) -> bytes | None:
-        self._drop_expired()
-        kept = self._results.get(key)
-        return kept.pages[number - 1] if kept is not None and 1 <= number <= len(kept.pages) else None
+        pages = self._ledger.get(key)
+        return pages[number - 1] if 1 <= number <= len(pages) else None
 
-    def _drop_expired(self) -> None:
-        now = self._clock()
-        while self._results and next(iter(self._results.values())).ends <= now:
-            self._drop_oldest()
 
-    def _drop_oldest(self) -> None:
-        self._size -= self._results.popitem(last=False)[1].size
+class BackendPages:
+    """Keeps pages in a backend, where other processes find them. The bounds are those of one process.
+
+    Each page is one value or several, of which all but the last one begin with `_MORE`. Their names show no URI.
+    """
+
+    def __init__(self, backend: Backend, spill: Spill, clock: Callable[[], float]) -> None:
+        self._backend = backend
+        self._spill = spill
+        #: The names of values.
+        self._ledger: _Ledger[str] = _Ledger(spill, clock)
+
+    async def put(self, key: str, pages: Sequence[bytes]) -> bool:
+        if (size := sum(map(len, pages))) > self._spill.bytes:
+            return False
+        values: dict[str, bytes] = {}
+        for number, page in enumerate(pages, 1):
+            starts = range(0, max(len(page), 1), _PART_BYTES)
+            for part, start in enumerate(starts):
+                mark = _LAST if start == starts[-1] else _MORE
+                values[_name(key, number, part)] = mark + page[start : start + _PART_BYTES]
+        for dropped in self._ledger.add(key, list(values), size):
+            await self._backend.delete(dropped)
+        for name, value in values.items():
+            await self._backend.set(name, value, ttl=self._spill.expires)
+        return True
+
+    async def get(self, key: str, number: int) -> bytes | None:
+        parts: list[bytes] = []
+        while not parts or parts[-1][:1] == _MORE:
+            value = await self._backend.get(_name(key, number, len(parts)))
+            if value is None or value[:1] not in (_MORE, _LAST):
+                return None
+            parts.append(value)
+        return b"".join(part[1:] for part in parts)
+
+
+def _name(key: str, number: int, part: int) -> str:
+    return f"result-page:{sha256(key.encode()).hexdigest()[:40]}:{number}:{part}"
 
 
 # ---------------------------------------------------------------- how a result is cut

@@ -82,17 +82,30 @@ def windows_command_line(
     # Windows ignores dots and blanks at the end of a file's name.
     if not program.rstrip(". ").lower().endswith((".bat", ".cmd")):
         return subprocess.list2cmdline([program, *command[1:]])
+    check_batch_command(program, command)
+    shell = ntpath.join(variables.get("SYSTEMROOT", r"C:\Windows"), "System32", "cmd.exe")
+    # Without quotes, `,`, `;` and `=` would separate arguments. A backslash before the last quote would escape it for the
+    # program that gets the arguments.
+    words = " ".join(f'"{word}{_trailing_backslashes(word)}"' for word in (program, *command[1:]))
+    return f'"{shell}" /d /e:on /v:off /s /c "{words}"'
+
+
+def check_batch_command(program: str, command: Sequence[str]) -> None:
+    """Check a command that cmd.exe is going to read.
+
+    Args:
+        program: The path of the batch file.
+        command: Its name as it was written, and its arguments.
+
+    Raises:
+        DefinitionError: The path or an argument has a character that cmd.exe interprets.
+    """
     for word, refused in ((program, _INTERPRETED_IN_PATH), *((word, _INTERPRETED) for word in command[1:])):
         if found := refused.search(word):
             raise DefinitionError(
                 f"{command[0]!r} is a batch file ({shorten(program)}), and cmd.exe would interpret {found[0]!r} in "
                 f"{shorten(word)!r}: start the program behind the batch file itself, such as node.exe with its script."
             )
-    shell = ntpath.join(variables.get("SYSTEMROOT", r"C:\Windows"), "System32", "cmd.exe")
-    # Without quotes, `,`, `;` and `=` would separate arguments. A backslash before the last quote would escape it for the
-    # program that gets the arguments.
-    words = " ".join(f'"{word}{_trailing_backslashes(word)}"' for word in (program, *command[1:]))
-    return f'"{shell}" /d /e:on /v:off /s /c "{words}"'
 
 
 def _trailing_backslashes(word: str) -> str:

@@ -71,7 +71,9 @@ async def test_a_handshake_that_breaks_a_limit_is_answered_and_makes_no_session(
         bad["params"]["_meta"] = {"numbers": list(range(20_000))}
         for _ in range(2):
             reply = await site.ask(JSON_HEADERS, bad)
-            assert (reply.json()["id"], "error" in reply.json()) == (0, True)
+            answer = reply.json()
+            assert (answer["id"], answer["error"]["code"]) == (0, -32602)
+            assert "Too many values" in answer["error"]["message"]
             assert "mcp-session-id" not in reply.headers
         await site.session()
 
@@ -547,16 +549,17 @@ async def test_an_exchange_that_is_given_up_after_the_answer_tells_nothing_else(
 
 
 async def test_a_session_whose_client_only_answers_is_not_idle(log: Log) -> None:
-    async with serving(make_server(log, limits=Limits(session_idle=3600))) as site:
+    async with serving(make_server(log, limits=Limits(session_idle=3600, sessions=1))) as site:
         session = await site.session()
         age(site, 3599)
         assert (await site.ask(session, {"jsonrpc": "2.0", "id": 77, "result": {}})).status == 202
         age(site, 3599)
+        assert (await site.ask(JSON_HEADERS, initialize())).status == 503, "idle sessions make room"
         assert (await site.ask(session, PING)).status == 200
 
 
 async def test_the_idle_time_of_a_session_begins_with_the_end_of_its_last_call_or_stream(log: Log) -> None:
-    async with serving(make_server(log, limits=Limits(session_idle=3600))) as site:
+    async with serving(make_server(log, limits=Limits(session_idle=3600, sessions=2))) as site:
         calling, listening = await site.session(), await site.session()
         call, stream = await site.call(calling, handshake_call("wait")), await site.listen(listening)
         await stream.head()
@@ -568,6 +571,7 @@ async def test_the_idle_time_of_a_session_begins_with_the_end_of_its_last_call_o
         stream.abort()
         await log.until("wait ends")
         await until(lambda: not any(each.busy for each in sessions_of(site)))
+        assert (await site.ask(JSON_HEADERS, initialize())).status == 503, "idle sessions make room"
         for session in (calling, listening):
             assert (await site.ask(session, PING)).status == 200
 
@@ -582,19 +586,29 @@ async def test_a_stream_opens_with_an_event_before_its_client_says_that_it_is_in
     assert (opening.data, bool(opening.id)) == (b"", True)
 
 
-async def test_a_handler_waits_while_its_stream_is_not_read() -> None:
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_a_handler_waits_while_its_stream_is_not_read(log: Log, resumed: bool) -> None:
     server: Server[Any] = Server("busy", limits=Limits(stream_bytes=100_000))
     told = 0
 
     @server.tool
     async def flood(ctx: Context[Any]) -> None:
         nonlocal told
-        for number in range(1000):
+        await ctx.report_progress(0, 1000, "begin")
+        await log.gate.wait()
+        for number in range(1, 1000):
             await ctx.report_progress(number, 1000, "x" * 65536)
             told += 1
 
     async with serving(server) as site:
-        await site.call(await site.session(), handshake_call("flood"))
+        session = await site.session()
+        wire = await site.call(session, handshake_call("flood"))
+        await wire.head()
+        opening = await wire.event()
+        if resumed:
+            assert opening is not None
+            await (await site.listen(session, opening.id)).head()
+        log.gate.set()
         before = -1
         while before != told:
             before = told

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.backends.redis_server import RedisServer, needs_redis
 from tests.transports.http_rig import Site, handshake_call, process, text_of
 from tests.transports.sharing_rig import App, apps, call, redis_store, request, until
@@ -26,12 +28,14 @@ make_shared_server(Log(), "sqlite:///shared.db").run("http", port=0, workers={wo
 
 
 @asynccontextmanager
-async def processes(directory: Path, count: int, workers: int = 1) -> AsyncIterator[list[tuple[Site, int]]]:
+async def processes(
+    directory: Path, count: int, workers: int = 1, *, program: str = PROGRAM
+) -> AsyncIterator[list[tuple[Site, int]]]:
     """Real processes on one store: where they serve, and their ids."""
     async with AsyncExitStack() as stack:
         served: list[tuple[Site, int]] = []
         for _ in range(count):
-            running = await stack.enter_async_context(process(directory, PROGRAM.format(workers=workers)))
+            running = await stack.enter_async_context(process(directory, program.replace("{workers}", str(workers))))
             assert running.stderr is not None
             async with asyncio.timeout(30):
                 while "http://" not in (line := (await running.stderr.readline()).decode()):
@@ -83,6 +87,28 @@ async def test_another_process_takes_the_stream_of_one_that_was_killed(tmp_path:
         texts: list[str] = []
         while "after" not in texts:
             texts.append((await reopened.message()).get("params", {}).get("data", ""))
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_change_is_told_though_its_process_and_that_of_the_stream_were_killed(
+    tmp_path: Path, reads: bool
+) -> None:
+    """Whether the first stream had told it or not, the one that resumes it does: the client may not have received it."""
+    async with processes(tmp_path, 2) as ((a, pid), (b, _)):
+        session = await a.session()
+        await a.ask(session, request("resources/subscribe", uri="note://x"))
+        stream = await a.listen(session)
+        assert (await stream.head()).status == 200
+        first = await stream.event()
+        assert first is not None
+        assert text_of((await a.ask(session, handshake_call("touch", uri="note://x"))).json()) == "touched"
+        if reads:
+            assert (await stream.message())["method"] == "notifications/resources/updated"
+        os.kill(pid, signal.SIGKILL)
+        resumed = await b.listen(session, first.id)
+        assert (await resumed.head()).status == 200
+        while (await resumed.message())["method"] != "notifications/resources/updated":
+            pass
 
 
 async def test_an_answer_to_a_process_that_was_killed_is_accepted(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hinge import Limits, Principal
 from hinge.transports.http.server.sharing.records import SessionKeys
 from tests.support import V2025_03
 from tests.transports.http_rig import Log, handshake_call, text_of
-from tests.transports.sharing_rig import App, apps, call, redis_store, request, store_url, until
+from tests.transports.sharing_rig import App, apps, call, count_operations, redis_store, request, store_url, until
 
 __all__ = ("redis_store", "store_url")  # fixtures
 
@@ -54,19 +54,10 @@ async def test_a_call_with_a_json_answer_does_not_touch_the_store(pair: list[App
     a, b = pair
     session = await a.site.session()
     await call(b, session, "add", a=1, b=1)
-    operations: list[str] = []
-    for app in pair:
-        backend = app.server.backend
-        for name in ("get", "set", "replace", "touch", "append", "read", "end_of", "delete", "claim"):
-            method = getattr(backend, name)
-
-            def counted(*args: Any, method: Any = method, name: str = name, **options: Any) -> Any:
-                operations.append(f"{name} {args[0]}")
-                return method(*args, **options)
-
-            setattr(backend, name, counted)
+    counted = [count_operations(app) for app in pair]
     for number in range(20):
         await call(pair[number % 2], session, "add", number, a=1, b=number)
+    operations = [each for operations in counted for each in operations]
     assert [each for each in operations if "process:" not in each and "inbox:" not in each] == []
 
 

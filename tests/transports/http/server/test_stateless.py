@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, Limits, Overloaded, PeerError, Server
+from hinge import Changed, Client, Context, Limits, Overloaded, PeerError, Server
 from hinge.http1.asgi import Message
 from tests.support import EraName
 from tests.transports.http_rig import (
@@ -23,6 +23,9 @@ from tests.transports.http_rig import (
     serving,
     text_of,
 )
+from tests.transports.sharing_rig import apps, count_operations, redis_store, store_url
+
+__all__ = ("redis_store", "store_url")  # fixtures
 
 
 @pytest.fixture
@@ -295,3 +298,31 @@ async def test_a_client_sees_overloaded_as_the_same_error_in_both_eras(era: EraN
         with pytest.raises(PeerError) as caught:
             await client.call_tool("busy", {"streams": streams})
         assert (caught.value.code, caught.value.data) == (Overloaded.code, {"retryAfterMs": 1500})
+
+
+async def test_stateless_requests_touch_no_backend(store_url: str) -> None:
+    async with apps(store_url) as (app, other):
+        operations, elsewhere = count_operations(app), count_operations(other)
+        for number in range(5):
+            wire = await app.site.tool("add", number, a=number, b=1)
+            assert text_of((await wire.reply()).json()) == str(number + 1)
+            wire.close()
+            streamed = await app.site.tool("stream", number, count=2)
+            app.log.gate.set()
+            assert (await streamed.head()).streams
+            while await streamed.message() is not None:
+                pass
+            streamed.close()
+        for method, params in (
+            ("server/discover", {}),
+            ("tools/list", {}),
+            ("resources/templates/list", {}),
+            ("resources/read", {"uri": "note://a"}),
+        ):
+            headers, body = modern(method, params)
+            named = {"Mcp-Name": params["uri"]} if "uri" in params else {}
+            answer = (await app.site.ask({**headers, **named}, body)).json()
+            assert "result" in answer, answer
+        assert operations == elsewhere == []
+        app.server.notify(Changed("tools"))
+        assert len(operations) == 1, "they are counted"

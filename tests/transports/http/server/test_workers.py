@@ -125,3 +125,15 @@ def test_handshake_sessions_and_several_workers_exclude_each_other() -> None:
     app: Any = make_server(Log()).http_app()
     with pytest.raises(StartError, match="sessions=False"):
         run_workers(app, workers=2, port=0)
+
+
+@pytest.mark.parametrize("backend", [None, "sqlite:///state.db"])
+async def test_http_with_sse_and_several_workers_exclude_each_other(tmp_path: Path, backend: str | None) -> None:
+    """Its clients send to the process that has their stream. That is said in one line."""
+    program = (
+        f"from hinge import Server\nServer('x', backend={backend!r}).run('http', port=0, workers=2, sse_path='/sse')"
+    )
+    async with process(tmp_path, program) as running:
+        _, errors = await asyncio.wait_for(running.communicate(), 20)
+        assert running.returncode == 1
+        assert errors.decode().splitlines()[-1].startswith("hinge: sse_path needs one worker: ")

@@ -254,9 +254,9 @@ class HttpSession:
     def drain(self) -> None:
         """The server stops: end the standing stream; calls may still finish."""
         self._stopping = True
-        standing = self._streams.get(STANDING)
-        if standing is not None and standing.response is not None:
-            standing.response.finish()
+        response = self.standing.response
+        if response is not None:
+            response.finish()
 
     def cancel_all(self, reason: str) -> None:
         """Cancel the calls that still run."""

@@ -99,7 +99,8 @@ class Several:
         with contextlib.suppress(ProcessLookupError):
             self.running.kill()
         await self.running.wait()
-        self._reading.cancel()
+        async with asyncio.timeout(20):
+            await self._reading  # its end comes with the last worker: they follow the first process
         self.site.close()
 
 

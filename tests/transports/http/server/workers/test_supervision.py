@@ -114,6 +114,15 @@ async def test_without_a_limit_a_tool_may_block(tmp_path: Path) -> None:
         assert "hangs" not in server.log
 
 
+async def test_workers_end_with_a_first_process_that_no_longer_read_what_they_sent(tmp_path: Path) -> None:
+    async with several(tmp_path, workers=2) as server:
+        pids = await server.settled(2)
+        server.signal(signal.SIGSTOP)
+        await asyncio.sleep(2.5)  # their heartbeats pile up
+        server.signal(signal.SIGKILL)
+        await until(lambda: not any(map(exists, pids)), 10)
+
+
 async def test_the_second_signal_kills(tmp_path: Path) -> None:
     async with several(tmp_path) as server:
         pids = await server.settled(3)

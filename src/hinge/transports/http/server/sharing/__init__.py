@@ -1,5 +1,6 @@
 """HTTP sessions that any process serves, where the backend of the server is shared.
 
-`records.py` has what is stored of a session; `mailbox.py` messages between processes; `events.py` the events of calls;
-`standing.py` the stream that GET opens; `session.py` and `session_store.py` what one process makes of it.
+`records.py` has what is stored of a session, `register.py` how many there are; `mailbox.py` messages between processes;
+`events.py` the events of calls; `standing.py` the stream that GET opens; `session.py` and `session_store.py` what one process
+makes of it.
 """

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from heapq import heappop, heappush
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -54,11 +56,25 @@ _decode = msgspec.msgpack.Decoder(StoredEvent).decode
 
 
 class Budget:
-    """The bytes of events that one process keeps for all sessions."""
+    """The bytes of events that one process keeps for all sessions, those included that it has no longer in memory."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.bytes = 0
+        #: When the logs of such sessions expire, and their bytes.
+        self._left: list[tuple[float, int]] = []
+
+    def leave(self, size: int, ttl: float) -> None:
+        """Count bytes until they expire."""
+        if size:
+            heappush(self._left, (time.monotonic() + ttl, size))
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether too much is kept."""
+        while self._left and self._left[0][0] <= time.monotonic():
+            self.bytes -= heappop(self._left)[1]
+        return self.bytes > self.most
 
 
 class LogWriter:
@@ -109,9 +125,12 @@ class LogWriter:
             if not self._writing.done():
                 raise BackendError("The events of a session can't be written")
 
-    def stop(self) -> None:
-        """Give up what is not written."""
-        self._budget.bytes -= self._kept_bytes
+    def stop(self, *, kept: bool = True) -> None:
+        """Give up what is not written. What was written is kept until it expires, or dropped soon."""
+        if kept:
+            self._budget.leave(self._kept_bytes, self._ttl)
+        else:
+            self._budget.bytes -= self._kept_bytes
         self._kept_bytes = 0
         if self._writing is not None:
             self._writing.cancel()
@@ -146,9 +165,7 @@ class LogWriter:
         self._kept_bytes += added
         budget.bytes += added
         while len(self._sizes) > 1 and (
-            len(self._sizes) > limits.replay_events
-            or self._kept_bytes > limits.replay_bytes
-            or budget.bytes > budget.most
+            len(self._sizes) > limits.replay_events or self._kept_bytes > limits.replay_bytes or budget.exceeded
         ):
             size = self._sizes.popleft()
             self._kept_bytes -= size
@@ -258,9 +275,9 @@ class SharedReplayLog:
         """Wait until all is written. Raises BackendError if that takes too long."""
         await self._log.flush(seconds)
 
-    def stop(self) -> None:
-        """Give up what is not written."""
-        self._log.stop()
+    def stop(self, *, kept: bool = True) -> None:
+        """Give up what is not written; see LogWriter."""
+        self._log.stop(kept=kept)
 
 
 def event_id(keys: SessionKeys, writer: str, stream: int, number: int) -> str:

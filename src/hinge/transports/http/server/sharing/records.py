@@ -21,6 +21,8 @@ FORMAT = 1
 #: Bytes of one part of an entry: a backend takes 1 MiB, of which encryption and the description need some.
 PART_BYTES = 1 << 19
 _FIRST, _LAST = 1, 2
+#: Bytes of a record: they are read and written again when something in it changes.
+MAX_RECORD_BYTES = 128 << 10
 
 
 class SessionRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -89,8 +91,11 @@ class SessionKeys:
     def seal_record(self, record: SessionRecord) -> bytes:
         """Encrypt a record. Raises Overloaded if it is too large."""
         box = self.seal(_encode(record), self.record)
-        if len(box) > 1 << 20:
-            raise Overloaded("There is too much to remember of this session: a client is described in less than 1 MiB")
+        if len(box) > MAX_RECORD_BYTES:
+            raise Overloaded(
+                f"There is too much to remember of this session: the description of its client and the URIs that it subscribed "
+                f"to have at most {MAX_RECORD_BYTES >> 10} KiB"
+            )
         return box
 
     def open_record(self, box: bytes) -> SessionRecord:

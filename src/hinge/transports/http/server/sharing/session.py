@@ -128,6 +128,7 @@ class SharedSession(HttpSession):
         "_opened",
         "_sharing",
         "_standing_log",
+        "deleted",
         "keys",
         "raw",
         "record",
@@ -156,6 +157,8 @@ class SharedSession(HttpSession):
         self.raw = b""
         #: Whether the record must be read again before the session is used.
         self.stale = False
+        #: Whether its client has ended it.
+        self.deleted = False
         #: Who opened the GET that is carried here, and its number.
         self._get_origin: Origin | None = None
         self._opened = 0
@@ -595,8 +598,8 @@ class SharedSession(HttpSession):
             logger.warning("A session ends in this process before all of it was stored: %s", exc)
         if self._leaving is not None:
             await asyncio.wait([self._leaving], timeout=limit)
-        self._events.stop()
-        self._standing_log.stop()
+        self._events.stop(kept=not self.deleted)
+        self._standing_log.stop(kept=not self.deleted)
 
 
 class Refused(Exception):

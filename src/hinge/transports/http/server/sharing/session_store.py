@@ -13,6 +13,7 @@ from hinge.channel import Serve
 from hinge.errors import BackendError, HingeError, Overloaded
 from hinge.jsonrpc import RequestId
 from hinge.protocol.http.request import Owner, Refusal
+from hinge.transports.http.server.exchange import overloaded
 from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.session import HttpSession
 from hinge.transports.http.server.session_store import (
@@ -23,7 +24,7 @@ from hinge.transports.http.server.session_store import (
     SessionStore,
 )
 from hinge.transports.http.server.sharing.events import Budget
-from hinge.transports.http.server.sharing.mailbox import Mail, Mailbox
+from hinge.transports.http.server.sharing.mailbox import BEAT, Mail, Mailbox
 from hinge.transports.http.server.sharing.records import (
     SessionFormat,
     SessionKeys,
@@ -31,6 +32,7 @@ from hinge.transports.http.server.sharing.records import (
     others,
     process_of,
 )
+from hinge.transports.http.server.sharing.register import SessionRegister
 from hinge.transports.http.server.sharing.session import STORE_GONE, Refused, SharedSession, SharedState, Sharing
 
 logger = logging.getLogger("hinge")
@@ -55,6 +57,7 @@ class SharedSessionStore(SessionStore):
         # A session that is used somewhere is renewed when a quarter of its idle time is over.
         ttl = max(1.25 * options.limits.session_idle, 0.1)
         self._sharing = Sharing(state, self._mailbox, Budget(options.limits.replay_total), self.update, ttl)
+        self._register = SessionRegister(state.backend, state.name, options.limits.stored_sessions, ttl)
         self._by_digest: dict[str, SharedSession] = {}
         self._restoring: dict[str, asyncio.Task[SharedSession | Refusal]] = {}
         self._made = 0
@@ -79,8 +82,13 @@ class SharedSessionStore(SessionStore):
             await self._mailbox.start()
             session.describe()
             box = session.keys.seal_record(session.record)
+            if not await self._register.add(session.keys.digest):
+                self._reclaim(self._loop.time())
+                return TOO_MANY_SESSIONS
             await self._backend.set(session.keys.record, box, ttl=self._sharing.ttl)
-        except (BackendError, Overloaded) as exc:
+        except Overloaded as exc:
+            return overloaded(str(exc))
+        except BackendError as exc:
             logger.warning("A session could not be stored: %s", exc)
             return STORE_GONE
         session.raw = box
@@ -217,6 +225,7 @@ class SharedSessionStore(SessionStore):
                 session.read_elsewhere(int(mail.body))
             case "end":
                 if session is not None:
+                    session.deleted = True
                     self.end(session, "the client ended the session")
                 return _reply(b"")
             case "reading":
@@ -249,7 +258,9 @@ class SharedSessionStore(SessionStore):
         try:
             record = await self.update(session, lambda record: False)
             await self._backend.delete(session.keys.record)
+            session.deleted = True
             self.end(session, "the client ended the session")
+            self._mailbox.run(self._discard(session.keys, record))
             await session.tell_others(record, "end")
         except Refused as exc:
             return exc.refusal
@@ -282,6 +293,17 @@ class SharedSessionStore(SessionStore):
         except HingeError as exc:
             logger.warning("Sessions could not be renewed in the store yet: %s", exc)
 
+    async def _discard(self, keys: SessionKeys, record: SessionRecord) -> None:
+        """Drop what is stored of a session that has ended, after those who write to it have noticed that."""
+        try:
+            await self._register.remove(keys.digest)
+            await asyncio.sleep(BEAT)
+            for log in (keys.standing, *map(keys.events, record.writers)):
+                if await self._backend.end_of(log):
+                    await self._backend.append(log, [b""], ttl=1.0, most=1)
+        except HingeError as exc:
+            logger.debug("what is stored of a session is kept until it expires: %s", exc)
+
     def _reclaim(self, now: float) -> None:
         """End sessions that were never used after their handshake, in no process."""
         for session in list(self._by_digest.values()):
@@ -294,6 +316,7 @@ class SharedSessionStore(SessionStore):
             box = await self._backend.get(session.keys.record)
             if box is not None and session.keys.open_record(box).writers == [session.writer]:
                 await self._backend.delete(session.keys.record)
+                await self._register.remove(session.keys.digest)
 
     async def finish(self) -> None:
         """Wait, bounded, until all is stored, then leave the other processes."""

@@ -82,6 +82,8 @@ def _listen(
     while True:
         try:
             messages = link.recv(64)
+        except ConnectionResetError:  # it is gone, and has not read all heartbeats
+            messages = b""
         except OSError:
             return
         if not messages:  # the supervisor is gone

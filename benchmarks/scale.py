@@ -1,0 +1,265 @@
+"""What clients cost the store that processes share, and its operations for each kind of call: `python -m benchmarks.scale`.
+
+Two processes serve. Sessions are opened at one of them, and half of them are used at the other one, too. These figures are counts
+and bytes, which other work on the machine does not change. How many writes a second a store takes depends on its disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.client
+import json
+import sqlite3
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.cases import Contestant, end, spawn
+from benchmarks.stores import Store, opened_store, redis_program
+from benchmarks.wire import SESSION_REVISION, WrongAnswer, message, open_session
+from hinge.backends import backend_for
+
+_HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+    "MCP-Protocol-Version": SESSION_REVISION,
+}
+#: Calls of a kind over which operations are averaged, and seconds until those are done that follow a call.
+TIMES, SETTLING = 20, 0.5
+
+
+class Process:
+    """One process of the server."""
+
+    def __init__(self, url: str, *, count: bool = False) -> None:
+        arguments = (url, "count") if count else (url,)
+        self._process = spawn(Contestant("hinge", Path(sys.executable), "hinge_shared.py", arguments))
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+
+    def request(self, session: str | None, body: bytes | None, method: str = "POST") -> http.client.HTTPResponse:
+        """Send a request on a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.request(method, "/mcp", body, _HEADERS | ({} if session is None else {"Mcp-Session-Id": session}))
+        response = connection.getresponse()
+        if response.status not in (200, 202, 204):
+            raise WrongAnswer(f"{method} was answered with {response.status} {response.read()[:200]!r}")
+        return response
+
+    def call(self, session: str, name: str) -> Any:
+        """Call a tool. Returns the structured content of its result, if it has any."""
+        result = _result(self.request(session, _call(name)))
+        if result.get("isError"):
+            raise WrongAnswer(f"{name} was answered with {result!r}")
+        return result.get("structuredContent", {}).get("result")
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it occupies."""
+        with open(f"/proc/{self._process.pid}/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS:"))
+
+    def close(self) -> None:
+        """End it."""
+        end(self._process)
+
+
+def _call(name: str) -> bytes:
+    arguments = {"a": 1, "b": 2} if name == "add" else {}
+    return message("tools/call", 1, {"name": name, "arguments": arguments, "_meta": {"progressToken": "p"}})
+
+
+def _messages(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
+    if response.getheader("Content-Type", "").startswith("application/json"):
+        yield json.loads(response.read())
+        return
+    for line in response:
+        if line.startswith(b"data:") and line[5:].strip():
+            yield json.loads(line[5:])
+
+
+def _result(response: http.client.HTTPResponse) -> Any:
+    for received in _messages(response):
+        if "result" in received:
+            return received["result"]
+    raise WrongAnswer("a call was not answered")
+
+
+@contextmanager
+def two_processes(store: Store, *, count: bool = False) -> Iterator[tuple[Process, Process]]:
+    """Two processes of a server that share a store."""
+    with ExitStack() as stack:
+        processes = []
+        for _ in range(2):
+            processes.append(Process(store.url, count=count))
+            stack.callback(processes[-1].close)
+        yield processes[0], processes[1]
+
+
+# ---------------------------------------------------------------- keys and bytes
+
+
+class Held(NamedTuple):
+    """What a store and a process hold: keys, bytes of the store, bytes of the process."""
+
+    keys: int
+    stored: int
+    memory: int
+
+
+def held(store: Store, process: Process) -> Held:
+    """Look at a store; for SQLite, after its log was written into its file."""
+    if store.url.startswith("redis"):
+        from redis import Redis
+
+        with Redis(port=int(store.url.rpartition(":")[2])) as redis:
+            keys = list(redis.scan_iter(count=1000))
+            stored = sum(redis.memory_usage(key, samples=0) or 0 for key in keys)
+            return Held(len(keys), stored, process.memory)
+    db = sqlite3.connect(store.url.removeprefix("sqlite:///"))
+    db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    rows, pages, free, size = db.execute(
+        "SELECT (SELECT count(*) FROM items) + (SELECT count(*) FROM logs), * FROM pragma_page_count, pragma_freelist_count, "
+        "pragma_page_size"
+    ).fetchone()
+    db.close()
+    return Held(rows, (pages - free) * size, process.memory)
+
+
+def sessions(kind: str, sizes: Sequence[int]) -> Iterator[list[str]]:
+    """Open sessions; yields a row for each size."""
+    with opened_store(kind) as store, two_processes(store) as (first, second):
+        for _ in range(20):
+            warm = open_session(first.port)
+            first.call(warm, "add")
+            second.call(warm, "add")
+        before, opened = held(store, first), 0
+        for size in sizes:
+            while opened < size:
+                session = open_session(first.port)
+                first.call(session, "add")
+                if opened % 2:
+                    second.call(session, "add")
+                opened += 1
+            now = held(store, first)
+            each = [(mine - former) / size for mine, former in zip(now, before, strict=True)]
+            empty = f"{before.memory / (1 << 20):.0f}"
+            yield [kind, f"{size:,}", f"{each[0]:.2f}", f"{each[1]:,.0f}", f"{each[2] / 1024:,.1f}", empty]
+
+
+# ---------------------------------------------------------------- writes
+
+
+def writes(kind: str, seconds: float = 2.0) -> Iterator[list[str]]:
+    """Append to logs; yields a row for each number of writers at once."""
+    for writers in (1, 64):
+        with opened_store(kind) as store:
+            yield [kind, str(writers), f"{asyncio.run(_appends(store.url, writers, seconds)):,.0f}"]
+
+
+async def _appends(url: str, writers: int, seconds: float) -> float:
+    backend = backend_for(url)
+    await backend.append("log", [b""], ttl=600)
+    appended, begin = 0, time.perf_counter()
+
+    async def write(number: int) -> None:
+        nonlocal appended
+        while time.perf_counter() - begin < seconds:
+            await backend.append(f"log{number}", [bytes(300)], ttl=600)
+            appended += 1
+
+    await asyncio.gather(*map(write, range(writers)))
+    taken = time.perf_counter() - begin
+    await backend.close()
+    return appended / taken
+
+
+# ---------------------------------------------------------------- operations
+
+
+def operations() -> Iterator[list[str]]:
+    """Count the operations of each kind of call; yields a row for each. They are the same on every store."""
+    with opened_store("sqlite") as store, two_processes(store, count=True) as (first, second):
+        watching = open_session(first.port)
+
+        def asked() -> Counter[str]:
+            time.sleep(SETTLING)
+            return Counter(first.call(watching, "operations")) + Counter(second.call(watching, "operations"))
+
+        asked()
+        asked()
+        opened: list[str] = []
+        numbers = iter(range(10**9))
+
+        def ask_elsewhere(session: str) -> None:
+            response = first.request(session, _call("ask"))
+            for received in _messages(response):
+                if received.get("method") == "roots/list":
+                    answer = {"jsonrpc": "2.0", "id": received["id"], "result": {"roots": []}}
+                    second.request(session, json.dumps(answer).encode()).read()
+
+        def listen(session: str) -> None:
+            response = first.request(session, None, "GET")
+            time.sleep(0.05)
+            response.close()
+            time.sleep(0.05)
+
+        def subscribe(session: str) -> None:
+            _result(first.request(session, message("resources/subscribe", 1, {"uri": f"note://{next(numbers)}"})))
+
+        kinds: list[tuple[str, Callable[[str], Any]]] = [
+            ("`initialize` and `notifications/initialized`", lambda _: opened.append(open_session(first.port))),
+            ("`tools/call`, answered with JSON", lambda session: first.call(session, "add")),
+            ("the first request in another process", lambda session: second.call(session, "add")),
+            ("`tools/call` with one message before its result", lambda session: first.call(session, "progress")),
+            ("a question whose answer reaches another process", ask_elsewhere),
+            ("`resources/subscribe`, with the session in two processes", subscribe),
+            ("GET, opened and closed", listen),
+            ("`server.notify`", lambda session: first.call(session, "change")),
+            ("DELETE", lambda session: second.request(session, None, "DELETE").read()),
+        ]
+        for words, act in kinds:
+            for number in range(TIMES):
+                act(opened[number] if opened and number < len(opened) else "")
+            if words == "DELETE":
+                time.sleep(3.0)  # what is stored of a session is dropped a little later
+            counts = asked()
+            total = sum(counts.values()) / TIMES
+            parts = ", ".join(f"{count / TIMES:.1f} {name}" for name, count in sorted(counts.items()))
+            yield [words, f"{total:.1f}", parts]
+
+
+def print_table(heads: Sequence[str], rows: Iterator[list[str]]) -> None:
+    """Print rows as they come."""
+    print("| " + " | ".join(heads) + " |\n|" + " --- |" * len(heads))
+    for row in rows:
+        print("| " + " | ".join(row) + " |", flush=True)
+    print()
+
+
+def main() -> None:
+    """Read the options, measure, print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.add_argument("--sessions", type=int, nargs="+", default=[100, 1000], help="default: 100 1000")
+    options = parser.parse_args()
+    heads = [
+        "store",
+        "sessions",
+        "keys each",
+        "bytes in the store each",
+        "KiB in the process each",
+        "MiB of it without any",
+    ]
+    kinds = ["sqlite", *(["redis"] if redis_program() else [])]
+    print_table(heads, (row for kind in kinds for row in sessions(kind, sorted(options.sessions))))
+    print_table(["store", "writers at once", "appends a second"], (row for kind in kinds for row in writes(kind)))
+    print_table(["what happens", "operations", "of which"], operations())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""The ends of a session: by its client, from the inside, and while the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from hinge import Changed, Context, NotFinished
+from hinge.transports.http.server.replay import MemoryReplayLog, MemoryReplayStore
+from tests.support import V2025_03
+from tests.transports.http_rig import Log, Site, handshake_call, make_server, serving, text_of
+
+NEWS = "news://today"
+PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+@pytest.fixture
+async def site(log: Log) -> AsyncIterator[Site]:
+    @asynccontextmanager
+    async def connected(ctx: Any) -> AsyncIterator[None]:
+        yield
+        log.add("cleaned up")
+
+    async def authorize(ctx: Context[Any], uri: str) -> bool:
+        log.add(f"may watch {uri}")
+        await log.gate.wait()
+        return True
+
+    server = make_server(log, connection_lifespan=connected, authorize_subscription=authorize)
+    server.resource(NEWS, name="news")(lambda: "nothing")
+
+    @server.tool
+    async def change() -> None:
+        log.gate.clear()
+        server.notify(Changed("resource", NEWS))
+
+    @server.tool
+    async def resist() -> None:
+        """Go on for a while after being cancelled."""
+        log.add("running")
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            log.add("resisting")
+            await log.gate.wait()
+
+    @server.tool
+    async def end(ctx: Context[Any]) -> str:
+        for _ in range(2):
+            await ctx._session.channel.close()
+        log.add("ended")
+        return "ended"
+
+    async with serving(server) as site:
+        yield site
+
+
+async def test_a_batch_that_runs_when_its_session_ends_is_answered_as_a_batch(site: Site, log: Log) -> None:
+    session = await site.session(V2025_03)
+    del session["MCP-Protocol-Version"]
+    wire = await site.call(session, [handshake_call("wait", 7), {"jsonrpc": "2.0", "id": 8}])
+    await log.until("wait begins")
+    assert (await site.ask(session, b"", "DELETE")).status == 204
+    answers = {each["id"]: each["error"]["code"] for each in (await wire.reply()).json()}
+    assert answers == {7: NotFinished.code, 8: -32600}
+    await log.until("wait is cancelled")
+
+
+async def test_a_cancelled_call_that_goes_on_gets_no_answer_when_its_session_ends(site: Site, log: Log) -> None:
+    session = await site.session()
+    wire = await site.call(session, handshake_call("resist", 5))
+    await log.until("running")
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
+    await site.ask(session, cancelled)
+    await log.until("resisting")
+    assert (await site.ask(session, b"", "DELETE")).status == 204
+    assert (await wire.reply()).body == b""
+    log.gate.set()
+
+
+async def test_a_session_can_be_ended_from_the_inside_as_often_as_one_likes(site: Site, log: Log) -> None:
+    """See `Channel.close`."""
+    session = await site.session()
+    standing = await site.listen(session)
+    await standing.head()
+    calls = [await site.call(session, handshake_call("wait", 1))]
+    await log.until("wait begins")
+    calls.append(await site.call(session, handshake_call("end", 2)))
+    await log.until("ended")
+    await log.until("wait is cancelled")
+    assert log.events.index("cleaned up") < log.events.index("ended")
+    for call in calls:
+        assert (await call.reply()).json()["error"]["code"] == NotFinished.code
+    while await standing.event() is not None:
+        pass
+    assert (await site.ask(session, PING)).status == 404
+
+
+async def test_nothing_is_kept_for_a_session_that_ends_while_it_is_decided_what_it_may_be_told(
+    site: Site, log: Log
+) -> None:
+    session = await site.session()
+    log.gate.set()
+    await site.ask(session, {"jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": {"uri": NEWS}})
+    log.events.clear()
+    await site.ask(session, handshake_call("change"))
+    await log.until(f"may watch {NEWS}")
+    assert (await site.ask(session, b"", "DELETE")).status == 204
+    log.gate.set()
+    await log.until("cleaned up")
+    assert site.app is not None
+    assert site.app._life is not None
+    assert isinstance(replay := site.app._life._sessions._replay, MemoryReplayStore)
+    assert replay.bytes == 0
+
+
+async def test_a_stop_while_a_slow_log_is_read_ends_the_stream(
+    site: Site, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop would else wait for it, as it waits for calls."""
+    stopping: list[asyncio.Task[None]] = []
+
+    async def slowly(self: MemoryReplayLog, stream: int, position: int) -> list[bytes]:
+        assert site.app is not None
+        stopping.append(asyncio.create_task(site.app.stop()))
+        while (await site.ask(session, PING)).status != 503:
+            pass
+        return []
+
+    session = await site.session()
+    call = await site.call(session, handshake_call("wait"))
+    await log.until("wait begins")
+    monkeypatch.setattr(MemoryReplayLog, "after", slowly)
+    stream = await site.listen(session)
+    await stream.head()
+    while await stream.event(5) is not None:
+        pass
+    assert not stopping[0].done()
+    log.gate.set()
+    assert text_of((await call.reply()).json()) == "wait"
+    await stopping[0]
