@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 
-from hinge import Changed, Context, NotSent, PeerError, Server, ToolCallError
-from hinge.sync import Client
+from hinge import Changed, Context, NotSent, PeerError, Server, TaskInfo, Tasks, ToolCallError
+from hinge.sync import BlockingTask, Client
 
 SERVER = """
 from hinge import Server
@@ -90,3 +90,37 @@ def test_a_child_process_is_reached_and_ended(tmp_path: Path) -> None:
     client.close()
     with pytest.raises(NotSent):
         client.ping()
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_a_task_is_found_again_by_another_client(era: Any, tmp_path: Path) -> None:
+    """By its id, after this client and the server were restarted: the server has a backend on disk."""
+
+    def restarted() -> Server:
+        server = Server("jobs", backend=f"sqlite:///{tmp_path / 'state.db'}")
+        server.add_extension(Tasks(poll_interval=0.05))
+
+        @server.tool(task=True)
+        async def report(ctx: Context) -> str:
+            return await ctx.elicit("For whom?", str)
+
+        return server
+
+    states: list[TaskInfo] = []
+    with Client(restarted(), era=era, on_elicit=lambda form: None) as client:
+        assert_type(client.call_tool("report", task=True, returns=str), BlockingTask[str])
+        task = client.call_tool("report", task=True, task_ttl=60)
+        assert task.id is not None
+        assert task.refresh().status in ("working", "input_required")
+    with Client(restarted(), era=era, on_elicit=lambda form: {"value": "Ada"}) as client:
+        again = client.tasks.resume(task.id, tool="report", returns=str)
+        assert again.result(total=20, on_status=states.append).data == "Ada"
+        assert (again.status, again.info.ended, states[-1].status) == ("completed", True, "completed")
+        assert client.tasks.get(task.id).status == "completed"
+        other = client.call_tool("report", task=True)
+        other.cancel()
+        assert other.wait(total=20).status == "cancelled"
+        with pytest.raises(NotSent, match="does not declare it; ask for a task by its id"):
+            client.tasks.list()
+        with pytest.raises(PeerError):
+            client.tasks.cancel("a" * 32)

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import UnionType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
 from hinge.client.call_options import CallOptions, RequestOptions
 from hinge.client.callbacks import awaited
@@ -25,6 +25,7 @@ from hinge.client.methods import ResultT as ReplyT
 from hinge.client.negotiation import Discovery
 from hinge.client.options import CALLBACKS, ClientGroupOptions, ClientOptions
 from hinge.client.subscriptions import Subscription as AsyncSubscription
+from hinge.client.tasks import ClientTasks, OnStatus, TaskInfo, TaskStatus, ToolTask
 from hinge.errors import ConnectFailed, NotSent
 from hinge.options import accepts
 from hinge.protocol.changes import Changed, ChangesLost
@@ -36,7 +37,7 @@ from hinge.schema.tools import CallToolResult, DataT
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
 
-__all__ = ("Client", "ClientGroup", "Subscription")
+__all__ = ("BlockingTask", "BlockingTasks", "Client", "ClientGroup", "Subscription")
 
 
 class _Background:
@@ -160,6 +161,153 @@ class Subscription:
                 return await anext(subscription, None)
 
         return _run(take())
+
+
+class BlockingTask(Generic[DataT]):
+    """A tool call that runs as a task: `task = client.call_tool("report", task=True)`; see `hinge.ToolTask`.
+
+    What the tool asks meanwhile goes to the callbacks of the client while `wait` or `result` runs.
+    """
+
+    def __init__(self, _task: ToolTask[DataT]) -> None:
+        self._task = _task
+
+    @property
+    def id(self) -> str | None:
+        """The id, for `client.tasks.resume`; None if the server answered at once, without a task."""
+        return self._task.id
+
+    @property
+    def info(self) -> TaskInfo:
+        """The state, as it was known last."""
+        return self._task.info
+
+    @property
+    def status(self) -> TaskStatus:
+        """The state, as it was known last."""
+        return self._task.status
+
+    def refresh(self) -> TaskInfo:
+        """Ask the server for the state.
+
+        Returns:
+            The state.
+
+        Raises:
+            PeerError: The server does not know the task, or not any more.
+        """
+        return _run(self._task.refresh())
+
+    def wait(self, *, total: float | None = None, on_status: OnStatus | None = None) -> TaskInfo:
+        """Wait until the task has ended, and answer what it asks.
+
+        Args:
+            total: Seconds to wait; None for no limit.
+            on_status: Called with each new state, in a worker thread.
+
+        Returns:
+            The last state.
+
+        Raises:
+            CallTimeout: It did not end in time. It goes on, and can be waited for again.
+            CallError: The server can't be asked.
+        """
+        return _run(self._task.wait(total=total, on_status=_in_thread(on_status)))
+
+    def result(self, *, total: float | None = None, on_status: OnStatus | None = None) -> CallToolResult[DataT]:
+        """Wait for the result.
+
+        Args:
+            total: Seconds to wait; None for no limit.
+            on_status: Called with each new state, in a worker thread.
+
+        Returns:
+            The result, as `call_tool` returns it.
+
+        Raises:
+            ToolCallError: The tool reported an error.
+            PeerError: The task failed, or was cancelled.
+            CallTimeout: It did not end in time. It goes on, and can be waited for again.
+            CallError: The server can't be asked.
+        """
+        return _run(self._task.result(total=total, on_status=_in_thread(on_status)))
+
+    def cancel(self) -> None:
+        """Ask the server to cancel the task, which may have ended before.
+
+        Raises:
+            CallError: The server can't be asked.
+        """
+        _run(self._task.cancel())
+
+
+class BlockingTasks:
+    """`client.tasks`: tasks at the server, by their ids."""
+
+    def __init__(self, _tasks: ClientTasks) -> None:
+        self._tasks = _tasks
+
+    def resume(
+        self,
+        task_id: str,
+        *,
+        tool: str = "",
+        returns: type[DataT] | UnionType | None = None,
+        raise_on_error: bool = True,
+    ) -> BlockingTask[DataT]:
+        """Find a task again, for example after this program was restarted.
+
+        Args:
+            task_id: Its id.
+            tool: The name of the tool, to check its result.
+            returns: The type of `data` of the result.
+            raise_on_error: Whether a result that is marked as an error raises ToolCallError.
+
+        Returns:
+            The task.
+
+        Raises:
+            PeerError: The server does not know the task, or not any more.
+        """
+        resumed = self._tasks.resume(task_id, tool=tool, returns=returns, raise_on_error=raise_on_error)
+        return BlockingTask(_run(resumed))
+
+    def get(self, task_id: str) -> TaskInfo:
+        """Get the state of a task.
+
+        Args:
+            task_id: Its id.
+
+        Returns:
+            The state.
+
+        Raises:
+            PeerError: The server does not know the task, or not any more.
+        """
+        return _run(self._tasks.get(task_id))
+
+    def cancel(self, task_id: str) -> None:
+        """Ask the server to cancel a task.
+
+        Args:
+            task_id: Its id.
+
+        Raises:
+            PeerError: The server does not know the task; or it had ended before, in revision 2025-11-25.
+            NotSent: The server cancels no tasks.
+        """
+        _run(self._tasks.cancel(task_id))
+
+    def list(self) -> list[TaskInfo]:
+        """List the tasks of this caller. Only servers of 2025-11-25 that know who is calling have lists.
+
+        Returns:
+            Their states.
+
+        Raises:
+            NotSent: The server has no lists.
+        """
+        return _run(self._tasks.list())
 
 
 def _blocking(
@@ -287,6 +435,7 @@ class Client:
     set_log_level = _blocking(AsyncClient.set_log_level)
     roots_changed = _blocking(AsyncClient.roots_changed)
 
+    @overload
     def call_tool(
         self,
         name: str,
@@ -294,8 +443,34 @@ class Client:
         *,
         returns: type[DataT] | UnionType | None = None,
         raise_on_error: bool = True,
+        task: Literal[False] = False,
         **options: Unpack[CallOptions],
-    ) -> CallToolResult[DataT]:
+    ) -> CallToolResult[DataT]: ...
+
+    @overload
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        returns: type[DataT] | UnionType | None = None,
+        raise_on_error: bool = True,
+        task: Literal[True],
+        task_ttl: float | None = None,
+        **options: Unpack[CallOptions],
+    ) -> BlockingTask[DataT]: ...
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        returns: type[DataT] | UnionType | None = None,
+        raise_on_error: bool = True,
+        task: bool = False,
+        task_ttl: float | None = None,
+        **options: Unpack[CallOptions],
+    ) -> CallToolResult[DataT] | BlockingTask[DataT]:
         """Call a tool; see `hinge.Client.call_tool`.
 
         Args:
@@ -303,18 +478,30 @@ class Client:
             arguments: Its arguments.
             returns: The type of `data` in the result; by default it is decoded JSON.
             raise_on_error: Whether a result that is marked as an error raises ToolCallError.
+            task: Whether the server may run the call as a task: then this returns its handle at once. A server or tool
+                without tasks is called plainly, and the handle has its result.
+            task_ttl: Seconds for which the server is to keep the task; only servers of 2025-11-25 are told.
             **options: See `CallOptions`.
 
         Returns:
-            The result with `content`, `structured_content`, `text` and `data`.
+            The result with `content`, `structured_content`, `text` and `data`. With `task=True` a `BlockingTask`, whose
+            `result()` waits for that.
 
         Raises:
             ToolCallError: The tool reported an error.
             CallError: There is no result for another reason; `outcome` says whether the tool may have run.
             DefinitionError: The arguments are not a mapping of strings, or not JSON.
         """
-        threaded: Any = _threaded(options)
-        return _run(self._client.call_tool(name, arguments, returns=returns, raise_on_error=raise_on_error, **threaded))
+        more: Any = {"returns": returns, "raise_on_error": raise_on_error, **_threaded(options)}
+        if not task:
+            result: CallToolResult[DataT] = _run(self._client.call_tool(name, arguments, **more))
+            return result
+        return BlockingTask(_run(self._client.call_tool(name, arguments, task=True, task_ttl=task_ttl, **more)))
+
+    @property
+    def tasks(self) -> BlockingTasks:
+        """Tasks at the server, by their ids: `task = client.tasks.resume(task_id)`."""
+        return BlockingTasks(self._client.tasks)
 
     def request(
         self,

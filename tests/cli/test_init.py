@@ -53,6 +53,7 @@ def test_a_new_project_works_as_printed(tmp_path: Path) -> None:
         assert process.wait(20) == 0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)  # mypy without a cache
 def test_the_files_are_clean_for_linters_and_type_checkers(tmp_path: Path) -> None:
     assert main(["init", str(tmp_path), "--name", "notes"]) == 0

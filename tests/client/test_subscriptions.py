@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any, cast
 
 import pytest
@@ -153,6 +154,7 @@ async def test_topics_of_extensions_that_the_server_does_not_honour_are_left_out
         ({"resource_list": True}, {"resourcesListChanged": True}),
         ({"resources": True}, {"resourcesListChanged": True}),
         ({"resources": ["file:///a"]}, {"resourceSubscriptions": ["file:///a"]}),
+        ({"tools": True, "resources": []}, {"toolsListChanged": True}),
     ],
 )
 async def test_nothing_else_is_asked_for(wanted: Any, member: Any) -> None:
@@ -392,10 +394,11 @@ async def test_a_server_that_refuses_the_subscription_later_is_not_asked_again()
 async def test_losses_that_are_far_apart_never_end_the_listening() -> None:
     """SUB-10: only attempts in a row are counted."""
     puppet = listening_server()
-    limits = Limits(reconnects=2)
+    limits = Limits(reconnects=1, call_idle=60)
     async with Client(puppet, limits=limits) as client, client.listen(tools=True) as changes:
-        for _ in range(limits.reconnects + 3):
+        for lost in range(limits.reconnects + 3):
             await asyncio.sleep(120)
+            assert len(listens(puppet)) == 1 + lost, "time limits end with the acknowledgement"
             wanted = len(listens(puppet)) + 1
             puppet.hang_up()
             async with asyncio.timeout(60):
@@ -452,6 +455,7 @@ async def test_a_server_that_ends_each_subscription_at_once_is_not_asked_for_eve
     puppet = listening_server()
     limits = Limits(reconnects=3)
     async with Client(puppet, limits=limits) as client, client.listen(tools=True) as changes:
+        await asyncio.sleep(3600)
         puppet.by_method["subscriptions/listen"] = ending
         puppet.hang_up()
         with pytest.raises(ConnectionLost, match="The subscription ended"):
@@ -484,7 +488,10 @@ async def test_closing_the_client_ends_the_listening_at_once() -> None:
 class OnceOnly(Puppet):
     """A way to a server that breaks in a way that nobody thought of when it is used again."""
 
+    attempts = 0
+
     async def open(self, serve: Serve, /) -> Channel:
+        self.attempts += 1
         if self.connections:
             raise LookupError("the way is lost")
         return await super().open(serve)
@@ -497,8 +504,10 @@ async def test_whatever_ends_the_listening_those_who_wait_are_told() -> None:
     async with Client(puppet) as client, client.listen(tools=True) as changes:
         reading = asyncio.create_task(only_losses(changes))
         puppet.hang_up()
-        with pytest.raises(ConnectionLost, match="The subscription ended: the way is lost"):
+        with pytest.raises(ConnectionLost, match="The subscription ended: the way is lost") as raised:
             await reading
+        assert isinstance(raised.value.__cause__, LookupError)
+    assert puppet.attempts == 2, "what is no error of a call would happen again"
 
 
 @in_no_time
@@ -514,7 +523,67 @@ async def test_listening_that_is_cancelled_before_it_began_ends_for_all_who_wait
             await entering
 
 
+async def test_opening_that_is_given_up_is_cancelled_and_leaves_nothing_behind() -> None:
+    errors: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))
+    puppet = modern(subscriptions_listen=SILENCE)
+    async with Client(puppet) as client:
+        entering = asyncio.create_task(client.listen(tools=True).__aenter__())
+        async with asyncio.timeout(5):
+            while not listens(puppet):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0)
+        entering.cancel()
+        await asyncio.wait([entering])
+        assert entering.cancelled()
+        await heard_all(puppet)
+        assert [params["requestId"] for params in puppet.asked("notifications/cancelled")] == listens(puppet)
+    del entering
+    gc.collect()
+    assert errors == []
+
+
+async def test_a_subscription_that_is_not_entered_has_no_changes_and_can_be_closed() -> None:
+    puppet = listening_server()
+    async with Client(puppet) as client:
+        changes = client.listen(tools=True)
+        assert [change async for change in changes] == []
+        await changes.close()
+    assert listens(puppet) == []
+
+
+async def test_an_acknowledgement_that_can_not_be_read_honours_nothing() -> None:
+    def garbled(puppet: Puppet, message: dict[str, Any]) -> Any:
+        told(puppet, message["id"], "notifications/subscriptions/acknowledged", notifications={"toolsListChanged": []})
+        return SILENCE
+
+    async with Client(modern(subscriptions_listen=garbled)) as client, client.listen(tools=True) as changes:
+        assert not changes.honoured.tools_list_changed
+
+
+@pytest.mark.foreign_words("a notification of the server's own")
+async def test_other_notifications_are_no_changes_whatever_they_are_about() -> None:
+    puppet = listening_server()
+    async with Client(puppet) as client, client.listen(tools=True, resources=["file:///a"]) as changes:
+        (listen_id,) = listens(puppet)
+        told(puppet, listen_id, "notifications/acme/moved", uri="file:///a")
+        told(puppet, listen_id, "notifications/tools/list_changed")
+        assert await next_of(changes, 1) == [Changed("tools")]
+
+
 # ---------------------------------------------------------------- the handshake era
+
+
+async def test_who_watches_lists_alone_hears_nothing_of_resources_that_others_watch() -> None:
+    puppet = legacy(resources_subscribe={}, resources_unsubscribe={})
+    async with (
+        Client(puppet) as client,
+        client.listen(tools=True) as changes,
+        client.listen(resources=["file:///a"]) as other,
+    ):
+        told(puppet, None, "notifications/resources/updated", uri="file:///a")
+        told(puppet, None, "notifications/tools/list_changed")
+        assert await next_of(changes, 1) == [Changed("tools")]
+        assert await next_of(other, 1) == [Changed("resource", "file:///a")]
 
 
 async def test_a_handshake_server_says_changes_of_lists_unasked() -> None:
@@ -530,6 +599,18 @@ async def test_a_handshake_server_says_changes_of_lists_unasked() -> None:
         assert await next_of(changes, 2) == [Changed("tools"), Changed("resources")]
     assert everything == list(LISTS.values())
     assert "subscriptions/listen" not in puppet.methods()
+
+
+async def test_leaving_a_resource_or_lists_is_not_kept_from_it_by_those_who_watch_another() -> None:
+    errors: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))
+    puppet = legacy(resources_subscribe={}, resources_unsubscribe={})
+    async with Client(puppet) as client, client.listen(resources=["file:///b"]):
+        async with client.listen(resources=["file:///a"]), client.listen(tools=True):
+            pass
+        assert [params["uri"] for params in puppet.asked("resources/unsubscribe")] == ["file:///a"]
+    gc.collect()
+    assert errors == []
 
 
 async def test_single_resources_are_subscribed_to_and_left_again() -> None:

@@ -347,7 +347,12 @@ def _loose(data: bytes) -> dict[str, Any]:
 
 
 #: What `Mcp-Name` mirrors, by method (HDR-03).
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 
 
 def _modern_headers(message: dict[str, Any]) -> dict[str, str]:

@@ -20,7 +20,7 @@ if __name__ == "__main__":
 
 import msgspec
 
-from hinge import Context, Limits, ProtocolError, ResultLimit, Server, ToolError, errors
+from hinge import Context, Limits, ProtocolError, ResultLimit, Server, Tasks, ToolError, errors
 from hinge.schema.notifications import LOGGING_LEVELS
 
 #: What `acme/throw` and the tool `throw` can raise: the kinds of failure that a handler knows.
@@ -56,10 +56,11 @@ class Pong(msgspec.Struct):
 def build(**options: Any) -> Server[Any]:
     """A server with one of everything. `shelf` tools stand in its list, and what happens is kept to be asked for.
 
-    With `spill` it keeps results of more bytes in pages.
+    With `spill` it keeps results of more bytes in pages; with `tasks` it has tools that become tasks.
     """
     shelf = options.pop("shelf", 0)
     spill = options.pop("spill", None)
+    has_tasks = options.pop("tasks", False)
     if spill is not None:
         options["middleware"] = [ResultLimit(spill, spill=True)]
     if "limits" in options:
@@ -77,6 +78,8 @@ def build(**options: Any) -> Server[Any]:
     _add_methods(server, events)
     if spill is not None:
         _add_long(server)
+    if has_tasks:
+        _add_tasks(server, gates)
     return server
 
 
@@ -140,6 +143,20 @@ def _add_long(server: Server[Any]) -> None:
     @server.tool
     async def numbers(count: int) -> list[int]:
         return list(range(count))
+
+
+def _add_tasks(server: Server[Any], gates: defaultdict[str, asyncio.Event]) -> None:
+    server.add_extension(Tasks())
+
+    @server.tool(task=True)
+    async def job(name: str) -> str:
+        """Wait until `release` is called with this name."""
+        await gates[name].wait()
+        return name
+
+    @server.tool(task="required")
+    async def long_job() -> str:
+        return "done"
 
 
 def _add_waiting(server: Server[Any], gates: defaultdict[str, asyncio.Event], events: list[str]) -> None:

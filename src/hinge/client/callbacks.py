@@ -225,7 +225,7 @@ class Callbacks:
         if self in running_callbacks.get():
             raise HingeError(f"{method} can't be sent while a request of the server is being served")
 
-    # Results of another type than declared are refused where they leave: see `_check_result`.
+    # Results of another type than declared are refused where they leave: see `check_answer`.
 
     async def _elicit(self, params: Any) -> Any:
         if _member(params, "mode") == "url":
@@ -348,7 +348,7 @@ _ANSWERS: Mapping[str, tuple[type[Result], str]] = {
 }
 
 
-def _check_result(method: str, result: Any) -> Any:
+def check_answer(method: str, result: Any) -> Any:
     """Return the result of a request of the server if it can be sent. It was made by code of the user.
 
     Raises:
@@ -415,7 +415,7 @@ class InboundMessages:
             await self._notified(call)
             return None
         try:
-            return shape(_check_result(call.method, await self._answer_call(call)), call.revision)
+            return shape(check_answer(call.method, await self._answer_call(call)), call.revision)
         except InvalidAnswer as exc:  # the text is complete: no traceback
             logger.error("%s", exc)
             raise InternalError(f"The client's answer to {call.method} is not valid, so it was not sent") from exc
@@ -440,9 +440,9 @@ class InboundMessages:
     async def answer_input(self, method: str, params: bytes) -> Any:
         """Serve a request that is part of a result, in the same way as one that is a message of its own."""
         if self.chain is None:
-            return _check_result(method, await self.callbacks.answer(method, params))
+            return check_answer(method, await self.callbacks.answer(method, params))
         ctx = ClientContext(client=self._client, method=method, params=msgspec.json.decode(params), inbound=True)
-        return _check_result(method, await self.chain(ctx))
+        return check_answer(method, await self.chain(ctx))
 
     async def dispatch(self, ctx: ClientContext) -> Any:
         """The inner end of the middleware."""

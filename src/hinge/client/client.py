@@ -242,10 +242,10 @@ class Client(ClientMethods):
     def _capabilities(self, era: Era) -> ClientCapabilities:
         """What is declared in an era."""
         declared = self.callbacks.capabilities
-        extensions = {**self._transport_extensions, **self._extensions.settings(era)}
-        if not extensions:
-            return declared
-        return msgspec.structs.replace(declared, extensions={**(declared.extensions or {}), **extensions})
+        if self._transport_extensions:
+            extensions = {**(declared.extensions or {}), **self._transport_extensions}
+            declared = msgspec.structs.replace(declared, extensions=extensions)
+        return self._extensions.declare(declared, era)
 
     # ---------------------------------------------------------------- life
 
@@ -280,6 +280,7 @@ class Client(ClientMethods):
 
     async def close(self) -> None:
         """Close the connection, from any task; waiting requests fail with ConnectionLost. Closing twice is harmless."""
+        await self._extensions.close()
         await self._connection.close()
 
     async def _connected(self, session: Session) -> None:

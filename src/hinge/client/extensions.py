@@ -21,6 +21,7 @@ from hinge.options import is_async, is_function
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.detect import ERAS, parse_eras
 from hinge.protocol.meta import check_extension_id
+from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.methods import METHODS
 
 logger = logging.getLogger("hinge")
@@ -78,6 +79,19 @@ class ClientExtension:
         """The settings in the capabilities of the client; `{}` by default."""
         return {}
 
+    def declare(self, capabilities: ClientCapabilities, era: EraName) -> ClientCapabilities:
+        """Declare the extension: by default its settings, under `extensions`.
+
+        Args:
+            capabilities: What the client declares without it.
+            era: The era of the server.
+
+        Returns:
+            What the client declares with it.
+        """
+        extensions = {**(capabilities.extensions or {}), self.id: dict(self.settings)}
+        return msgspec.structs.replace(capabilities, extensions=extensions)
+
     def sends(self) -> Iterable[SentMethod]:
         """The requests that it sends, if anything must be known about them."""
         return ()
@@ -100,6 +114,9 @@ class ClientExtension:
         Args:
             client: The client, which is not connected yet.
         """
+
+    async def close(self) -> None:
+        """End what runs in the background; called when the client is closed. It may be opened again."""
 
     async def resolve(self, ctx: ClientContext, result: dict[str, Any]) -> Any:
         """Turn a result of one of `result_types` into the result of the request.
@@ -180,9 +197,16 @@ class ClientExtensions:
         """Whether a request of an extension may be repeated."""
         return method in self.sent and self.sent[method].safe
 
-    def settings(self, era: Era) -> dict[str, dict[str, Any]]:
-        """The settings that are declared in an era."""
-        return {one.id: dict(one.settings) for one in self._by_era[era].extensions}
+    def declare(self, capabilities: ClientCapabilities, era: Era) -> ClientCapabilities:
+        """What a client declares in an era, with all extensions that exist there."""
+        for extension in self._by_era[era].extensions:
+            capabilities = extension.declare(capabilities, era.name)
+        return capabilities
+
+    async def close(self) -> None:
+        """End what extensions run in the background."""
+        for extension in self._added.values():
+            await extension.close()
 
     async def resolve(self, request: ClientContext, raw: Raw, kind: str, seconds: float | None) -> Raw | None:
         """What an extension makes of a result of its own type within `left` seconds; None if the type is unknown."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
 
@@ -16,7 +18,15 @@ from hinge.client.call_options import CallOptions, OnProgress, RequestOptions
 from hinge.client.negotiation import Discovery
 from hinge.client.tasks import ClientTasks, ToolTask
 from hinge.client.tools import ToolIndex, converted, is_wrapped
-from hinge.errors import CallTimeout, DefinitionError, InvalidResponse, ToolCallError
+from hinge.errors import (
+    CallError,
+    CallTimeout,
+    DefinitionError,
+    InvalidResponse,
+    MethodNotFound,
+    PeerError,
+    ToolCallError,
+)
 from hinge.jsonrpc import RequestId
 from hinge.protocol.eras.base import EraName
 from hinge.protocol.limits import Limits
@@ -466,12 +476,39 @@ class ClientMethods(ABC):
                 name, params["arguments"], returns=returns, raise_on_error=raise_on_error, ttl=task_ttl, options=options
             )
         request = self._context("tools/call", params, CallToolResult, options)
-        request.safe = tool is not None and tool.safe
-        result: CallToolResult[DataT] = await self._chain(request)
+        if tool is not None:
+            if tool.needs_task and self.server_capabilities.tasks:
+                return await self._call_as_task(request, returns, raise_on_error=raise_on_error, options=options)
+            request.safe = tool.safe
+        try:
+            result: CallToolResult[DataT] = await self._chain(request)
+        except PeerError as exc:
+            if tool is not None or exc.code != MethodNotFound.code or not self.server_capabilities.tasks:
+                raise
+            if not any(
+                listed.name == name and self._tools.by_name[name].needs_task for listed in await self.list_tools()
+            ):
+                raise
+            return await self._call_as_task(request, returns, raise_on_error=raise_on_error, options=options)
         if tool is None and returns is None and not result.is_error:
             return result
         checks = tool is not None and self._check_results and request.caller == self._tools.caller
         return self._finished(name, result, returns, raise_on_error=raise_on_error, checks=checks)
+
+    async def _call_as_task(
+        self, request: ClientContext, returns: Any, *, raise_on_error: bool, options: CallOptions
+    ) -> CallToolResult[Any]:
+        """Call a tool that must be a task, and wait for its result within the time limit of the call."""
+        name, arguments = request.params["name"], request.params["arguments"]
+        task: ToolTask[Any] = await self.tasks.start(
+            name, arguments, returns=returns, raise_on_error=raise_on_error, ttl=None, options=options
+        )
+        try:
+            return await task.result(total=request.total)
+        except (CallTimeout, asyncio.CancelledError):
+            with suppress(CallError):
+                await task.cancel()
+            raise
 
     def finish_tool_result(
         self, name: str, result: CallToolResult[Any], *, returns: Any = None, raise_on_error: bool = True

@@ -117,8 +117,8 @@ class Subscription:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._registry.leave(self)
-        if self._ready.done() and not self._ready.cancelled():
-            self._ready.exception()
+        if self._ready.done():
+            self._ready.exception()  # marks it as retrieved
         self._notify_reader()
 
     def __aiter__(self) -> AsyncIterator[Changed | ChangesLost]:
@@ -160,7 +160,7 @@ class Subscription:
         requested = self._filter
         if change.kind == "resource":
             return any(covers(uri, change.uri or "") for uri in requested.resource_subscriptions or ())
-        return bool(getattr(requested, f"{change.kind}_list_changed", False))
+        return bool(getattr(requested, f"{change.kind}_list_changed"))
 
     def acknowledged(self, params: dict[str, Any]) -> None:
         """Take the server's acknowledgement.

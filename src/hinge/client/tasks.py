@@ -196,7 +196,7 @@ class ClientTasks(ABC):
             Their states.
 
         Raises:
-            PeerError: The server has no lists.
+            NotSent: The server has no lists.
         """
 
     @abstractmethod
@@ -208,4 +208,5 @@ class ClientTasks(ABC):
 
         Raises:
             PeerError: The server does not know the task; or it had ended before, in revision 2025-11-25.
+            NotSent: The server cancels no tasks.
         """

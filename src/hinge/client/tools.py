@@ -42,6 +42,11 @@ class KnownTool:
         return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 
     @property
+    def needs_task(self) -> bool:
+        """Whether a call must be a task (2025-11-25, "Tool-Level Negotiation")."""
+        return self.tool.execution is not None and self.tool.execution.get("taskSupport") == "required"
+
+    @property
     def wraps(self) -> bool:
         """Whether the server marked the output schema as that of an object around the value."""
         schema = self.tool.output_schema

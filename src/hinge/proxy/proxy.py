@@ -374,7 +374,7 @@ class Proxy(Server[Any]):
         """Return the params for the upstream server, without what belongs to the connection of the caller."""
         members: Json = {} if ctx.params is ABSENT else msgspec.json.decode(ctx.params, type=dict[str, Raw])
         forwarded = forwarded_meta(members.pop("_meta", Raw(b"null")))
-        for member in ("inputResponses", "requestState"):
+        for member in ("inputResponses", "requestState", "task"):  # tasks are not forwarded: see `capabilities`
             members.pop(member, None)
         row = METHODS.get(ctx.method)
         if row is not None and row.name_field is not None:

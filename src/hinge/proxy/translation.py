@@ -133,6 +133,16 @@ def _with_inlined_schemas(tools: Any) -> Any:
     return tools
 
 
+def _without_task_support(tools: Any) -> Any:
+    """A list of tools that are not called as tasks, since tasks are not forwarded."""
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, dict) and isinstance(tool.get("execution"), dict):
+            tool["execution"].pop("taskSupport", None)
+            if not tool["execution"]:
+                del tool["execution"]
+    return tools
+
+
 def result_for(method: str, text: Raw, source: str, target: str) -> Json:
     """Translate the result of a request. Raises TooNew."""
     row = METHODS.get(method)
@@ -140,6 +150,8 @@ def result_for(method: str, text: Raw, source: str, target: str) -> Json:
     result = translate(text, kind, source, target)
     if method == "tools/list" and b'"$ref"' in bytes(text):
         result["tools"] = _with_inlined_schemas(_plain(result.get("tools")))
+    if method == "tools/list" and b'"taskSupport"' in bytes(text):
+        result["tools"] = _without_task_support(_plain(result.get("tools")))
     result_type = result.pop("resultType", None)
     meta = _plain(result.pop("_meta", None))
     if isinstance(meta, dict):

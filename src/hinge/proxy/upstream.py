@@ -21,6 +21,7 @@ from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.revisions.adapt import shape
 from hinge.proxy.call import ProxiedCall, current_call, request_client, require_declared
 from hinge.proxy.translation import mode_of
+from hinge.schema.base import RESERVED
 from hinge.schema.elicitation import ElicitUrlParams
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, Elicitation, RootsCapability, Sampling
@@ -31,6 +32,9 @@ from hinge.session import Session
 from hinge.timeouts import PausableTimeout
 
 logger = logging.getLogger("hinge")
+
+#: The extension that is not forwarded: a proxy keeps no tasks, so calls through it are plain.
+_TASKS = RESERVED + "tasks"
 
 #: Declared to handshake servers by default: what a caller supports is known only later.
 ALL_CAPABILITIES = ClientCapabilities(
@@ -138,17 +142,19 @@ class Upstream:
                 request.answer.set_exception(InternalError("The call of this request has ended"))
 
     def capabilities_of(self, ctx: Context[Any]) -> Any:
-        """Return the capabilities to declare with a call: those of the caller and of the client's callbacks."""
+        """Return the capabilities to declare with a call: those of the caller and of the client's callbacks, but for tasks."""
         if self._has_no_callbacks:
             call = served_call(ctx).call
             raw = call.era.raw_client_capabilities(call.meta)
             if raw is not None:
-                return raw
+                return _without_tasks(raw)
         declared = (
             ctx.client_capabilities
             if self._has_no_callbacks
             else _merge(ctx.client_capabilities, self.own.capabilities)
         )
+        others = {name: value for name, value in (declared.extensions or {}).items() if name != _TASKS}
+        declared = structs.replace(declared, tasks=None, extensions=others or None)
         return shape(declared, self.client.protocol_version)
 
     def has_callback(self, method: str, text: bytes | Raw) -> bool:
@@ -312,6 +318,17 @@ class _RelayedCallbacks(Callbacks):
             for page in pages:
                 self._upstream.remember_page(page.elicitation_id, served_call(call.ctx).session)
         return False
+
+
+def _without_tasks(capabilities: Raw) -> Raw:
+    """The capabilities of a client as JSON text, without those of tasks."""
+    if b'tasks"' not in bytes(capabilities):
+        return capabilities
+    declared = msgspec.json.decode(capabilities, type=dict[str, Any])
+    declared.pop("tasks", None)
+    if isinstance(extensions := declared.get("extensions"), dict):
+        extensions.pop(_TASKS, None)
+    return Raw(msgspec.json.encode(declared))
 
 
 def _merge(one: ClientCapabilities, other: ClientCapabilities) -> ClientCapabilities:

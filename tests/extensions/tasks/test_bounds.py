@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from hinge import Context, Principal, Server
+from hinge.backends import MemoryBackend
 from hinge.extensions.tasks import Tasks
+from hinge.extensions.tasks.backend_engine import BackendEngine
 from tests.extensions.tasks.serving import DECLARED, Log, conversation, serving, start, until
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Origin
@@ -77,6 +80,54 @@ async def test_floods_are_refused_with_a_delay(era: Era) -> None:
         await anna.ask("tools/call", call)
         await anna.ask("tools/call", call)
         assert (await anna.refusal("tools/call", call))["data"]["retryAfterMs"] >= 1000
+
+
+@both_eras
+async def test_tasks_that_wait_for_input_that_never_comes_stop_nobody_else(era: Era) -> None:
+    """One caller has so many tasks that have not ended; those that wait take no room from others."""
+    log, backend = Log(), MemoryBackend()
+    log.gate("a").set()
+    server = serving(
+        log,
+        server={"backend": backend},
+        engine=BackendEngine(backend, concurrency=1),
+        most_unfinished=3,
+        most_of_caller=5,
+    )
+    async with conversation(server, era, origin=of("eve")) as eve, conversation(server, era, origin=of("anna")) as anna:
+        call: dict[str, Any] = {"name": "ask", "arguments": {}, "task": {}}
+        tasks = [await start(eve, "ask") for _ in range(3)]
+        for task in tasks:
+            await until(eve, task["taskId"], "input_required")
+        refusal = await eve.refusal("tools/call", call)
+        assert refusal["data"]["retryAfterMs"] >= 1000
+        assert "3 are the limit of a caller" in refusal["message"]
+        task = await start(anna, "wait", {"name": "a"})
+        await until(anna, task["taskId"], "completed")
+        await eve.ask("tasks/cancel", {"taskId": tasks[0]["taskId"]})
+        for _ in range(500):
+            with suppress(AssertionError):
+                tasks.append(await start(eve, "ask"))
+                break
+            await asyncio.sleep(0.01)
+        assert len(tasks) == 4
+
+
+@pytest.mark.parametrize("most", ["most_of_caller", "most_unfinished"])
+async def test_callers_without_a_name_are_told_apart_by_their_address(most: str) -> None:
+    server = serving(None, **{most: 3})
+    origins = [Origin(transport={"client": (address, 1)}) for address in ("192.0.2.1", "192.0.2.2")]
+    async with (
+        conversation(server, "2026", origin=origins[0]) as eve,
+        conversation(server, "2026", origin=origins[1]) as anna,
+    ):
+        for _ in range(3):
+            await start(eve, "wait", {"name": "x"})
+        assert (
+            "are the limit of a caller"
+            in (await eve.refusal("tools/call", {"name": "wait", "arguments": {"name": "x"}}))["message"]
+        )
+        await start(anna, "wait", {"name": "x"})
 
 
 @both_eras
@@ -192,3 +243,25 @@ async def test_tools_of_mounted_servers(has_own: bool) -> None:
         task = await start(end, "in_job")
         result = await end.ask("tasks/result", {"taskId": task["taskId"]})
         assert result["content"][0]["text"] == "yes"
+
+
+async def test_each_mistake_has_its_code() -> None:
+    """ERR-15: in both forms."""
+    server = serving()
+    async with conversation(server, "2025", origin=of("anna")) as old, conversation(server, "2026") as new:
+        for method in ("tasks/get", "tasks/result", "tasks/cancel"):
+            assert (await old.refusal(method, {"taskId": "x"}))["code"] == -32602
+        assert (await old.refusal("tasks/list", {"cursor": "x"}))["code"] == -32602
+        task = await start(old, "fail")
+        await until(old, task["taskId"], "failed")
+        assert (await old.refusal("tasks/cancel", {"taskId": task["taskId"]}))["code"] == -32602
+        plain, required = {"name": "plain", "arguments": {"name": "Ada"}}, {"name": "fail", "arguments": {}}
+        assert (await old.refusal("tools/call", {**plain, "task": {}}))["code"] == -32601
+        assert (await old.refusal("tools/call", required))["code"] == -32601
+        for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+            assert (await new.refusal(method, {"taskId": "x"}))["code"] == -32602
+        for method in ("tasks/result", "tasks/list"):
+            assert (await new.refusal(method, {"taskId": "x"}))["code"] == -32601
+        new.capabilities = {}
+        for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+            assert (await new.refusal(method, {"taskId": "x"}))["code"] == -32021

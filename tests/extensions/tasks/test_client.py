@@ -122,15 +122,44 @@ async def test_a_plain_call_that_becomes_a_task_is_waited_for() -> None:
 
 
 @both_eras
-async def test_a_server_without_tasks_is_called_plainly(era: Era) -> None:
-    """TSK-02, TSK-05: nor is a tool that is not for tasks."""
+async def test_a_server_without_tasks_is_called_plainly(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    """TSK-02, TSK-05: nor is a tool that is not for tasks. The log says once that the server has none."""
     plain: Server[Any] = Server("plain")
     plain.tool("job")(lambda: "done")
     async with Client(plain, era=era) as client:
         task = await client.call_tool("job", task=True)
         assert (task.id, task.status) == (None, "completed")
         assert (await task.result()).text == "done"
+        await client.call_tool("job", task=True)
+    (record,) = caplog.records
+    assert record.getMessage().endswith("has no tasks: its tools are called plainly")
+    caplog.clear()
     async with Client(serving(), era=era) as client:
         task = await client.call_tool("plain", {"name": "Ada"}, task=True)
         assert (await task.result()).text == "Hello, Ada!"
         assert task.id is None
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("listed", [True, False])
+async def test_a_tool_that_must_be_a_task_is_called_as_one(listed: bool) -> None:
+    """TSK-06: also by a plain call, which waits for the result; a list that was not read yet is read after the refusal."""
+    log = Log()
+    server = serving(log)
+
+    @server.tool(task="required")
+    async def slow() -> int:
+        log.started.set()
+        await log.gate("slow").wait()
+        return 7
+
+    async with Client(server, era="2025", on_elicit=answers) as client:
+        if listed:
+            await client.list_tools()
+        assert "your name?" in (await client.call_tool("late")).text
+        with pytest.raises(ToolCallError, match="no luck"):
+            await client.call_tool("fail")
+        with pytest.raises(CallTimeout):
+            await client.call_tool("slow", total=0.2)
+        log.gate("slow").set()
+        assert (await client.call_tool("slow", returns=int)).data == 7

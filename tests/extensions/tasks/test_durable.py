@@ -25,6 +25,7 @@ from tests.source import PACKAGE
 from tests.transports.http_rig import modern
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP and SIGTERM"),
     pytest.mark.timeout(240),
 ]
@@ -184,11 +185,13 @@ async def test_tasks_go_on_elsewhere_whenever_their_process_is_killed(cluster: C
 
 
 async def test_a_step_that_must_not_be_repeated_ends_its_task_with_an_unknown_outcome(cluster: Cluster) -> None:
-    port = cluster.start()
+    cluster.start()
     cluster.start()
     tasks = [await cluster.submit("work", name=f"t{number}", steps=8, pause=0.2, retry=False) for number in range(6)]
-    await cluster.wait_for(lambda notes: len(notes) == 6 and all(len(of_task) > 4 for of_task in notes.values()))
-    cluster.end(port)
+    # Steps follow each other at once: a process whose task has more of them ahead is killed in the middle of one.
+    await cluster.wait_for(lambda notes: any(2 <= of_task[-1].number < 5 for of_task in notes.values()))
+    busy = next(of_task[-1].pid for of_task in cluster.notes().values() if 2 <= of_task[-1].number < 6)
+    cluster.end(next(port for port, worker in cluster.workers.items() if worker.pid == busy))
     ended = [await cluster.until(task_id, "completed", "failed") for task_id in tasks]
     notes = cluster.notes()
     unknown = 0
@@ -198,7 +201,6 @@ async def test_a_step_that_must_not_be_repeated_ends_its_task_with_an_unknown_ou
         if task["status"] == "failed":
             unknown += 1
             assert "the outcome is unknown" in task["error"]["message"]
-            assert begun[-1] < 7 or len(begun) == 8
         else:
             assert task["result"]["structuredContent"] == squares(8)
     assert unknown  # some ran in the process that was killed

@@ -147,6 +147,83 @@ async def test_concurrency_bounds_the_tasks_of_a_process_and_others_take_the_res
     assert second.runs
 
 
+async def test_tasks_that_wait_for_input_leave_room_for_others(make: Make) -> None:
+    """And go on as soon as there is room again, in the order in which their input came."""
+    inputs: dict[str, asyncio.Event] = {f"asks{number}": asyncio.Event() for number in range(6)}
+    order: list[str] = []
+    work = asyncio.Event()
+
+    async def body(task_id: str) -> None:
+        if task_id in inputs:
+            async with engine.waiting(task_id):
+                await inputs[task_id].wait()
+            order.append(task_id)
+        else:
+            await work.wait()
+
+    runner = Runner(body)
+    async with running(make(), runner, concurrency=2) as engine:
+        for task_id in inputs:
+            await engine.submit(task_id)
+        await until(lambda: len(runner.runs) == 6)
+        for task_id in ("long1", "long2"):
+            await engine.submit(task_id)
+        await until(lambda: len(runner.runs) == 8)
+        for event in inputs.values():
+            event.set()
+        await engine.submit("late")
+        await asyncio.sleep(0.1)
+        assert (order, runner.runs["late"]) == ([], 0)
+        work.set()
+        await until(lambda: len(runner.ended) == 9)
+    assert order == list(inputs)
+
+
+async def test_a_task_that_waits_for_room_can_be_cancelled(make: Make) -> None:
+    go, answered = asyncio.Event(), asyncio.Event()
+
+    async def body(task_id: str) -> None:
+        if task_id == "asks":
+            try:
+                async with asyncio.timeout(0.2), engine.waiting(task_id):
+                    await answered.wait()
+            except TimeoutError:
+                return
+        await go.wait()
+
+    runner = Runner(body)
+    async with running(make(), runner, concurrency=1) as engine:
+        await engine.submit("asks")
+        await until(lambda: runner.runs["asks"])
+        await engine.submit("busy")
+        await until(lambda: runner.runs["busy"])
+        answered.set()
+        await until(lambda: runner.ended["asks"])
+        assert not runner.ended["busy"]
+        go.set()
+        await until(lambda: runner.ended["busy"])
+        await engine.submit("last")
+        await until(lambda: runner.ended["last"])
+
+
+async def test_no_more_tasks_begin_while_many_wait_for_input(make: Make) -> None:
+    answered = asyncio.Event()
+
+    async def body(task_id: str) -> None:
+        async with engine.waiting(task_id):
+            await answered.wait()
+
+    runner = Runner(body)
+    async with running(make(), runner, concurrency=1, waiting=3) as engine:
+        for number in range(10):
+            await engine.submit(f"task{number}")
+        await until(lambda: len(runner.runs) == 3)
+        await asyncio.sleep(0.1)
+        assert len(runner.runs) == 3
+        answered.set()
+        await until(lambda: len(runner.ended) == 10)
+
+
 async def test_names_keep_the_tasks_of_servers_apart(make: Make) -> None:
     runner, other = Runner(), Runner()
     async with running(make(), runner, name="a") as engine, running(make(), other, name="b"):

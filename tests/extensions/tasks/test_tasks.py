@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hinge import Server
+from hinge.extensions.tasks import Tasks
 from tests.extensions.tasks.serving import ASKED, DECLARED, RELATED, TASKS, Log, conversation, serving, start, until
 from tests.server.bare_end import BareEnd, Era
 
@@ -345,10 +346,30 @@ async def test_progress_goes_on_with_its_token() -> None:
         assert told["_meta"][RELATED] == {"taskId": task["taskId"]}
 
 
-async def test_tasks_are_off_without_the_extension() -> None:
-    """EXT-05, T-44: a tool may say `task=`, and is called plainly."""
+async def test_tasks_are_off_without_the_extension(caplog: pytest.LogCaptureFixture) -> None:
+    """EXT-05, T-44: a tool may say `task=`, and is called plainly; the log says so when the server starts."""
     server: Server[Any] = Server("plain")
     server.tool("job", task="required")(lambda: "done")
     async with server.running(), BareEnd(server, "2026", capabilities=DECLARED) as end:
         assert (await end.ask("tools/call", {"name": "job", "arguments": {}}))["content"][0]["text"] == "done"
         assert (await end.refusal("tasks/get", {"taskId": "x"}))["code"] == -32601
+    (record,) = caplog.records
+    assert record.getMessage() == "task= has no effect on 'job': add the extension with server.add_extension(Tasks())"
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(True, False), (False, True), (False, False)])
+async def test_a_tool_of_a_mounted_server_needs_the_extension_of_either(
+    outer: bool, inner: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, mounted = Server[Any]("outer"), Server[Any]("inner")
+    mounted.tool("job", task=True)(lambda: "done")
+    server.mount(mounted, "in")
+    for has_tasks, one in ((outer, server), (inner, mounted)):
+        if has_tasks:
+            one.add_extension(Tasks(poll_interval=0.01))
+    async with conversation(server, "2026") as end:
+        result = await end.ask("tools/call", {"name": "in_job", "arguments": {}})
+    assert result["resultType"] == ("task" if outer or inner else "complete")
+    assert [record.getMessage()[:26] for record in caplog.records] == (
+        [] if outer or inner else ["task= has no effect on 'jo"]
+    )

@@ -1,4 +1,4 @@
-"""The arguments of the commands that use a server: list, call, read, prompt, complete, listen, ping, skills."""
+"""The arguments of the commands that use a server: list, call, read, prompt, complete, listen, ping, skills, tasks."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def _call(command: CommandParser) -> None:
         help="an argument, converted to the type in the schema of the tool; KEY:=JSON for a JSON value, KEY=@FILE to "
         "read a file, A.B=VALUE for a member of an object, the same KEY again for a list",
     )
+    command.add_argument("--task", action="store_true", help="call it as a task, whose id is printed, and wait for it")
+    command.add_argument("--no-wait", action="store_true", help="with --task: end when the server has the task")
     add_result(command)
 
 
@@ -97,6 +99,16 @@ def _skills(command: CommandParser) -> None:
     add_timeout(command)
 
 
+def _tasks(command: CommandParser) -> None:
+    actions = ("list", "get", "result", "cancel")
+    command.add_argument(
+        "action", choices=actions, metavar="ACTION", help="list, get (the state), result (wait for it), or cancel"
+    )
+    add_target(command)
+    command.add_argument("id", nargs="?", metavar="ID", help="the id of the task, but for list")
+    add_result(command)
+
+
 def _count(text: str) -> int:
     count = int(text)
     if count < 0:
@@ -118,6 +130,7 @@ COMMANDS = {
             "call weather.py forecast city=Oslo days=3",
             'call https://example.com/mcp search query:=\'{"word": "tea"}\'',
             'call "npx -y some-server" greet name=Ada --env TOKEN',
+            "call https://example.com/mcp report year=2025 --task --no-wait",
         ),
         "call",
     ),
@@ -159,5 +172,16 @@ COMMANDS = {
             "skills get https://example.com/mcp skill://acme/refunds/SKILL.md --save skills/",
         ),
         "skills",
+    ),
+    "tasks": Command(
+        "list the tasks at a server, show one, wait for its result, or cancel it",
+        _tasks,
+        (
+            "tasks list https://example.com/mcp",
+            "tasks get https://example.com/mcp ID --json",
+            "tasks result https://example.com/mcp ID --timeout 60",
+            "tasks cancel https://example.com/mcp ID",
+        ),
+        "tasks",
     ),
 }

@@ -6,9 +6,11 @@ import argparse
 import difflib
 from typing import Any
 
+from hinge.cli.commands.tasks import print_result
 from hinge.cli.connect import client_for, time_limits
-from hinge.cli.console import Console
+from hinge.cli.console import Console, as_json
 from hinge.cli.values import parse_arguments
+from hinge.client.client import Client
 from hinge.client.terminal.display import escape_line
 from hinge.errors import PeerError, StartError
 from hinge.schema.prompts import Prompt
@@ -17,6 +19,8 @@ from hinge.schema.tools import Tool
 
 async def run(options: argparse.Namespace) -> int:
     """Print the result to stdout, progress and logs to stderr. The exit code is 1 if the tool failed."""
+    if options.no_wait and not options.task:
+        raise StartError("--no-wait needs --task")
     with Console(options) as console:
         async with client_for(options, **console.client_options()) as client:
             tools = {tool.name: tool for tool in await client.list_tools()}
@@ -25,6 +29,8 @@ async def run(options: argparse.Namespace) -> int:
             arguments = await complete_arguments(console, tool, arguments)
             limits = time_limits(options)
             try:
+                if options.task:
+                    return await _call_as_task(console, client, arguments, options)
                 result = await client.call_tool(
                     options.name, arguments, on_progress=console.progress, raise_on_error=False, **limits
                 )
@@ -34,6 +40,19 @@ async def run(options: argparse.Namespace) -> int:
                 raise StartError(f"{exc.message}; {_suggest(options.name, list(tools))}") from exc
         console.result(result, options)
         return 1 if result.is_error else 0
+
+
+async def _call_as_task(
+    console: Console, client: Client, arguments: dict[str, Any], options: argparse.Namespace
+) -> int:
+    """Start a task and wait for it, unless nobody wants to. What is called plainly has its result already."""
+    task = await client.call_tool(options.name, arguments, task=True, raise_on_error=False)
+    if task.id is not None and options.no_wait:
+        console.print(as_json(task.info) if options.json else task.id)
+        return 0
+    if task.id is not None:
+        console.note(f"task {escape_line(task.id)}")
+    return await print_result(console, task, options)
 
 
 def _suggest(name: str, tools: list[str]) -> str:

@@ -15,6 +15,8 @@ ID = "io.modelcontextprotocol/skills"
 MAX_FILES, MAX_BYTES = 512, 16 << 20
 #: Bytes of the frontmatter.
 MAX_FRONTMATTER = 64 << 10
+#: Levels of lists and mappings in it.
+MAX_DEPTH = 32
 #: https://agentskills.io/specification, "Frontmatter".
 MAX_DESCRIPTION = 1024
 
@@ -75,18 +77,25 @@ def _load(source: str) -> Any:
     except ImportError:
         raise DefinitionError("Skills need PyYAML: install hinge[skills]") from None
 
-    if any(isinstance(token, (yaml.AnchorToken, yaml.AliasToken, yaml.TagToken)) for token in _tokens(yaml, source)):
-        raise ValueError("its frontmatter has an anchor, alias or tag: write plain YAML")
+    _check_tokens(yaml, source)
     try:
         return _value(yaml, yaml.compose(source, Loader=yaml.SafeLoader))
-    except (yaml.YAMLError, RecursionError) as exc:
+    except yaml.YAMLError as exc:
         raise ValueError(f"its frontmatter is not YAML: {_first_line(exc)}") from None
 
 
-def _tokens(yaml: Any, source: str) -> list[Any]:
+def _check_tokens(yaml: Any, source: str) -> None:
+    """Refuse what has other meanings than JSON. The time that PyYAML takes for a token grows with the depth where it stands."""
+    depth = 0
     try:
-        return list(yaml.scan(source, Loader=yaml.SafeLoader))
-    except (yaml.YAMLError, RecursionError) as exc:
+        for token in yaml.scan(source, Loader=yaml.SafeLoader):
+            if isinstance(token, (yaml.AnchorToken, yaml.AliasToken, yaml.TagToken)):
+                raise ValueError("its frontmatter has an anchor, alias or tag: write plain YAML")
+            kind = type(token).__name__
+            depth += kind.endswith("StartToken") - kind.endswith("EndToken")
+            if depth > MAX_DEPTH:
+                raise ValueError(f"its frontmatter is nested deeper than {MAX_DEPTH} levels")
+    except yaml.YAMLError as exc:
         raise ValueError(f"its frontmatter is not YAML: {_first_line(exc)}") from None
 
 

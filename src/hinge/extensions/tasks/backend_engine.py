@@ -15,8 +15,9 @@ import random
 import secrets
 import time
 import zlib
-from collections.abc import Iterable
-from contextlib import suppress
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from hinge.backends.base import Backend
@@ -47,7 +48,9 @@ class BackendEngine:
     Args:
         backend: What the processes share.
         name: Servers of one name share their tasks.
-        concurrency: How many tasks a process runs at once; further ones wait, or run in another process.
+        concurrency: How many tasks a process runs at once; further ones wait, or run in another process. Those that wait for
+            input don't count.
+        waiting: How many tasks of a process may wait for input before it begins no others.
         lease: Seconds after which a process that does not answer counts as dead.
         tries: How many processes may die in a row while they run a task, without a new step in its journal, before it fails.
         grace: Seconds that running tasks have to stop when the process does.
@@ -63,16 +66,20 @@ class BackendEngine:
         *,
         name: str = "tasks",
         concurrency: int = 1000,
+        waiting: int = 10_000,
         lease: float = 15.0,
         tries: int = 5,
         grace: float = 10.0,
         most: int = 50_000,
     ) -> None:
-        if min(concurrency, tries, most) < 1 or lease <= 0 or grace < 0:
-            raise DefinitionError("concurrency, tries, most and lease must be positive, and grace must not be negative")
+        if min(concurrency, waiting, tries, most) < 1 or lease <= 0 or grace < 0:
+            raise DefinitionError(
+                "concurrency, waiting, tries, most and lease must be positive, and grace must not be negative"
+            )
         self._backend = backend
         self._name = f"task-engine:{hashlib.sha256(name.encode()).hexdigest()[:16]}"
         self._concurrency = concurrency
+        self._most_idle = waiting
         self._lease = lease if backend.shared else _NO_OTHERS
         self._tries = tries
         self._grace = grace
@@ -85,6 +92,11 @@ class BackendEngine:
         #: Tasks that this process owns or is about to, and their runs.
         self._owned: set[str] = set()
         self._runs: dict[asyncio.Task[None], str] = {}
+        #: Those that wait for input, with the number of requests; and who has its input and waits for room to go on.
+        self._idle: Counter[str] = Counter()
+        self._turns: deque[asyncio.Future[None]] = deque()
+        #: Those that were given room and did not go on yet.
+        self._granted = 0
         #: Tasks for which `run` is being called, and those of them that were woken meanwhile.
         self._running: set[str] = set()
         self._woken: set[str] = set()
@@ -160,6 +172,27 @@ class BackendEngine:
         """
         await self.submit(task_id)
 
+    @asynccontextmanager
+    async def waiting(self, task_id: str) -> AsyncIterator[None]:
+        """Return what is entered while a run waits for input, which needs no room meanwhile; leaving it waits for room.
+
+        Args:
+            task_id: The id. It may be entered several times at once.
+
+        Yields:
+            Nothing.
+        """
+        self._idle[task_id] += 1
+        self._freed()
+        try:
+            yield
+            if self._idle[task_id] == 1 and self._busy >= self._concurrency:
+                await self._turn()
+        finally:
+            self._idle[task_id] -= 1
+            if not self._idle[task_id]:
+                del self._idle[task_id]
+
     async def close(self) -> None:
         """Stop running tasks in this process, and leave them to others at once."""
         attending, self._attending = self._attending, None
@@ -216,10 +249,42 @@ class BackendEngine:
 
     def _reserve(self, task_id: str) -> bool:
         """Whether this process can run the task: then there is room for it until it is removed from `_owned`."""
-        if not self._process or task_id in self._owned or len(self._owned) >= self._concurrency:
+        if not self._process or task_id in self._owned or self._room <= 0:
             return False
         self._owned.add(task_id)
         return True
+
+    @property
+    def _busy(self) -> int:
+        """How many tasks take room."""
+        return len(self._owned) - len(self._idle) + self._granted
+
+    @property
+    def _room(self) -> int:
+        """How many more tasks can begin here. Those that have their input come before others."""
+        return 0 if len(self._idle) >= self._most_idle else self._concurrency - self._busy - len(self._turns)
+
+    def _freed(self) -> None:
+        """Let tasks go on, or look for others, since there may be room."""
+        while self._turns and self._busy < self._concurrency:
+            turn = self._turns.popleft()
+            if not turn.done():
+                self._granted += 1
+                turn.set_result(None)
+        if self._waiting:
+            self._look.set()
+
+    async def _turn(self) -> None:
+        """Wait for room, behind the tasks that have waited for longer."""
+        turn = asyncio.get_running_loop().create_future()
+        self._turns.append(turn)
+        try:
+            await turn
+        finally:
+            if turn.done() and not turn.cancelled():
+                self._granted -= 1
+            elif turn in self._turns:
+                self._turns.remove(turn)
 
     def _begin(self, task_id: str, process: str) -> None:
         run = asyncio.get_running_loop().create_task(self._execute(task_id, process), context=self._context.copy())
@@ -253,12 +318,15 @@ class BackendEngine:
             self._owned.discard(task_id)
             if self._suspected == task_id:
                 self._suspected = ""
-            if self._waiting:
-                self._look.set()
+            self._freed()
 
     def _tell(self, task_id: str) -> None:
-        """Say that a task was woken which runs here."""
+        """Say that a task was woken which runs here, and run it again after that."""
         self._woken.add(task_id)
+        self._say(task_id)
+
+    def _say(self, task_id: str) -> None:
+        """Say that a task was woken which runs here."""
         try:
             if self._runner is not None:
                 self._runner.woken(task_id)
@@ -317,7 +385,7 @@ class BackendEngine:
                 elif task_id not in self._owned:  # also if it was entered for this process by an edit that failed later
                     self._waiting[task_id] = None
                 elif entry.woken and task_id in self._running:
-                    self._tell(task_id)
+                    self._say(task_id)
         for process in others:
             await self._release_dead(runner, process)
 
@@ -407,15 +475,15 @@ class BackendEngine:
         while hints := await self._backend.read(self._hints, after=self._position):
             for self._position, data in hints:
                 task_id = data.decode()
-                if task_id in self._running:
-                    self._tell(task_id)
+                if task_id in self._running:  # the index says whether it was woken, or is only new
+                    self._say(task_id)
                 elif task_id not in self._owned:
                     self._waiting[task_id] = None
 
     async def _take_waiting(self) -> None:
         """Run tasks that wait, as far as there is room."""
         process = self._process
-        while self._waiting and process and (room := self._concurrency - len(self._owned)) > 0:
+        while self._waiting and process and (room := self._room) > 0:
             tasks = list(itertools.islice(self._waiting, room))
             for task_id in tasks:
                 del self._waiting[task_id]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import UnionType
@@ -13,18 +14,23 @@ from msgspec import UNSET
 
 from hinge.client.callbacks import awaited
 from hinge.client.client import Client
-from hinge.client.extensions import ClientExtension, SentMethod
+from hinge.client.extensions import ClientExtension, ClientMethod, SentMethod
 from hinge.client.methods import ClientContext, ClientMethods
+from hinge.client.middleware import ClientMiddleware
 from hinge.client.tasks import ClientTasks, OnStatus, TaskInfo, ToolTask
-from hinge.errors import CallTimeout, ErrorObject, InvalidResponse, PeerError, shorten
+from hinge.errors import CallTimeout, ErrorObject, InvalidResponse, NotSent, PeerError, shorten
+from hinge.extensions.tasks.receiver import ReceivedTasks
 from hinge.extensions.tasks.stateless import ID
 from hinge.protocol.eras.base import EraName
 from hinge.protocol.eras.detect import ERAS
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.schema.input_required import InputRequest, InputRequiredResult
+from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.revisions import V2025_11
 from hinge.schema.tools import CallToolResult, DataT
+
+logger = logging.getLogger("hinge")
 
 #: Seconds between two requests for a state, if the server has no wish; and the bounds of its wish.
 _POLL, _SHORTEST, _LONGEST = 1.0, 0.01, 60.0
@@ -95,6 +101,7 @@ class TasksOfClient(ClientTasks):
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._warned = False
         client.know_methods(SENT)
 
     @property
@@ -121,6 +128,7 @@ class TasksOfClient(ClientTasks):
         options: Any,
     ) -> ToolTask[DataT]:
         params: dict[str, Any] = {"name": name, "arguments": arguments}
+        self._check_server()
         if not self._stateless and await self._takes_tasks(name):
             params["task"] = {} if ttl is None else {"ttl": int(ttl * 1000)}
         handle: _Handle[DataT] = _Handle(self, name, returns, raise_on_error)
@@ -133,13 +141,26 @@ class TasksOfClient(ClientTasks):
             handle.outcome = result
         return handle
 
+    def _check_server(self) -> None:
+        """Log a warning, once, that the calls to this server can't be tasks."""
+        if not (self._warned or self._server_has_tasks):
+            self._warned = True
+            logger.warning("%s has no tasks: its tools are called plainly", self._client.callbacks.describe_server())
+
+    @property
+    def _server_has_tasks(self) -> bool:
+        """Whether the server declared that tool calls may be tasks."""
+        client = self._client
+        if self._stateless:
+            return ID in (client.server_capabilities.extensions or {})
+        requests = (client.server_capabilities.tasks or {}).get("requests")
+        tools = requests.get("tools") if isinstance(requests, dict) else None
+        return client.protocol_version >= V2025_11 and isinstance(tools, dict) and "call" in tools
+
     async def _takes_tasks(self, name: str) -> bool:
         """Whether the server may be sent this call as a task (2025-11-25, "Tool-Level Negotiation")."""
         client = self._client
-        declared = client.server_capabilities.tasks or {}
-        requests = declared.get("requests")
-        tools = requests.get("tools") if isinstance(requests, dict) else None
-        if client.protocol_version < V2025_11 or not isinstance(tools, dict) or "call" not in tools:
+        if not self._server_has_tasks:
             return False
         support = [tool.execution or {} for tool in await client.list_tools() if tool.name == name]
         return any(execution.get("taskSupport") in ("optional", "required") for execution in support)
@@ -164,7 +185,15 @@ class TasksOfClient(ClientTasks):
     async def get(self, task_id: str) -> TaskInfo:
         return _info(await self.fetch(task_id))
 
+    def _require(self, name: str) -> None:
+        """Raise NotSent for a method that servers of 2025-11-25 may have, and declare ("Capabilities")."""
+        if self._stateless or name not in (self._client.server_capabilities.tasks or {}):
+            server = self._client.callbacks.describe_server()
+            hint = "; ask for a task by its id" if name == "list" else ""
+            raise NotSent(f"tasks/{name} was not sent: {server} does not declare it{hint}")
+
     async def list(self) -> list[TaskInfo]:
+        self._require("list")
         found: list[TaskInfo] = []
         cursor: str | None = None
         for _ in range(self._client.limits.pages):
@@ -176,6 +205,8 @@ class TasksOfClient(ClientTasks):
         raise InvalidResponse("tasks/list: the pages of the server don't end")
 
     async def cancel(self, task_id: str) -> None:
+        if not self._stateless:
+            self._require("cancel")
         await self.request("tasks/cancel", {"taskId": task_id})
 
     async def follow(self, task: _Task, total: float | None, on_status: OnStatus | None) -> _Task:
@@ -294,15 +325,56 @@ class TasksClient(ClientExtension):
     waits for the result of such a task, within its time limit `total`, and returns it like any other.
     `call_tool(…, task=True)` and `client.tasks` need no extension.
 
-    Specification: io.modelcontextprotocol/tasks (SEP-2663).
+    A server of 2025-11-25 may send requests for input as tasks, and fetch the answers of the callbacks later: up to 100 tasks,
+    which are kept for 10 minutes unless the server asks for another time, at most an hour.
+
+    Specification: io.modelcontextprotocol/tasks (SEP-2663), and basic/utilities/tasks of 2025-11-25.
     """
 
     id: ClassVar[str] = ID
-    eras: ClassVar[Sequence[EraName]] = ("2026",)
+    eras: ClassVar[Sequence[EraName]] = ("2025", "2026")
     result_types: ClassVar[Sequence[str]] = ("task",)
 
     def __init__(self) -> None:
         self._client: ClientMethods | None = None
+        self._received = ReceivedTasks(self._from_callbacks)
+
+    def _from_callbacks(self) -> ClientCapabilities:
+        return self._client.callbacks.capabilities if isinstance(self._client, Client) else ClientCapabilities()
+
+    def declare(self, capabilities: ClientCapabilities, era: EraName) -> ClientCapabilities:
+        """Declare the extension, or `tasks` in the handshake era.
+
+        Args:
+            capabilities: What the client declares without it.
+            era: The era of the server.
+
+        Returns:
+            What the client declares with it.
+        """
+        if _DECLARED_EACH_TIME[ERAS[era]]:
+            return super().declare(capabilities, era)
+        return msgspec.structs.replace(capabilities, tasks=self._received.declared)
+
+    def requests(self) -> Iterable[ClientMethod]:
+        """The requests of handshake servers that it serves.
+
+        Returns:
+            Those about tasks that the server made here.
+        """
+        return self._received.requests()
+
+    def middleware(self) -> Iterable[ClientMiddleware]:
+        """The middleware that it adds to the client.
+
+        Returns:
+            What makes tasks of requests for input.
+        """
+        return (self._received.serve,)
+
+    async def close(self) -> None:
+        """Cancel the tasks that the server made here."""
+        await self._received.close()
 
     def sends(self) -> Iterable[SentMethod]:
         """The requests that it sends.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 
@@ -96,6 +97,17 @@ class TaskEngine(Protocol):
             Overloaded: Too many tasks wait.
             BackendError: The store can't be reached.
         """
+
+    def waiting(self, task_id: str) -> AbstractAsyncContextManager[None]:
+        """Return what is entered while a run waits for input, which needs no room meanwhile; leaving it waits for room.
+
+        Args:
+            task_id: The id. It may be entered several times at once.
+
+        Returns:
+            An async context manager.
+        """
+        ...
 
     async def close(self) -> None:
         """Stop running tasks in this process, and leave them to others at once. The engine can be started again."""

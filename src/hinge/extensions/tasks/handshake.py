@@ -44,7 +44,7 @@ class CreateTaskResult(Result, kw_only=True):
     task: Task
 
 
-class _Augmentation(Struct):
+class Augmentation(Struct):
     """`params.task`: how long the client wants the task to be kept, in milliseconds; null for no limit."""
 
     ttl: float | UnsetType | None = UNSET
@@ -55,7 +55,7 @@ class _CallParams(Struct):
 
 
 _params = msgspec.json.Decoder(_CallParams)
-_augmentation = msgspec.json.Decoder(_Augmentation)
+_augmentation = msgspec.json.Decoder(Augmentation)
 
 
 class TaskNotPossible(MethodNotFound):

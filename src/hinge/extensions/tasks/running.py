@@ -7,7 +7,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, NoReturn
 from weakref import ReferenceType
 
@@ -108,6 +108,7 @@ class RunningTask:
         changed: Called after each change of the record.
         session: The session that the call came from, if it is to get notifications.
         has_token: Whether the client asked for progress.
+        waiting: `TaskEngine.waiting`.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class RunningTask:
         changed: Callable[[str], None],
         session: ReferenceType[Session] | None,
         has_token: bool,
+        waiting: Callable[[str], AbstractAsyncContextManager[None]],
     ) -> None:
         self.record = record
         self.journal = journal
@@ -130,6 +132,7 @@ class RunningTask:
         self._changed = changed
         self._session = session
         self._has_token = has_token
+        self._idle = waiting
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[str, asyncio.Future[StoredAnswer]] = {}
         self._refreshing = asyncio.Lock()
@@ -312,7 +315,8 @@ class RunningTask:
         self._waiting[key] = future
         self.poke()
         try:
-            return await future
+            async with self._idle(self.record.id):
+                return await future
         except asyncio.CancelledError:
             if not self.stopped and self._handler is not None:  # the handler does not want it any more
                 self._start(self._withdraw(key))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from weakref import ReferenceType, WeakValueDictionary, ref
 
 import msgspec
@@ -35,6 +34,7 @@ from hinge.errors import (
 from hinge.extensions.base import Extension
 from hinge.extensions.tasks import handshake, stateless
 from hinge.extensions.tasks.backend_engine import BackendEngine
+from hinge.extensions.tasks.bounds import TaskBounds
 from hinge.extensions.tasks.engine import TaskEngine
 from hinge.extensions.tasks.forms import NO_WISH, TaskForm
 from hinge.extensions.tasks.records import (
@@ -68,6 +68,7 @@ from hinge.server.extensions import CallTool, Method, Topic
 from hinge.server.features.pagination import paginate
 from hinge.server.features.tools import RegisteredTool
 from hinge.server.features.visibility import require_scopes
+from hinge.server.middleware.rate_limit import caller_of
 from hinge.server.server import Server
 from hinge.session import Session
 
@@ -79,6 +80,8 @@ _FORMS: Mapping[Era, TaskForm] = {HANDSHAKE: handshake.HandshakeForm(), STATELES
 KIND = "task"
 #: Tasks in a page of `tasks/list`.
 _PAGE = 50
+#: Tasks that a process makes and keeps by default: in memory, and on a shared backend.
+_KEPT, _KEPT_SHARED = 10_000, 100_000
 
 
 class TaskParams(Model, kw_only=True):
@@ -106,6 +109,29 @@ class BeginTask(BaseException):
 _may_begin: ContextVar[Call | None] = ContextVar("hinge_may_begin_task", default=None)
 
 _meta_of = msgspec.json.Decoder(_CallMeta)
+ParamsT = TypeVar("ParamsT")
+
+
+@contextmanager
+def _try_again() -> Iterator[None]:
+    """A store that can't be reached now is an error with a retry delay. Raises Overloaded in place of BackendError."""
+    try:
+        yield
+    except BackendError as exc:
+        if exc.retry_after_ms is None:
+            raise
+        logger.warning("The store of tasks can't be used: %s", exc)
+        raise Overloaded("The store of tasks can't be reached: try again later", exc.retry_after_ms) from exc
+
+
+def _retried_later(serve: Callable[[Context[Any], ParamsT], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+    """The handler of a request that may be repeated."""
+
+    async def handle(ctx: Context[Any], params: ParamsT) -> Any:
+        with _try_again():
+            return await serve(ctx, params)
+
+    return handle
 
 
 class Tasks(Extension):
@@ -127,8 +153,11 @@ class Tasks(Extension):
         ttl: Seconds for which a task is kept after it was made, if the client has no wish.
         max_ttl: The longest such time that a client can ask for, in seconds.
         poll_interval: Seconds that clients should wait before they ask again.
-        most: Tasks that this process makes and keeps. Further calls fail with `Overloaded`.
-        most_of_caller: Tasks that are kept of one authenticated caller, in all processes.
+        most: Tasks that this process makes and keeps. Further calls fail with `Overloaded`. Default: 10,000 in memory, 100,000
+            on a backend that is shared.
+        most_of_caller: Those of one caller: who was authenticated, in all processes; else the address of an HTTP request, or
+            the connection, in this process.
+        most_unfinished: Those of one caller that have not ended, in this process.
         most_inputs: Requests for input of one task that are open at once.
         steps: Results of steps and answers that a task can remember.
         argument_bytes: The size of the arguments of a task.
@@ -159,8 +188,9 @@ class Tasks(Extension):
         ttl: float = 24 * 3600.0,
         max_ttl: float = 7 * 24 * 3600.0,
         poll_interval: float = 1.0,
-        most: int = 10_000,
+        most: int | None = None,
         most_of_caller: int = 1000,
+        most_unfinished: int = 200,
         most_inputs: int = 16,
         steps: int = 1000,
         argument_bytes: int = 1 << 20,
@@ -171,8 +201,9 @@ class Tasks(Extension):
             "ttl": ttl,
             "max_ttl": max_ttl,
             "poll_interval": poll_interval,
-            "most": most,
+            "most": 1 if most is None else most,
             "most_of_caller": most_of_caller,
+            "most_unfinished": most_unfinished,
             "most_inputs": most_inputs,
             "steps": steps,
             "argument_bytes": argument_bytes,
@@ -192,19 +223,18 @@ class Tasks(Extension):
         self._poll = max(int(poll_interval * 1000), 1)
         self._most = most
         self._most_of_caller = most_of_caller
+        self._most_unfinished = most_unfinished
         self._most_inputs = most_inputs
         self._steps = steps
         self._argument_bytes = argument_bytes
         self._result_bytes = result_bytes
         self._input_bytes = input_bytes
         self._server: Server[Any] | None = None
-        self._opened: tuple[TaskStore, TaskEngine] | None = None
+        self._opened: tuple[TaskStore, TaskEngine, TaskBounds] | None = None
         self._running: dict[str, RunningTask] = {}
         #: The sessions that calls came from, to tell them the state of their tasks.
         self._sessions: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._telling: dict[str, asyncio.Task[None]] = {}
-        #: What was made here, with the time at which it expires.
-        self._made: deque[tuple[float, str]] = deque()
         #: Called when tasks that somebody waits for here have changed.
         self._waiting: dict[str, set[asyncio.Event]] = {}
         #: The requests for input that a session is being sent here.
@@ -233,11 +263,17 @@ class Tasks(Extension):
         both: dict[str, Any] = {"params": TaskParams, "name_field": "task_id", "since": V2025_11, "open": True}
         old: dict[str, Any] = {"eras": ("2025",), "since": V2025_11, "open": True}
         return (
-            Method(name="tasks/get", serve=self._get, **both),
-            Method(name="tasks/cancel", serve=self._cancel, **both),
-            Method(name="tasks/update", serve=self._update, params=UpdateParams, name_field="task_id", eras=("2026",)),
-            Method(name="tasks/result", serve=self._result, params=TaskParams, waits=True, **old),
-            Method(name="tasks/list", serve=self._list, params=PageParams, **old),
+            Method(name="tasks/get", serve=_retried_later(self._get), **both),
+            Method(name="tasks/cancel", serve=_retried_later(self._cancel), **both),
+            Method(
+                name="tasks/update",
+                serve=_retried_later(self._update),
+                params=UpdateParams,
+                name_field="task_id",
+                eras=("2026",),
+            ),
+            Method(name="tasks/result", serve=_retried_later(self._result), params=TaskParams, waits=True, **old),
+            Method(name="tasks/list", serve=_retried_later(self._list), params=PageParams, **old),
         )
 
     def topics(self) -> Iterable[Topic]:
@@ -274,8 +310,8 @@ class Tasks(Extension):
         if self._owns_backend and isinstance(self._store.backend, Reopenable):
             self._store.backend.reopen()
         stop = self._store.backend.subscribe(self._on_event)
-        await self._engine.start(_Runner(self._execute, self._running, self._store))
         try:
+            await self._engine.start(_Runner(self._execute, self._running, self._store, self._bounds))
             yield
         finally:
             await self._engine.close()
@@ -292,14 +328,16 @@ class Tasks(Extension):
         return self._server
 
     @property
-    def _open(self) -> tuple[TaskStore, TaskEngine]:
+    def _open(self) -> tuple[TaskStore, TaskEngine, TaskBounds]:
         if self._opened is None:
             given = self._given_backend
             backend = self._home.backend if given is None else backend_for(given)
             engine = self._given_engine or BackendEngine(
                 backend, name=self._home.name, grace=self._home.limits.teardown / 2
             )
-            self._opened = TaskStore(backend), engine
+            most = self._most or (_KEPT_SHARED if backend.shared else _KEPT)
+            bounds = TaskBounds(most=most, of_caller=self._most_of_caller, unfinished=self._most_unfinished)
+            self._opened = TaskStore(backend), engine, bounds
         return self._opened
 
     @property
@@ -309,6 +347,10 @@ class Tasks(Extension):
     @property
     def _engine(self) -> TaskEngine:
         return self._open[1]
+
+    @property
+    def _bounds(self) -> TaskBounds:
+        return self._open[2]
 
     # ---------------------------------------------------------------- calls that become tasks
 
@@ -359,14 +401,13 @@ class Tasks(Extension):
 
     async def _create(self, ctx: Context[Any], params: CallToolParams, tool: RegisteredTool, wish: float) -> TaskRecord:
         """Store a task and submit it: it is durable when this returns."""
-        call, session, now = ctx._call, ctx._session, time.time()
+        call, now = ctx._call, time.time()
         require_scopes(ctx, tool.item.scopes)
         head = call.origin.head
         if tool.header_params and head is not None and call.era.mirrors_requests(over_http=True):
             judge_parameters(head, tool.header_params, msgspec.json.decode(params.arguments))
         if len(params.arguments) > self._argument_bytes:
             raise InvalidParams(f"The arguments of a task have at most {self._argument_bytes} bytes")
-        self._make_room(now)
         ttl = self._ttl if wish == NO_WISH else min(max(wish / 1000, 1.0), self._max_ttl)
         record = TaskRecord(
             id=new_id(),
@@ -379,6 +420,23 @@ class Tasks(Extension):
             ttl=int(ttl * 1000),
             poll=self._poll,
         )
+        caller = caller_of(ctx)
+        for task_id in self._bounds.uncertain(caller):
+            with _try_again():
+                there = await self._store.get(task_id)
+            if there is None or there.ended:
+                self._bounds.end(task_id)
+        self._bounds.add(caller, record.id, record.expires, now)
+        try:
+            await self._store_call(ctx, record)
+        except BaseException:
+            self._bounds.withdraw(record.id)
+            raise
+        return record
+
+    async def _store_call(self, ctx: Context[Any], record: TaskRecord) -> None:
+        """Store a new task with its call, and submit it."""
+        call, session = ctx._call, ctx._session
         stored = StoredCall(params=_without_rounds(ctx.params), caller=StoredCaller.of(call.origin))
         if _FORMS[call.era].store_client(stored, session.connection):
             self._sessions[record.id] = session
@@ -386,24 +444,19 @@ class Tasks(Extension):
         if isinstance(elicitation, StatelessElicitation):
             stored.answers, stored.steps = await elicitation.hand_over()
         if record.owner:
-            await self._store.enlist(record.owner, record.id, record.expires, self._most_of_caller)
+            with _try_again():
+                await self._store.enlist(record.owner, record.id, record.expires, self._most_of_caller)
         try:
-            await self._store.create(record, stored)
-            self._made.append((record.expires, record.id))
-            await self._engine.submit(record.id)
+            with _try_again():
+                await self._store.create(record, stored)
+            try:
+                await self._engine.submit(record.id)
+            except BackendError as exc:
+                raise NotFinished("the store of tasks failed when it was submitted") from exc
         except BaseException:
             if record.owner:
                 await self._store.delist(record.owner, record.id)
             raise
-        return record
-
-    def _make_room(self, now: float) -> None:
-        while self._made and self._made[0][0] <= now:
-            self._made.popleft()
-        if len(self._made) >= self._most:
-            self._made = deque(entry for entry in self._made if entry[0] > now)
-        if len(self._made) >= self._most:
-            raise Overloaded(f"Too many tasks: {self._most} are the limit of this process", retry_after_ms=10_000)
 
     # ---------------------------------------------------------------- running
 
@@ -435,6 +488,7 @@ class Tasks(Extension):
             changed=self._publish,
             session=None if session is None else ref(session),
             has_token=meta.progress_token is not None,
+            waiting=self._engine.waiting,
         )
         try:
             await self._run(running, stored, meta)
@@ -489,6 +543,8 @@ class Tasks(Extension):
             current.reset(token)
             if ctx._log_queue is not None:
                 await ctx._log_queue.close()
+            if ctx._published:
+                await ctx._flush_changes()
 
     async def _complete(self, running: RunningTask, call: Call, result: Any) -> None:
         failed = result.is_error if isinstance(result, CallToolResult) else bool(_member(result, "isError"))
@@ -730,15 +786,21 @@ class _Runner:
     """Runs tasks for an engine: a `TaskRunner`."""
 
     def __init__(
-        self, run: Callable[[str], Awaitable[None]], running: Mapping[str, RunningTask], store: TaskStore
+        self,
+        run: Callable[[str], Awaitable[None]],
+        running: Mapping[str, RunningTask],
+        store: TaskStore,
+        bounds: TaskBounds,
     ) -> None:
         self._run = run
         self._running = running
         self._store = store
+        self._bounds = bounds
 
     async def run(self, task_id: str) -> None:
         """Run a task."""
         await self._run(task_id)
+        self._bounds.end(task_id)
 
     def woken(self, task_id: str) -> None:
         """Look at the record of a task that runs here."""
@@ -763,6 +825,7 @@ class _Runner:
         """End a task that can't be run."""
         with suppress(TaskGone):
             await self._store.change(task_id, lambda record: record.end_with(ErrorObject(-32603, message)))
+        self._bounds.end(task_id)
 
 
 def _without_rounds(params: Raw) -> bytes:
