@@ -12,8 +12,8 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 help:
 	@echo "make demo          run examples/demo.py"
-	@echo "make test          run the tests, one process per processor; says which were skipped, and why"
-	@echo "make test-long     those that take seconds each: the built site, mypy, mutants, heavy load"
+	@echo "make test          run the tests, two processes per processor; says which were skipped, and why"
+	@echo "make test-long     those that take many seconds: outages, processes that are killed, long documents, the built site, heavy load"
 	@echo "make check         formatting, lint, types, layers, structure, public names"
 	@echo "make shape         measures of the structure of the code and of the path of a call"
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
@@ -27,7 +27,7 @@ help:
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm); INTEROP=--short for current SDKs only"
 	@echo "make interop-auth  logins at a real authorization server, with a browser and the official clients (needs npm, chromium)"
 	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server, their agents on Hinge's adapters (needs npm)"
-	@echo "make bench         Hinge beside its peers; bench-quick takes less than 90 s"
+	@echo "make bench         Hinge beside its peers; bench-quick takes less than 2 minutes"
 	@echo "make coverage-ids  which requirements the tests cite"
 	@echo "make packages      the wheel, pipx, the sdist, zip applications and a frozen program, used without the repository"
 	@echo "make pythons       the tests that depend on it on each supported Python of this machine; WHOLE=1 for all tests"
@@ -41,8 +41,11 @@ help:
 demo: .venv/.demo
 	$(PY) examples/demo.py
 
+# What the code looks like, as tests: `make check` runs them.
+STRUCTURE := $(addprefix tests/test_,layering.py shape.py unfinished.py exports.py public_api.py dependencies.py)
+
 test: .venv/.test
-	$(PY) -m pytest -n auto --dist worksteal -rs -m "not long"
+	$(PY) -m pytest -n auto --dist worksteal -rs -m "not long" $(STRUCTURE:%=--ignore=%)
 
 test-long: .venv/.test
 	$(PY) -m pytest -n auto --dist worksteal -rs -m long
@@ -62,7 +65,7 @@ check-pyright: .venv/.check
 	$(PY) -m pyright
 
 check-shape: .venv/.check
-	$(PY) -m pytest -q tests/test_layering.py tests/test_shape.py tests/test_unfinished.py tests/test_exports.py tests/test_public_api.py tests/test_dependencies.py
+	$(PY) -m pytest -q $(STRUCTURE)
 
 shape: .venv/.check
 	$(PY) -m tools.shape
@@ -82,10 +85,9 @@ FUZZ_SECONDS ?= 60
 fuzz: .venv/.test
 	-$(PIP) atheris
 	mkdir -p .cache
-	for target in message server client head events values recording; do \
-		$(PY) -m tests.fuzz.coverage $$target --seconds $(FUZZ_SECONDS) > .cache/fuzz.log 2>&1 || { cat .cache/fuzz.log; exit 1; }; \
-		echo "$$target: $$(tail -n 1 .cache/fuzz.log)"; \
-	done
+	printf '%s\n' message server client head events values recording | xargs -P 2 -I% sh -c '\
+		$(PY) -m tests.fuzz.coverage % --seconds $(FUZZ_SECONDS) > .cache/fuzz-%.log 2>&1 || { cat .cache/fuzz-%.log; exit 1; }; \
+		echo "%: $$(tail -n 1 .cache/fuzz-%.log)"'
 
 MUTANTS ?= 20
 mutants: .venv/.test
@@ -115,7 +117,7 @@ interop-matrix: .venv/.demo  # installs the peers that interop-tests needs
 	$(PY) -m tests.interop.run $(INTEROP)
 
 interop-tests: .venv/.test
-	REQUIRE_PEERS=1 $(PY) -m pytest -rs tests/proxy/test_chain.py tests/proxy/test_sse_peers.py tests/testing/test_foreign.py tests/migrate/test_originals.py tests/migrate/test_tables.py tests/interop/test_twins.py
+	REQUIRE_PEERS=1 $(PY) -m pytest -rs tests/proxy/test_chain.py tests/proxy/test_sse_peers.py tests/testing/test_foreign.py tests/migrate/test_originals.py tests/migrate/test_tables.py tests/interop/test_twins.py tests/cluster/test_round_robin.py
 
 interop-auth: .venv/.test
 	$(PY) -m tests.interop.peers node peers examples > /dev/null
@@ -127,6 +129,7 @@ interop-agents: .venv/.demo .venv/.check
 
 bench: .venv/.test
 	$(PY) -m benchmarks.run
+	$(PY) -m benchmarks.scale
 
 bench-quick: .venv/.test
 	$(PY) -m benchmarks.run --quick --check

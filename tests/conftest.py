@@ -2,6 +2,7 @@
 
 import compileall
 import gc
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile the package once: where Python may not write bytecode, each program that a test starts would do it again."""
     if not hasattr(session.config, "workerinput"):
         compileall.compile_dir(Path(__file__).parent.parent / "src", quiet=1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Run two for each processor: half of the time tests wait for programs and clocks."""
+    return 2 * (os.cpu_count() or 1)
 
 
 def pytest_collection_finish() -> None:

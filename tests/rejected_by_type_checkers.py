@@ -31,7 +31,7 @@ def misspelt(server: Server) -> None:
     ClientGroup({}, concurrent=3)  # type: ignore[call-arg]  # concurrency
     ClientPool("x", waiting=3)  # type: ignore[call-arg]  # wait
     client = blocking.Client("x", on_elict=None)  # type: ignore[call-arg]  # on_elicit
-    client.call_tool("x", {}, idel=3)  # type: ignore[call-arg]  # idle
+    client.call_tool("x", {}, idel=3)  # type: ignore[call-overload]  # idle
     client.request("x", saef=True)  # type: ignore[call-arg]  # safe
     word: str = client.call_tool("x", returns=int).data  # type: ignore[assignment]  # an int
     client.call_tool("x").data[word]

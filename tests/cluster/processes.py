@@ -96,6 +96,9 @@ class Cluster:
         self.restarts = 0
         self.journal = directory / "journal"
         self.journal.touch()
+        #: What the steps of tasks did; see steps.py.
+        self.steps = directory / "journal.steps"
+        self.steps.touch()
         self.redis: Program | None = None
         self.backend = f"sqlite:///{directory / 'cluster.db'}"
         if store == "redis":
@@ -135,9 +138,9 @@ class Cluster:
         for server in self._servers:
             server.start()
         for port in self._ports:
-            await _until_ready(port)
+            await until_ready(port)
         self._proxy.start()
-        await _until_ready(int(self.url.split(":")[2].split("/")[0]))
+        await until_ready(int(self.url.split(":")[2].split("/")[0]))
 
     async def kill(self) -> None:
         """Kill one process that serves; it comes back."""
@@ -154,7 +157,7 @@ class Cluster:
         await self._servers[number].end(signal.SIGKILL)
         await asyncio.sleep(random.uniform(0.0, 0.5))
         self._servers[number].start()
-        await _until_ready(self._ports[number])
+        await until_ready(self._ports[number])
 
     async def roll(self) -> None:
         """Restart all processes regularly, without a moment in which none serves."""
@@ -171,7 +174,7 @@ class Cluster:
         for server, port in zip(self._servers, self._ports, strict=True):
             await server.end()
             server.start()
-            await _until_ready(port)
+            await until_ready(port)
 
     async def restart_redis(self) -> None:
         """Stop Redis regularly, and start it again a little later."""
@@ -198,7 +201,8 @@ async def _health(port: int) -> dict[str, Any]:
     return await asyncio.to_thread(read)
 
 
-async def _until_ready(port: int, seconds: float = 60) -> None:
+async def until_ready(port: int, seconds: float = 60) -> None:
+    """Wait until a server answers. Raises RuntimeError."""
     for _ in range(int(seconds / 0.1)):
         with contextlib.suppress(OSError):
             await _health(port)

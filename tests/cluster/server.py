@@ -4,7 +4,7 @@ import asyncio
 import os
 from typing import Any
 
-from hinge import Changed, Context, Limits, Server
+from hinge import Changed, Context, Limits, Server, Tasks
 from hinge.backends import backend_for
 
 BACKEND = os.environ["CLUSTER_BACKEND"]
@@ -17,15 +17,21 @@ server = Server(
     state_keys=[b"a key of the whole cluster, 32 by"],
     limits=Limits(drain=3.0, keep_alive=2.0),
 )
+server.add_extension(Tasks(poll_interval=0.5))
 store = backend_for(BACKEND)
+
+
+def log(line: str, suffix: str = "") -> None:
+    """Add a line to the journal, or another file beside it."""
+    journal = os.open(JOURNAL + suffix, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(journal, f"{line}\n".encode())
+    os.close(journal)
 
 
 @server.tool
 async def note(key: str, text: str) -> str:
     """Store a text. What is answered is stored."""
-    journal = os.open(JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(journal, f"{key}\n".encode())
-    os.close(journal)
+    log(key)
     await store.set(f"note:{key}", text.encode(), ttl=7200)
     return key
 
@@ -51,6 +57,39 @@ async def change(name: str) -> str:
     """Tell all subscribers that a resource has changed. Returns the process that does."""
     server.notify(Changed("resource", f"cluster://{name}"))
     return str(os.getpid())
+
+
+async def take_steps(ctx: Context[Any], key: str, steps: int, *, retry: bool) -> str:
+    """Take steps that each take a while. The journal tells when one runs, and that it was recorded."""
+
+    async def step(number: int) -> int:
+        log(f"ran {key} {number} {ctx.step.key} {'again' if retry else 'once'}", ".steps")
+        await asyncio.sleep(0.4)
+        return number
+
+    numbers: list[int] = []
+    for number in range(steps):
+        numbers.append(await ctx.step.options(retry=retry)(step, number))
+        log(f"recorded {key} {number}", ".steps")
+    return f"{key}: {' '.join(map(str, numbers))}"
+
+
+@server.tool(task=True)
+async def job(ctx: Context[Any], key: str, steps: int) -> str:
+    """Take steps, of which those that were interrupted may be repeated."""
+    return await take_steps(ctx, key, steps, retry=True)
+
+
+@server.tool(task=True)
+async def job_with_a_question(ctx: Context[Any], key: str, steps: int) -> str:
+    """Take steps, then ask."""
+    return f"{await take_steps(ctx, key, steps, retry=True)} {await ctx.elicit('Well?', str)}"
+
+
+@server.tool(task=True)
+async def job_that_is_not_repeated(ctx: Context[Any], key: str, steps: int) -> str:
+    """Take steps, of which none may be repeated."""
+    return await take_steps(ctx, key, steps, retry=False)
 
 
 @server.resource("cluster://{name}")

@@ -72,6 +72,16 @@ def _nginx(text: str, directory: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def _haproxy(text: str, directory: Path) -> None:
+    if shutil.which("haproxy") is None:
+        return
+    (directory / "checked.cfg").write_text(f"{text}\n", encoding="utf-8")
+    done = subprocess.run(
+        ["haproxy", "-c", "-q", "-f", str(directory / "checked.cfg")], text=True, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
 def nginx_file(text: str, directory: Path) -> str:
     """A whole configuration with this part of one, that writes below `directory` only."""
     if re.search(r"^location", text, re.MULTILINE) and "server {" not in text:
@@ -105,5 +115,6 @@ CHECKS: Mapping[str, Callable[[str, Path], None]] = {
     "sh": _sh,
     "dockerfile": _dockerfile,
     "nginx": _nginx,
+    "haproxy": _haproxy,
     "systemd": _systemd,
 }

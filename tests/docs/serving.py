@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import shutil
 import socket
 import ssl
 import urllib.request
@@ -84,6 +85,31 @@ async def nginx(text: str, directory: Path) -> AsyncIterator[None]:
             assert process.returncode is None, "nginx did not start"
             await asyncio.sleep(0.01)
         yield
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+@asynccontextmanager
+async def haproxy(text: str, directory: Path) -> AsyncIterator[bool]:
+    """HAProxy with this configuration; False if it is not installed."""
+    if shutil.which("haproxy") is None:
+        yield False
+        return
+    (directory / "whole.cfg").write_text(f"{text}\n", encoding="utf-8")
+    port = int(text.split("bind 127.0.0.1:")[1].split()[0])
+    process = await asyncio.create_subprocess_exec("haproxy", "-db", "-q", "-f", str(directory / "whole.cfg"))
+    try:
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                break
+            except OSError:
+                assert process.returncode is None, "haproxy did not start"
+                await asyncio.sleep(0.01)
+        writer.close()
+        yield True
     finally:
         if process.returncode is None:
             process.terminate()

@@ -19,8 +19,19 @@ from tests.source import ROOT
 SHOWN = {"text", "mermaid", "py"}
 
 
+#: Documents that start some ten processes each.
+LONG = {"tutorial.md", "how-to/testing.md", "how-to/files.md", "clients/shell.md", "clients/contracts.md"}
+
+
 @pytest.mark.timeout(300)  # a page starts up to thirty processes; each of its commands has a limit of its own
-@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(path, marks=[pytest.mark.long] if path in {ROOT / "docs" / name for name in LONG} else [])
+        for path in documents()
+    ],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
 async def test_what_a_document_shows_works(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)

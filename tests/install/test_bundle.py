@@ -288,6 +288,7 @@ def _bundle_bytes(project: Path) -> bytes:
     return (project / "../w.mcpb").read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)  # npm may have to fetch the package
 @pytest.mark.skipif(shutil.which("npx") is None, reason="needs Node")
 def test_the_official_tool_accepts_the_manifest(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hinge import Client, StartError
+from hinge import Client, DefinitionError, StartError
 from hinge.cli import main
 from hinge.client.group.config import read_config
 from hinge.install import HOSTS, entry, foreign_command, name_of, own_command, plan_install, plan_uninstall
@@ -278,6 +278,22 @@ def test_commands_have_absolute_paths(tmp_path: Path) -> None:
 def test_batch_files_are_started_by_cmd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: "/nodejs/npx.CMD")
     assert foreign_command(["npx", "docs"], platform="win32") == ["cmd", "/c", "/nodejs/npx.CMD", "docs"]
+
+
+@pytest.mark.parametrize("character", '"%!^&|<>()\r\n\0')
+def test_arguments_that_cmd_exe_would_interpret_are_refused(character: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: "/nodejs/npx.CMD")
+    with pytest.raises(DefinitionError, match="batch file"):
+        foreign_command(["npx", f"docs{character}calc"], platform="win32")
+    assert foreign_command(["npx", f"docs{character}calc"], platform="linux")[1:] == [f"docs{character}calc"]
+
+
+@pytest.mark.parametrize("character", "\"'`$&|;<>(){}[]*?!#~%^\\ \t\r\n\0./:")
+def test_no_host_gets_a_name_with_meaning_to_a_shell(character: str) -> None:
+    """CVE-2025-62801, CVE-2025-64340 (FastMCP): some hosts were configured by commands, with the name in them."""
+    for name in (f"a{character}calc", f"a{character}"):
+        assert main(["install", "weather.py", "--host", "cursor", "--name", name, "--yes"]) == 1
+    assert not path_of("cursor").exists()
 
 
 def test_uv_makes_the_environment_that_a_file_describes(monkeypatch: pytest.MonkeyPatch) -> None:

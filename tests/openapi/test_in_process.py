@@ -34,7 +34,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def test_an_app_is_asked_as_if_it_were_far_away() -> None:
-    made = Server.from_openapi(DOCUMENT, echo, headers={"Authorization": "Bearer t"})
+    made = Server.from_openapi(DOCUMENT, http_client=echo, headers={"Authorization": "Bearer t"})
     async with Client(made) as client:
         found = await client.call_tool("say", {"word": "hi/there you", "times": 2, "body": {"loud": True}})
     assert found.data == {

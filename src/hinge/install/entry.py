@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from hinge.errors import StartError, shorten
 from hinge.install.hosts import Host
+from hinge.transports.stream.command_line import check_batch_command
 
 #: Names that every host takes.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -123,12 +124,14 @@ def foreign_command(words: Sequence[str], *, platform: str = sys.platform) -> li
 
     Raises:
         StartError: The program is not found.
+        DefinitionError: It is a batch file, and cmd.exe would interpret a character in an argument.
     """
     program = shutil.which(words[0]) if words else None
     if program is None:
         raise StartError(f"The program {words[0] if words else ''!r} is not found")
     program = os.path.abspath(program)
     if platform == "win32" and program.lower().endswith((".cmd", ".bat")):  # no program that a host can start itself
+        check_batch_command(program, words)
         return ["cmd", "/c", program, *words[1:]]
     return [program, *words[1:]]
 

@@ -171,7 +171,7 @@ class Recording(Transport):
 
         return HttpApp(self.serve, path, limits=self.limits, on_stop=self._leave, **options)
 
-    def warn_of_own_keys(self) -> None:
+    def warn_of_workers(self) -> None:
         """Do nothing: a recording has no keys that several processes must share."""
 
     async def _leave(self) -> None:

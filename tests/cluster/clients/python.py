@@ -42,6 +42,7 @@ class Client:
     async def hold(self) -> None:
         """Be connected until cancelled."""
         while True:
+            connected = False
             try:
                 hooks = {"response": [self._remember]}
                 async with (
@@ -52,13 +53,14 @@ class Client:
                     if ERA == "2025":
                         await client.session.subscribe_resource(URI)
                     self.client = client
+                    connected = True
                     self._ready.set()
                     await self._failed.wait()
                     raise ConnectionError
             except BaseException as exc:
                 if isinstance(exc, KeyboardInterrupt | SystemExit):
                     raise
-                self.broken += self._ready.is_set()
+                self.broken += connected
             self._ready.clear()
             self._failed.clear()
             self._tally.lost()
@@ -69,12 +71,12 @@ class Client:
         async with asyncio.timeout(60):
             await self._ready.wait()
 
-    async def ask_anew(self) -> bool:
-        """Whether a new stream tells a change. These clients give up their own when it broke off twice."""
+    async def ask_anew(self) -> str:
+        """See Walk. These clients give up their own stream when it broke off twice."""
         session = None
         if ERA == "2025":
             session = self.sessions[-1] if self.sessions else self.client.transport.get_session_id()
-        return session is not None and await asyncio.to_thread(tells_anew, URL, session, URI)
+        return "no session" if session is None else await asyncio.to_thread(tells_anew, URL, session, URI)
 
     async def _remember(self, response: Any) -> None:
         session = response.headers.get("mcp-session-id")
@@ -100,8 +102,10 @@ class Client:
         try:
             return await self._call(name, arguments, progress)
         except Exception as exc:
-            # Either client raises this for each call from then on.
-            if isinstance(exc, httpx2.TransportError | ConnectionError) or "Connection closed" in str(exc):
+            # Either client raises one of these for each call from then on.
+            ended = "Connection closed" in str(exc) or "not connected" in str(exc)
+            if ended or isinstance(exc, httpx2.TransportError | ConnectionError):
+                self._ready.clear()  # closing it may take a while
                 self._failed.set()
             raise
 

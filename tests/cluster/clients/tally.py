@@ -6,6 +6,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from http.client import HTTPException
 from typing import Any
 
 #: Seconds in which a call has to end, and a change to be told.
@@ -22,8 +23,8 @@ class Tally:
         self.errors: Counter[str] = Counter()
         self.violations: list[str] = []
         self.announced = 0
-        #: Changes that were not told: the process that announced them, and when.
-        self.missed: list[tuple[int, float]] = []
+        #: Changes that were not told: the process that announced them, when, and why a new stream does not tell them either.
+        self.missed: list[tuple[int, float, str]] = []
         #: Changes that a new stream of the session told, since the client had given up its own.
         self.told_anew = 0
         self.told = asyncio.Event()
@@ -51,11 +52,12 @@ class Walk:
         tally: Where they are counted.
         call: Calls a tool with arguments and a function for progress; returns its text.
         name: The name of the client, which is part of its keys.
-        ask_anew: Whether a new stream tells a change that the client's own did not: some give that up.
+        ask_anew: Opens a new stream for a change that the client's own did not tell, since some clients give theirs up. Returns
+            why it does not tell it either; "" if it does.
     """
 
     def __init__(
-        self, tally: Tally, call: Callable[..., Awaitable[str]], name: str, ask_anew: Callable[[], Awaitable[bool]]
+        self, tally: Tally, call: Callable[..., Awaitable[str]], name: str, ask_anew: Callable[[], Awaitable[str]]
     ) -> None:
         self._ask_anew = ask_anew
         self._tally = tally
@@ -121,10 +123,11 @@ class Walk:
             async with asyncio.timeout(HINT_SECONDS):
                 await self._tally.told.wait()
         except TimeoutError:
-            if await self._ask_anew():
-                self._tally.told_anew += 1
+            why = await self._ask_anew()
+            if why and not self._tally.told.is_set():  # nor has this client ended its session meanwhile, and said so
+                self._tally.missed.append((pid, answered, why))
             else:
-                self._tally.missed.append((pid, answered))
+                self._tally.told_anew += 1
 
     async def check(self) -> bool:
         """Whether all kinds of calls work again; some may have to be repeated once."""
@@ -148,22 +151,27 @@ class Walk:
 _last_events: dict[str, str] = {}
 
 
-def tells_anew(url: str, session: str, uri: str) -> bool:
-    """Whether a new stream of an HTTP session tells a change of a resource."""
+def tells_anew(url: str, session: str, uri: str) -> str:
+    """Why a new stream of an HTTP session does not tell a change of a resource; "" if it does.
+
+    A stream that is refused or breaks off, since its process was killed, is opened again.
+    """
     headers = {"Accept": "text/event-stream", "Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"}
-    if session in _last_events:
-        headers["Last-Event-ID"] = _last_events[session]
-    end = time.monotonic() + HINT_SECONDS
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as response:
-            while time.monotonic() < end and (line := response.readline()):
-                if line.startswith(b"id:"):
-                    _last_events[session] = line[3:].strip().decode()
-                if uri.encode() in line:
-                    return True
-    except OSError:
-        return False
-    return False
+    end, why = time.monotonic() + HINT_SECONDS, "a new stream does not tell it"
+    while time.monotonic() < end:
+        if session in _last_events:
+            headers["Last-Event-ID"] = _last_events[session]
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as response:
+                while time.monotonic() < end and (line := response.readline()):
+                    if line.startswith(b"id:"):
+                        _last_events[session] = line[3:].strip().decode()
+                    if uri.encode() in line:
+                        return ""
+        except (OSError, HTTPException) as exc:
+            why = f"a new stream: {exc}"
+        time.sleep(0.5)
+    return why
 
 
 def answers(url: str, session: str) -> bool:

@@ -9,10 +9,10 @@ const uri = `cluster://${name}`;
 const pause = ms => new Promise(resolve => setTimeout(resolve, ms));
 const now = () => Date.now() / 1000;
 const notes = [], missed = [], violations = [], calls = {}, errors = {};
-let announced = 0, number = 0, told = () => {};
+let announced = 0, toldAnew = 0, lastEvent = '', number = 0, told = () => {};
 const add = (counts, key) => { counts[key] = (counts[key] ?? 0) + 1; };
 const key = () => `${name}-${++number}`;
-let client, end;
+let client, transport, end;
 
 async function connect() {
     const mode = era === '2026' ? { pin: '2026-07-28' } : 'legacy';
@@ -23,7 +23,8 @@ async function connect() {
     });
     client.setNotificationHandler('notifications/resources/updated', () => told());
     const reconnectionOptions = { initialReconnectionDelay: 200, maxReconnectionDelay: 2000, reconnectionDelayGrowFactor: 1.5, maxRetries: 1000 };
-    await client.connect(new StreamableHTTPClientTransport(new URL(url), { reconnectionOptions }));
+    transport = new StreamableHTTPClientTransport(new URL(url), { reconnectionOptions });
+    await client.connect(transport);
 }
 
 async function call(tool, args, onprogress) {
@@ -31,6 +32,29 @@ async function call(tool, args, onprogress) {
     const result = await client.callTool({ name: tool, arguments: args }, options);
     if (result.isError) throw new Error(result.content[0].text);
     return result.content[0].text;
+}
+
+// Why a new stream of the session does not tell the change either; '' if it does. See tells_anew in tally.py.
+async function tellsAnew() {
+    const end = now() + HINT_MS / 1000;
+    let why = 'a new stream does not tell it';
+    while (now() < end) {
+        const headers = { Accept: 'text/event-stream', 'Mcp-Session-Id': transport.sessionId, 'MCP-Protocol-Version': '2025-11-25' };
+        if (lastEvent) headers['Last-Event-ID'] = lastEvent;
+        try {
+            const response = await fetch(url, { headers, signal: AbortSignal.timeout(10_000) });
+            if (!response.ok) throw new Error(`HTTP ${response.status}`);
+            const decoder = new TextDecoder();
+            let text = '';
+            for await (const chunk of response.body) {
+                text += decoder.decode(chunk, { stream: true });
+                lastEvent = [...text.matchAll(/^id: ?(.+)$/gm)].at(-1)?.[1] ?? lastEvent;
+                if (text.includes(uri)) return '';
+            }
+        } catch (error) { why = `a new stream: ${error?.message}`; }
+        await pause(500);
+    }
+    return why;
 }
 
 async function subscribe() {
@@ -74,7 +98,9 @@ const steps = {
         told = () => hint(true);
         const pid = Number(await call('change', { name }));
         const answered = now();
-        if (!await Promise.race([heard, pause(HINT_MS).then(() => false)])) missed.push([pid, answered]);
+        if (await Promise.race([heard, pause(HINT_MS).then(() => false)])) return;
+        const why = era === '2025' ? await tellsAnew() : 'no session';
+        if (why) missed.push([pid, answered, why]); else toldAnew++;
     }
 };
 
@@ -113,5 +139,5 @@ for (const [kind, step] of Object.entries(steps)) {
         }
     }
 }
-console.log(JSON.stringify({ client: `typescript ${era}`, notes, missed, violations, calls, errors, announced, usable }));
+console.log(JSON.stringify({ client: `typescript ${era}`, notes, missed, violations, calls, errors, announced, told_anew: toldAnew, usable }));
 process.exit(0);

@@ -143,10 +143,17 @@ def test_the_header_decides_for_a_batch_where_both_eras_are_served(header: Any, 
     assert detect.era_of_batch(header, detect.parse_eras(eras)) is found
 
 
-@pytest.mark.parametrize("member", ["clientInfo", "clientCapabilities", "logLevel"])
-def test_a_malformed_member_of_meta_is_no_claim(member: str) -> None:
-    assert route(text(meta={f"{META}{member}": 5})) == "2025"
-    inbound = detect.classify(jsonrpc.decode(text(meta={f"{META}{member}": 5, CLAIM: V2026_07})), ())
+@pytest.mark.parametrize(
+    "member",
+    [
+        "progressToken",
+        *(f"{META}{name}" for name in ("clientInfo", "clientCapabilities", "logLevel", "subscriptionId")),
+    ],
+)
+@pytest.mark.parametrize("value", [5, {}])
+def test_a_malformed_member_of_meta_is_no_claim(member: str, value: Any) -> None:
+    assert route(text(meta={member: value})) == "2025"
+    inbound = detect.classify(jsonrpc.decode(text(meta={member: value, CLAIM: V2026_07})), ())
     assert inbound.meta is not None
     assert inbound.meta.protocol_version == V2026_07
 

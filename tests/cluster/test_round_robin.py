@@ -1,0 +1,87 @@
+"""Foreign clients in both eras, each of whose requests reaches another process: sessions, questions, streams, changes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.backends.redis_server import needs_redis, redis_server
+from tests.cluster.processes import ROOT, SERVER, Program, until_ready
+from tests.cluster.round_robin import RoundRobin
+from tests.cluster.run import ERAS, Client, command_of
+from tests.interop import peers
+from tests.ports import free_port
+
+KINDS = ("official", "fastmcp", "typescript")
+COUNT = 3
+#: Seconds in which a client makes calls.
+SECONDS = 5.0
+
+
+def installed() -> peers.Peers:
+    groups = frozenset({"node", "peers", "fastmcp"})
+    present = (peers.CACHE / "peers-venv", peers.CACHE / "fastmcp-venv", peers.CACHE / "node" / "node_modules")
+    if "REQUIRE_PEERS" not in os.environ and not all(place.exists() for place in present):
+        pytest.skip("needs foreign clients: make interop installs them")
+    return peers.install(groups)
+
+
+async def use(url: str, directory: Path, kind: str, era: str) -> None:
+    """Let a client use servers on a store."""
+    environment = {
+        "CLUSTER_BACKEND": url,
+        "CLUSTER_JOURNAL": str(directory / "journal"),
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", ROOT))),
+    }
+    ports = [free_port() for _ in range(COUNT)]
+    servers = [
+        Program(
+            [sys.executable, "-m", "hinge", "run", str(SERVER), "--http", "--port", str(port)],
+            directory,
+            str(port),
+            environment,
+        )
+        for port in ports
+    ]
+    client = None
+    try:
+        for server in servers:
+            server.start()
+        for port in ports:
+            await until_ready(port)
+        async with RoundRobin(ports).running() as proxy:
+            address = f"http://127.0.0.1:{proxy.port}/mcp"
+            client = await Client.start([*command_of(kind, installed()), era, address, "guest"], directory, "guest")
+            report = await client.work(time.time() + SECONDS, 0.0)
+    finally:
+        if client is not None:
+            client.kill()
+        for server in servers:
+            await server.end()
+    assert report["violations"] == []
+    assert report["missed"] == []
+    assert report["errors"] == {}
+    assert report["usable"]
+    assert report["calls"].keys() == {"note", "ask", "count", "change"}
+    assert len(proxy.requests) == COUNT
+    assert max(proxy.requests.values()) - min(proxy.requests.values()) <= 1
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_over_sqlite(tmp_path: Path, kind: str, era: str) -> None:
+    await use(f"sqlite:///{tmp_path}/cluster.db", tmp_path, kind, era)
+
+
+@needs_redis
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_over_redis(tmp_path: Path, kind: str, era: str) -> None:
+    with redis_server(tmp_path / "redis") as running:
+        await use(running.url, tmp_path, kind, era)
