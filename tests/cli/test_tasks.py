@@ -10,7 +10,7 @@ import pytest
 from hinge.cli import main
 
 SERVER = """
-from pathlib import Path
+import asyncio
 
 from hinge import Context, Server, Tasks, ToolError
 
@@ -27,8 +27,9 @@ async def fail() -> str:
     raise ToolError("no luck")
 
 @server.tool(task=True)
-async def ask(ctx: Context) -> str:
-    return await ctx.elicit("Your name?", str)
+async def wait() -> str:
+    await asyncio.Event().wait()
+    return "never"
 
 @server.tool
 async def plain() -> str:
@@ -69,8 +70,8 @@ def test_a_task_goes_on_and_is_found_by_later_commands(
     assert run("tasks", "get", target, task_id).startswith(f"{task_id}  completed")
     state = json.loads(run("tasks", "get", target, task_id, "--json"))
     assert (state["id"], state["status"]) == (task_id, "completed")
-    waiting = json.loads(run("call", target, "ask", "--task", "--no-wait", "--json"))["id"]
-    assert run("tasks", "cancel", target, waiting).startswith(f"{waiting}  ")
+    waiting = json.loads(run("call", target, "wait", "--task", "--no-wait", "--json"))["id"]
+    assert run("tasks", "cancel", target, waiting).startswith(f"{waiting}  cancelled")
     run("tasks", "result", target, waiting, code=1)
 
 

@@ -27,8 +27,11 @@ async def over_http(
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     app = server.http_app(bind="127.0.0.1", **options)
     serving = asyncio.create_task(serve_http(app, port=port, tls=tls, announce=ready.set_result))
-    serving.add_done_callback(lambda task: None if ready.done() else ready.set_exception(RuntimeError("it ended")))
     try:
+        either: list[asyncio.Future[Any]] = [serving, ready]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()  # says why it ended
         yield await ready
     finally:
         serving.cancel()
