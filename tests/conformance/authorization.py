@@ -64,4 +64,10 @@ async def _log_in(url: str, callback: str) -> None:
     browser = Browser()
     _, page = await browser.open(url, callback)
     back, _ = await browser.submit(page, until=callback)
-    await browser.request("GET", back)
+    while True:  # within the limit of the whole run
+        try:
+            await browser.request("GET", back)
+        except ConnectionRefusedError:  # the suite prints the address before it listens
+            await asyncio.sleep(0.05)
+        else:
+            return
