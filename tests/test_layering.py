@@ -29,6 +29,7 @@ LAYERS = (
     ("sync",),
     ("contracts", "doctor", "install"),
     ("proxy", "openapi", "stubs", "testing", "migrate", "adapters"),
+    ("dev",),
     ("cli", "pytest_plugin"),
     ("__init__", "__main__"),
 )

@@ -103,6 +103,15 @@ class ObservedTransport(Transport):
         older = self._transport.older()
         return None if older is None else ObservedTransport(older, self._observer)
 
+    @property
+    def extensions(self) -> Mapping[str, Mapping[str, Any]]:
+        """What the transport declares."""
+        return self._transport.extensions
+
+    async def credentials(self) -> str:
+        """What identifies the caller."""
+        return await self._transport.credentials()
+
 
 class ForwardingChannel:
     """A channel that forwards everything to another one."""

@@ -1,4 +1,4 @@
-"""The arguments of the commands that serve: run, proxy, record, replay."""
+"""The arguments of the commands that serve: run, dev, proxy, record, replay."""
 
 from __future__ import annotations
 
@@ -25,6 +25,20 @@ def _run(command: CommandParser) -> None:
     )
     command.add_argument("--reload", action="store_true", help="restart when a Python file changes; with HTTP")
     add_program(command)
+
+
+def _dev(command: CommandParser) -> None:
+    add_target(command)
+    command.add_argument("--host", default="127.0.0.1", metavar="HOST", help="the address of the page")
+    command.add_argument(
+        "--port",
+        type=int,
+        default=None,
+        metavar="PORT",
+        help="the port of the page (default: 6274, or the next free one)",
+    )
+    command.add_argument("--no-open", action="store_true", help="don't open the page in the browser")
+    command.add_argument("--no-reload", action="store_true", help="don't start the program again when a file changes")
 
 
 def _proxy(command: CommandParser) -> None:
@@ -69,6 +83,12 @@ COMMANDS = {
             "run -m package.weather --env-file .env",
         ),
         "run",
+    ),
+    "dev": Command(
+        "look at a server, try it and debug it, in the browser",
+        _dev,
+        ("dev weather.py", "dev https://example.com/mcp", "dev 'npx -y some-server' --era 2025 --no-open"),
+        "dev",
     ),
     "proxy": Command(
         "serve a server over another transport, to clients of both eras",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from hinge.cli.program.own_program import own_program
 from hinge.errors import StartError
@@ -40,7 +44,7 @@ def reload(words: Sequence[str], folder: Path) -> int:
     before = signal.signal(signal.SIGTERM, _interrupt)
     process = _start(command)
     try:
-        changes = watch(*roots, watch_filter=lambda _, path: _is_source(Path(path), roots), debounce=500)
+        changes = watch(*roots, watch_filter=partial(_is_watched, roots), debounce=500)
         with contextlib.suppress(KeyboardInterrupt):
             for _ in changes:
                 print("hinge: a file changed, starting again", file=sys.stderr)
@@ -52,6 +56,49 @@ def reload(words: Sequence[str], folder: Path) -> int:
         _stop(process)
         signal.signal(signal.SIGTERM, before)
     return 0
+
+
+async def watch_changes(folder: Path) -> AsyncIterator[list[str]]:
+    """Yield the Python files that changed in a folder and in the working directory, as often as that happens.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        StartError: watchfiles is not installed, or the folders can't be watched.
+    """
+    try:
+        from watchfiles import watch
+    except ImportError:
+        raise StartError("to start again when a file changes needs the extra cli: pip install 'hinge[cli]'") from None
+    roots = {folder, Path.cwd()}
+    loop, stop = asyncio.get_running_loop(), threading.Event()
+    batches: asyncio.Queue[list[str]] = asyncio.Queue()
+
+    def read() -> None:  # in a thread: to look at many folders takes seconds
+        is_relevant = partial(_is_watched, roots)
+        for changes in watch(*roots, watch_filter=is_relevant, debounce=300, stop_event=stop, raise_interrupt=False):
+            loop.call_soon_threadsafe(batches.put_nowait, sorted({path for _, path in changes}))
+
+    reading = loop.run_in_executor(None, read)
+    try:
+        while True:
+            batch = asyncio.ensure_future(batches.get())
+            either: list[asyncio.Future[Any]] = [batch, reading]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not batch.done():
+                batch.cancel()
+                reading.result()
+                return
+            yield batch.result()
+    except OSError as exc:
+        raise StartError(f"the files can't be watched: {exc}") from exc
+    finally:
+        stop.set()
+
+
+def _is_watched(roots: set[Path], change: object, path: str) -> bool:
+    return _is_source(Path(path), roots)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -1,0 +1,62 @@
+"""The messages of the journal as a recording, which `hinge replay` and `hinge.testing` read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from hinge.channel import ChannelKind
+from hinge.dev.journal import Journal
+from hinge.protocol.eras.base import EraName
+from hinge.testing.recording_file import FORMAT
+from hinge.testing.wire_log import Side
+from hinge.transports.stream.line_channel import one_line
+
+
+class _Event(msgspec.Struct):
+    """The members of an event that a recording has."""
+
+    kind: str
+    era: str = ""
+    channel: int = 0
+    sender: Side = "client"
+    about: int | str | UnsetType = UNSET
+    data: Raw | UnsetType = UNSET
+
+
+_decoder = msgspec.json.Decoder(_Event)
+_KINDS = (b'"kind":"message"', b'"kind":"bytes"')
+
+
+def recording(journal: Journal, kinds: Mapping[tuple[EraName, int], ChannelKind]) -> Iterator[bytes]:
+    """Yield the lines of a recording.
+
+    Args:
+        journal: The journal.
+        kinds: The kinds of channels, by era and number.
+    """
+    yield _line({"recording": FORMAT, "by": "hinge", "side": "client"})
+    channels: dict[tuple[str, int], int] = {}
+    for event in journal.after(0):
+        if not any(kind in event.data[:80] for kind in _KINDS):
+            continue
+        read = _decoder.decode(event.data)
+        key: Any = (read.era, read.channel)
+        if key not in channels:
+            channels[key] = len(channels) + 1
+            yield _line({"open": channels[key], "kind": kinds.get(key, "stdio")})
+        line: dict[str, Any] = {"from": read.sender, "channel": channels[key]}
+        if read.about is not UNSET:
+            line["about"] = read.about
+        if read.kind == "bytes":
+            line["text"] = (event.message or b"").decode("utf-8", "replace")
+        else:
+            line["message"] = Raw(one_line(event.message)) if event.message is not None else read.data
+        yield _line(line)
+
+
+def _line(content: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(content) + b"\n"

@@ -1,0 +1,390 @@
+"""The inspector: connections in both eras, calls, and the commands that change them. All effects are events of the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from typing import Any
+
+import msgspec
+
+from hinge.contracts.contract import Contract
+from hinge.dev.commands import (
+    Answer,
+    AsClient,
+    Cancel,
+    Clear,
+    Command,
+    Connect,
+    Copy,
+    Disconnect,
+    Listen,
+    Login,
+    LogLevel,
+    Logout,
+    MakeCall,
+    Refresh,
+    Restart,
+    Unlisten,
+)
+from hinge.dev.connection import EraConnection
+from hinge.dev.journal import Journal
+from hinge.dev.measures import Measures
+from hinge.dev.questions import Questions
+from hinge.dev.target import DevTarget
+from hinge.dev.wire import SENT, Sent
+from hinge.errors import CallError, HingeError, InvalidResponse, PeerError
+from hinge.protocol.eras.base import EraName, EraOption
+from hinge.schema.notifications import ProgressParams
+
+logger = logging.getLogger("hinge")
+
+ERAS: tuple[EraName, ...] = ("2025", "2026")
+#: Calls that may be open at once.
+MAX_CALLS = 100
+#: Bytes of a result that the event of its call contains.
+MAX_RESULT = 256 * 1024
+#: Calls that can be copied.
+MAX_MADE = 1000
+
+
+class _Call:
+    """A call that is open."""
+
+    def __init__(self, call: str, era: EraName) -> None:
+        self.id = call
+        self.era: EraName = era
+        self.sent = Sent(call)
+        self.start = time.perf_counter()
+        self.task: asyncio.Task[None] | None = None
+        self.is_cancelled = False
+
+
+class _Made(msgspec.Struct):
+    """A call that was made, to be copied."""
+
+    era: EraName
+    method: str
+    params: dict[str, Any]
+    sent: Sent
+    result: dict[str, Any] | None = None
+
+
+class Inspector:
+    """One server, looked at in both eras.
+
+    Args:
+        target: The server.
+        journal: Where everything is shown.
+    """
+
+    def __init__(self, target: DevTarget, journal: Journal) -> None:
+        self.target = target
+        self.journal = journal
+        self.questions = Questions(journal)
+        self.questions.on_change = self._questioned
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.connections = {era: EraConnection(era, target, journal, self.questions, self._spawn) for era in ERAS}
+        for connection in self.connections.values():
+            connection.on_listed = self._listed
+        self._calls: dict[str, _Call] = {}
+        #: The latest calls, open or not.
+        self._made: dict[str, _Made] = {}
+        self._count = 0
+        self._measures = Measures()
+        #: What the server offered last, and whether it was started again since then.
+        self._contract: Contract | None = None
+        self._edited = False
+
+    def start(self, era: EraOption) -> None:
+        """Connect in one era, or in both."""
+        for name in ERAS if era == "auto" else (era,):
+            self._spawn(self.connections[name].connect())
+        self._spawn(self._measure())
+        if self.target.changes is not None:
+            self._spawn(self._watch(self.target.changes()))
+
+    async def close(self) -> None:
+        """End all connections."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await asyncio.gather(*(connection.disconnect() for connection in self.connections.values()))
+        self.journal.close()
+
+    def state(self) -> dict[str, Any]:
+        """Return what a page needs to start."""
+        return {
+            "target": self.target.name,
+            "eras": {era: connection.described for era, connection in self.connections.items()},
+            "first": self.journal.first,
+            "next": self.journal.next,
+            "apps": None,
+        }
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("hinge dev: a task failed", exc_info=error)
+
+    # ---------------------------------------------------------------- commands
+
+    async def run(self, command: Command) -> dict[str, Any]:
+        """Run a command.
+
+        Args:
+            command: The command.
+
+        Returns:
+            Members of the answer.
+
+        Raises:
+            ValueError: It can't be done now; the text says why.
+        """
+        match command:
+            case Connect(era=era):
+                self._spawn(self.connections[era].connect())
+            case Disconnect(era=era):
+                self._spawn(self.connections[era].disconnect())
+            case Restart():
+                self._spawn(self.restart("asked for"))
+            case AsClient(era=only, without=without):
+                for era in ERAS if only is None else (only,):
+                    connection = self.connections[era]
+                    connection.without = without
+                    if connection.state != "off" or only is not None:
+                        self._spawn(connection.connect())
+            case Refresh(era=era):
+                connection = self.connections[era]
+                _ = connection.ready
+                connection.refresh()
+            case MakeCall():
+                return self._call(command)
+            case Cancel(call=name):
+                call = self._calls.get(name)
+                if call is None or call.task is None:
+                    raise ValueError(f"There is no open call {name!r}")
+                call.is_cancelled = True
+                call.task.cancel()
+            case Answer():
+                self.questions.answer(command)
+            case Listen(era=era, changes=changes, uris=uris):
+                await self.connections[era].listen(changes, uris)
+            case Unlisten(era=era):
+                await self.connections[era].unlisten()
+            case Login() | Logout():
+                raise ValueError("Logins are for a server with a URL")
+            case Copy():
+                return {"text": self._copy(command)}
+            case LogLevel(era=era, level=level):
+                connection = self.connections[era]
+                client = connection.ready
+                connection.log_level = level
+                try:
+                    await client.set_log_level(level)
+                except HingeError as exc:
+                    raise ValueError(str(exc)) from exc
+            case Clear():
+                self.journal.clear()
+        return {}
+
+    async def restart(self, reason: str, files: list[str] | None = None) -> None:
+        """Connect again as before, which starts a program again."""
+        connected = [connection for connection in self.connections.values() if connection.state != "off"]
+        self._edited = True
+        await asyncio.gather(*(connection.connect() for connection in connected))
+        fields: dict[str, Any] = {"reason": reason}
+        if files is not None:
+            fields["files"] = files
+        errors = [connection.error for connection in connected if connection.error is not None]
+        if errors:
+            fields["error"] = errors[0]
+        self.journal.add("restarted", fields)
+
+    async def _watch(self, changes: AsyncIterator[list[str]]) -> None:
+        """Restart the program whenever its files change."""
+        try:
+            async for files in changes:
+                await self.restart("files changed", files)
+        except HingeError as exc:
+            self.journal.add("stderr", {"text": f"hinge dev: {exc}"})
+
+    async def _listed(self, connection: EraConnection) -> None:
+        """Judge what a connection offers."""
+        client = connection.client
+        if client is None:
+            return
+        from hinge.dev.offers import compare_contracts, contract_of, find_problems
+
+        findings = await asyncio.to_thread(find_problems, client, connection.listed)
+        self.journal.add("findings", {"era": connection.era, "items": findings}, key=("findings", connection.era))
+        others = [other for other in self.connections.values() if other is not connection and other.state == "ready"]
+        if connection.era != ERAS[-1] and others:
+            return  # one era is enough for the contract; the newest one says most
+        try:
+            contract = contract_of(client, connection.listed)
+        except InvalidResponse as exc:
+            self.journal.add("contract", {"differences": [], "summary": str(exc)}, key="contract")
+            return
+        before = self._contract
+        self._contract = contract
+        is_first = before is None and self.target.lock is not None and self.target.lock.exists()
+        if self._edited or is_first:
+            self._edited = False
+            fields = await asyncio.to_thread(compare_contracts, before, contract, self.target.lock)
+            self.journal.add("contract", fields, key="contract")
+
+    async def _measure(self) -> None:
+        """Show figures once a second while they change."""
+        while True:
+            await asyncio.sleep(1.0)
+            pids = {pid for connection in self.connections.values() if (pid := connection.pid) is not None}
+            figures = self._measures.take(pids)
+            if figures is not None:
+                self.journal.add("measures", figures, key="measures")
+
+    # ---------------------------------------------------------------- calls
+
+    def _call(self, command: MakeCall) -> dict[str, Any]:
+        if command.both:
+            eras = ERAS
+        elif command.era is not None:
+            eras = (command.era,)
+        else:
+            raise ValueError('Say in which era: "era", or "both": true')
+        if len(self._calls) + len(eras) > MAX_CALLS:
+            raise ValueError(f"{MAX_CALLS} calls are open: wait for one, or cancel one")
+        for era in eras:
+            _ = self.connections[era].ready
+        names = [self._start_call(era, command) for era in eras]
+        return {"calls": names} if command.both else {"call": names[0]}
+
+    def _start_call(self, era: EraName, command: MakeCall) -> str:
+        self._count += 1
+        call = _Call(f"c{self._count}", era)
+        self._calls[call.id] = call
+        fields: dict[str, Any] = {"method": command.method, "state": "running"}
+        if command.id is not None:
+            fields["id"] = command.id
+        params = msgspec.json.encode(command.params)
+        if len(params) <= MAX_RESULT:
+            fields["params"] = msgspec.Raw(params)
+        self._show(call, fields)
+        self._made[call.id] = _Made(era, command.method, command.params, call.sent)
+        if len(self._made) > MAX_MADE:
+            del self._made[next(iter(self._made))]
+        call.task = self._spawn(self._run_call(call, command))
+        return call.id
+
+    async def _run_call(self, call: _Call, command: MakeCall) -> None:
+        connection = self.connections[call.era]
+        SENT.set(call.sent)
+
+        def progressed(progress: ProgressParams) -> None:
+            self._show(call, {"progress": {"progress": progress.progress, **_given(progress, "total", "message")}})
+
+        ending: dict[str, Any] = {"state": "cancelled"}
+        try:
+            result = await connection.ready.request(
+                command.method,
+                command.params,
+                idle=None,
+                total=None,
+                cache="bypass",
+                safe=False,
+                on_progress=None if "progress" in connection.without else progressed,
+            )
+            ending = {"state": "done"}
+            if call.sent.size <= MAX_RESULT:
+                ending["result"] = result
+                if call.id in self._made:
+                    self._made[call.id].result = result
+            else:
+                ending["message"] = call.sent.response
+        except PeerError as exc:
+            error: dict[str, Any] = {"code": exc.code, "message": exc.message}
+            ending = {"state": "failed", "error": error if exc.data is None else {**error, "data": exc.data}}
+        except (CallError, HingeError, ValueError) as exc:
+            ending = {"state": "failed", "error": {"message": str(exc), "type": type(exc).__name__}}
+        except asyncio.CancelledError:
+            if not call.is_cancelled:
+                raise
+        finally:
+            del self._calls[call.id]
+            ms = round((time.perf_counter() - call.start) * 1000, 3)
+            self._show(call, {**ending, "ms": ms, "rounds": call.sent.rounds})
+            name = command.params.get("name")
+            if command.method == "tools/call" and isinstance(name, str) and ending["state"] != "cancelled":
+                failed = ending["state"] == "failed" or ending.get("result", {}).get("isError") is True
+                self._measures.add(name, ms, failed=failed)
+
+    def _show(self, call: _Call, fields: dict[str, Any]) -> None:
+        self.journal.add("call", {"call": call.id, "era": call.era, **fields})
+
+    def _questioned(self, name: str | None, question: str | None) -> None:
+        call = self._calls.get(name) if name is not None else None
+        if call is not None:
+            state = {"state": "running"} if question is None else {"state": "waiting", "question": question}
+            self._show(call, state)
+
+    # ---------------------------------------------------------------- texts to use elsewhere
+
+    def _copy(self, command: Copy) -> str:
+        from hinge.dev.copies import as_curl, as_hinge, as_pytest
+
+        if command.call is not None:
+            made = self._made.get(command.call)
+            if made is None:
+                raise ValueError(f"There is no call {command.call!r}, or not any more")
+        elif command.era is not None and command.method is not None:
+            made = _Made(command.era, command.method, command.params, Sent())
+        else:
+            raise ValueError('Say what to copy: "call", or "era", "method" and "params"')
+        connection = self.connections[made.era]
+        if command.form == "curl":
+            headers, body = self._request(made, connection)
+            return as_curl(connection.url, headers, body, self.target)
+        if command.form == "pytest":
+            place = connection.url or self.target.place
+            return as_pytest(place, made.era, made.method, made.params, made.result)
+        tools = connection.items.get("tools", ())
+        schemas = [tool.get("inputSchema") for tool in tools if tool.get("name") == made.params.get("name")]
+        schema = schemas[0] if schemas and isinstance(schemas[0], dict) else {}
+        return as_hinge(self.target, made.era, made.method, made.params, schema)
+
+    def _request(self, made: _Made, connection: EraConnection) -> tuple[dict[str, str], bytes]:
+        """The headers and the body of the request that a call sent, or would send."""
+        event = self.journal.get(made.sent.request) if made.sent.request else None
+        if event is None:
+            return connection.describe_request(made.method, made.params)
+        shown = msgspec.json.decode(event.data)
+        body = event.message or msgspec.json.encode(shown["data"])
+        return shown.get("headers") or connection.describe_request(made.method, made.params)[0], body
+
+    def recording(self) -> Iterator[bytes]:
+        """Yield the lines of a recording of all messages that are kept."""
+        from hinge.dev.export import recording
+
+        kinds = {
+            (era, number): kind
+            for era, connection in self.connections.items()
+            for number, kind in connection.kinds.items()
+        }
+        return recording(self.journal, kinds)
+
+
+def _given(value: object, *names: str) -> dict[str, Any]:
+    """Return the members of a struct that have a value."""
+    return {
+        name: member for name in names if (member := getattr(value, name)) is not None and member is not msgspec.UNSET
+    }

@@ -1,0 +1,95 @@
+"""Start the inspector: its port, its address, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import webbrowser
+from collections.abc import Callable
+from contextlib import suppress
+
+from hinge.dev.access import Access
+from hinge.dev.app import DevApp
+from hinge.dev.inspector import Inspector
+from hinge.dev.journal import Journal
+from hinge.dev.target import DevTarget
+from hinge.errors import StartError
+from hinge.http1.server.listener import Listener
+from hinge.http1.server.request import ServedRequest
+from hinge.protocol.eras.base import EraOption
+from hinge.signals import stop_on_signals
+from hinge.transports.http.server.run import bind, unbind
+
+#: The port that is tried first, and how many are tried.
+PORT = 6274
+_PORTS = 20
+_HEAD_BYTES = 32 * 1024
+#: Seconds in which responses may reach their clients at the end.
+_MARGIN = 0.3
+
+
+async def serve_dev(
+    target: DevTarget,
+    *,
+    era: EraOption = "auto",
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    open_browser: bool = False,
+    announce: Callable[[str], None] | None = None,
+) -> None:
+    """Serve the inspector until SIGINT, SIGTERM or cancellation.
+
+    Args:
+        target: The server to inspect.
+        era: The era to connect in; "auto" connects in both.
+        host: The address to listen on.
+        port: The port, 0 for any free one; by default 6274 or the next one that is free.
+        open_browser: Whether to open the page in the browser.
+        announce: Called with the address of the page; by default it is printed.
+
+    Raises:
+        StartError: The port can't be used.
+    """
+    listening = _bind(host, port)
+    try:
+        access = Access(host, listening[0].getsockname()[1])
+        inspector = Inspector(target, Journal())
+        app = DevApp(inspector, access)
+
+        async def serve(request: ServedRequest) -> None:
+            with suppress(OSError):  # the client is gone
+                await app(request.scope, request.receive, request.send)
+
+        listener = Listener(serve, _HEAD_BYTES)
+        stopping = asyncio.Event()
+        try:
+            with stop_on_signals(lambda _signal: stopping.set()):
+                await listener.open(listening, None)
+                (announce or _printer(target))(access.address)
+                inspector.start(era)
+                if open_browser:
+                    await asyncio.to_thread(webbrowser.open, access.address_for_once())
+                await stopping.wait()
+        finally:
+            listener.drain()
+            await inspector.close()
+            await listener.leave(_MARGIN)
+            listener.close()
+    finally:
+        unbind(listening, None)
+
+
+def _printer(target: DevTarget) -> Callable[[str], None]:
+    def announce(address: str) -> None:
+        reloads = "reloads on change; " if target.changes is not None else ""
+        print(f"Inspecting {target.name} at {address} ({reloads}Ctrl-C ends it)", flush=True)
+
+    return announce
+
+
+def _bind(host: str, port: int | None) -> list[socket.socket]:
+    """Bind the port; without one, the first of some that is free."""
+    for number in range(PORT, PORT + _PORTS) if port is None else ():
+        with suppress(StartError):
+            return bind(host, number, None)
+    return bind(host, PORT if port is None else port, None)

@@ -1,0 +1,34 @@
+"""The documentation of the HTTP interface says what is served."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args
+
+import msgspec
+
+from hinge.dev import app
+from hinge.dev.commands import Command
+from tests.dev.program import REFERENCE
+
+TEXT = REFERENCE.read_text()
+
+
+def section(name: str) -> str:
+    return TEXT.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+
+
+def test_every_command_is_documented_with_its_members() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.*?)\| .* \|$", section("Commands"), re.MULTILINE)[1:]
+    documented = {name: set(re.findall(r"`(\w+)`", members)) for name, members in rows}
+    kinds: tuple[Any, ...] = get_args(Command)
+    real = {
+        str(kind.__struct_config__.tag): {field.encode_name for field in msgspec.structs.fields(kind)} for kind in kinds
+    }
+    assert documented == real
+
+
+def test_the_bounds_are_those_of_the_code() -> None:
+    assert f"more than {app.MAX_BODY // 2**20} MiB" in section("Access")
+    assert f"within {app.BODY_WAIT:g} seconds" in section("Access")
+    assert f"{app.MAX_STREAMS} event streams" in section("Access")
