@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,7 +135,9 @@ class Program:
         assert ended["state"] == "done", ended
         return ended["result"]
 
-    async def stream(self, after: int = 0, headers: Mapping[str, str] | None = None) -> AsyncIterator[dict[str, Any]]:
+    async def stream(
+        self, after: int = 0, headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """Yield events as they come; `sse` is the id of the event on the stream."""
         all_headers = [("Authorization", f"Bearer {self.token}"), *(headers or {}).items()]
         response = await self.wire.open("GET", f"{self.base}/api/events?after={after}", all_headers, None)

@@ -220,7 +220,7 @@ async def test_event_streams_are_bounded(program: Program) -> None:
     first = [await anext(stream) for stream in streams]
     assert len(first) == 8
     assert (await program.get("/api/events")).status == 429
-    await streams[0].aclose()  # type: ignore[attr-defined]
+    await streams[0].aclose()
     async with asyncio.timeout(10):
         while (await program.get("/api/events?wait=0")).status != 200:
             pass
@@ -232,7 +232,7 @@ async def test_event_streams_are_bounded(program: Program) -> None:
                 continue
             break
     for each in (*streams[1:], stream):
-        await each.aclose()  # type: ignore[attr-defined]
+        await each.aclose()
 
 
 async def test_calls_are_bounded() -> None:

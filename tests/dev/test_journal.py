@@ -85,10 +85,10 @@ async def test_a_stream_goes_on_where_the_last_one_ended(program: Program) -> No
     assert numbers == list(range(1, len(numbers) + 1))
     stream = program.stream(after=1, headers={"Last-Event-ID": "4"})
     assert (await anext(stream))["n"] == 5
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
     stream = program.stream(after=2)
     assert (await anext(stream))["n"] == 3
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
 
 
 async def test_events_without_waiting_are_one_array(program: Program) -> None:
