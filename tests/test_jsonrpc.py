@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,6 +155,34 @@ def test_what_is_written_is_read_back(request_id: Any, method: str, params: dict
     assert b"\n" not in data
     answered = jsonrpc.decode(jsonrpc.encode_response(request_id, params))
     assert isinstance(answered, Response)
+
+
+class Measurement(msgspec.Struct):
+    value: Any
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda number: number,
+        lambda number: {"a": [1, {"b": number}]},
+        lambda number: [Measurement(number)],
+        lambda number: {"text": "x" * 100_000, "value": number},
+        lambda number: [2**80, number],
+    ],
+)
+def test_what_has_no_form_in_json_is_not_written(number: float, around: Callable[[float], Any]) -> None:
+    with pytest.raises(ValueError, match="NaN and infinity"):
+        jsonrpc.encode_value(around(number))
+
+
+@pytest.mark.parametrize(
+    "value", [None, {"a": None}, [1e308, -1.7976931348623157e308, None], [2**80, None], Measurement(None)]
+)
+def test_null_is_written_beside_any_number(value: Any) -> None:
+    for written in (value, {"text": "ˈʃtuːlɪnɡ ˢ" * 10_000, "value": value}):
+        assert msgspec.json.decode(jsonrpc.encode_value(written)) == msgspec.to_builtins(written)
 
 
 # ---------------------------------------------------------------- batches

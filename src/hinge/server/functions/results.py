@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from hinge.errors import DefinitionError
-from hinge.jsonrpc import check_finite
+from hinge.jsonrpc import check_finite, may_hold_null
 from hinge.protocol.validation import Validator, compile_schema, first_problem
 from hinge.schema.base import Result
 from hinge.schema.content import ContentBlock
@@ -157,7 +157,7 @@ class _TypedOutput:
             try:
                 text = _to_json(value)
                 self._decode(text)
-                if self._may_hold_nan and b"null" in text:
+                if self._may_hold_nan and may_hold_null(text):
                     check_finite(value)
                 return Encoded(Raw(text), text.decode())
             except (TypeError, ValueError, RecursionError, OverflowError):

@@ -18,7 +18,7 @@ import msgspec
 import msgspec.inspect as mi
 from msgspec import UNSET, Raw
 
-from hinge.jsonrpc import check_finite
+from hinge.jsonrpc import check_finite, may_hold_null
 from hinge.server.functions.annotations import Traits, bare, traits_of
 from hinge.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
 from hinge.server.functions.validation_errors import MAX_EXPLAINED, Path, Rejection, rejection_of
@@ -161,7 +161,7 @@ def _written(value: Any) -> bytes:
 
 def _finite(value: Any, text: bytes) -> bytes:
     """The text of a value, which is checked for numbers that msgspec writes as null. Raises NotSerializable."""
-    if b"null" in text:
+    if may_hold_null(text):
         try:
             check_finite(value)
         except ValueError:

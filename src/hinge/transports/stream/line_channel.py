@@ -138,7 +138,7 @@ class LineSplitter:
 
 def one_line(data: bytes) -> bytes:
     """Remove line breaks from JSON text. They can only be between tokens: inside a string they are escaped."""
-    if b"\n" in data or b"\r" in data:
+    if data.find(b"\n") >= 0 or data.find(b"\r") >= 0:  # `in` is much slower for short texts
         return data.replace(b"\n", b" ").replace(b"\r", b" ")
     return data
 
