@@ -13,6 +13,8 @@ from functools import lru_cache
 from re import compile as regex
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
+
 from hinge.errors import DefinitionError, HeaderMismatch, NotSent, shorten
 from hinge.protocol.http.request import REPEATED
 
@@ -121,6 +123,7 @@ def request_headers(method: str, name: str | None, version: str) -> dict[str, st
 # --- Parameters -------------------------------------------------------------------------------------------------------
 
 ANNOTATION: Final = "x-mcp-header"
+_NAMES_ANNOTATION: Final = b'"x-mcp-header"'
 #: Larger integers do not survive every JSON reader on the way.
 MAX_INTEGER: Final = 2**53 - 1
 
@@ -162,7 +165,7 @@ def collect_param_headers(input_schema: Any) -> tuple[ParamHeader, ...]:
             a tool, HTTP clients drop it from the list.
     """
     by_name: dict[str, ParamHeader] = {}
-    for schema, path in _schemas(input_schema):
+    for schema, path in _schemas(input_schema) if _may_annotate(input_schema) else ():
         if ANNOTATION not in schema:
             continue
         if not path:
@@ -176,6 +179,14 @@ def collect_param_headers(input_schema: Any) -> tuple[ParamHeader, ...]:
                 f"header names are case-insensitive"
             )
     return tuple(by_name.values())
+
+
+def _may_annotate(schema: Any) -> bool:
+    """Whether the text of a schema names the annotation: in most it doesn't, and searching is faster than walking."""
+    try:
+        return _NAMES_ANNOTATION in msgspec.json.encode(schema)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return True
 
 
 def _schemas(root: Any) -> Iterator[tuple[dict[str, Any], _Path | None]]:
