@@ -309,19 +309,18 @@ def inspect_handler(
     function: Any, content: Predicate, name: str | None = None, *, generators: bool = False
 ) -> Signature:
     """The signature of a function whose Context, dependencies and forms the server passes; see inspect_function."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (NameError, TypeError, ValueError):
-        parameters = []  # inspect_function says what is wrong
-    for item in parameters:
-        if isinstance(item.default, Depends | Ask):
-            called_as = name or str(getattr(function, "__name__", "?"))
-            kind = type(item.default).__name__
-            raise _place(function, called_as).mistake(
-                f"{kind}(…) is no default; write `{item.name}: Annotated[{shown(item.annotation)}, {kind}(…)]`",
-                item.name,
-            )
-    return inspect_function(function, injected=is_injected, content=content, name=name, generators=generators)
+    return inspect_function(
+        function, injected=is_injected, content=content, check=_check_default, name=name, generators=generators
+    )
+
+
+def _check_default(parameter: inspect.Parameter, place: Place) -> None:
+    if isinstance(parameter.default, Depends | Ask):
+        kind = type(parameter.default).__name__
+        raise place.mistake(
+            f"{kind}(…) is no default; write `{parameter.name}: Annotated[{shown(parameter.annotation)}, {kind}(…)]`",
+            parameter.name,
+        )
 
 
 def _place(function: Any, name: str) -> Place:

@@ -19,6 +19,9 @@ from hinge.errors import DefinitionError, shorten
 #: How many frames up the stack are searched for a name in a string annotation.
 _FRAMES = 32
 
+#: The class of `Annotated[…]`: `typing.get_origin` is slow, and servers register thousands of parameters.
+_ANNOTATED = type(typing.Annotated[int, ""])
+
 #: Attributes by which pydantic marks models, dataclasses, TypedDicts and types with a hook.
 _PYDANTIC_MARKS = ("__get_pydantic_core_schema__", "__pydantic_core_schema__", "__pydantic_config__")
 
@@ -90,12 +93,12 @@ def _running_names(module: dict[str, Any]) -> dict[str, Any]:
 
 def is_class(annotation: Any) -> TypeGuard[type]:
     """Whether it is a class and not an alias such as `list[int]`."""
-    return isinstance(annotation, type) and typing.get_origin(annotation) is None
+    return type(annotation) is type or (isinstance(annotation, type) and typing.get_origin(annotation) is None)
 
 
 def is_annotated(annotation: Any) -> bool:
     """Whether it is `Annotated[...]`."""
-    return typing.get_origin(annotation) is typing.Annotated
+    return isinstance(annotation, _ANNOTATED)
 
 
 def metadata_of(annotation: Any) -> tuple[Any, ...]:
@@ -121,7 +124,7 @@ def described_by(annotation: Any) -> str | None:
 def members(annotation: Any) -> tuple[Any, ...]:
     """The members of a union, without their `Annotated`; the type itself if it isn't a union."""
     plain = bare(annotation)
-    if typing.get_origin(plain) in (typing.Union, types.UnionType):
+    if not is_class(plain) and typing.get_origin(plain) in (typing.Union, types.UnionType):
         return tuple(inner for member in typing.get_args(plain) for inner in members(member))
     return (plain,)
 
@@ -231,6 +234,8 @@ def _unqualified(hint: Any) -> Any:
 
 def literals_in(annotation: Any) -> Iterator[tuple[Any, ...]]:
     """The values of each Literal in the annotation, in the author's order; not those in the fields of classes."""
+    if is_class(annotation):
+        return
     if typing.get_origin(annotation) is typing.Literal:
         yield typing.get_args(annotation)
         return
@@ -243,4 +248,4 @@ Predicate = Callable[[Any], bool]
 
 def holds(annotation: Any, predicate: Predicate) -> bool:
     """Whether the predicate is true of the annotation, or of a member of its union."""
-    return predicate(annotation) or any(predicate(member) for member in members(annotation))
+    return predicate(annotation) or any(predicate(member) for member in members(annotation) if member is not annotation)

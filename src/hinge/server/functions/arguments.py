@@ -72,14 +72,20 @@ class Parameter(NamedTuple):
 class Arguments:
     """Reads the arguments of a function by its annotations. `schema` is the JSON Schema of all arguments."""
 
-    __slots__ = ("_decode", "_parameters", "_schema", "_separate")
+    __slots__ = ("_decoder", "_parameters", "_schema", "_separate", "_struct")
 
     def __init__(self, parameters: Sequence[Parameter], schema: Schema) -> None:
         self._parameters = parameters
         self._schema = schema
-        self._decode = msgspec.json.Decoder(_struct(parameters)).decode
+        #: Made at the first call: of many tools, few are called soon after the start.
+        self._decoder: Callable[[bytes | Raw], Any] | None = None
+        self._struct = _struct(parameters)
         #: Parameters that msgspec leaves as JSON text, for another library to read.
         self._separate = tuple(parameter for parameter in parameters if parameter.type.field is Raw)
+
+    def _make_decoder(self) -> Callable[[bytes | Raw], Any]:
+        self._decoder = msgspec.json.Decoder(self._struct).decode
+        return self._decoder
 
     def from_json(self, text: bytes | Raw) -> dict[str, Any]:
         """Read the JSON text of an object, with defaults; empty text and null count as `{}`.
@@ -89,7 +95,7 @@ class Arguments:
         if len(text) > MAX_EXPLAINED:
             return self._read_large(text, str)
         try:
-            values = _asdict(self._decode(text))
+            values = _asdict((self._decoder or self._make_decoder())(text))
             for parameter in self._separate:
                 value = values[parameter.name]
                 if type(value) is Raw:
@@ -105,7 +111,7 @@ class Arguments:
         """Read text whose values are decoded once and never looked at: only the first error is reported."""
         with _collector_paused():
             try:
-                values = _asdict(self._decode(text))
+                values = _asdict((self._decoder or self._make_decoder())(text))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise self._first_error(error, rename) from None
             for parameter in self._separate:

@@ -101,13 +101,15 @@ def inspect_function(
     *,
     injected: Predicate = lambda annotation: False,
     content: Predicate = is_content,
+    check: Callable[[inspect.Parameter, Place], object] | None = None,
     name: str | None = None,
     generators: bool = False,
 ) -> Signature:
     """Read a function's signature. Takes functions, bound methods, partials and objects with `__call__`.
 
     `injected(annotation)` selects the parameters that the server fills, which no schema shows; `content(annotation)`
-    selects return types that are sent as they are, without an output schema. `name` replaces the function's own.
+    selects return types that are sent as they are, without an output schema. `check(parameter, place)` may refuse a
+    parameter. `name` replaces the function's own.
 
     Raises DefinitionError: one line with function, file, line, parameter and what to change.
     """
@@ -119,6 +121,9 @@ def inspect_function(
     if yields and not generators:
         raise place.mistake("is a generator, but a call has one result; return a list, report progress by the context")
     signature = _signature(function, place)
+    if check is not None:
+        for item in signature.parameters.values():
+            check(item, place)
     fixed = _fixed_keywords(function)
     parameters = [item for item in signature.parameters.values() if item.name not in fixed]
     _check_kinds(parameters, place)
