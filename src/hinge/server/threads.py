@@ -32,40 +32,54 @@ class Threads:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._jobs: deque[_Job] = deque()
-        self._ready = threading.Condition()
+        self._lock = threading.Lock()
         self._threads = 0
+        #: Threads that wait for a job and have not been given one.
         self._idle = 0
+        #: Jobs of threads that were idle, and jobs for which no thread is free.
+        self._given: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._waiting: deque[_Job] = deque()
 
     async def run(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Call `function(**arguments)` in a thread, with the caller's context variables; a cancelled wait drops the result."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         context = contextvars.copy_context()
-        with self._ready:
-            self._jobs.append((loop, future, lambda: context.run(function, **arguments)))
-            if len(self._jobs) <= self._idle:
-                self._ready.notify()
+        job: _Job = (loop, future, lambda: context.run(function, **arguments))
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+                self._given.put(job)
             elif self._threads < self._limit:
+                threading.Thread(target=self._work, args=(job,), name=THREAD_NAME, daemon=True).start()
                 self._threads += 1
-                threading.Thread(target=self._work, name=THREAD_NAME, daemon=True).start()
+            else:
+                self._waiting.append(job)
         return await future
 
-    def _work(self) -> None:
-        while True:
-            with self._ready:
-                while not self._jobs:
-                    # A job that arrives while the wait times out is taken, too.
-                    self._idle += 1
-                    woken = self._ready.wait(timeout=IDLE_SECONDS)
-                    self._idle -= 1
-                    if not woken and not self._jobs:
-                        self._threads -= 1
-                        return
-                loop, future, job = self._jobs.popleft()
-            if future.cancelled():
-                continue
-            _run_job(job, future, loop)
+    def _work(self, job: _Job | None) -> None:
+        while job is not None:
+            loop, future, call = job
+            if not future.cancelled():
+                _run_job(call, future, loop)
+            del job, loop, future, call  # they may be large, and the next job may be long in coming
+            job = self._next()
+
+    def _next(self) -> _Job | None:
+        """Wait for the next job of this thread. Returns None if there was none for `IDLE_SECONDS`."""
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._idle += 1
+        try:
+            return self._given.get(timeout=IDLE_SECONDS)
+        except queue.Empty:
+            with self._lock:
+                with suppress(queue.Empty):
+                    return self._given.get_nowait()  # it arrived while the wait timed out
+                self._idle -= 1
+                self._threads -= 1
+                return None
 
 
 class LoopCalls:
