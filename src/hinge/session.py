@@ -325,8 +325,9 @@ class Session(Record, weakref=True):
             if current_task in self._tasks:
                 self._tasks[current_task].on_cancel = None  # a handler that ends its own session is not cancelled
         self.connection.close(reason)
-        for call in list(self._tasks.values()):
-            self.connection.cancel(call)  # handlers of notifications, too
+        if self._tasks:
+            for call in list(self._tasks.values()):
+                self.connection.cancel(call)  # handlers of notifications, too
         if self._deadlines is not None:
             self._deadlines.stop()
         if self._closed is not None and not self._closed.done():

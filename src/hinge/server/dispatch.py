@@ -285,7 +285,7 @@ class Dispatch:
 
 async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], Awaitable[Any]], argument: Any) -> Any:
     """Run a handler or a middleware. If it is suspended, because it waits for input, the result is that of the round."""
-    task = asyncio.current_task()
+    task = asyncio.current_task(ctx._session.loop)
     assert task is not None
     outer, ctx._task = ctx._task, task
     try:

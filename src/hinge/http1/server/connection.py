@@ -45,6 +45,8 @@ _HOST = re.compile(rb"(?:\[[0-9A-Fa-fVv.:%\w~-]+\]|[\w.~!$&'()*+,;=%-]*)(?::[0-9
 class ParsedHead(NamedTuple):
     """The head of a request on a connection that goes on, with a body of known length."""
 
+    #: Its bytes.
+    raw: bytes
     #: What does not depend on the connection; `headers` is copied for each request.
     scope: Scope
     headers: list[tuple[bytes, bytes]]
@@ -63,6 +65,7 @@ class ConnectionServer(RequestServer, Protocol):
     #: Seconds after which a client that reads nothing loses its connection.
     stall: float
     loop: asyncio.AbstractEventLoop
+    create_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     connections: set[HttpConnection]
     tasks: set[asyncio.Task[Any]]
     serve: Callable[[ServedRequest], Coroutine[Any, Any, None]]
@@ -108,6 +111,9 @@ class HttpConnection(asyncio.Protocol):
         #: The last target and its parts: clients use one target.
         self._target = b""
         self._path: tuple[str, bytes, bytes] = ("", b"", b"")
+        #: The last head that was parsed before, and the scope that it gives on this connection.
+        self._known_head: ParsedHead | None = None
+        self._known_scope: dict[str, Any] = {}
         #: The last request that was parsed, while its head may be remembered.
         self._parsed: ServedRequest | None = None
         #: The request whose body is arriving; the one that is served; those that wait; the response that ends them.
@@ -161,12 +167,15 @@ class HttpConnection(asyncio.Protocol):
             if len(heads) >= HEADS:
                 heads.clear()
             kept = {name: scope[name] for name in ("method", "path", "raw_path", "query_string")}
-            heads[head] = ParsedHead(kept, scope["headers"].copy(), length)
+            heads[head] = ParsedHead(head, kept, scope["headers"].copy(), length)
 
     def _serve_again(self, head: ParsedHead, body: bytes) -> None:
         """Serve a request whose head was parsed before."""
-        scope = {**self._scope, **head.scope, "headers": head.headers.copy()}
-        self._serve(ServedRequest(scope, self, True, complete=True, received=head.length, _body=body))
+        if head is not self._known_head:
+            self._known_head, self._known_scope = head, {**self._scope, **head.scope, "headers": head.headers}
+        scope = self._known_scope.copy()
+        scope["headers"] = head.headers.copy()
+        self._serve(ServedRequest(scope, self, True, head.raw, complete=True, received=head.length, _body=body))
 
     def eof_received(self) -> bool:
         """The client has sent its last byte. Returns whether it may still wait for a response.
@@ -409,7 +418,7 @@ class HttpConnection(asyncio.Protocol):
         self._serving = request
         self._used = True
         server = self.server
-        request.task = task = server.loop.create_task(server.serve(request))
+        request.task = task = server.create_task(server.serve(request))
         server.tasks.add(task)
         task.add_done_callback(request.served)
 

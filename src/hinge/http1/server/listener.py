@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Coroutine
 from email.utils import formatdate
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hinge.errors import StartError
@@ -43,6 +44,12 @@ class Listener:
         self.head_lines = head_lines
         self.stall = stall
         self.loop = asyncio.get_running_loop()
+        # What the loop does itself, but the tasks need no names of their own.
+        self.create_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]] = (
+            self.loop.create_task
+            if self.loop.get_task_factory() is not None
+            else partial(asyncio.Task, loop=self.loop, name="HTTP request")
+        )
         self.heads = ResponseHeads()
         self.parsed_heads: dict[bytes, ParsedHead] = {}
         self.ending = False

@@ -135,6 +135,8 @@ class ServedRequest(msgspec.Struct, eq=False):
     _connection: RequestConnection
     #: Whether another request may follow on the connection.
     _keep_alive: bool
+    #: The bytes of the head if the server remembers them, else empty; see `RawExchange`.
+    head: bytes = b""
     #: Whether all of the body has arrived.
     complete: bool = False
     #: Whether the client is gone.
@@ -212,8 +214,8 @@ class ServedRequest(msgspec.Struct, eq=False):
         return self._take() if self.complete else None
 
     def _take(self) -> bytes:
-        body, self._body = bytes(self._body), b""
-        return body
+        body, self._body = self._body, b""
+        return body if type(body) is bytes else bytes(body)
 
     async def read(self, limit: int, grow: Callable[[int], None] | None = None, /) -> bytes | None:
         """Read the body, or more than `limit` bytes of it; None if the client left before its end.
@@ -266,9 +268,10 @@ class ServedRequest(msgspec.Struct, eq=False):
 
     def _whole(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs) -> None:
         connection = self._connection
+        server = connection.server
         # The rest of a body that has not arrived is not read any more.
-        last = self._is_last() or not self.complete or (bool(headers) and _closes(headers))
-        head = connection.server.heads.of(status, kind, last=last)
+        last = server.ending or not self._keep_alive or not self.complete or (bool(headers) and _closes(headers))
+        head = server.heads.of(status, kind, last=last)
         if headers:
             head += header_lines([pair for pair in headers if pair[0].lower() != b"connection"])
         self.begun = True

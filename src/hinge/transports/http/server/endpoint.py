@@ -150,7 +150,7 @@ class Endpoint:
         #: The same, if other processes serve the sessions, too.
         self._shared = shared
         #: Heads of POSTs that were judged before: a client sends the same one with request after request.
-        self._heads: dict[RawHeaders, Head] = {}
+        self._heads: dict[RawHeaders | bytes, Head] = {}
         self._requests = requests
 
     def handle(self, exchange: Exchange) -> Awaitable[None]:
@@ -162,14 +162,15 @@ class Endpoint:
 
     async def _post(self, exchange: Exchange) -> None:
         """Serve one message, or a batch of the revision that has batches."""
-        scope = exchange.raw.scope
-        pairs = tuple(map(tuple, scope["headers"]))  # some servers give lists
-        head = self._heads.get(pairs)
+        raw = exchange.raw
+        scope = raw.scope
+        key = raw.head or tuple(map(tuple, scope["headers"]))  # some servers give lists
+        head = self._heads.get(key)
         if head is None:
-            head = judge_head("POST", pairs, self._rules)
+            head = judge_head("POST", tuple(map(tuple, scope["headers"])), self._rules)
             if len(self._heads) >= _HEADS:
                 self._heads.clear()
-            self._heads[pairs] = head
+            self._heads[key] = head
         if head.barred is None and self._admission.open:
             origin = Origin(head, None, scope)
         else:

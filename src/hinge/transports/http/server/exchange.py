@@ -113,6 +113,11 @@ class RawExchange(Protocol):
         """The task that serves the request."""
         ...
 
+    @property
+    def head(self) -> bytes:
+        """The bytes of the head if they are known to have come before, else empty: what follows from them can be looked up."""
+        ...
+
     def whole(self) -> bytes | None:
         """Take the body if it has arrived; None if `read` has to wait for it."""
         ...
@@ -164,7 +169,8 @@ class AsgiExchange(Record):
     receive: Receive
     send: Send
     task: asyncio.Task[Any]
-    _head: Message | None = None
+    head: bytes = b""
+    _start: Message | None = None
     _watcher: asyncio.Task[None] | None = None
 
     def whole(self) -> bytes | None:
@@ -200,12 +206,12 @@ class AsgiExchange(Record):
             return
 
     def start(self, status: int, headers: HeaderPairs, /) -> None:
-        self._head = {"type": "http.response.start", "status": status, "headers": list(headers)}
+        self._start = {"type": "http.response.start", "status": status, "headers": list(headers)}
 
     async def piece(self, data: bytes, more: bool, /) -> None:
-        if self._head is not None:
-            head, self._head = self._head, None
-            await self.send(head)
+        if self._start is not None:
+            start, self._start = self._start, None
+            await self.send(start)
         await self.send({"type": "http.response.body", "body": data, "more_body": more})
 
     def watch(self, on_disconnect: Callable[[], None], /) -> None:
@@ -381,7 +387,8 @@ class Exchange(Record):
             headers = (*headers, *retry_after(reply.error))
         elif reply.status == 403:
             headers = (*headers, *step_up_headers(reply.error, self._options.auth, self.raw.scope))
-        return self.reply(reply.status, reply.data, headers)
+        self.over = True
+        return self.raw.respond(reply.status, JSON_TYPE, reply.data, headers)
 
     def refuse(self, refusal: Refusal, request_id: RequestId | None = None) -> Awaitable[None]:
         """Send a refusal as a JSON-RPC error, with the id of the request if it could be read."""
