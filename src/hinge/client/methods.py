@@ -119,7 +119,9 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
     @property
     def caller(self) -> Caller:
         """Whom the request was sent for: its credentials and those among its own headers."""
-        own = [(name.lower(), value) for name, value in (self.headers or {}).items()]
+        if not self.headers:
+            return self.credentials, ()
+        own = [(name.lower(), value) for name, value in self.headers.items()]
         return self.credentials, tuple(sorted(header for header in own if header[0] in _CREDENTIAL_HEADERS))
 
     def replace(
@@ -541,10 +543,9 @@ class ClientMethods(ABC):
             return result
         if tool is not None and checks:
             tool.check(result)
-        wraps = tool is not None and tool.wraps
         if returns is not None:
-            vars(result)["data"] = converted(returns, result, name, wraps=wraps)
-        elif wraps and is_wrapped(result.structured_content):
+            vars(result)["data"] = converted(returns, result, name, wraps=tool is not None and tool.wraps)
+        elif is_wrapped(result.structured_content) and tool is not None and tool.wraps:
             vars(result)["data"] = result.structured_content["result"]
         return result
 
@@ -692,6 +693,8 @@ class ClientMethods(ABC):
 
 
 def _arguments(arguments: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
+    if type(arguments) is dict:
+        return arguments.copy()
     if arguments is not None and not isinstance(arguments, Mapping):
         raise DefinitionError(f"The arguments for {name!r} must be a mapping, not {type(arguments).__name__}")
     return dict(arguments or {})

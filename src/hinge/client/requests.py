@@ -162,11 +162,11 @@ class Requests:
                 if rounds == 0 or exc.outcome is not Outcome.NOT_SENT:
                     raise
                 raise ConnectionLost(f"{method} had begun, and its next round was not sent: {exc}") from exc
-            seconds = _remaining(seconds, start)
             era = self._connection.era
             kind = era.read_result_type(raw, method)
             if kind == "complete" or kind in request.accepts:
                 return raw
+            seconds = _remaining(seconds, start)
             if not era.requires_input(kind) or row is None or not row.may_ask:
                 return await self._resolved(request, raw, kind, seconds)
             params = await self._next_round(request, raw, rounds)

@@ -99,15 +99,18 @@ class Connection(Record):
         Returns:
             A call or batch to be served, a response that needs no handler, or None.
         """
-        description = self.description
-        if type(data) is not Inbound:
-            eras = () if description is None else description.eras
+        if type(data) is Inbound:
+            inbound = data
+        else:
             try:
-                inbound = detect.classify(jsonrpc.decode(data), eras, _version(origin))
+                message = jsonrpc.decode(data)
+                if (type(message) is Response or type(message) is Failure) and not self.one_shot:
+                    self._receive_response(message)
+                    return None
+                eras = () if self.description is None else self.description.eras
+                inbound = detect.classify(message, eras, _version(origin))
             except ProtocolError as exc:
                 return self._receive_unreadable(data, exc, origin)
-        else:
-            inbound = data
         message = inbound.message
         if type(message) is Response or type(message) is Failure:
             if self.one_shot and inbound.era is not None:
@@ -161,7 +164,8 @@ class Connection(Record):
                     return None
             call = Call(request_id, message.method, message.params, inbound.meta, era, revision, origin)
             if request_id is not None:
-                call.inline = call.method == era.negotiation_method and description is not None
+                if call.method == era.negotiation_method:
+                    call.inline = description is not None
                 self._add_call(call)
             elif call.method == "notifications/cancelled":
                 self._cancelled_by_peer(call)

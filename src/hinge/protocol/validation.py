@@ -179,33 +179,41 @@ def _parts(value: Any) -> int:
 class Validator:
     """A compiled schema. It decides first and explains afterwards, both within counted steps; see `compile_schema`."""
 
-    __slots__ = ("_compiled", "_looks", "_schema_parts")
+    __slots__ = ("_compiled", "_looks", "_schema_parts", "_small")
 
     def __init__(self, compiled: jsonschema_rs.Validator, looks: _Looks, schema_parts: int) -> None:
         self._compiled = compiled
         self._looks = looks
         self._schema_parts = schema_parts
+        self._small = MAX_STEPS // looks.worst // 2
 
     def is_valid(self, value: Any) -> bool:
         """Return whether a JSON value fits, False for one that would take too many steps."""
-        return self._steps(value) <= MAX_STEPS and self._compiled.is_valid(value)
+        return (self._is_small(value) or self._steps(value) <= MAX_STEPS) and self._compiled.is_valid(value)
 
     def problems(self, value: Any) -> list[str]:
         """Return where a JSON value does not fit and why: at most 20 lines, without the value itself; none if it fits.
 
         A value that would take too many steps is one problem, and so is one that is too large to explain.
         """
-        steps = self._steps(value)
+        steps = 0 if self._is_small(value) else self._steps(value)
         if steps > MAX_STEPS:
             return [f"validating it takes more than {MAX_STEPS:,} steps: it is too large for its schema"]
         if self._compiled.is_valid(value):
             return []
-        steps = self._steps_to_explain(value, steps)
+        steps = self._steps_to_explain(value, steps or self._steps(value))
         if steps > MAX_STEPS_FIRST:
             return ["it does not fit the schema, and is too large to say where"]
         if steps > MAX_STEPS_ALL:
             return [_line(_first_error(self._compiled, value))]
         return [_line(error) for error in islice(self._compiled.iter_errors(value), MAX_PROBLEMS)]
+
+    def _is_small(self, value: Any) -> bool:
+        """Whether a value is within MAX_STEPS even if each byte of its text were a part: nothing has to be counted then."""
+        try:
+            return len(msgspec.json.encode(value)) <= self._small
+        except (TypeError, ValueError, RecursionError):
+            return False
 
     def _steps(self, value: Any) -> int:
         try:

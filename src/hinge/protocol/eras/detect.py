@@ -43,6 +43,12 @@ MAX_REMEMBERED = 2048
 REMEMBERED = 256
 
 
+#: How `_meta` begins if a progress token is first: that is another one in each request, and the rest is the same. A longer
+#: token may be too large a number.
+_TOKEN_FIRST = b'{"progressToken":'
+_LONG_TOKEN = 16
+
+
 class _Params(msgspec.Struct, gc=False):
     """The members of most params, undecoded."""
 
@@ -169,9 +175,22 @@ def _read_meta(raw: Raw) -> RequestMeta | None:
     text = bytes(raw)
     if len(text) > MAX_REMEMBERED:
         return _decode_meta(text)
+    if text.startswith(_TOKEN_FIRST):
+        token, _, rest = text[len(_TOKEN_FIRST) :].partition(b",")
+        known = _rest_of_meta(rest) if token.isdigit() and len(token) < _LONG_TOKEN and rest else None
+        if known is not None:
+            return msgspec.structs.replace(known, progress_token=int(token))
     meta = _remembered_meta(text)
     _last_meta = _LastMeta(Raw(text), meta)
     return meta
+
+
+@lru_cache(REMEMBERED)
+def _rest_of_meta(text: bytes) -> RequestMeta | None:
+    """Decode what follows a progress token; None if that may be a second one, or nothing that can be decoded."""
+    if b"\\" in text or b'"progressToken"' in text:
+        return None
+    return _decode_meta(b"{" + text)
 
 
 def _salvage(text: bytes) -> RequestMeta | None:
