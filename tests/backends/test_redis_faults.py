@@ -341,6 +341,36 @@ async def test_missing_numbers_show_that_changes_were_lost(server: RedisServer, 
     await backend.close()
 
 
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_the_changes_of_a_process_that_ends_during_an_outage_count_as_lost(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch, comes_back: bool
+) -> None:
+    """It may have had some that it could not send any more."""
+    monkeypatch.setattr("hinge.backends.redis_hints.BEAT", 0.1)
+
+    def say(*message: Any) -> None:
+        server.ask("PUBLISH", "hinge:changes", msgspec.msgpack.encode(message))
+
+    def losses() -> int:
+        return sum(isinstance(event, ChangesLost) for event in heard)
+
+    backend = RedisBackend(server.url)
+    heard: list[Any] = []
+    backend.subscribe(heard.append)
+    await until(lambda: losses() == 1)
+    say("p", 1, [["tools", None]])
+    await until(lambda: Changed("tools") in heard)
+    server.ask("CLIENT", "KILL", "TYPE", "pubsub")
+    await until(lambda: losses() == 2)
+    if comes_back:
+        say("p", 1)
+        await until(lambda: not backend._hints._expected)
+        assert losses() == 2
+    else:
+        await until(lambda: losses() == 3)
+    await backend.close()
+
+
 def test_a_connection_that_was_closed_is_replaced_on_uvloop(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,8 @@ class RedisHints:
         self._connected_at = 0.0
         self._repeated_at = 0.0
         self._receiving: asyncio.Task[None] | None = None
+        #: Processes that were there when the connection was lost, and were not heard since it is back.
+        self._expected: set[str] = set()
 
     # ---------------------------------------------------------------- any thread
 
@@ -262,6 +264,9 @@ class RedisHints:
                 self._receiving.cancel()
             for source in [source for source, (_, at) in self._numbers.items() if now - at > _GONE]:
                 del self._numbers[source]
+            if self._expected and self._connected_at and now - self._connected_at > 3 * BEAT:
+                self._expected.clear()
+                self._lose("a process ended before it could send its changes")
 
     async def _listen(self, client: RedisClient) -> None:
         """Keep a connection that receives."""
@@ -275,6 +280,8 @@ class RedisHints:
                 error = exc
             except (RedisError, OSError) as exc:
                 error = client.error(exc)
+            except Exception as exc:  # uvloop, for one, raises RuntimeError for a transport that was closed
+                error = exc
             if self._connected_at:
                 pause, failed = _FIRST_PAUSE, False
             if not failed:
@@ -297,7 +304,7 @@ class RedisHints:
             for task in tasks:
                 task.cancel()
             results = await asyncio.gather(*tasks, return_exceptions=True)
-            with suppress(RedisError, OSError):
+            with suppress(RedisError, OSError, RuntimeError):
                 await connection.disconnect(nowait=failed)
         for result in results:
             if isinstance(result, Exception) and not silent:
@@ -328,6 +335,8 @@ class RedisHints:
                 self._wake(channel)
             elif kind == b"subscribe":
                 self._connected_at = time.monotonic()
+                latest = max((at for _, at in self._numbers.values()), default=0.0)
+                self._expected |= {source for source, (_, at) in self._numbers.items() if at > latest - SILENCE}
                 self._numbers.clear()
                 self._local.tell(ChangesLost("changes of other processes were not received until now"))
 
@@ -348,6 +357,7 @@ class RedisHints:
             self._lose("a message could not be read")
             return
         now = time.monotonic()
+        self._expected.discard(message.source)
         if message.source == self._source:
             if message.is_repetition:
                 self._repeated_at = now
