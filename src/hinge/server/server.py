@@ -727,6 +727,7 @@ class Server(Router, Generic[StateT]):
         self._users -= 1
         if self._users:
             return
+        self._subscriptions.disconnect()
         closes = [getattr(self.auth, "close", None), self.backend.close if self._owns_backend else None]
         for close in filter(None, closes):
             try:

@@ -791,3 +791,7 @@ async def test_a_session_that_could_not_be_told_of_one_change_is_told_of_later_o
             server.notify(Changed(change))
             await turns(20)
         assert [one["method"] for one in end.heard] == [TOOLS]
+        subscriptions = server._subscriptions
+        missed = subscriptions.changes_after(subscriptions.told(end.session))  # where another stream has to go on
+        assert missed is not None
+        assert Changed("prompts") in missed

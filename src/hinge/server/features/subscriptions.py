@@ -163,6 +163,9 @@ class Subscriptions:
     def join(self, session: Session) -> None:
         """Tell a session of the handshake era about changed lists from now on."""
         self._connect()
+        listener = self._listeners.get(session)
+        if listener is not None:
+            listener.reader.begin()
         self._sessions.add(session)
 
     # ---------------------------------------------------------------- sessions that several processes serve
@@ -194,6 +197,8 @@ class Subscriptions:
     def changes_after(self, position: int) -> list[Changed] | None:
         """The changes after a position, each thing once; None if some of them are no longer kept."""
         changes: list[Changed] = []
+        if self._stop is None:
+            return None
         with self._buffer.lock:
             while (entry := self._buffer.after(position)) is not None:
                 position, message = entry
@@ -358,12 +363,19 @@ class Subscriptions:
         return [kind for kind in LIST_CHANGED if getattr(capabilities, kind) is not None]
 
     def end(self) -> None:
-        """End every stream with its result; the server stops."""
+        """End every stream with its result; the server stops.
+
+        Changes are still received: another process that goes on for a session asks this one what has changed.
+        """
         for stream in list(self._streams):
             stream.end()
+
+    def disconnect(self) -> None:
+        """Be told of changes no more; the server has stopped."""
         if self._stop is not None:
             self._stop()
             self._stop = None
+            self._buffer.add(ChangesLost("the server was not connected to its backend"))
 
 
 def _is_watched(change: Changed, watched: Iterable[str]) -> bool:
@@ -392,7 +404,18 @@ class ChangeReader:
         wake: Called in its event loop when there is something to take.
     """
 
-    __slots__ = ("_buffer", "_everything", "_idle", "_loop", "_matches", "_position", "_repeating", "_told", "_wake")
+    __slots__ = (
+        "_buffer",
+        "_everything",
+        "_idle",
+        "_loop",
+        "_matches",
+        "_position",
+        "_repeating",
+        "_skipped",
+        "_told",
+        "_wake",
+    )
 
     def __init__(
         self,
@@ -413,13 +436,21 @@ class ChangeReader:
         #: The position up to which all was sent; -1 while what came before this reader is repeated.
         self._told = 0
         self._repeating: Iterator[Changed] | None = None
+        #: The position up to which it was told when something could not be sent; None while all was sent.
+        self._skipped: int | None = None
 
     def told(self, sending: bool) -> int:
         """The position up to which the reader was told; with `sending`, when the change that it took is sent."""
         with self._buffer.lock:
+            if self._skipped is not None:
+                return self._skipped
             if self._idle:
                 return self._buffer.position
             return self._position if sending and self._repeating is None else self._told
+
+    def begin(self) -> None:
+        """What was skipped is told otherwise."""
+        self._skipped = None
 
     def repeat(self, changes: Iterable[Changed]) -> None:
         """Let the reader take these changes, too, before what it was not told yet. Called in its event loop."""
@@ -441,8 +472,11 @@ class ChangeReader:
 
     def skip(self) -> None:
         """Forget what is not read: it can't be sent."""
-        self._idle = True
-        self._repeating = None
+        with self._buffer.lock:
+            if not self._idle and self._skipped is None:
+                self._skipped = self._told
+            self._idle = True
+            self._repeating = None
 
     def take(self) -> ChangeMessage | None:
         """Return the next change for this reader; None if there is none."""

@@ -11,8 +11,9 @@ import pytest
 
 from hinge import Changed, Limits
 from hinge.server.context import Context
+from hinge.transports.http.server.sharing.records import SessionRecord
 from tests.support import V2025_06
-from tests.transports.http_rig import Wire, handshake_call, text_of
+from tests.transports.http_rig import Log, Wire, handshake_call, text_of
 from tests.transports.sharing_rig import App, apps, call, redis_store, request, store_url, until
 
 __all__ = ("redis_store", "store_url")  # fixtures
@@ -301,6 +302,91 @@ async def test_a_server_that_announces_a_change_reaches_sessions_without_a_call(
     await until(lambda: a.session(session).standing._since is None)
     b.server.notify(Changed("prompts"))
     assert await methods_of(stream, 1) == ["notifications/prompts/list_changed"]
+
+
+async def test_a_change_is_told_that_another_process_makes_while_that_of_the_stream_stops(store_url: str) -> None:
+    log = Log()
+    async with apps(store_url, 3, log=log) as (a, b, c):
+        session = await a.site.session()
+        await a.site.ask(session, request("resources/subscribe", uri="note://x"))
+        stream = await a.site.listen(session)
+        await stream.head()
+        await a.site.call(session, handshake_call("wait", 5))
+        await log.until("wait begins")
+        assert a.site.app is not None
+        stopping = asyncio.ensure_future(a.site.app.stop())
+        while await stream.event() is not None:
+            pass
+        await until(lambda: has_left(a, session))
+        await call(c, session, "touch", uri="note://x")
+        reopened = await b.site.listen(session)
+        await reopened.head()
+        assert await methods_of(reopened, 1) == ["notifications/resources/updated"]
+        log.gate.set()
+        await stopping
+
+
+async def test_a_change_is_told_of_which_the_former_process_has_not_heard_yet(pair: list[App]) -> None:
+    a, b = pair
+    session = await a.site.session()
+    await b.site.ask(session, request("resources/subscribe", uri="note://x"))
+    stream = await a.site.listen(session)
+    await stream.head()
+    await until(lambda: a.session(session).standing._since is None)
+    stream.close()
+    await until(lambda: has_left(a, session))
+    stop = a.server._subscriptions._stop
+    assert stop is not None
+    stop()  # in place of a thread that is late
+    await call(b, session, "touch", uri="note://x")
+    reopened = await b.site.listen(session)
+    await reopened.head()
+    assert await methods_of(reopened, 1) == ["notifications/resources/updated"]
+
+
+async def test_a_stream_that_can_not_be_fed_ends_so_that_its_client_comes_back(store_url: str) -> None:
+    broken = False
+
+    async def may_watch(ctx: Context[Any], uri: str) -> bool:
+        if broken:
+            raise OSError("the database of rights is gone")
+        return True
+
+    async with apps(store_url, authorize_subscription=may_watch) as (a, b):
+        session = await a.site.session()
+        await a.site.ask(session, request("resources/subscribe", uri="note://x"))
+        broken = True
+        stream = await b.site.listen(session)
+        await stream.head()
+        event, last = await stream.event(), ""
+        while event is not None:
+            last, event = event.id or last, await stream.event()
+        broken = False
+        await call(a, session, "touch", uri="note://x")
+        resumed = await b.site.listen(session, last)
+        await resumed.head()
+        while (await resumed.message())["method"] != "notifications/resources/updated":
+            pass
+
+
+async def test_a_process_that_was_taken_for_dead_hears_of_subscriptions_again(pair: list[App]) -> None:
+    a, b = pair
+    session = await a.site.session()
+    stream = await b.site.listen(session)
+    await stream.head()
+    await until(lambda: b.session(session).standing._since is None)
+    writer = b.session(session).writer
+
+    def leave_out(record: SessionRecord) -> bool:
+        record.writers.remove(writer)
+        return True
+
+    await a.store.update(a.session(session), leave_out)
+    b.store._distrust()  # it finds that its sign of life has expired
+    await until(lambda: not b.session(session).stale)
+    await a.site.ask(session, request("resources/subscribe", uri="note://x"))
+    await call(a, session, "touch", uri="note://x")
+    assert await methods_of(stream, 1) == ["notifications/resources/updated"]
 
 
 async def test_the_keep_of_events_is_bounded_for_all_sessions_together(store_url: str) -> None:

@@ -52,6 +52,7 @@ class Mailbox:
         backend: Has the logs.
         handle: Called for each mail, in order; what it returns is awaited in a task, and is the reply.
         on_gap: Called when mail may have been lost.
+        on_beat: Called every few seconds.
     """
 
     def __init__(
@@ -59,10 +60,12 @@ class Mailbox:
         backend: Backend,
         handle: Callable[[Mail], Awaitable[bytes] | None],
         on_gap: Callable[[], None],
+        on_beat: Callable[[], None],
     ) -> None:
         self._backend = backend
         self._handle = handle
         self._on_gap = on_gap
+        self._on_beat = on_beat
         self._loop = asyncio.get_running_loop()
         #: The name of this process, for as long as the app runs.
         self.name = token_hex(8)
@@ -120,6 +123,7 @@ class Mailbox:
         key, failed = f"process:{self.name}", False
         renewed = time.monotonic()
         while True:
+            self._on_beat()
             await asyncio.sleep(BEAT)
             try:
                 if time.monotonic() - renewed > INBOX_SECONDS / 4:  # an inbox that expired would count from 1 again

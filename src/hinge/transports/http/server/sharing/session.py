@@ -104,6 +104,8 @@ class Sharing(NamedTuple):
     budget: Budget
     #: Changes the record of a session: `change(record)` returns whether there is something to store.
     update: Callable[[SharedSession, Callable[[SessionRecord], bool]], Awaitable[SessionRecord]]
+    #: The position of changes here some seconds ago, after which another process may not have been told of all of them yet.
+    settled: Callable[[], int]
     #: Seconds that what is stored of a session is kept.
     ttl: float
 
@@ -203,6 +205,13 @@ class SharedSession(HttpSession):
             writers=[self.writer],
             told=(sharing.mailbox.name, sharing.state.changes.position),
         )
+
+    def enter(self, record: SessionRecord) -> bool:
+        """Name this process in the record, unless it is. Others leave it out when they take it for dead."""
+        if self.writer in record.writers:
+            return False
+        record.writers = [*record.writers, self.writer]
+        return True
 
     def restore(self, record: SessionRecord) -> None:
         """Go on as another process has described the session."""
@@ -448,6 +457,12 @@ class SharedSession(HttpSession):
     async def _carry_while(self, response: StreamResponse, work: asyncio._CoroutineLike[None]) -> None:
         """Carry a response while a task feeds it."""
         task = self._loop.create_task(work)
+
+        def end(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and task.exception() is not None:
+                response.finish()  # its client comes back for the rest
+
+        task.add_done_callback(end)
         try:
             await self._carry(response)
         finally:
@@ -508,7 +523,10 @@ class SharedSession(HttpSession):
         elif cursor.told >= 0:
             try:
                 reply = await mailbox.ask(cursor.process, "changes", self.keys.digest, b"%d" % cursor.told)
-                missed = None if reply is None else _changes(reply)
+                theirs = None if reply is None else _changes(reply)
+                # What reached this process while it did not tell this client may reach the other one later.
+                own = state.changes.changes_after(self._sharing.settled())
+                missed = None if theirs is None or own is None else list(dict.fromkeys((*theirs, *own)))
             except (HingeError, msgspec.MsgspecError, ValueError) as exc:
                 logger.debug("what has changed can't be learned from another process: %s", exc)
         state.changes.tell_again(session, missed)
@@ -528,6 +546,7 @@ class SharedSession(HttpSession):
                     return False
                 record.reader = self.writer
                 record.opened += 1
+                self.enter(record)
                 return True
 
             record = await self._sharing.update(self, take)

@@ -53,19 +53,31 @@ class SharedSessionStore(SessionStore):
         self._serve = serve
         self._state = state
         self._backend = state.backend
-        self._mailbox = Mailbox(state.backend, self._handle, self._distrust)
+        self._mailbox = Mailbox(state.backend, self._handle, self._distrust, self._note_position)
+        #: The positions of changes at the last two beats.
+        self._positions = (0, 0)
         # A session that is used somewhere is renewed when a quarter of its idle time is over.
         ttl = max(1.25 * options.limits.session_idle, 0.1)
-        self._sharing = Sharing(state, self._mailbox, Budget(options.limits.replay_total), self.update, ttl)
+        self._sharing = Sharing(
+            state, self._mailbox, Budget(options.limits.replay_total), self.update, self._settled, ttl
+        )
         self._register = SessionRegister(state.backend, state.name, options.limits.stored_sessions, ttl)
         self._by_digest: dict[str, SharedSession] = {}
         self._restoring: dict[str, asyncio.Task[SharedSession | Refusal]] = {}
         self._made = 0
         self._renewing: asyncio.Task[None] | None = None
+        self._reviewing: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
         """The app has started: be told of changes before the first session is."""
         self._state.changes.connect()
+
+    def _note_position(self) -> None:
+        position = self._state.changes.position
+        self._positions = self._positions[1] or position, position
+
+    def _settled(self) -> int:
+        return self._positions[0]
 
     # ---------------------------------------------------------------- new sessions
 
@@ -133,8 +145,7 @@ class SharedSessionStore(SessionStore):
             await self._mailbox.start()
             session = self._by_digest.get(keys.digest)
             if session is not None:
-                await session.refresh(await self.update(session, lambda record: False))
-                session.stale = False
+                await self._look_again(session)
                 return session
             box = await self._backend.get(keys.record)
             if box is None:
@@ -249,6 +260,23 @@ class SharedSessionStore(SessionStore):
         """Messages may have been lost: look at each session again before it is used."""
         for session in self._by_digest.values():
             session.stale = True
+        if self._reviewing is None or self._reviewing.done():
+            self._reviewing = self._mailbox.run(self._review())
+
+    async def _review(self) -> None:
+        """Look again at the sessions whose clients read here: no request of theirs need come."""
+        for session in [session for session in self._by_digest.values() if session.reads]:
+            while session.stale and not session.closed:
+                try:
+                    await self._look_again(session)
+                except Refused:
+                    break
+                except HingeError:
+                    await asyncio.sleep(BEAT / 5)
+
+    async def _look_again(self, session: SharedSession) -> None:
+        await session.refresh(await self.update(session, session.enter))
+        session.stale = False
 
     # ---------------------------------------------------------------- the end
 
