@@ -179,9 +179,9 @@ def short(event: dict[str, Any]) -> str:
     return json.dumps(event)[:200]
 
 
-def target_of(server: Any, **options: Any) -> DevTarget:
+def target_of(server: Any, *, is_own: bool = False, **options: Any) -> DevTarget:
     """A target that is there already."""
-    return DevTarget(name="test", words=["test.py"], open=lambda show: (server, dict(options)))
+    return DevTarget(name="test", words=["test.py"], open=lambda show: (server, dict(options)), is_own=is_own)
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from hinge.dev.access import Access, Refused, response_headers
 from hinge.dev.commands import read_command
-from hinge.dev.inspector import Inspector
+from hinge.dev.inspector import ERAS, Inspector
 from hinge.dev.journal import Event
 from hinge.http1.asgi import Receive, Scope, Send
 
@@ -74,7 +74,7 @@ class DevApp:
         self._access = access
         self._files = read_page(page)
         self._streams = 0
-        self._headers = response_headers(None)
+        self._headers = response_headers(None if inspector.frames is None else inspector.frames.origin)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -109,7 +109,7 @@ class DevApp:
         if path == "/api/state":
             return _Answer(200, _JSON, msgspec.json.encode(self._inspector.state()))
         if path == "/api/export":
-            await self._export(send)
+            await self._export(query.get("era", ""), send)
             return None
         if path.startswith("/api/messages/"):
             return self._message(path.removeprefix("/api/messages/"))
@@ -151,14 +151,16 @@ class DevApp:
             return _error(409, str(exc))
         return _Answer(200, _JSON, msgspec.json.encode({"ok": True, **more}))
 
-    async def _export(self, send: Send) -> None:
+    async def _export(self, text: str, send: Send) -> None:
         """Send a recording, piece by piece."""
+        if text and text not in ERAS:
+            raise _error(400, f"The era is one of {', '.join(ERAS)}")
+        era, lines = self._inspector.recording(next((era for era in ERAS if era == text), None))
         name = re.sub(r"[^0-9A-Za-z._-]+", "-", self._inspector.target.name).strip("-.") or "server"
-        await send(
-            self._start(200, "application/jsonl", [("content-disposition", f'attachment; filename="{name}.jsonl"')])
-        )
+        disposition = f'attachment; filename="{name}-{era}.jsonl"'
+        await send(self._start(200, "application/jsonl", [("content-disposition", disposition)]))
         piece = b""
-        for line in self._inspector.recording():
+        for line in lines:
             piece += line
             if len(piece) > BATCH_BYTES:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})

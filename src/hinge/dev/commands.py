@@ -107,6 +107,13 @@ class Copy(_Command, tag="copy"):
     params: dict[str, Any] = {}
 
 
+class ShowApp(_Command, tag="app"):
+    """Read a page of the server and serve it for a frame."""
+
+    era: EraName
+    uri: str
+
+
 class LogLevel(_Command, tag="log_level"):
     """Set the lowest level of log messages."""
 
@@ -132,6 +139,7 @@ Command: TypeAlias = (
     | Login
     | Logout
     | Copy
+    | ShowApp
     | LogLevel
     | Clear
 )

@@ -25,11 +25,12 @@ from hinge.protocol.eras.base import EraName, EraOption
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.http.mirror import collect_param_headers, param_headers, request_headers
 from hinge.protocol.limits import DEFAULT_LIMITS
+from hinge.protocol.records import Outgoing
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import LoggingLevel, LogParams
-from hinge.testing.wire_log import ObservedTransport
+from hinge.testing.wire_log import ForwardingChannel, ObservedTransport
 
 Section: TypeAlias = Literal["tools", "resources", "templates", "prompts"]
 State: TypeAlias = Literal["off", "connecting", "ready", "failed"]
@@ -41,6 +42,7 @@ SECTIONS: dict[Section, tuple[str, str]] = {
     "templates": ("resources", "resourceTemplates"),
     "prompts": ("prompts", "prompts"),
 }
+_TRANSPORTS = {"post": "http", "session": "http"}
 #: Items of one event.
 PART = 200
 
@@ -85,6 +87,7 @@ class EraConnection:
         self._transport: _Noted | None = None
         self._listening: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
+        self._stderr_line = ""
         self._stale: set[Section] = set()
         self._listing: asyncio.Task[None] | None = None
         self._parts: dict[Section, int] = {}
@@ -106,11 +109,12 @@ class EraConnection:
         async with self._changing:
             await self._close()
             self._show("connecting")
+            self._stderr_line = ""
             try:
                 client = self._make_client()
                 await client.connect()
             except HingeError as exc:
-                self._show("failed", error=str(exc))
+                self._show("failed", error=self._reason(exc))
                 return
             except OSError as exc:
                 self._show("failed", error=exc.strerror or str(exc))
@@ -144,7 +148,9 @@ class EraConnection:
             make = _wire_maker(options)
             options["wire"] = lambda: ObservedWire(make(), self._messages)
         self._transport = _Noted(transport_for(target, limits=DEFAULT_LIMITS, **options))
-        transport = ObservedTransport(self._transport, self._messages)
+        transport: Transport = ObservedTransport(self._transport, self._messages)
+        if "progress" in self.without:
+            transport = _WithoutProgress(transport)
         callbacks = PageCallbacks(
             self._questions,
             self._messages,
@@ -159,7 +165,15 @@ class EraConnection:
             from hinge.extensions.tasks.client import TasksClient
 
             client.add_extension(TasksClient())
+        from hinge.dev.apps import ShowsApps
+
+        client.add_extension(ShowsApps())
         return client
+
+    def find_url(self) -> str | None:
+        """Return the URL of the server, connected or not; None for a program."""
+        target, _ = self._target.open(self._show_stderr)
+        return target if isinstance(target, str) and target.startswith(("http://", "https://")) else None
 
     @property
     def kinds(self) -> dict[int, ChannelKind]:
@@ -179,7 +193,14 @@ class EraConnection:
 
     # ---------------------------------------------------------------- what the server sends
 
+    def _reason(self, exc: HingeError) -> str:
+        """Why a server can't be reached: `hinge run` writes it as its last line."""
+        if self._target.is_own and "exited with code" in str(exc) and self._stderr_line.startswith("hinge: "):
+            return self._stderr_line.removeprefix("hinge: ")
+        return str(exc)
+
     def _show_stderr(self, line: str) -> None:
+        self._stderr_line = line
         self._journal.add("stderr", {"era": self.era, "text": line[:10_000]})
 
     def _logged(self, params: LogParams) -> None:
@@ -332,10 +353,11 @@ class EraConnection:
             server = discovery.server_info
             fields |= {
                 "revision": discovery.revision,
-                "transport": "http" if self._messages.over_http else "stdio",
+                "transport": _TRANSPORTS.get(self._messages.kind, self._messages.kind),
                 "capabilities": discovery.capabilities,
-                "server": None if server is None else server,
             }
+            if server is not None:
+                fields["server"] = server
             if discovery.instructions is not None:
                 fields["instructions"] = discovery.instructions
         self._journal.add("connection", fields, key=("connection", self.era))
@@ -350,17 +372,15 @@ async def _nothing(connection: EraConnection) -> None:
     pass
 
 
-class _Noted(Transport):
-    """A transport whose channel is noted."""
+class _Wrapped(Transport):
+    """A transport around another one."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self.channel: Channel | None = None
 
     async def open(self, serve: Serve, /) -> Channel:
         """See Transport."""
-        self.channel = await self._transport.open(serve)
-        return self.channel
+        return await self._transport.open(serve)
 
     @property
     def era(self) -> EraOption:
@@ -383,6 +403,43 @@ class _Noted(Transport):
     async def credentials(self) -> str:
         """See Transport."""
         return await self._transport.credentials()
+
+
+class _Noted(_Wrapped):
+    """A transport whose channel is noted."""
+
+    channel: Channel | None = None
+
+    async def open(self, serve: Serve, /) -> Channel:
+        """See Transport."""
+        self.channel = await super().open(serve)
+        return self.channel
+
+
+class _WithoutProgress(_Wrapped):
+    """A transport that sends no progress tokens, as some clients."""
+
+    async def open(self, serve: Serve, /) -> Channel:
+        """See Transport."""
+        return _TokenRemover(await super().open(lambda channel: serve(_TokenRemover(channel))))
+
+    def older(self) -> Transport | None:
+        """See Transport."""
+        older = super().older()
+        return None if older is None else _WithoutProgress(older)
+
+
+class _TokenRemover(ForwardingChannel):
+    async def send(self, message: Outgoing, /) -> None:
+        """Send a message without its progress token."""
+        if message.pending is not None:
+            content = msgspec.json.decode(message.data)
+            meta = content.get("params", {}).get("_meta", {})
+            if meta.pop("progressToken", None) is not None:
+                if not meta:
+                    del content["params"]["_meta"]
+                message = msgspec.structs.replace(message, data=msgspec.json.encode(content))
+        await super().send(message)
 
 
 def _wire_maker(options: dict[str, Any]) -> Callable[[], Wire]:

@@ -31,20 +31,23 @@ _decoder = msgspec.json.Decoder(_Event)
 _KINDS = (b'"kind":"message"', b'"kind":"bytes"')
 
 
-def recording(journal: Journal, kinds: Mapping[tuple[EraName, int], ChannelKind]) -> Iterator[bytes]:
-    """Yield the lines of a recording.
+def recording(journal: Journal, era: EraName, kinds: Mapping[int, ChannelKind]) -> Iterator[bytes]:
+    """Yield the lines of a recording of one era: an answer of the other one would be wrong for its clients.
 
     Args:
         journal: The journal.
-        kinds: The kinds of channels, by era and number.
+        era: The era.
+        kinds: The kinds of channels, by number.
     """
     yield _line({"recording": FORMAT, "by": "hinge", "side": "client"})
-    channels: dict[tuple[str, int], int] = {}
+    channels: dict[int, int] = {}
     for event in journal.after(0):
         if not any(kind in event.data[:80] for kind in _KINDS):
             continue
         read = _decoder.decode(event.data)
-        key: Any = (read.era, read.channel)
+        if read.era != era:
+            continue
+        key = read.channel
         if key not in channels:
             channels[key] = len(channels) + 1
             yield _line({"open": channels[key], "kind": kinds.get(key, "stdio")})

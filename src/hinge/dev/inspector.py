@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,6 +27,7 @@ from hinge.dev.commands import (
     MakeCall,
     Refresh,
     Restart,
+    ShowApp,
     Unlisten,
 )
 from hinge.dev.connection import EraConnection
@@ -39,6 +40,9 @@ from hinge.errors import CallError, HingeError, InvalidResponse, PeerError
 from hinge.protocol.eras.base import EraName, EraOption
 from hinge.schema.notifications import ProgressParams
 
+if TYPE_CHECKING:
+    from hinge.dev.apps import Frames
+
 logger = logging.getLogger("hinge")
 
 ERAS: tuple[EraName, ...] = ("2025", "2026")
@@ -46,6 +50,8 @@ ERAS: tuple[EraName, ...] = ("2025", "2026")
 MAX_CALLS = 100
 #: Bytes of a result that the event of its call contains.
 MAX_RESULT = 256 * 1024
+#: Seconds for a page of a server to arrive.
+APP_WAIT = 30.0
 #: Calls that can be copied.
 MAX_MADE = 1000
 
@@ -58,6 +64,7 @@ class _Call:
         self.era: EraName = era
         self.sent = Sent(call)
         self.start = time.perf_counter()
+        self.began = round(time.time() * 1000, 3)
         self.task: asyncio.Task[None] | None = None
         self.is_cancelled = False
 
@@ -94,6 +101,9 @@ class Inspector:
         self._made: dict[str, _Made] = {}
         self._count = 0
         self._measures = Measures()
+        self._logging_in: asyncio.Task[None] | None = None
+        #: Where pages of the server are shown; None if nowhere.
+        self.frames: Frames | None = None
         #: What the server offered last, and whether it was started again since then.
         self._contract: Contract | None = None
         self._edited = False
@@ -123,7 +133,7 @@ class Inspector:
             "eras": {era: connection.described for era, connection in self.connections.items()},
             "first": self.journal.first,
             "next": self.journal.next,
-            "apps": None,
+            "apps": None if self.frames is None else self.frames.origin,
         }
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -182,8 +192,14 @@ class Inspector:
                 await self.connections[era].listen(changes, uris)
             case Unlisten(era=era):
                 await self.connections[era].unlisten()
-            case Login() | Logout():
-                raise ValueError("Logins are for a server with a URL")
+            case Login(era=era) | Logout(era=era):
+                if self.target.authorize is None:
+                    raise ValueError("Logins are for a server with a URL, and without credentials in its headers")
+                if self._logging_in is not None and not self._logging_in.done():
+                    self._logging_in.cancel()
+                self._logging_in = self._spawn(self._log(era, log_in=isinstance(command, Login)))
+            case ShowApp(era=era, uri=uri):
+                return {"frame": await self._show_app(era, uri)}
             case Copy():
                 return {"text": self._copy(command)}
             case LogLevel(era=era, level=level):
@@ -243,6 +259,38 @@ class Inspector:
             self._edited = False
             fields = await asyncio.to_thread(compare_contracts, before, contract, self.target.lock)
             self.journal.add("contract", fields, key="contract")
+
+    async def _log(self, era: EraName, *, log_in: bool) -> None:
+        """Log in or out, and connect again."""
+        from hinge.dev import login
+
+        connection = self.connections[era]
+
+        def show(step: Mapping[str, Any]) -> None:
+            self.journal.add("login", {"era": era, **step})
+
+        url = connection.find_url()
+        if url is None:
+            show({"step": "There is no URL to log in at", "state": "failed"})
+            return
+        if log_in:
+            if not await login.log_in(self.target, url, show):
+                return
+        else:
+            await login.log_out(self.target, url, show)
+        await asyncio.gather(*(each.connect() for each in self.connections.values() if each.state != "off"))
+
+    async def _show_app(self, era: EraName, uri: str) -> str:
+        from hinge.dev.apps import page_of
+
+        if self.frames is None:
+            raise ValueError("There is no origin for pages of servers")
+        client = self.connections[era].ready
+        try:
+            result = await client.request("resources/read", {"uri": uri}, cache="bypass", idle=APP_WAIT, total=APP_WAIT)
+        except CallError as exc:
+            raise ValueError(str(exc)) from exc
+        return self.frames.add(*page_of(result))
 
     async def _measure(self) -> None:
         """Show figures once a second while they change."""
@@ -324,9 +372,25 @@ class Inspector:
             ms = round((time.perf_counter() - call.start) * 1000, 3)
             self._show(call, {**ending, "ms": ms, "rounds": call.sent.rounds})
             name = command.params.get("name")
+            self._add_span(call, command.method, name, ending["state"], ms)
             if command.method == "tools/call" and isinstance(name, str) and ending["state"] != "cancelled":
                 failed = ending["state"] == "failed" or ending.get("result", {}).get("isError") is True
                 self._measures.add(name, ms, failed=failed)
+
+    def _add_span(self, call: _Call, method: str, name: Any, state: str, ms: float) -> None:
+        attributes = {"mcp.method.name": method, "era": call.era}
+        if isinstance(name, str):
+            attributes["gen_ai.tool.name" if method == "tools/call" else "name"] = name
+        fields = {
+            "trace": call.id,
+            "span": call.id,
+            "name": f"{method} {name}" if isinstance(name, str) else method,
+            "start": call.began,
+            "ms": ms,
+            "status": {"done": "ok", "failed": "error"}.get(state, state),
+            "attributes": attributes,
+        }
+        self.journal.add("span", fields)
 
     def _show(self, call: _Call, fields: dict[str, Any]) -> None:
         self.journal.add("call", {"call": call.id, "era": call.era, **fields})
@@ -371,16 +435,21 @@ class Inspector:
         body = event.message or msgspec.json.encode(shown["data"])
         return shown.get("headers") or connection.describe_request(made.method, made.params)[0], body
 
-    def recording(self) -> Iterator[bytes]:
-        """Yield the lines of a recording of all messages that are kept."""
+    def recording(self, era: EraName | None) -> tuple[EraName, Iterator[bytes]]:
+        """Return a recording of all messages of one era that are kept.
+
+        Args:
+            era: The era; None for that of the latest call.
+
+        Returns:
+            The era, and the lines of the recording.
+        """
         from hinge.dev.export import recording
 
-        kinds = {
-            (era, number): kind
-            for era, connection in self.connections.items()
-            for number, kind in connection.kinds.items()
-        }
-        return recording(self.journal, kinds)
+        called = [made.era for made in self._made.values()]
+        ready = [each for each in ERAS if self.connections[each].state == "ready"]
+        chosen = era or [*ERAS[-1:], *ready[-1:], *called[-1:]][-1]
+        return chosen, recording(self.journal, chosen, self.connections[chosen].kinds)
 
 
 def _given(value: object, *names: str) -> dict[str, Any]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import socket
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from typing import Any
 
 from hinge.dev.access import Access
 from hinge.dev.app import DevApp
+from hinge.dev.apps import Frames
 from hinge.dev.inspector import Inspector
 from hinge.dev.journal import Journal
 from hinge.dev.target import DevTarget
 from hinge.errors import StartError
+from hinge.http1.asgi import AsgiApp
 from hinge.http1.server.listener import Listener
 from hinge.http1.server.request import ServedRequest
 from hinge.protocol.eras.base import EraOption
@@ -52,31 +55,58 @@ async def serve_dev(
     """
     listening = _bind(host, port)
     try:
-        access = Access(host, listening[0].getsockname()[1])
-        inspector = Inspector(target, Journal())
-        app = DevApp(inspector, access)
-
-        async def serve(request: ServedRequest) -> None:
-            with suppress(OSError):  # the client is gone
-                await app(request.scope, request.receive, request.send)
-
-        listener = Listener(serve, _HEAD_BYTES)
-        stopping = asyncio.Event()
-        try:
-            with stop_on_signals(lambda _signal: stopping.set()):
-                await listener.open(listening, None)
-                (announce or _printer(target))(access.address)
-                inspector.start(era)
-                if open_browser:
-                    await asyncio.to_thread(webbrowser.open, access.address_for_once())
-                await stopping.wait()
-        finally:
-            listener.drain()
-            await inspector.close()
-            await listener.leave(_MARGIN)
-            listener.close()
+        framing = bind(host, 0, None)
+    except StartError:
+        unbind(listening, None)
+        raise
+    try:
+        await _serve(target, host, listening, framing, era, open_browser, announce or _printer(target))
     finally:
         unbind(listening, None)
+        unbind(framing, None)
+
+
+async def _serve(
+    target: DevTarget,
+    host: str,
+    listening: list[socket.socket],
+    framing: list[socket.socket],
+    era: EraOption,
+    open_browser: bool,
+    announce: Callable[[str], None],
+) -> None:
+    access = Access(host, listening[0].getsockname()[1])
+    inspector = Inspector(target, Journal())
+    inspector.frames = Frames(access.base, framing[0].getsockname()[1])
+    app = DevApp(inspector, access)
+    listeners = [Listener(_served(one), _HEAD_BYTES) for one in (app, inspector.frames)]
+    stopping = asyncio.Event()
+    try:
+        with stop_on_signals(lambda _signal: stopping.set()):
+            await listeners[0].open(listening, None)
+            await listeners[1].open(framing, None)
+            announce(access.address)
+            inspector.start(era)
+            if open_browser:
+                await asyncio.to_thread(webbrowser.open, access.address_for_once())
+            await stopping.wait()
+    finally:
+        for listener in listeners:
+            listener.drain()
+        await inspector.close()
+        for listener in listeners:
+            await listener.leave(_MARGIN)
+            listener.close()
+
+
+def _served(app: AsgiApp) -> Callable[[ServedRequest], Coroutine[Any, Any, None]]:
+    """Return what serves the requests of an app."""
+
+    async def serve(request: ServedRequest) -> None:
+        with suppress(OSError):  # the client is gone
+            await app(request.scope, request.receive, request.send)
+
+    return serve
 
 
 def _printer(target: DevTarget) -> Callable[[str], None]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -17,7 +18,7 @@ from hinge.jsonrpc import RequestId
 from hinge.protocol.eras.base import EraName
 from hinge.protocol.http.mirror import decode_value
 from hinge.schema.base import SUBSCRIPTION_ID
-from hinge.testing.wire_log import SeenMessage, Side
+from hinge.testing.wire_log import SeenMessage, Side, other_side
 from hinge.transports.stream.line_channel import one_line
 
 #: Bytes of a message that its event contains; a larger one has its own address.
@@ -70,6 +71,15 @@ class _Head(msgspec.Struct):
     id: Any = UNSET
     method: Any = UNSET
     params: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+class _Began(NamedTuple):
+    """A request that is not answered yet."""
+
+    name: str
+    method: str
+    at: float
 
 
 _head = msgspec.json.Decoder(_Head)
@@ -89,6 +99,7 @@ class MessageJournal:
         self._era = era
         self._on_closed = on_closed
         self._channels = 0
+        self._spans = 0
         #: The kinds of the channels, by number.
         self.kinds: dict[int, ChannelKind] = {}
         #: Whether messages of the client are written when their HTTP request is made.
@@ -96,6 +107,8 @@ class MessageJournal:
         #: Requests without a response yet, of this side and of the server.
         self._requests: dict[tuple[int, RequestId], Sent | None] = {}
         self._server_requests: dict[tuple[int, RequestId], Sent | None] = {}
+        #: When the requests of calls were sent, and what they are; see `_add_span`.
+        self._began: dict[tuple[str, int, RequestId], _Began] = {}
 
     # ---------------------------------------------------------------- MessageObserver
 
@@ -107,6 +120,7 @@ class MessageJournal:
             del self.kinds[self._channels - _MAX_CHANNELS]
         self._requests.clear()
         self._server_requests.clear()
+        self._began.clear()
         return self._channels
 
     def on_message(self, message: SeenMessage) -> None:
@@ -135,6 +149,11 @@ class MessageJournal:
             self._add(message, headers)
 
     # ---------------------------------------------------------------- events
+
+    @property
+    def kind(self) -> str:
+        """The kind of the latest channel; "" if there was none."""
+        return self.kinds.get(self._channels, "")
 
     def call_of(self, request_id: RequestId) -> Sent | None:
         """Return what a request of the server belongs to."""
@@ -168,10 +187,36 @@ class MessageJournal:
             n = self._journal.add("message", {**fields, "preview": text[:PREVIEW]}, message=data)
         if sent is None or head is None or head.id is UNSET:
             return
+        if sent.call is not None:
+            self._time(message, head, sent)
         if message.sender == "server" and head.method is UNSET:
             sent.answered(n, data)
         elif message.sender == "client" and head.method is not UNSET:
             sent.request = n
+
+    def _time(self, message: SeenMessage, head: _Head, sent: Sent) -> None:
+        """Note a request of a call, or show it as a span when it is answered."""
+        side = message.sender
+        if head.method is not UNSET:
+            name = f"round {sent.rounds}" if side == "client" else str(head.method)
+            if len(self._began) < _MAX_OPEN:
+                self._began[side, message.channel, head.id] = _Began(name, str(head.method), time.time())
+            return
+        began = self._began.pop((other_side(side), message.channel, head.id), None)
+        if began is None or sent.call is None:
+            return
+        self._spans += 1
+        fields = {
+            "trace": sent.call,
+            "span": f"{self._era}-{self._spans}",
+            "parent": sent.call,
+            "name": began.name,
+            "start": round(began.at * 1000, 3),
+            "ms": round((time.time() - began.at) * 1000, 3),
+            "status": "error" if head.error is not UNSET else "ok",
+            "attributes": {"mcp.method.name": began.method, "jsonrpc.request.id": str(head.id)},
+        }
+        self._journal.add("span", fields)
 
     def _owner(self, message: SeenMessage, head: _Head) -> Sent | None:
         """Return what a message belongs to."""
@@ -194,7 +239,10 @@ class MessageJournal:
         return sent
 
     def _about(self, message: SeenMessage, head: _Head) -> Sent | None:
-        """Return the call that a message of the server belongs to: one that it names, or the latest for a request."""
+        """Return the call that a message of the server belongs to: one that it names, or whose stream it came on.
+
+        Where nothing tells, it is the latest call for a request, and the only one for a log message.
+        """
         names = [message.about]
         if head.method == "notifications/progress":
             names.append(_member(head.params, "progressToken"))
@@ -204,10 +252,12 @@ class MessageJournal:
         for name in names:
             if (sent := self._request_of(message.channel, name)) is not None:
                 return sent
-        if head.id is UNSET:
+        if self.over_http and (sent := SENT.get()) is not None and sent.call is not None:
+            return sent  # it came on the stream of the request
+        if head.id is UNSET and head.method != "notifications/message":
             return None
         calls = [sent for sent in self._requests.values() if sent is not None and sent.call is not None]
-        return calls[-1] if calls else None
+        return calls[-1] if calls and (head.id is not UNSET or len(calls) == 1) else None
 
     def _request_of(self, channel: int, request_id: Any) -> Sent | None:
         return self._requests.get((channel, request_id)) if isinstance(request_id, str | int) else None

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hinge.cli.connect import CONFIGURED, is_python, target_of
+from hinge.cli.login import StoredLogin, command_oauth
 from hinge.cli.program.reload import watch_changes
 from hinge.client.terminal.display import is_terminal
 from hinge.dev.serve import serve_dev
@@ -37,7 +38,7 @@ def _target(options: argparse.Namespace) -> DevTarget:
     def connect(show: Callable[[str], object]) -> tuple[Any, dict[str, Any]]:
         return target_of(options, show)
 
-    target, _ = connect(lambda line: None)  # a wrong option is reported now
+    target, transport = connect(lambda line: None)  # a wrong option is reported now
     folder = None
     if is_python(options):
         folder = Path(options.cwd or ".").resolve() if options.module else Path(options.target).resolve().parent
@@ -51,6 +52,7 @@ def _target(options: argparse.Namespace) -> DevTarget:
         is_own=folder is not None,
         changes=partial(watch_changes, folder) if watches and folder is not None else None,
         lock=None if folder is None else folder / "hinge.lock",
+        authorize=command_oauth if isinstance(transport.get("auth"), StoredLogin) else None,
     )
 
 

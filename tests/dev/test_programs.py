@@ -1,0 +1,161 @@
+"""`hinge dev` as a command, against programs: a file that is edited, a command line, one that cannot start."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.dev.program import Program
+
+SERVER = '''
+import sys
+from hinge import Server
+
+server = Server("weather", version="1")
+
+@server.tool
+def forecast(city: str) -> str:
+    """The weather."""
+    print(f"asked for {city}", file=sys.stderr)
+    return f"{city}: sunny"
+
+if __name__ == "__main__":
+    server.run()
+'''
+
+
+@asynccontextmanager
+async def command(*words: str, cwd: Path) -> AsyncIterator[tuple[Program, str]]:
+    """Run `hinge dev` in a folder until Ctrl-C; gives the program and the line that was printed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "hinge", "dev", *words, "--no-open"),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=cwd,
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(20):
+            line = (await process.stdout.readline()).decode()
+        assert "http://" in line, line
+        address = next(word for word in line.split() if word.startswith("http://"))
+        program = Program(address)
+        try:
+            yield program, line
+        finally:
+            await program.wire.close()
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(20):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "weather.py").write_text(SERVER)
+    return tmp_path
+
+
+async def test_one_line_says_where_the_page_is(folder: Path) -> None:
+    async with command("weather.py", cwd=folder) as (program, line):
+        assert line.startswith("Inspecting weather at http://127.0.0.1:")
+        assert line.endswith("(reloads on change; Ctrl-C ends it)\n")
+        await program.ready()
+        call = await program.call("2026", "tools/call", {"name": "forecast", "arguments": {"city": "Oslo"}})
+        ended = await program.ended(call)
+        assert ended["result"]["content"][0]["text"] == "Oslo: sunny"
+        stderr = await program.event("stderr", era="2026")
+        assert stderr["text"] == "asked for Oslo"
+        figures = await program.until(lambda event: event["kind"] == "measures" and event["tools"])
+        if sys.platform == "linux":
+            assert figures["memory"] > 1_000_000
+        text = (await program.do("copy", **{"as": "curl"}, call=call))["text"]
+        assert text.startswith("# hinge run weather.py --http\n")
+
+
+async def test_an_edit_restarts_the_program_and_says_what_it_breaks(folder: Path) -> None:
+    file = folder / "weather.py"
+    async with command("weather.py", "--port", "0", cwd=folder) as (program, _):
+        await program.ready()
+        program.seen.clear()
+        last = (await program.get("/api/state")).json["next"] - 1
+        program.seen.append({"kind": "note", "n": last})
+        file.write_text(SERVER.replace("city: str", "city: str, days: int"))
+        restarted = await program.event("restarted")
+        assert [Path(each).name for each in restarted["files"]] == ["weather.py"]
+        contract = await program.event("contract")
+        assert contract["summary"] == "This edit breaks clients in one place"
+        assert contract["differences"][0]["severity"] == "breaking"
+        assert contract["differences"][0]["name"] == "forecast"
+        assert contract["differences"][0]["place"] == "input.days"
+        assert "lock" not in contract
+        offers = await program.event("offers", era="2026", section="tools")
+        assert offers["items"][0]["inputSchema"]["required"] == ["city", "days"]
+        # A syntax error: the program does not start, and comes back with the next edit.
+        program.seen = program.seen[-1:]
+        file.write_text("def broken(:\n")
+        failed = await program.event("connection", era="2026", state="failed")
+        assert "SyntaxError" in failed["error"]
+        restarted = await program.until(lambda event: event["kind"] == "restarted" and "error" in event)
+        program.seen = program.seen[-1:]
+        file.write_text(SERVER.replace("city: str", "city: str, days: int = 1"))
+        contract = await program.event("contract")
+        assert contract["summary"] == "This edit breaks no client"
+        assert await program.result("2026", "tools/call", {"name": "forecast", "arguments": {"city": "Oslo"}})
+
+
+async def test_the_contract_is_compared_with_the_lock_beside_the_file(folder: Path) -> None:
+    lock = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "hinge", "lock", "weather.py", "-o", "hinge.lock"),
+        stdout=asyncio.subprocess.DEVNULL,
+        cwd=folder,
+    )
+    assert await lock.wait() == 0
+    (folder / "weather.py").write_text(SERVER.replace('"""The weather."""', '"""Another text."""'))
+    async with command("weather.py", "--port", "0", "--no-reload", cwd=folder) as (program, line):
+        assert line.endswith("(Ctrl-C ends it)\n")
+        contract = await program.event("contract")
+        assert contract["differences"] == []
+        assert contract["lock"]["path"] == "hinge.lock"
+        assert [one["severity"] for one in contract["lock"]["differences"]] == ["text"]
+
+
+async def test_a_command_line_is_inspected(folder: Path) -> None:
+    words = (f"{sys.executable} weather.py", "--port", "0", "--era", "2025")
+    async with command(*words, cwd=folder) as (program, _):
+        await program.ready("2025")
+        assert await program.result("2025", "ping") == {}
+        await program.do("restart")
+        await program.event("restarted", reason="asked for")
+        assert await program.result("2025", "ping") == {}
+
+
+async def test_a_program_that_ends_is_shown_and_started_again(folder: Path) -> None:
+    (folder / "weather.py").write_text(SERVER.replace('return f"{city}: sunny"', "import os; os._exit(3)"))
+    async with command("weather.py", "--port", "0", "--era", "2025", cwd=folder) as (program, _):
+        await program.ready("2025")
+        call = await program.call("2025", "tools/call", {"name": "forecast", "arguments": {"city": "Oslo"}})
+        ended = await program.ended(call)
+        assert ended["state"] == "failed"
+        assert "3" in ended["error"]["message"]
+        lost = await program.event("connection", era="2025", state="failed")
+        assert "lost" in lost["error"]
+        assert await program.result("2025", "ping") == {}
+        connected = [event for event in program.seen if event["kind"] == "connection"]
+        assert connected[-1]["state"] == "ready"
+
+
+async def test_a_file_that_cannot_be_loaded_is_shown(folder: Path) -> None:
+    (folder / "weather.py").write_text("import nothing_of_this_name\n")
+    async with command("weather.py", "--port", "0", cwd=folder) as (program, _):
+        failed = await program.event("connection", era="2026", state="failed")
+        assert "nothing_of_this_name" in failed["error"]
+        assert (await program.get("/api/state")).json["eras"]["2026"]["state"] == "failed"
