@@ -123,6 +123,11 @@ class EraConnection:
             self._show("ready")
         self.refresh()
 
+    async def settled(self) -> None:
+        """Wait until nobody connects or disconnects."""
+        async with self._changing:
+            pass
+
     async def disconnect(self) -> None:
         """End the connection."""
         async with self._changing:

@@ -244,9 +244,11 @@ class Inspector:
 
         findings = await asyncio.to_thread(find_problems, client, connection.listed)
         self.journal.add("findings", {"era": connection.era, "items": findings}, key=("findings", connection.era))
-        others = [other for other in self.connections.values() if other is not connection and other.state == "ready"]
-        if connection.era != ERAS[-1] and others:
-            return  # one era is enough for the contract; the newest one says most
+        newest = self.connections[ERAS[-1]]
+        if connection is not newest:  # one era is enough for the contract; the newest one says most
+            await newest.settled()
+            if newest.state == "ready":
+                return
         try:
             contract = contract_of(client, connection.listed)
         except InvalidResponse as exc:
