@@ -6,7 +6,9 @@ import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -19,7 +21,8 @@ from hinge.dev.inspector import ERAS, Inspector
 from hinge.dev.journal import Event
 from hinge.http1.asgi import Receive, Scope, Send
 
-PAGE = Path(__file__).parent / "page"
+#: The folder with the files of the page; in a zip file as well.
+PAGE = files("hinge.dev") / "page"
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -69,7 +72,7 @@ class DevApp:
         page: The folder with the files of the page.
     """
 
-    def __init__(self, inspector: Inspector, access: Access, page: Path = PAGE) -> None:
+    def __init__(self, inspector: Inspector, access: Access, page: Traversable = PAGE) -> None:
         self._inspector = inspector
         self._access = access
         self._files = read_page(page)
@@ -205,14 +208,14 @@ class DevApp:
         await send({"type": "http.response.body", "body": b"" if is_head else answer.data, "more_body": False})
 
 
-def read_page(folder: Path) -> dict[str, tuple[str, bytes]]:
+def read_page(folder: Traversable) -> dict[str, tuple[str, bytes]]:
     """Return the files of the page by their paths, with their types. Nothing else in the folder is served."""
-    files: dict[str, tuple[str, bytes]] = {}
-    for file in sorted(folder.glob("*")) if folder.is_dir() else ():
-        kind = _TYPES.get(file.suffix)
+    served: dict[str, tuple[str, bytes]] = {}
+    for file in folder.iterdir() if folder.is_dir() else ():
+        kind = _TYPES.get(PurePath(file.name).suffix)
         if kind is not None and file.is_file():
-            files["/" if file.name == "index.html" else f"/page/{file.name}"] = kind, file.read_bytes()
-    return files
+            served["/" if file.name == "index.html" else f"/page/{file.name}"] = kind, file.read_bytes()
+    return served
 
 
 def _query(scope: Scope) -> dict[str, str]:
