@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import pytest
@@ -156,6 +156,100 @@ async def test_sizes_are_limited(era: Era) -> None:
             await end.ask("tasks/update", {"taskId": asking["taskId"], "inputResponses": many})
             now = await end.ask("tasks/get", {"taskId": asking["taskId"]})
             assert (now["status"], len(now["inputRequests"])) == ("input_required", 2)
+
+
+def echoing(**options: Any) -> Server[Any]:
+    """A server with a task that returns a text of some bytes, and one that waits for input."""
+    server = serving(**options)
+
+    @server.tool(task=True)
+    async def echo(text: str, count: int) -> str:
+        return text * count
+
+    @server.tool(task=True)
+    async def keep(text: str, ctx: Context[Any]) -> str:
+        return await ctx.elicit("Well?", str)
+
+    @server.tool(task=True)
+    async def remember(text: str, ctx: Context[Any]) -> int:
+        return len(await ctx.step(str.upper, text))
+
+    return server
+
+
+async def completed(end: BareEnd, name: str, **arguments: Any) -> str:
+    task = await start(end, name, arguments)
+    await until(end, task["taskId"], "completed")
+    return str(task["taskId"])
+
+
+async def known(end: BareEnd, ids: list[str]) -> list[bool]:
+    """Whether there are such tasks. Those that are not are unknown, as if they had expired."""
+    replies = [await end.reply("tasks/get", {"taskId": task_id}) for task_id in ids]
+    assert {reply["error"]["code"] for reply in replies if "error" in reply} <= {-32602}
+    return ["error" not in reply for reply in replies]
+
+
+@both_eras
+async def test_the_results_of_a_caller_are_bounded_by_their_bytes(era: Era) -> None:
+    """Those that ended first go first, and those of others stay."""
+    server = echoing(most_bytes_of_caller=10_000)
+    async with conversation(server, era, origin=of("eve")) as eve, conversation(server, era, origin=of("anna")) as anna:
+        kept = await completed(anna, "echo", text="x", count=4000)
+        ids = [await completed(eve, "echo", text="x", count=4000) for _ in range(4)]
+        assert await known(eve, ids) == [False, False, True, True]
+        assert await known(anna, [kept]) == [True]
+        if era == "2025":
+            assert {task["taskId"] for task in (await eve.ask("tasks/list"))["tasks"]} == set(ids[2:])
+        ids.append(await completed(eve, "echo", text="x", count=20_000))
+        assert await known(eve, ids) == [False, False, False, False, True]
+
+
+@both_eras
+async def test_the_results_of_a_process_are_bounded_by_their_bytes(era: Era) -> None:
+    backend = MemoryBackend()
+    server = echoing(most_bytes=100_000, server={"backend": backend})
+    async with AsyncExitStack() as stack:
+        ends = [await stack.enter_async_context(conversation(server, era, origin=of(str(n)))) for n in range(10)]
+        ids = [(end, await completed(end, "echo", text="x", count=20_000)) for _ in range(3) for end in ends]
+        present = [(await known(end, [task_id]))[0] for end, task_id in ids]
+        assert present == [False] * 26 + [True] * 4
+        assert backend._bytes < 120_000
+
+
+@both_eras
+async def test_the_arguments_of_tasks_that_have_not_ended_are_bounded_by_their_bytes(era: Era) -> None:
+    server = echoing(most_bytes=25_000, most_bytes_of_caller=10_000)
+    async with AsyncExitStack() as stack:
+        ends = [await stack.enter_async_context(conversation(server, era, origin=of(str(n)))) for n in range(3)]
+        call: dict[str, Any] = {"name": "keep", "arguments": {"text": "x" * 4500}, "task": {}}
+        ids: list[str] = []
+        for end in ends[:2]:
+            ids += [(await start(end, "keep", call["arguments"]))["taskId"] for _ in range(2)]
+            refusal = await end.refusal("tools/call", call)
+            assert "10000 bytes are the limit of a caller" in refusal["message"]
+            assert refusal["data"]["retryAfterMs"] >= 1000
+        await start(ends[2], "keep", call["arguments"])
+        assert "25000 bytes are the limit of this process" in (await ends[2].refusal("tools/call", call))["message"]
+        await ends[0].ask("tasks/cancel", {"taskId": ids[0]})
+        for _ in range(500):
+            with suppress(AssertionError):
+                await start(ends[2], "keep", call["arguments"])
+                break
+            await asyncio.sleep(0.01)
+        else:
+            pytest.fail("a task that was cancelled made no room")
+
+
+@both_eras
+async def test_in_memory_a_task_that_has_ended_keeps_its_result_alone(era: Era) -> None:
+    backend = MemoryBackend()
+    async with conversation(echoing(server={"backend": backend}), era, origin=of("eve")) as end:
+        ids = [await completed(end, "remember", text="x" * 50_000) for _ in range(10)]
+        async with asyncio.timeout(5):
+            while backend._bytes > 20_000:  # noqa: ASYNC110 - not signalled
+                await asyncio.sleep(0.01)
+        assert all(await known(end, ids))
 
 
 @both_eras

@@ -286,10 +286,21 @@ class TaskStore:
     async def delete(self, record: TaskRecord) -> None:
         """Delete a task and all that is stored of it but its journal, which expires."""
         await self.backend.delete(_key(record.id))
-        for number in range(record.call_parts):
-            await self.backend.delete(f"{_key(record.id)}:call:{number}")
+        await self._delete_call(record)
         for number in range(record.result_parts):
             await self.backend.delete(f"{_key(record.id)}:result:{record.run}:{number}")
+
+    async def delete_run(self, task_id: str) -> None:
+        """Delete what only the runs of a task need, if it has ended: its call and its journal."""
+        record = await self.get(task_id)
+        if record is not None and record.ended:
+            await self._delete_call(record)
+            if await self.backend.end_of(log := f"{_key(task_id)}:journal"):
+                await self.backend.append(log, [b""], ttl=0.001, most=1)
+
+    async def _delete_call(self, record: TaskRecord) -> None:
+        for number in range(record.call_parts):
+            await self.backend.delete(f"{_key(record.id)}:call:{number}")
 
     def journal(self, record: TaskRecord, *, most: int) -> Journal:
         """The journal of a task, not loaded yet; with at most so many entries."""

@@ -82,6 +82,8 @@ KIND = "task"
 _PAGE = 50
 #: Tasks that a process makes and keeps by default: in memory, and on a shared backend.
 _KEPT, _KEPT_SHARED = 10_000, 100_000
+#: The bytes of all of them, and of those of one caller.
+_BYTES, _BYTES_SHARED = (128 << 20, 64 << 20), (1 << 30, 256 << 20)
 
 
 class TaskParams(Model, kw_only=True):
@@ -158,6 +160,11 @@ class Tasks(Extension):
         most_of_caller: Those of one caller: who was authenticated, in all processes; else the address of an HTTP request, or
             the connection, in this process.
         most_unfinished: Those of one caller that have not ended, in this process.
+        most_bytes: The bytes of all tasks that this process makes and keeps: of the arguments of those that have not ended,
+            and of the results of the others. Beyond, tasks that have ended are forgotten, the first one first; if that is not
+            enough, calls fail with `Overloaded`. The newest result is always kept. Default: 128 MiB in memory, 1 GiB on a
+            backend that is shared.
+        most_bytes_of_caller: The same of one caller. Default: 64 MiB in memory, 256 MiB on a backend that is shared.
         most_inputs: Requests for input of one task that are open at once.
         steps: Results of steps and answers that a task can remember.
         argument_bytes: The size of the arguments of a task.
@@ -191,6 +198,8 @@ class Tasks(Extension):
         most: int | None = None,
         most_of_caller: int = 1000,
         most_unfinished: int = 200,
+        most_bytes: int | None = None,
+        most_bytes_of_caller: int | None = None,
         most_inputs: int = 16,
         steps: int = 1000,
         argument_bytes: int = 1 << 20,
@@ -204,6 +213,8 @@ class Tasks(Extension):
             "most": 1 if most is None else most,
             "most_of_caller": most_of_caller,
             "most_unfinished": most_unfinished,
+            "most_bytes": 1 if most_bytes is None else most_bytes,
+            "most_bytes_of_caller": 1 if most_bytes_of_caller is None else most_bytes_of_caller,
             "most_inputs": most_inputs,
             "steps": steps,
             "argument_bytes": argument_bytes,
@@ -224,6 +235,8 @@ class Tasks(Extension):
         self._most = most
         self._most_of_caller = most_of_caller
         self._most_unfinished = most_unfinished
+        self._most_bytes = most_bytes
+        self._most_bytes_of_caller = most_bytes_of_caller
         self._most_inputs = most_inputs
         self._steps = steps
         self._argument_bytes = argument_bytes
@@ -335,8 +348,14 @@ class Tasks(Extension):
             engine = self._given_engine or BackendEngine(
                 backend, name=self._home.name, grace=self._home.limits.teardown / 2
             )
-            most = self._most or (_KEPT_SHARED if backend.shared else _KEPT)
-            bounds = TaskBounds(most=most, of_caller=self._most_of_caller, unfinished=self._most_unfinished)
+            bytes_of_all, bytes_of_caller = _BYTES_SHARED if backend.shared else _BYTES
+            bounds = TaskBounds(
+                most=self._most or (_KEPT_SHARED if backend.shared else _KEPT),
+                of_caller=self._most_of_caller,
+                unfinished=self._most_unfinished,
+                most_bytes=self._most_bytes or bytes_of_all,
+                bytes_of_caller=self._most_bytes_of_caller or bytes_of_caller,
+            )
             self._opened = TaskStore(backend), engine, bounds
         return self._opened
 
@@ -426,13 +445,26 @@ class Tasks(Extension):
                 there = await self._store.get(task_id)
             if there is None or there.ended:
                 self._bounds.end(task_id)
-        self._bounds.add(caller, record.id, record.expires, now)
+        gone = self._bounds.add(caller, record.id, record.expires, now, len(params.arguments))
         try:
+            await self._delete(gone)
             await self._store_call(ctx, record)
         except BaseException:
-            self._bounds.withdraw(record.id)
+            self._bounds.forget(record.id)
             raise
         return record
+
+    async def _delete(self, task_ids: Iterable[str]) -> None:
+        """Delete tasks that have ended, to make room for others. If the store fails, they expire."""
+        for task_id in task_ids:
+            try:
+                record = await self._store.get(task_id)
+                if record is not None:
+                    await self._store.delete(record)
+                    if record.owner:
+                        await self._store.delist(record.owner, task_id)
+            except HingeError as exc:
+                logger.warning("A task that has ended can't be deleted: %s", exc)
 
     async def _store_call(self, ctx: Context[Any], record: TaskRecord) -> None:
         """Store a new task with its call, and submit it."""
@@ -556,6 +588,7 @@ class Tasks(Extension):
         if len(text) > self._result_bytes:
             size = f"{len(text)} bytes, and {self._result_bytes} are the limit"
             return await running.fail(ErrorObject(-32603, f"The result of the task is too large: it has {size}"))
+        await self._delete(self._bounds.complete(running.record.id, len(text)))
         await running.complete(text, failed=failed)
 
     # ---------------------------------------------------------------- changes
@@ -801,6 +834,8 @@ class _Runner:
         """Run a task."""
         await self._run(task_id)
         self._bounds.end(task_id)
+        if not self._store.backend.shared:
+            await self._store.delete_run(task_id)
 
     def woken(self, task_id: str) -> None:
         """Look at the record of a task that runs here."""
