@@ -124,6 +124,7 @@ def request_headers(method: str, name: str | None, version: str) -> dict[str, st
 
 ANNOTATION: Final = "x-mcp-header"
 _NAMES_ANNOTATION: Final = b'"x-mcp-header"'
+_encode_json = msgspec.json.Encoder().encode
 #: Larger integers do not survive every JSON reader on the way.
 MAX_INTEGER: Final = 2**53 - 1
 
@@ -184,7 +185,7 @@ def collect_param_headers(input_schema: Any) -> tuple[ParamHeader, ...]:
 def _may_annotate(schema: Any) -> bool:
     """Whether the text of a schema names the annotation: in most it doesn't, and searching is faster than walking."""
     try:
-        return _NAMES_ANNOTATION in msgspec.json.encode(schema)
+        return _encode_json(schema).find(_NAMES_ANNOTATION) >= 0
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         return True
 
