@@ -35,6 +35,7 @@ from hinge.protocol.limits import Limits
 from hinge.protocol.meta import check_meta
 from hinge.protocol.records import Pending
 from hinge.protocol.revisions.adapt import known_in
+from hinge.schema.base import Result
 from hinge.schema.elicitation import ElicitUrlParams
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.methods import METHODS
@@ -54,7 +55,7 @@ class _Type(msgspec.Struct):
 
 
 _type = msgspec.json.Decoder(_Type)
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_decoders: dict[Any, Callable[[Raw], Any]] = {}
 _input_required = msgspec.json.Decoder(InputRequiredResult)
 
 
@@ -99,18 +100,19 @@ class Requests:
             check_meta(request.meta)
         if request.notification:
             return await self._notify(request)
+        value: Any = None
         if method in CACHEABLE and (key := self._cache_key(request)) is not None:
             raw = await self._cached(request, key) if request.cache == "use" else None
             if raw is None:
-                raw = await self._complete(request)
+                raw, value = await self._complete(request)
                 self._cache.put(key, raw, request.credentials)
         else:
-            raw = await self._complete(request)
+            raw, value = await self._complete(request)
         if method == "tools/list":
             self._tools.caller = request.caller
         if request.on_size is not None:
             request.on_size(memoryview(raw).nbytes)
-        return read_result(raw, method, request.result)
+        return read_result(raw, method, request.result) if value is None else value
 
     async def _notify(self, notification: ClientContext) -> None:
         connection, method, params = self._connection, notification.method, notification.params
@@ -138,10 +140,11 @@ class Requests:
             return None
         return self._cache.key(request.method, request.params, discovery.revision)
 
-    async def _complete(self, request: ClientContext, *, open_pages: bool = True) -> Raw:
-        """The complete result over all rounds. Time in which callbacks run here does not count against the limits.
+    async def _complete(self, request: ClientContext, *, open_pages: bool = True) -> tuple[Raw, Any]:
+        """The complete result over all rounds, as text, and as its type if it was read already.
 
-        With `open_pages` the user is asked to open pages that the server requires first; without, that is an error.
+        Time in which callbacks run here does not count against the limits. With `open_pages` the user is asked to open pages
+        that the server requires first; without, that is an error.
         """
         method = request.method
         if running_callbacks.get():
@@ -158,17 +161,21 @@ class Requests:
                 raise CallTimeout(f"{exc}, in round {rounds + 1} of input requests") from exc
             except CallError as exc:
                 if open_pages and (required := self._required_pages(exc)) is not None:
-                    return await self._after_pages(request, required, _remaining(seconds, start))
+                    return await self._after_pages(request, required, _remaining(seconds, start)), None
                 if rounds == 0 or exc.outcome is not Outcome.NOT_SENT:
                     raise
                 raise ConnectionLost(f"{method} had begun, and its next round was not sent: {exc}") from exc
             era = self._connection.era
-            kind = era.read_result_type(raw, method)
+            value = _read_typed(raw, request.result)
+            if value is None:
+                kind = era.read_result_type(raw, method)
+            else:  # a long text is read once
+                kind = "complete" if value.result_type is UNSET else value.result_type
             if kind == "complete" or kind in request.accepts:
-                return raw
+                return raw, value
             seconds = _remaining(seconds, start)
             if not era.requires_input(kind) or row is None or not row.may_ask:
-                return await self._resolved(request, raw, kind, seconds)
+                return await self._resolved(request, raw, kind, seconds), None
             params = await self._next_round(request, raw, rounds)
         raise InvalidResponse(f"{method}: the server still requires input after {self._limits.rounds} rounds")
 
@@ -190,7 +197,7 @@ class Requests:
             nonlocal seconds
             start = asyncio.get_running_loop().time()
             try:
-                return await self._complete(msgspec.structs.replace(request, total=seconds), open_pages=False)
+                return (await self._complete(msgspec.structs.replace(request, total=seconds), open_pages=False))[0]
             finally:
                 seconds = _remaining(seconds, start)
 
@@ -393,13 +400,27 @@ def _remaining(seconds: float | None, start: float) -> float | None:
     return None if seconds is None else max(0.0, seconds - (asyncio.get_running_loop().time() - start))
 
 
-def read_result(raw: Raw, method: str, kind: Any) -> Any:
-    """A complete result as its type, a dict by default. Raises InvalidResponse."""
-    kind = dict[str, Any] if kind is None else kind
+def _read_typed(raw: Raw, kind: Any) -> Result | None:
+    """A result as its type; None for one that does not fit, and for types that do not hold the type of the result."""
+    if kind is None or "result_type" not in getattr(kind, "__struct_fields__", ()):
+        return None
+    try:
+        value: Result = _decoder(kind)(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return value
+
+
+def _decoder(kind: Any) -> Callable[[Raw], Any]:
     decoder = _decoders.get(kind)
     if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind).decode
+    return decoder
+
+
+def read_result(raw: Raw, method: str, kind: Any) -> Any:
+    """A complete result as its type, a dict by default. Raises InvalidResponse."""
     try:
-        return decoder.decode(raw)
+        return _decoder(dict[str, Any] if kind is None else kind)(raw)
     except (msgspec.MsgspecError, RecursionError) as exc:
         raise InvalidResponse(f"{method}: the result can't be read: {exc}") from exc

@@ -27,24 +27,18 @@ logger = logging.getLogger("hinge")
 class KnownTool:
     """One listed tool."""
 
-    __slots__ = ("_compiled_once", "_validator", "headers", "tool")
+    __slots__ = ("_compiled_once", "_validator", "headers", "needs_task", "safe", "tool")
 
     def __init__(self, tool: Tool, headers: tuple[ParamHeader, ...]) -> None:
         self.tool = tool
         self.headers = headers
+        hints, execution = tool.annotations, tool.execution
+        #: Whether a call may be repeated when its outcome is unknown, by the hints of the server.
+        self.safe = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
+        #: Whether a call must be a task (2025-11-25, "Tool-Level Negotiation").
+        self.needs_task = execution is not None and execution.get("taskSupport") == "required"
         self._validator: Validator | None = None
         self._compiled_once = False
-
-    @property
-    def safe(self) -> bool:
-        """Whether a call may be repeated when its outcome is unknown, by the hints of the server."""
-        hints = self.tool.annotations
-        return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
-
-    @property
-    def needs_task(self) -> bool:
-        """Whether a call must be a task (2025-11-25, "Tool-Level Negotiation")."""
-        return self.tool.execution is not None and self.tool.execution.get("taskSupport") == "required"
 
     @property
     def wraps(self) -> bool:

@@ -8,10 +8,11 @@ import re
 import select
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 from urllib.parse import unquote
 
 import httptools
+import msgspec
 
 from hinge.http1.asgi import TEXT_TYPE, Scope
 from hinge.http1.server.request import CONTINUE, KEEP_ALIVE, PIECE, RequestServer, ServedRequest
@@ -42,7 +43,7 @@ _UPGRADE = frozenset({b"upgrade", b"http2-settings"})
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-fVv.:%\w~-]+\]|[\w.~!$&'()*+,;=%-]*)(?::[0-9]*)?[ \t]*")
 
 
-class ParsedHead(NamedTuple):
+class ParsedHead(msgspec.Struct, frozen=True, eq=False):
     """The head of a request on a connection that goes on, with a body of known length."""
 
     #: Its bytes.
