@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test test-long check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents bench bench-quick coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
+.PHONY: help demo test test-long check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents bench bench-quick browser coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -27,6 +27,7 @@ help:
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm); INTEROP=--short for current SDKs only"
 	@echo "make interop-auth  logins at a real authorization server, with a browser and the official clients (needs npm, chromium)"
 	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server, their agents on Hinge's adapters (needs npm)"
+	@echo "make browser       the page of hinge dev in Chromium (needs chromium, npm); PICTURES=1 renews the pictures of the documentation"
 	@echo "make bench         Hinge beside its peers; bench-quick takes less than 2 minutes"
 	@echo "make coverage-ids  which requirements the tests cite"
 	@echo "make packages      the wheel, pipx, the sdist, zip applications and a frozen program, used without the repository"
@@ -75,7 +76,7 @@ conformance: .venv/.demo
 	$(PY) -m tests.conformance.run
 
 all-checks: MUTANTS = 5
-all-checks: test test-long check shape demo conformance hostile http-differential fuzz mutants load soak cluster interop interop-agents bench packages newcomer pythons lowest coverage-ids
+all-checks: test test-long check shape demo conformance hostile http-differential fuzz mutants load soak cluster interop interop-agents browser bench packages newcomer pythons lowest coverage-ids
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run
@@ -136,6 +137,12 @@ bench-quick: .venv/.test
 
 coverage-ids: .venv/.demo
 	$(PY) tools/requirement_coverage.py
+
+PICTURES ?=
+browser: .venv/.test
+	$(PIP) --group browser
+	npm install --silent --no-audit --no-fund --no-save --prefix .cache/browser axe-core@4.14.1
+	REQUIRE_BROWSER=1 PICTURES=$(PICTURES) $(PY) -m pytest -rs tests/browser
 
 PACKAGES ?=
 packages: .venv/.demo

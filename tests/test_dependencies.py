@@ -90,7 +90,7 @@ def test_the_tests_import_what_their_group_declares() -> None:
         if module.path != original and not foreign.intersection(module.path.parents)
     ]
     # Their make targets install these, where they can be had.
-    optional = {"atheris", "granian"}
+    optional = {"atheris", "granian", "playwright"}
     declared = RUNTIME | EXTRAS | TESTS | optional
     assert not [place for place, packages in foreign_imports(modules) if not packages & declared]
 

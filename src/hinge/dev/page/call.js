@@ -68,8 +68,9 @@ export const again = (call) => start(call.era, call.method, call.params);
 
 /** The panel of one call; `update()` draws what has changed. */
 export class CallPanel {
-  constructor({ onagain, title = true } = {}) {
+  constructor({ onagain, title = true, accepts = () => true } = {}) {
     this.onagain = onagain;
+    this.accepts = accepts;
     this.head = h("div.call-head");
     this.progress = h("div.progress", { hidden: true });
     this.questions = h("div.questions");
@@ -87,16 +88,13 @@ export class CallPanel {
     this.views = new Map();
     for (const part of [this.head, this.questions, this.result]) part.textContent = "";
     this.progress.hidden = true;
-    this.element.hidden = !id;
     this.update();
   }
 
   update() {
     const call = this.id && store.calls.get(this.id);
-    if (!call) {
-      if (this.id) show(this.head, h("p.note", "This call is not known any more."));
-      return;
-    }
+    this.element.hidden = !call || !this.accepts(call);
+    if (this.element.hidden) return;
     this.#drawQuestions(call);
     if (this.drawn === call.version) return;
     this.drawn = call.version;
@@ -195,7 +193,7 @@ export class Runner {
       value: saved ?? {}, tab: memory.get("tab", "form"), suggest,
       onchange: (value) => { if (value !== undefined) memory.set(`values:${key}`, value); },
     });
-    this.panel = new CallPanel({ onagain: (call) => this.follow(call), title: false });
+    this.panel = new CallPanel({ onagain: (call) => this.follow(call), title: false, accepts: (call) => call.method === method && about(record(call.params)) });
     this.run = button(runText, () => this.start(), { class: "primary", title: "Ctrl+Enter", "aria-keyshortcuts": "Control+Enter" });
     this.both = button("Run in both eras", () => this.start(true));
     this.copy = button("Copy as…", () => { const p = this.current(); if (p) copyDialog({ era: ui.era, method, params: p }); }, "quiet");
@@ -211,7 +209,6 @@ export class Runner {
       }
     });
     this.panel.show(memory.get(`call:${key}`));
-    if (!store.calls.has(this.panel.id)) this.panel.show(null);
     this.update();
   }
 

@@ -29,6 +29,13 @@ class CompareView extends View {
       const last = store.pairs.find((one) => one.every((call) => store.calls.has(call)));
       this.calls = last ?? null;
     } else this.calls = calls;
+    const call = store.calls.get(this.calls?.[0]);
+    const kind = Object.entries(KINDS).find(([, [method]]) => method === call?.method);
+    const key = kind && `${kind[0]} ${call.params?.[kind[1][1]]}`;
+    if (key && key !== this.item.value && [...this.item.options].some((one) => one.value === key)) {
+      this.item.value = key;
+      this.drawEditor();
+    }
     this.panels = null;
     this.drawPair();
   }
@@ -130,7 +137,7 @@ class CompareView extends View {
     if (!isFinal(old) || !isFinal(recent)) return show(this.verdict, chip("Running", "busy"));
     const shown = (call) => (call.error ? { error: call.error } : call.state === "cancelled" ? { cancelled: true } : essence(call.result));
     const found = differences(shown(old), shown(recent));
-    if (found.length === 0) return show(this.verdict, chip("Same result", "good"), " Both eras answer the same. What only one era has (result type, cache hints) is left out.");
+    if (found.length === 0) return show(this.verdict, chip("Same result", "good"), " Both eras answer the same. What only one era has (result type, cache hints, wrapped lists) is left out.");
     const cell = (value) => h("td", h("code", value === undefined ? "–" : visible(stringify(value, 0), 300)));
     show(this.verdict, chip(`${found.length} ${found.length === 1 ? "difference" : "differences"}`, "bad"),
       h("div.table-box", { tabindex: "0", role: "region", "aria-label": "Differences" }, h("table", h("thead", h("tr", ["Where", "2025", "2026"].map((text) => h("th", { scope: "col" }, text)))),
@@ -154,6 +161,8 @@ function essence(result) {
   if (result === null || typeof result !== "object" || Array.isArray(result)) return result;
   const { resultType, ttlMs, cacheScope, _meta, ...others } = result;
   if (others.isError === false) delete others.isError;
+  const inner = others.structuredContent; // the handshake era wraps what is not an object
+  if (inner && Object.keys(inner).join() === "result") others.structuredContent = inner.result;
   return others;
 }
 

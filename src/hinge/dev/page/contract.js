@@ -3,7 +3,7 @@ import { chip, clock, h, list, name, record, show, visible } from "./dom.js";
 import { store } from "./store.js";
 import { View } from "./view.js";
 
-const KIND = (severity) => (severity === "breaking" ? "bad" : severity === "compatible" || severity === "note" ? "" : "ask");
+const KINDS = { breaking: "bad", "may break": "ask" };
 
 class ContractView extends View {
   get topics() { return ["contract", "restarts"]; }
@@ -21,10 +21,17 @@ class ContractView extends View {
   }
 
   contract(event) {
+    const lock = event.lock ? record(event.lock) : null;
+    return [this.compared(event, h("span.muted", clock(event.at))),
+      lock ? this.compared(lock, h("span.muted", "Against ", name(lock.path ?? "hinge.lock"))) : null];
+  }
+
+  compared(event, title) {
     const found = list(event.differences).map(record);
-    const worst = found.some((one) => one.severity === "breaking") ? "bad" : found.length ? "ask" : "good";
-    return [h("p.event-head", h("span.muted", clock(event.at)), " ", chip(worst === "bad" ? "breaks clients" : found.length ? "compatible" : "no change", worst), " ", h("strong", h("bdi", visible(event.summary ?? "", 500)))),
-      found.length ? h("ul.differences", found.slice(0, 300).map((one) => h("li", chip(one.severity ?? "", KIND(one.severity)), " ", h("code", visible(one.place ?? "")), " ", h("bdi", visible(one.text ?? "", 1000))))) : null];
+    const worst = ["breaking", "may break"].find((severity) => found.some((one) => one.severity === severity));
+    const text = { breaking: "breaks clients", "may break": "may break clients" }[worst] ?? (found.length ? "compatible" : "no change");
+    return [h("p.event-head", title, " ", chip(text, KINDS[worst] ?? "good"), " ", h("strong", h("bdi", visible(event.summary ?? "", 500)))),
+      found.length ? h("ul.differences", found.slice(0, 300).map((one) => h("li", chip(one.severity ?? "", KINDS[one.severity] ?? ""), " ", h("code", visible(`${one.name ?? ""} ${one.place ?? ""}`.trim())), " ", h("bdi", visible(one.message ?? one.text ?? "", 1000))))) : null];
   }
 
   restart(event) {

@@ -82,7 +82,8 @@ function makeField(schema, context) {
   if (context.depth > DEEPEST) return jsonField(resolved, context);
   const choices = options(resolved);
   if (choices) return choiceField(resolved, choices, context);
-  const several = variants(resolved);
+  const isObject = Object.keys(record(resolved.properties)).length > 0;
+  const several = isObject ? null : variants(resolved);
   if (several) {
     const real = several.filter((one) => !isNull(resolve(one, context.root)));
     const { anyOf, oneOf, ...rest } = resolved;
@@ -96,9 +97,7 @@ function makeField(schema, context) {
   if (resolved.type === "number" || resolved.type === "integer") return numberField(resolved, context);
   if (resolved.type === "boolean") return booleanField(resolved, context);
   if (resolved.type === "array") return arrayField(resolved, context);
-  if (resolved.type === "object" || resolved.properties) {
-    if (context.top || Object.keys(record(resolved.properties)).length) return objectField(resolved, context);
-  }
+  if (isObject || (context.top && resolved.type === "object")) return objectField(resolved, context);
   return jsonField(resolved, context);
 }
 
@@ -109,10 +108,9 @@ function frame(schema, context, control, { group = false } = {}) {
   const facts = factsOf(schema);
   if (typeof schema.description === "string") put(about, h("bdi", visible(schema.description, 1000)));
   if (facts) put(about, h("span.facts", facts));
-  const title = context.title ?? context.key;
-  const texts = [
-    name(title ?? "value", "field-name"),
-    context.required ? h("span.required", { title: "required" }, "required") : null,
+  const title = name(context.title ?? context.key ?? "value", "field-name");
+  const marks = [
+    context.required ? h("span.required", "required") : null,
     h("span.field-type", visible(typeOf(schema), 60)),
     typeof schema["x-mcp-header"] === "string" ? h("span.chip", { title: "In 2026 also sent as this HTTP header" }, `Mcp-Param-${visible(schema["x-mcp-header"], 60)}`) : null,
   ];
@@ -121,14 +119,14 @@ function frame(schema, context, control, { group = false } = {}) {
   if (context.top) {
     element = h("div.fields", control, hint);
   } else if (group) {
-    element = h("fieldset.field", { "aria-describedby": described }, h("legend", texts), about, control, hint);
+    element = h("fieldset.field", { "aria-describedby": described }, h("legend", title), h("div.marks", marks), about, control, hint);
   } else {
     const id = freshId("field");
     const target = control.matches("input, select, textarea") ? control : control.querySelector("input, select, textarea");
     target.id = id;
     target.setAttribute("aria-describedby", described);
     if (context.required) target.setAttribute("aria-required", "true");
-    element = h("div.field", h("label", { for: id }, texts), about, control, hint);
+    element = h("div.field", h("div.field-head", h("label", { for: id }, title), marks), about, control, hint);
   }
   if (!about.hasChildNodes()) about.remove();
   return {

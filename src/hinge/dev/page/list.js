@@ -12,6 +12,7 @@ export class VirtualList {
   #rows = new Map();
   #drawing = false;
   #selected = null;
+  #reveal = false;
 
   constructor({ label, rowHeight, render, key, version = () => 0, onselect, onopen, follow = false, empty = "Nothing here yet." }) {
     Object.assign(this, { rowHeight, render, key, version, onselect, onopen, follow, emptyText: empty });
@@ -53,6 +54,7 @@ export class VirtualList {
   }
 
   setSelected(key) {
+    if (key !== this.#selected) this.#reveal = true;
     this.#selected = key;
     this.#schedule();
   }
@@ -99,6 +101,11 @@ export class VirtualList {
     if (height === 0) return;
     const count = this.#items.length;
     this.space.style.height = `${count * this.rowHeight}px`;
+    if (this.#reveal && count) {
+      this.#reveal = false;
+      const at = this.#items.findIndex((item) => this.key(item) === this.#selected);
+      if (at >= 0) this.scrollTo(at);
+    }
     if (this.follow && this.atEnd) this.box.scrollTop = count * this.rowHeight;
     const top = this.box.scrollTop;
     const first = Math.max(0, Math.floor(top / this.rowHeight) - OVERSCAN);

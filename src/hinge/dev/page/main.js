@@ -77,10 +77,9 @@ function title() {
 }
 
 function drawHeader() {
-  if (!ERAS.includes(ui.era) || (store.era(ui.era).connection.state !== "ready" && !drawHeader.chosen)) {
-    const ready = ERAS.find((era) => store.eras[era].connection.state === "ready");
-    if (ready && ui.era !== ready && !memory.get("era-chosen")) ui.setEra(ready);
-    else ui.era ??= "2026";
+  if (!memory.get("era-chosen")) {
+    const only2025 = store.eras[2025].connection.state === "ready" && ["off", "failed"].includes(store.eras[2026].connection.state);
+    if (ui.era !== (only2025 ? "2025" : "2026")) ui.setEra(only2025 ? "2025" : "2026");
   }
   const { connection } = store.era(ui.era);
   const other = ERAS.map((era) => store.eras[era].connection.server).find(Boolean);

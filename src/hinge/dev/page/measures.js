@@ -7,16 +7,18 @@ import { hash, View } from "./view.js";
 const WIDTH = 160;
 const HEIGHT = 34;
 
+const bound = (upper) => (upper === null ? "above" : `up to ${duration(upper)}`);
+
 /** Bars of a histogram of [upper bound in ms, count] pairs. */
 function histogram(pairs) {
   const bars = list(pairs).filter((pair) => Array.isArray(pair) && Number.isFinite(pair[1])).slice(0, 60);
   if (!bars.length) return null;
   const most = Math.max(1, ...bars.map(([, count]) => count));
   const wide = WIDTH / bars.length;
-  const about = bars.filter(([, count]) => count).map(([upper, count]) => `${count} up to ${duration(upper)}`).join(", ");
+  const about = bars.filter(([, count]) => count).map(([upper, count]) => `${count} ${bound(upper)}`).join(", ");
   return svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "histogram", role: "img", "aria-label": `Latencies: ${about}` }, bars.map(([upper, count], index) => {
     const high = count ? Math.max(2, (count / most) * (HEIGHT - 2)) : 0.5;
-    return svg("rect", { x: index * wide + 0.5, y: HEIGHT - high, width: Math.max(1, wide - 1), height: high }, svg("title", {}, `${count} up to ${duration(upper)}`));
+    return svg("rect", { x: index * wide + 0.5, y: HEIGHT - high, width: Math.max(1, wide - 1), height: high }, svg("title", {}, `${count} ${bound(upper)}`));
   }));
 }
 

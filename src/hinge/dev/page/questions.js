@@ -31,7 +31,7 @@ function actions(question, box, accept, text = "Accept") {
   return h("div.actions",
     button(text, accept, "primary"),
     button("Decline", () => answer(question, { action: "decline" }, box)),
-    button("Cancel", () => answer(question, { action: "cancel" }, box), "quiet"));
+    question.type === "form" || question.type === "url" ? button("Cancel", () => answer(question, { action: "cancel" }, box), "quiet") : null);
 }
 
 function form(question) {

@@ -37,6 +37,12 @@ export function expand(template, values) {
   });
 }
 
+/** Whether the address begins and ends as those of the template. */
+function matches(template, uri) {
+  const [first, last] = [/^[^{]*/, /[^}]*$/].map((part) => part.exec(template)[0]);
+  return typeof uri === "string" && uri.startsWith(first) && uri.endsWith(last);
+}
+
 class ResourcesView extends ItemsView {
   get place() { return "resources"; }
   get section() { return "resources"; }
@@ -46,7 +52,7 @@ class ResourcesView extends ItemsView {
   items() {
     const { offers } = store.era(ui.era);
     const { resources, templates } = offers;
-    if (this.all?.resources !== resources || this.all?.templates !== templates) {
+    if (!this.all || this.all.resources !== resources || this.all.templates !== templates) {
       this.all = { resources, templates, items: [...(resources ?? []), ...(templates ?? [])] };
     }
     return this.all.items;
@@ -78,7 +84,7 @@ class ResourcesView extends ItemsView {
       key: `resource:${this.keyOf(item)}`, method: "resources/read", runText: "Read", suggest,
       schema: template ? { type: "object", required: names, properties: Object.fromEntries(names.map((one) => [one, { type: "string" }])) } : null,
       params: (value) => ({ uri: template ? expand(template, value) : item.uri }),
-      subject: (params) => (template ? false : params.uri === item.uri),
+      subject: (params) => (template ? matches(template, params.uri) : params.uri === item.uri),
     });
     this.runner = runner;
     const chips = [item.notListed ? chip("not listed", "ask") : null, item.mimeType ? chip(item.mimeType) : null, typeof item.size === "number" ? chip(bytes(item.size)) : null, template ? chip("template") : null];

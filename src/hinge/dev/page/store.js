@@ -152,7 +152,7 @@ class Store {
       } else {
         const key = `${side}${event.sender === "client" ? "server" : "client"} ${event.id}`;
         answers = true;
-        method = this.#methods.get(key) ?? (typeof event.about === "string" ? event.about : null);
+        method = this.#methods.get(key) ?? null;
         this.#methods.delete(key);
       }
     }

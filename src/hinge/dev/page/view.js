@@ -3,7 +3,7 @@ import { memory } from "./dom.js";
 import { ERAS, store } from "./store.js";
 
 export const ui = {
-  era: memory.get("era", null),
+  era: memory.get("era", "2026"),
 
   /** Look at this era from now on. */
   setEra(era) {

@@ -1,0 +1,166 @@
+"""A browser, and `hinge dev` with a page of it. Skipped where the browser or Playwright is missing; with REQUIRE_BROWSER they fail.
+
+`make browser` installs what is needed. Each module has a browser of its own: Playwright's event loop runs as long as it is open.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+ROOT = Path(__file__).parents[2]
+SERVERS = Path(__file__).parent / "servers"
+WEATHER = SERVERS / "weather.py"
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",  # refused for root otherwise; nothing but our own loopback pages is opened
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-dev-shm-usage",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-proxy-server",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+]
+#: Milliseconds in which a page must show what a test waits for.
+PATIENCE = 10_000
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of these are for `make test-long` and `make browser`."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.long)
+            item.add_marker(pytest.mark.timeout(120))  # a browser on a machine that does other things too
+
+
+def _missing(what: str) -> None:
+    if "REQUIRE_BROWSER" in os.environ:
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A running Chromium."""
+    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        _missing("no browser: Chromium is not in PATH, and CHROMIUM is not set (apt install chromium)")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _missing("Playwright is not installed: make browser")
+    _be_patient()
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield running
+        running.close()
+
+
+def _be_patient() -> None:
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=PATIENCE)
+
+
+@dataclass
+class Inspected:
+    """`hinge dev` on one server, and what opens its page."""
+
+    address: str
+    process: subprocess.Popen[str]
+    browser: Browser
+    contexts: list[BrowserContext] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def base(self) -> str:
+        """The address without the token."""
+        return self.address.partition("?")[0]
+
+    def open(self, place: str = "", *, eras: int = 2, **options: Any) -> Page:
+        """Open a page of its own, as a person does: by the printed address. Waits until it is connected."""
+        from playwright.sync_api import expect
+
+        context = self.browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
+        self.contexts.append(context)
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        page.on("console", lambda line: self.problems.append(line.text) if line.type == "error" else None)
+        if place:
+            context.request.get(self.address)  # for the cookie
+            page.goto(self.base + place)
+        else:
+            page.goto(self.address)
+        expect(page.locator("#states .chip.good")).to_have_count(eras)
+        return page
+
+
+def go(page: Page, place: str) -> None:
+    """Go to a view by its address."""
+    page.evaluate("(place) => { location.hash = place; }", place)
+
+
+@contextmanager
+def inspecting(browser: Browser, target: str | Path, *options: str, **variables: str) -> Iterator[Inspected]:
+    """Run `hinge dev` on a target."""
+    command = [sys.executable, "-m", "hinge", "dev", str(target), "--no-open", "--port", "0", *options]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env={**os.environ, **variables}
+    )
+    try:
+        assert process.stdout is not None
+        lines: list[str] = []
+        while not (found := re.search(r"http://\S+token=\S+", lines[-1] if lines else "")):
+            line = process.stdout.readline()
+            assert line, "".join(lines)
+            lines.append(line)
+        inspected = Inspected(found[0], process, browser)
+        yield inspected
+        for context in inspected.contexts:
+            context.close()
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def weather(browser: Browser) -> Iterator[Inspected]:
+    """`hinge dev` on the weather station, shared by the tests of a module."""
+    with inspecting(browser, WEATHER, "--no-reload") as inspected:
+        yield inspected
+
+
+@pytest.fixture
+def open_page(weather: Inspected) -> Iterator[Callable[..., Page]]:
+    """Opens a page of the weather station at a view. Errors of scripts and of the Content-Security-Policy fail the test."""
+    before = len(weather.contexts)
+    yield weather.open
+    for context in weather.contexts[before:]:
+        context.close()
+    del weather.contexts[before:]
+    problems, weather.problems[:] = weather.problems[:], []
+    assert not problems
