@@ -24,7 +24,7 @@ from hinge.protocol.changes import Changed, ChangesLost
 from hinge.protocol.eras.base import EraName, EraOption
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.http.mirror import collect_param_headers, param_headers, request_headers
-from hinge.protocol.limits import DEFAULT_LIMITS
+from hinge.protocol.limits import Limits
 from hinge.protocol.records import Outgoing
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities
@@ -42,6 +42,8 @@ SECTIONS: dict[Section, tuple[str, str]] = {
     "templates": ("resources", "resourceTemplates"),
     "prompts": ("prompts", "prompts"),
 }
+#: A server may send many notifications at once, and all of them are shown.
+_LIMITS = Limits(calls=20_000)
 _TRANSPORTS = {"post": "http", "session": "http"}
 #: Items of one event.
 PART = 200
@@ -87,6 +89,7 @@ class EraConnection:
         self._transport: _Noted | None = None
         self._listening: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
+        self._connecting: asyncio.Task[None] | None = None
         self._stderr_line = ""
         self._stale: set[Section] = set()
         self._listing: asyncio.Task[None] | None = None
@@ -106,13 +109,16 @@ class EraConnection:
 
     async def connect(self) -> None:
         """Connect, or connect again. A failure is shown."""
+        self._give_up()
         async with self._changing:
             await self._close()
             self._show("connecting")
             self._stderr_line = ""
             try:
                 client = self._make_client()
-                await client.connect()
+                if not await self._attempt(client):
+                    self._show("off")
+                    return
             except HingeError as exc:
                 self._show("failed", error=self._reason(exc))
                 return
@@ -123,6 +129,25 @@ class EraConnection:
             self._show("ready")
         self.refresh()
 
+    async def _attempt(self, client: Client) -> bool:
+        """Connect a client. Returns False if it was given up."""
+        attempt = self._connecting = asyncio.create_task(client.connect())
+        try:
+            await asyncio.wait([attempt])
+        finally:
+            attempt.cancel()
+            await asyncio.wait([attempt])
+            self._connecting = None
+        if attempt.cancelled():
+            return False
+        attempt.result()
+        return True
+
+    def _give_up(self) -> None:
+        """End an attempt to connect."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+
     async def settled(self) -> None:
         """Wait until nobody connects or disconnects."""
         async with self._changing:
@@ -130,6 +155,7 @@ class EraConnection:
 
     async def disconnect(self) -> None:
         """End the connection."""
+        self._give_up()
         async with self._changing:
             await self._close()
             self._show("off")
@@ -152,7 +178,7 @@ class EraConnection:
         if over_http:
             make = _wire_maker(options)
             options["wire"] = lambda: ObservedWire(make(), self._messages)
-        self._transport = _Noted(transport_for(target, limits=DEFAULT_LIMITS, **options))
+        self._transport = _Noted(transport_for(target, limits=_LIMITS, **options))
         transport: Transport = ObservedTransport(self._transport, self._messages)
         if "progress" in self.without:
             transport = _WithoutProgress(transport)
@@ -164,7 +190,7 @@ class EraConnection:
             on_log=self._logged,
             on_change=self._changed,
         )
-        client = Client(transport, era=self.era, log_level=self.log_level, middleware=[note_request])
+        client = Client(transport, era=self.era, log_level=self.log_level, limits=_LIMITS, middleware=[note_request])
         client.use_callbacks(callbacks)
         if "tasks" not in self.without:
             from hinge.extensions.tasks.client import TasksClient
@@ -455,13 +481,13 @@ def _wire_maker(options: dict[str, Any]) -> Callable[[], Wire]:
         from hinge.http1.client.network import TlsContext
         from hinge.transports.http.client.httpx_wire import HttpxWire
 
-        return lambda: HttpxWire(tls=TlsContext(tls), proxy=proxy, connect=DEFAULT_LIMITS.connect)
+        return lambda: HttpxWire(tls=TlsContext(tls), proxy=proxy, connect=_LIMITS.connect)
     if callable(chosen):
         maker: Callable[[], Wire] = chosen
         return maker
     from hinge.http1.client.pool import SocketWire
 
-    return lambda: SocketWire(tls=tls, proxy=proxy, uds=uds, connect=DEFAULT_LIMITS.connect)
+    return lambda: SocketWire(tls=tls, proxy=proxy, uds=uds, connect=_LIMITS.connect)
 
 
 def _items(response: bytes, member: str) -> Iterator[dict[str, Any]]:
