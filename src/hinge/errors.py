@@ -527,4 +527,12 @@ def wire_error(exc: BaseException, about: str = "") -> ProtocolError:
     if isinstance(exc, ProtocolError):
         return exc
     logger.error("%s failed: %s", about or "A request", exc, exc_info=exc)
+    return internal_error(exc)
+
+
+def internal_error(exc: BaseException) -> InternalError:
+    """The error that the peer gets for an exception of a handler. That of a BackendError says when the store may be back."""
+    if isinstance(exc, BackendError) and exc.retry_after_ms is not None:
+        text = "Internal server error: a store that the server needs can't be used now"
+        return InternalError(text, {"retryAfterMs": exc.retry_after_ms})
     return InternalError()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from hinge import BackendError, Client, PeerError, Server, Tasks
+from hinge import BackendError, Client, Context, PeerError, Server, Tasks, ToolCallError
 from hinge.backends import MemoryBackend, SqliteBackend
 
 
@@ -73,3 +73,50 @@ async def test_the_state_of_a_task_is_asked_for_again(era: Literal["2025", "2026
         assert (caught.value.code, caught.value.data) == (429, {"retryAfterMs": 1500})
         backend.fails = lambda key: False
         assert (await task.refresh()).status == "completed"
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+@pytest.mark.parametrize("as_task", [False, True])
+async def test_a_tool_whose_own_store_is_away_says_when_that_may_be_back(
+    era: Literal["2025", "2026"], as_task: bool
+) -> None:
+    """Not that it may be repeated: it may have run in part."""
+    server = make_server(MemoryBackend())
+
+    @server.tool(task=True)
+    async def read() -> str:
+        raise BackendError("redis://secret@host is away", retry_after_ms=1500)
+
+    @server.resource("store://value")
+    async def value() -> str:
+        raise BackendError("redis://secret@host is away", retry_after_ms=1500)
+
+    async with Client(server, era=era) as client:
+        task = await client.call_tool("read", task=True) if as_task else None
+        with pytest.raises(ToolCallError) as failed:
+            await (client.call_tool("read") if task is None else task.result())
+        assert "1.5 seconds" in str(failed.value)
+        assert "secret" not in str(failed.value)
+        with pytest.raises(PeerError) as refused:
+            await client.read_resource("store://value")
+        assert (refused.value.code, refused.value.data) == (-32603, {"retryAfterMs": 1500})
+        assert "secret" not in str(refused.value)
+
+
+async def test_a_task_whose_middleware_lost_its_store_says_when_that_may_be_back() -> None:
+    server = make_server(MemoryBackend())
+
+    methods: list[str] = []
+
+    async def read(ctx: Context[Any], call_next: Any) -> Any:
+        methods.append(ctx.method)
+        if methods.count("tools/call") == 2:  # first the request that makes the task, then the task
+            raise BackendError("away", retry_after_ms=1500)
+        return await call_next(ctx)
+
+    server.add_middleware(read)
+    async with Client(server) as client:
+        task = await client.call_tool("work", task=True)
+        with pytest.raises(PeerError) as failed:
+            await task.result()
+        assert (failed.value.code, failed.value.data) == (-32603, {"retryAfterMs": 1500})

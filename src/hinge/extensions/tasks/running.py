@@ -26,6 +26,7 @@ from hinge.errors import (
     Overloaded,
     ProtocolError,
     ToolError,
+    internal_error,
     shorten,
 )
 from hinge.extensions.tasks.records import (
@@ -470,5 +471,5 @@ def error_of(exc: BaseException, call: Call) -> ErrorObject:
     if not isinstance(exc, ProtocolError):
         level = logger.error if isinstance(exc, DefinitionError | Overloaded) else logger.exception
         level("The task of %s failed: %s", call.method, exc)
-        return ErrorObject(-32603, "Internal server error")
+        return internal_error(exc).error
     return call.era.finish_error(exc)[0].error

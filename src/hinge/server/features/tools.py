@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from hinge.errors import (
+    BackendError,
     DefinitionError,
     InvalidArguments,
     InvalidParams,
@@ -305,6 +306,10 @@ class Tools(Entries[RegisteredTool]):
                 raise
             ctx._call.failure = exc
             logger.exception("Tool %r failed", params.name)
+            if isinstance(exc, BackendError) and exc.retry_after_ms is not None:
+                delay = f"It may be back in {exc.retry_after_ms / 1000:g} seconds."
+                name = called(ctx, "tools", params.name)
+                return failure(f"Tool {name!r} failed: a store that the server needs can't be used now. {delay}")
         return _unexpected(ctx, params.name)
 
 
