@@ -297,7 +297,7 @@ class EraConnection:
 
     async def _list(self, client: Client) -> None:
         while self._stale:
-            sections = [section for section in SECTIONS if section in self._stale]
+            sections: list[Section] = [section for section in SECTIONS if section in self._stale]
             self._stale.clear()
             for section in sections:
                 error = await self._list_section(client, section)
@@ -475,14 +475,15 @@ class _TokenRemover(ForwardingChannel):
 
 def _wire_maker(options: dict[str, Any]) -> Callable[[], Wire]:
     """Take the option `wire` and what belongs to it; return what makes the HTTP client."""
-    chosen, uds = options.pop("wire", None), options.pop("uds", None)
+    chosen: Any = options.pop("wire", None)
+    uds = options.pop("uds", None)
     tls, proxy = options.get("tls", True), options.get("proxy")
     if chosen == "httpx2":
         from hinge.http1.client.network import TlsContext
         from hinge.transports.http.client.httpx_wire import HttpxWire
 
         return lambda: HttpxWire(tls=TlsContext(tls), proxy=proxy, connect=_LIMITS.connect)
-    if callable(chosen):
+    if chosen is not None:
         maker: Callable[[], Wire] = chosen
         return maker
     from hinge.http1.client.pool import SocketWire

@@ -448,9 +448,10 @@ class Inspector:
         """
         from hinge.dev.export import recording
 
-        called = [made.era for made in self._made.values()]
-        ready = [each for each in ERAS if self.connections[each].state == "ready"]
-        chosen = era or [*ERAS[-1:], *ready[-1:], *called[-1:]][-1]
+        called: list[EraName] = [made.era for made in self._made.values()]
+        ready: list[EraName] = [each for each in ERAS if self.connections[each].state == "ready"]
+        candidates: list[EraName] = [*ERAS[-1:], *ready[-1:], *called[-1:]]
+        chosen = era or candidates[-1]
         return chosen, recording(self.journal, chosen, self.connections[chosen].kinds)
 
 
