@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 import msgspec
 
 from hinge.client.cache import Cache, MemoryStore
+from hinge.client.call_options import OnProgress
 from hinge.client.callbacks import (
     Callbacks,
     InboundMessages,
@@ -26,7 +27,7 @@ from hinge.client.middleware import (
 )
 from hinge.client.negotiation import Discovery
 from hinge.client.options import ClientOptions
-from hinge.client.requests import Requests
+from hinge.client.requests import ProgressCalls, Requests
 from hinge.client.subscriptions import OpenSubscriptions, Subscription, filter_of
 from hinge.client.targets import TransportOptions, transport_for, words_of
 from hinge.client.tasks import ClientTasks
@@ -359,6 +360,25 @@ class Client(ClientMethods):
             methods: The requests.
         """
         self._extensions.sent.update({method.name: method for method in methods})
+
+    def receive_progress(self, token: str, on_progress: OnProgress | None) -> None:
+        """Receive progress with a token, also after its request was answered; for extensions.
+
+        Args:
+            token: The progress token.
+            on_progress: Called with it, instead of the client's `on_progress`.
+        """
+        on_progress = on_progress or self._on_progress
+        if on_progress is not None:
+            self._connection.task_progress[token] = ProgressCalls(on_progress).receive
+
+    def end_progress(self, token: str) -> None:
+        """Receive no more progress with a token; for extensions.
+
+        Args:
+            token: The progress token.
+        """
+        self._connection.task_progress.pop(token, None)
 
     def declare_extension(self, extension_id: str) -> dict[str, Any]:
         """Make the `_meta` of one request that declares an extension besides what the client declares anyway.

@@ -129,6 +129,8 @@ class ClientConnection:
         #: The `_meta` of every request, encoded once; empty if the era has none. It names the level of log messages.
         self.meta = b""
         self.log_level: str | None = None
+        #: Called with the progress of calls that run as tasks, by token.
+        self.task_progress: dict[RequestId, Callable[[Raw], None]] = {}
 
     async def credentials(self) -> str:
         """What identifies the caller of a request that is sent now; see `Transport.credentials`."""
@@ -405,7 +407,9 @@ class ClientConnection:
             self._write_meta(self.discovery.revision)
 
     def _serve(self, channel: Channel) -> Session:
-        connection = Connection(None, limits=self._limits, printed_on=channel.kind == "stdio")
+        connection = Connection(
+            None, limits=self._limits, printed_on=channel.kind == "stdio", task_progress=self.task_progress
+        )
         self._latest = Session(connection, channel, self._handle_observed if self.observed else self._handle)
         return self._latest
 

@@ -287,7 +287,7 @@ class Requests:
         else:
             written = {"progressToken": pending.id, **(meta or {}), **(given or {})}
         sent = {**params, "_meta": written}
-        progress = None if request.on_progress is None else _Progress(request.on_progress)
+        progress = None if request.on_progress is None else ProgressCalls(request.on_progress)
         try:
             raw = await session.send_request(
                 pending,
@@ -335,7 +335,7 @@ class Requests:
         return headers if request.headers is None else {**_own_headers(request.headers), **headers}
 
 
-class _Progress:
+class ProgressCalls:
     """Calls `on_progress` with the progress of one request, one after the other, sync or async."""
 
     def __init__(self, on_progress: OnProgress) -> None:

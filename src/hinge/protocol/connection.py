@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -89,6 +90,8 @@ class Connection(Record):
     handshake: Handshake = msgspec.field(default_factory=Handshake)
     #: What the ids of our requests begin with, where the answers of several processes arrive at any of them.
     id_prefix: str = ""
+    #: Called with the progress of our calls that run as tasks, by token.
+    task_progress: Mapping[RequestId, Callable[[msgspec.Raw], None]] | None = None
     _next_id: int = 0
 
     # ---------------------------------------------------------------- messages that arrive
@@ -420,6 +423,9 @@ class Connection(Record):
             return False
         pending = self.outgoing.get(token)
         if pending is None:
+            receive = None if self.task_progress is None else self.task_progress.get(token)
+            if receive is not None:
+                receive(call.params)
             return self.description is None
         if pending.on_progress is not None:
             pending.on_progress(call.params)

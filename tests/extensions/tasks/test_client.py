@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Client, PeerError, Server, TaskInfo, TasksClient, ToolCallError
+from hinge import CallTimeout, Client, Context, PeerError, Server, TaskInfo, TasksClient, ToolCallError
 from tests.extensions.tasks.serving import Log, serving
 from tests.server.bare_end import Era
 
@@ -57,6 +58,57 @@ async def test_what_a_task_asks_goes_to_the_callbacks(era: Era) -> None:
         task = await client.call_tool("ask", task=True)
         assert (await task.result(total=10)).text == "first? second?"
         assert sorted(asked) == ["First?", "Second?"]
+
+
+async def test_the_progress_of_a_task_is_told_until_it_has_ended() -> None:
+    """PROG-08: with the token of the call, which was answered before. Later, and without a handle, it has no effect."""
+    log, told = Log(), list[float]()
+    server: Server[Any] = serving(log)
+
+    @server.tool(task=True)
+    async def count(name: str, ctx: Context[Any]) -> str:
+        for number in range(1, 4):
+            await log.gate(f"{name}{number}").wait()
+            await ctx.report_progress(number, 3)
+        await log.gate(name).wait()
+        return name
+
+    @server.tool
+    async def stray(token: str, ctx: Context[Any]) -> str:
+        """Send progress that no request waits for."""
+        await ctx._session.notify("notifications/progress", {"progressToken": token, "progress": 9})
+        return "sent"
+
+    async with Client(server, era="2025", on_progress=lambda progress: told.append(progress.progress)) as client:
+        task = await client.call_tool("count", {"name": "a"}, task=True)
+        for number in range(1, 4):
+            log.gate(f"a{number}").set()
+            await until(told, number)
+        log.gate("a").set()
+        assert (await task.result(total=10)).text == "a"
+        own: list[float] = []
+        dropped = await client.call_tool(
+            "count", {"name": "b"}, task=True, on_progress=lambda progress: own.append(progress.progress)
+        )
+        log.gate("b1").set()
+        await until(own, 1)
+        task_id = dropped.id
+        del dropped
+        gc.collect()
+        log.gate("b2").set()
+        log.gate("b3").set()
+        for token in ("task-1", "task-2", "task-3"):
+            assert (await client.call_tool("stray", {"token": token})).text == "sent"
+        log.gate("b").set()
+        assert task_id is not None
+        assert (await (await client.tasks.resume(task_id)).result(total=10)).text == "b"
+        assert (told, own) == ([1, 2, 3], [1])
+
+
+async def until(told: list[float], number: int) -> None:
+    async with asyncio.timeout(10):
+        while told != list(range(1, number + 1)):  # noqa: ASYNC110 - not signalled
+            await asyncio.sleep(0.01)
 
 
 @both_eras

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 from types import UnionType
 from typing import Any, ClassVar, Generic
 
 import msgspec
 from msgspec import UNSET
 
+from hinge.client.call_options import OnProgress
 from hinge.client.callbacks import awaited
 from hinge.client.client import Client
 from hinge.client.extensions import ClientExtension, ClientMethod, SentMethod
@@ -102,6 +105,7 @@ class TasksOfClient(ClientTasks):
     def __init__(self, client: Client) -> None:
         self._client = client
         self._warned = False
+        self._tokens = count(1)
         client.know_methods(SENT)
 
     @property
@@ -132,6 +136,11 @@ class TasksOfClient(ClientTasks):
         if not self._stateless and await self._takes_tasks(name):
             params["task"] = {} if ttl is None else {"ttl": int(ttl * 1000)}
         handle: _Handle[DataT] = _Handle(self, name, returns, raise_on_error)
+        if "task" in params:
+            # The token stays valid until the task has ended (2025-11-25, "Progress").
+            token = f"task-{next(self._tokens)}"
+            params["_meta"] = {"progressToken": token}
+            handle.receive_progress(self._client, token, options.get("on_progress"))
         result = await self._client.request_raw("tools/call", self._declaring(params), ("task",), options)
         if self._stateless and result.get("resultType") == "task":
             handle.take(_read(result, _Task))
@@ -283,11 +292,19 @@ class _Handle(ToolTask[DataT], Generic[DataT]):
         self._task: _Task | None = None
         #: The result of a call that was answered at once.
         self.outcome: dict[str, Any] | None = None
+        self._end_progress: Callable[[], object] | None = None
+
+    def receive_progress(self, client: Client, token: str, on_progress: OnProgress | None) -> None:
+        """Receive progress until the task has ended, or nobody has this handle any more."""
+        client.receive_progress(token, on_progress)
+        self._end_progress = weakref.finalize(self, client.end_progress, token)
 
     def take(self, task: _Task) -> TaskInfo:
         """Keep a state."""
-        self._task = task
-        return _info(task)
+        self._task, info = task, _info(task)
+        if info.ended and self._end_progress is not None:
+            self._end_progress()
+        return info
 
     @property
     def id(self) -> str | None:
