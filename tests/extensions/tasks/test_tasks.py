@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Server
+from hinge import Context, Server
 from hinge.extensions.tasks import Tasks
 from tests.extensions.tasks.serving import ASKED, DECLARED, RELATED, TASKS, Log, conversation, serving, start, until
 from tests.server.bare_end import BareEnd, Era
@@ -232,6 +232,41 @@ async def test_a_call_becomes_a_task_when_its_handler_says_so() -> None:
     async with conversation(serving(log), "2025", answer=lambda *_: answers[key]) as end:
         task = await start(end, "late")
         assert "Alice" in (await end.ask("tasks/result", {"taskId": task["taskId"]}))["content"][0]["text"]
+
+
+async def test_answers_of_earlier_rounds_count_in_the_task_that_a_call_becomes() -> None:
+    """TEX-10: the client declared the extension in a later round only."""
+    server = serving()
+    call: dict[str, Any] = {"name": "ask", "arguments": {}}
+    async with conversation(server, "2026", capabilities={"elicitation": {}}) as end:
+        first = await end.ask("tools/call", call)
+        assert first["resultType"] == "input_required"
+    answers = {key: {"action": "accept", "content": {"value": key}} for key in first["inputRequests"]}
+    more = {"inputResponses": answers, "requestState": first["requestState"]}
+    async with conversation(server, "2026") as end:
+        task = await end.ask("tools/call", {**call, **more})
+        ended = await until(end, task["taskId"], "completed", "input_required")
+    assert ended["result"]["content"][0]["text"] == " ".join(answers)
+
+
+async def test_a_question_that_was_not_awaited_yet_is_asked_by_the_task() -> None:
+    server, tasks = Server("late"), Tasks()
+    server.add_extension(tasks)
+
+    @server.tool(task="required", task_start="handler")
+    async def late(ctx: Context[Any]) -> str:
+        question = ctx.elicit("Your name?", str)
+        tasks.begin(ctx)
+        return await question
+
+    async with conversation(server, "2026") as end:
+        task = await end.ask("tools/call", {"name": "late", "arguments": {}})
+        assert task["resultType"] == "task"
+        (key,) = (await until(end, task["taskId"], "input_required"))["inputRequests"]
+        answer = {"action": "accept", "content": {"value": "Alice"}}
+        await end.ask("tasks/update", {"taskId": task["taskId"], "inputResponses": {key: answer}})
+        ended = await until(end, task["taskId"], "completed", "failed")
+    assert ended["result"]["content"][0]["text"] == "Alice"
 
 
 @both_eras

@@ -472,7 +472,7 @@ class Tasks(Extension):
         stored = StoredCall(params=_without_rounds(ctx.params), caller=StoredCaller.of(call.origin))
         if _FORMS[call.era].store_client(stored, session.connection):
             self._sessions[record.id] = session
-        elicitation = (ctx._root or ctx)._elicitation
+        elicitation = ctx._requests
         if isinstance(elicitation, StatelessElicitation):
             stored.answers, stored.steps = await elicitation.hand_over()
         if record.owner:
