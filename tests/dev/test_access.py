@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from hinge import Server
+from hinge import Server, StartError
 from hinge.dev.access import Access
 from tests.dev.program import Program, Reply, inspecting, target_of
 
@@ -280,3 +281,32 @@ async def test_hostile_names_and_results_travel_only_as_json() -> None:
             "text/plain; charset=utf-8",
         )
         assert HOSTILE.encode() not in (await program.get("/")).body
+
+
+def scope_of(host: str) -> dict[str, Any]:
+    return {"type": "http", "method": "GET", "headers": [(b"host", host.encode())]}
+
+
+def test_other_machines_reach_it_only_by_the_host_that_was_given() -> None:
+    given = Access("dev.example", 5)
+    assert given.base == "http://dev.example:5"
+    assert given.refuse_site(scope_of("dev.example:5")) is None
+    assert given.refuse_site(scope_of("10.1.2.3:5")) is None
+    assert given.refuse_site(scope_of("other.example:5")) is not None
+    everywhere = Access("0.0.0.0", 5)
+    assert everywhere.base == f"http://{socket.gethostname()}:5"
+    assert everywhere.refuse_site(scope_of(f"{socket.gethostname()}:5")) is None
+    assert everywhere.refuse_site(scope_of("rebound.example:5")) is not None
+
+
+async def test_the_next_free_port_is_taken() -> None:
+    async with inspecting(target_of("http://127.0.0.1:9/mcp"), port=None) as one:
+        async with inspecting(target_of("http://127.0.0.1:9/mcp"), port=None) as other:
+            assert one.port is not None
+            assert other.port is not None
+            assert one.port < other.port
+            cookie = await browse(one)
+            assert (await other.ask("GET", "/api/state", {"Cookie": cookie})).status == 401
+        with pytest.raises(StartError, match="in use"):
+            async with inspecting(target_of("http://127.0.0.1:9/mcp"), port=one.port):
+                pass

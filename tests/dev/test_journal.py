@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from hinge import Server
-from hinge.dev.journal import Journal
+from hinge.dev.journal import EventJournal
 from tests.dev.program import Program, inspecting, target_of
 
 
-def events_of(journal: Journal, after: int = 0) -> list[dict[str, Any]]:
+def events_of(journal: EventJournal, after: int = 0) -> list[dict[str, Any]]:
     return [json.loads(event.data) for event in journal.after(after)]
 
 
 def test_events_are_numbered_from_one() -> None:
-    journal = Journal()
+    journal = EventJournal()
     assert [journal.add("note", {"text": str(index)}) for index in range(3)] == [1, 2, 3]
     assert [(event["n"], event["kind"], event["text"]) for event in events_of(journal, 1)] == [
         (2, "note", "1"),
@@ -28,7 +28,7 @@ def test_events_are_numbered_from_one() -> None:
 
 
 def test_the_oldest_are_dropped_and_readers_told_how_many() -> None:
-    journal = Journal(max_events=10)
+    journal = EventJournal(max_events=10)
     for index in range(10_000):
         journal.add("note", {"text": index})
     assert journal.first == 9991
@@ -42,7 +42,7 @@ def test_the_oldest_are_dropped_and_readers_told_how_many() -> None:
 
 
 def test_bytes_are_bounded_too() -> None:
-    journal = Journal(max_bytes=10_000)
+    journal = EventJournal(max_bytes=10_000)
     for _ in range(100):
         journal.add("message", {"text": "x" * 1000}, message=b"y" * 1000)
     assert 1 <= len(journal) <= 5
@@ -51,7 +51,7 @@ def test_bytes_are_bounded_too() -> None:
 
 
 def test_the_present_state_outlives_what_is_dropped() -> None:
-    journal = Journal(max_events=3)
+    journal = EventJournal(max_events=3)
     journal.add("connection", {"state": "connecting"}, key="a")
     journal.add("connection", {"state": "ready"}, key="a")
     journal.add("offers", {}, key="b")

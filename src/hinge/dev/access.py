@@ -14,10 +14,12 @@ from hinge.http1.asgi import Scope
 
 #: Seconds for which an address that a browser is started with can be used.
 _ONCE_SECONDS = 60.0
+#: Hosts that stand for all addresses of the machine.
+_ANY = ("", "0.0.0.0", "::")
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
-class Refused(NamedTuple):
+class Denied(NamedTuple):
     """Why a request is refused."""
 
     status: int
@@ -40,10 +42,10 @@ class Access:
         self._secret = secrets.token_urlsafe(32)
         self._port = port
         name = f"[{host}]" if ":" in host else host
-        self._hosts = {*_LOOPBACK, name.lower()}
         self._is_public = name not in _LOOPBACK
-        if self._is_public:
-            self._hosts.add(socket.gethostname().lower())
+        if host in _ANY:
+            name = socket.gethostname()
+        self._hosts = {*_LOOPBACK, name.lower()}
         #: Tokens that can be exchanged once, until a time of `time.monotonic()`.
         self._once: dict[str, float] = {}
         self.base = f"http://{name}:{port}"
@@ -59,24 +61,24 @@ class Access:
         self._once[token] = time.monotonic() + _ONCE_SECONDS
         return f"{self.base}/?token={token}"
 
-    def refuse_site(self, scope: Scope) -> Refused | None:
+    def refuse_site(self, scope: Scope) -> Denied | None:
         """Check Host and Origin, which guards against DNS rebinding and requests of other pages."""
         hosts = _values(scope, b"host")
         if len(hosts) != 1 or not self._is_own(hosts[0]):
-            return Refused(403, f"This host is not served here: use {self.base}")
+            return Denied(403, f"This host is not served here: use {self.base}")
         origins = _values(scope, b"origin")
         if origins and origins != [f"http://{hosts[0]}"]:
-            return Refused(403, "Other pages may not use this one")
+            return Denied(403, "Other pages may not use this one")
         return None
 
-    def refuse_caller(self, scope: Scope) -> Refused | None:
+    def refuse_caller(self, scope: Scope) -> Denied | None:
         """Check the cookie or the token, and the type of a body."""
         if not (self._has_cookie(scope) or self._has_token(scope)):
-            return Refused(401, "Use the address that `hinge dev` printed: it has the token")
+            return Denied(401, "Use the address that `hinge dev` printed: it has the token")
         if scope["method"] == "POST":
             kinds = _values(scope, b"content-type")
             if len(kinds) != 1 or kinds[0].partition(";")[0].strip().lower() != "application/json":
-                return Refused(403, "The Content-Type must be application/json")
+                return Denied(403, "The Content-Type must be application/json")
         return None
 
     def exchange(self, token: str) -> str | None:

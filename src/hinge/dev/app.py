@@ -15,11 +15,12 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import Raw
 
-from hinge.dev.access import Access, Refused, response_headers
+from hinge.dev.access import Access, Denied, response_headers
 from hinge.dev.commands import read_command
 from hinge.dev.inspector import ERAS, Inspector
-from hinge.dev.journal import Event
+from hinge.dev.journal import JournalEvent
 from hinge.http1.asgi import Receive, Scope, Send
+from hinge.protocol.eras.base import EraName
 
 #: The folder with the files of the page; in a zip file as well.
 PAGE = files("hinge.dev") / "page"
@@ -30,6 +31,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".json": "application/json",
 }
+_ERA_NAMES: dict[str, EraName] = {era: era for era in ERAS}
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 
@@ -88,7 +90,7 @@ class DevApp:
         except _Answer as exc:
             answer = exc
         if answer is not None:
-            await self._send(send, answer, is_head=scope["method"] == "HEAD")
+            await self._send(send, answer)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> _Answer | None:
         method, path = scope["method"], scope["path"]
@@ -105,8 +107,8 @@ class DevApp:
             if path != "/api/commands":
                 return _Answer(404, _TEXT, b"Not found")
             return await self._command(receive)
-        if method not in ("GET", "HEAD"):
-            return _Answer(405, _TEXT, b"Use GET or POST", [("allow", "GET, HEAD, POST")])
+        if method != "GET":
+            return _Answer(405, _TEXT, b"Use GET or POST", [("allow", "GET, POST")])
         if path in self._files:
             return _Answer(200, *self._files[path])
         if path == "/api/state":
@@ -156,9 +158,9 @@ class DevApp:
 
     async def _export(self, text: str, send: Send) -> None:
         """Send a recording, piece by piece."""
-        if text and text not in ERAS:
+        if text and text not in _ERA_NAMES:
             raise _error(400, f"The era is one of {', '.join(ERAS)}")
-        era, lines = self._inspector.recording(next((era for era in ERAS if era == text), None))
+        era, lines = self._inspector.recording(_ERA_NAMES.get(text))
         name = re.sub(r"[^0-9A-Za-z._-]+", "-", self._inspector.target.name).strip("-.") or "server"
         disposition = f'attachment; filename="{name}-{era}.jsonl"'
         await send(self._start(200, "application/jsonl", [("content-disposition", disposition)]))
@@ -202,10 +204,10 @@ class DevApp:
         pairs = [(name.encode(), value.encode()) for name, value in (("content-type", kind), *headers)]
         return {"type": "http.response.start", "status": status, "headers": [*pairs, *self._headers]}
 
-    async def _send(self, send: Send, answer: _Answer, *, is_head: bool) -> None:
+    async def _send(self, send: Send, answer: _Answer) -> None:
         headers = [("content-length", str(len(answer.data))), *answer.headers]
         await send(self._start(answer.status, answer.kind, headers))
-        await send({"type": "http.response.body", "body": b"" if is_head else answer.data, "more_body": False})
+        await send({"type": "http.response.body", "body": answer.data, "more_body": False})
 
 
 def read_page(folder: Traversable) -> dict[str, tuple[str, bytes]]:
@@ -258,7 +260,7 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-def _encode(events: Sequence[Event], after: int) -> tuple[bytes, int]:
+def _encode(events: Sequence[JournalEvent], after: int) -> tuple[bytes, int]:
     """Return events for a stream, and the number of the last one."""
     pieces: list[bytes] = []
     size = 0
@@ -273,7 +275,7 @@ def _encode(events: Sequence[Event], after: int) -> tuple[bytes, int]:
     return b"".join(pieces), after
 
 
-def _refusal(refused: Refused) -> _Answer:
+def _refusal(refused: Denied) -> _Answer:
     return _Answer(refused.status, _TEXT, f"{refused.text}\n".encode())
 
 

@@ -85,7 +85,7 @@ class Unlisten(_Command, tag="unlisten"):
     era: EraName
 
 
-class Login(_Command, tag="login"):
+class StartLogin(_Command, tag="login"):
     """Log in at the server, with the browser."""
 
     era: EraName
@@ -136,7 +136,7 @@ Command: TypeAlias = (
     | Answer
     | Listen
     | Unlisten
-    | Login
+    | StartLogin
     | Logout
     | Copy
     | ShowApp

@@ -14,7 +14,7 @@ from hinge.client.client import Client
 from hinge.client.subscriptions import Subscription
 from hinge.client.targets import transport_for
 from hinge.dev.commands import Capability
-from hinge.dev.journal import Journal
+from hinge.dev.journal import EventJournal
 from hinge.dev.questions import PageCallbacks, Questions, note_request
 from hinge.dev.target import DevTarget
 from hinge.dev.wire import SENT, MessageJournal, ObservedWire, Sent
@@ -22,6 +22,7 @@ from hinge.errors import CallError, HingeError, MethodNotFound, PeerError
 from hinge.http1.client.wire import Wire
 from hinge.protocol.changes import Changed, ChangesLost
 from hinge.protocol.eras.base import EraName, EraOption
+from hinge.protocol.eras.detect import ERAS
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.http.mirror import collect_param_headers, param_headers, request_headers
 from hinge.protocol.limits import Limits
@@ -64,7 +65,7 @@ class EraConnection:
         self,
         era: EraName,
         target: DevTarget,
-        journal: Journal,
+        journal: EventJournal,
         questions: Questions,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
@@ -350,7 +351,7 @@ class EraConnection:
     def describe_request(self, method: str, params: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
         """Return the headers and the body of a request as it would be sent over HTTP to a stateless server."""
         client = self.ready
-        if client.era != STATELESS.name:
+        if ERAS[client.era].negotiation_method:
             raise ValueError(
                 "A request of the handshake era needs a session, which curl doesn't have: use the other era"
             )

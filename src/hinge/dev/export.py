@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from hinge.channel import ChannelKind
-from hinge.dev.journal import Journal
+from hinge.dev.journal import EventJournal
 from hinge.protocol.eras.base import EraName
 from hinge.testing.recording_file import FORMAT
 from hinge.testing.wire_log import Side
@@ -20,7 +20,7 @@ class _Event(msgspec.Struct):
     """The members of an event that a recording has."""
 
     kind: str
-    era: str = ""
+    era: EraName
     channel: int = 0
     sender: Side = "client"
     about: int | str | UnsetType = UNSET
@@ -31,13 +31,12 @@ _decoder = msgspec.json.Decoder(_Event)
 _KINDS = (b'"kind":"message"', b'"kind":"bytes"')
 
 
-def recording(journal: Journal, era: EraName, kinds: Mapping[int, ChannelKind]) -> Iterator[bytes]:
+def recording(journal: EventJournal, kinds: Mapping[tuple[EraName, int], ChannelKind]) -> Iterator[bytes]:
     """Yield the lines of a recording of one era: an answer of the other one would be wrong for its clients.
 
     Args:
         journal: The journal.
-        era: The era.
-        kinds: The kinds of channels, by number.
+        kinds: The kinds of the channels of that era, by era and number.
     """
     yield _line({"recording": FORMAT, "by": "hinge", "side": "client"})
     channels: dict[int, int] = {}
@@ -45,13 +44,13 @@ def recording(journal: Journal, era: EraName, kinds: Mapping[int, ChannelKind]) 
         if not any(kind in event.data[:80] for kind in _KINDS):
             continue
         read = _decoder.decode(event.data)
-        if read.era != era:
+        kind = kinds.get((read.era, read.channel))
+        if kind is None:
             continue
-        key = read.channel
-        if key not in channels:
-            channels[key] = len(channels) + 1
-            yield _line({"open": channels[key], "kind": kinds.get(key, "stdio")})
-        line: dict[str, Any] = {"from": read.sender, "channel": channels[key]}
+        if read.channel not in channels:
+            channels[read.channel] = len(channels) + 1
+            yield _line({"open": channels[read.channel], "kind": kind})
+        line: dict[str, Any] = {"from": read.sender, "channel": channels[read.channel]}
         if read.about is not UNSET:
             line["about"] = read.about
         if read.kind == "bytes":

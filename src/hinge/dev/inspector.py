@@ -21,17 +21,17 @@ from hinge.dev.commands import (
     Copy,
     Disconnect,
     Listen,
-    Login,
     LogLevel,
     Logout,
     MakeCall,
     Refresh,
     Restart,
     ShowApp,
+    StartLogin,
     Unlisten,
 )
 from hinge.dev.connection import EraConnection
-from hinge.dev.journal import Journal
+from hinge.dev.journal import EventJournal
 from hinge.dev.measures import Measures
 from hinge.dev.questions import Questions
 from hinge.dev.target import DevTarget
@@ -87,7 +87,7 @@ class Inspector:
         journal: Where everything is shown.
     """
 
-    def __init__(self, target: DevTarget, journal: Journal) -> None:
+    def __init__(self, target: DevTarget, journal: EventJournal) -> None:
         self.target = target
         self.journal = journal
         self.questions = Questions(journal)
@@ -192,12 +192,12 @@ class Inspector:
                 await self.connections[era].listen(changes, uris)
             case Unlisten(era=era):
                 await self.connections[era].unlisten()
-            case Login(era=era) | Logout(era=era):
+            case StartLogin(era=era) | Logout(era=era):
                 if self.target.authorize is None:
                     raise ValueError("Logins are for a server with a URL, and without credentials in its headers")
                 if self._logging_in is not None and not self._logging_in.done():
                     self._logging_in.cancel()
-                self._logging_in = self._spawn(self._log(era, log_in=isinstance(command, Login)))
+                self._logging_in = self._spawn(self._log(era, log_in=isinstance(command, StartLogin)))
             case ShowApp(era=era, uri=uri):
                 return {"frame": await self._show_app(era, uri)}
             case Copy():
@@ -452,7 +452,8 @@ class Inspector:
         ready: list[EraName] = [each for each in ERAS if self.connections[each].state == "ready"]
         candidates: list[EraName] = [*ERAS[-1:], *ready[-1:], *called[-1:]]
         chosen = era or candidates[-1]
-        return chosen, recording(self.journal, chosen, self.connections[chosen].kinds)
+        kinds = {(chosen, number): kind for number, kind in self.connections[chosen].kinds.items()}
+        return chosen, recording(self.journal, kinds)
 
 
 def _given(value: object, *names: str) -> dict[str, Any]:

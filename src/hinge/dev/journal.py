@@ -13,7 +13,7 @@ MAX_EVENTS = 100_000
 MAX_BYTES = 64 * 1024 * 1024
 
 
-class Event(NamedTuple):
+class JournalEvent(NamedTuple):
     """One event.
 
     Attributes:
@@ -32,10 +32,10 @@ class Event(NamedTuple):
         return len(self.data) + len(self.message or b"")
 
 
-_DROPPED = Event(0, b"")
+_DROPPED = JournalEvent(0, b"")
 
 
-class Journal:
+class EventJournal:
     """The events, oldest first. The oldest are dropped when there are too many.
 
     Events that describe the present state have a key: the last one of each key is kept apart, and repeated to readers that
@@ -49,13 +49,13 @@ class Journal:
     def __init__(self, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> None:
         self._max_events = max_events
         self._max_bytes = max_bytes
-        self._events: list[Event] = []
+        self._events: list[JournalEvent] = []
         #: How many at the beginning of the list are dropped.
         self._dropped = 0
         self._bytes = 0
         self._next = 1
         #: The last event of each key.
-        self._state: dict[Hashable, Event] = {}
+        self._state: dict[Hashable, JournalEvent] = {}
         self._readers: set[asyncio.Event] = set()
         self.closed = False
 
@@ -89,7 +89,7 @@ class Journal:
         n = self._next
         self._next += 1
         at = round(time.time() * 1000)
-        event = Event(n, msgspec.json.encode({"n": n, "kind": kind, "at": at, **fields}), message)
+        event = JournalEvent(n, msgspec.json.encode({"n": n, "kind": kind, "at": at, **fields}), message)
         self._events.append(event)
         self._bytes += event.size
         while len(self) > self._max_events or (self._bytes > self._max_bytes and len(self) > 1):
@@ -118,11 +118,7 @@ class Journal:
         event = self._state.get(key)
         return None if event is None else event.data
 
-    def states(self) -> dict[Hashable, Event]:
-        """Return the last event of each key."""
-        return dict(self._state)
-
-    def get(self, n: int) -> Event | None:
+    def get(self, n: int) -> JournalEvent | None:
         """Return one event; None if it was dropped or hasn't happened."""
         index = n - self.first
         if 0 <= index < len(self):
@@ -134,18 +130,18 @@ class Journal:
         self._events.clear()
         self._dropped = self._bytes = 0
 
-    def after(self, n: int, most: int = MAX_EVENTS) -> list[Event]:
+    def after(self, n: int, most: int = MAX_EVENTS) -> list[JournalEvent]:
         """Return the events after a number, at most so many besides the present state.
 
         If some of them were dropped, the list begins with an event "lost", and those that are still the present state.
         """
-        found: list[Event] = []
+        found: list[JournalEvent] = []
         first = self.first
         if n + 1 < first:
             kept = sorted(event for event in set(self._state.values()) if n < event.n < first)
             count = first - 1 - n - len(kept)
             if count > 0:
-                found.append(Event(0, msgspec.json.encode({"kind": "lost", "count": count})))
+                found.append(JournalEvent(0, msgspec.json.encode({"kind": "lost", "count": count})))
             found += kept
         start = self._dropped + max(0, n + 1 - first)
         return found + self._events[start : start + most]
@@ -159,11 +155,6 @@ class Journal:
     def leave(self, reader: asyncio.Event) -> None:
         """Forget a reader."""
         self._readers.discard(reader)
-
-    @property
-    def readers(self) -> int:
-        """How many there are."""
-        return len(self._readers)
 
     def close(self) -> None:
         """End all readers."""

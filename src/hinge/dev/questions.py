@@ -12,7 +12,7 @@ import msgspec
 from hinge.client.callbacks import Callbacks, InvalidAnswer, SamplingRejected, check_answer
 from hinge.client.methods import CallNext, ClientContext
 from hinge.dev.commands import Answer, Capability
-from hinge.dev.journal import Journal
+from hinge.dev.journal import EventJournal
 from hinge.dev.wire import SENT, MessageJournal
 from hinge.errors import MethodNotFound
 from hinge.jsonrpc import RequestId
@@ -35,10 +35,9 @@ class Question:
         answer: The answer, when it is there; an exception refuses the question.
     """
 
-    def __init__(self, number: int, method: str, call: str | None) -> None:
+    def __init__(self, number: int, method: str) -> None:
         self.id = f"q{number}"
         self.method = method
-        self.call = call
         self.answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
 
@@ -49,7 +48,7 @@ class Questions:
         journal: Where they are shown.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: EventJournal) -> None:
         self._journal = journal
         self._count = 0
         self._open: dict[str, Question] = {}
@@ -61,7 +60,7 @@ class Questions:
         if len(self._open) >= MAX_OPEN:
             raise MethodNotFound(method)
         self._count += 1
-        question = Question(self._count, method, call)
+        question = Question(self._count, method)
         self._open[question.id] = question
         kind = _kind(method, params)
         fields: dict[str, Any] = {"question": question.id, "era": era, "type": kind}

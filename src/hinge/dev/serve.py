@@ -13,7 +13,7 @@ from hinge.dev.access import Access
 from hinge.dev.app import DevApp
 from hinge.dev.apps import Frames
 from hinge.dev.inspector import Inspector
-from hinge.dev.journal import Journal
+from hinge.dev.journal import EventJournal
 from hinge.dev.target import DevTarget
 from hinge.errors import StartError
 from hinge.http1.asgi import AsgiApp
@@ -76,7 +76,7 @@ async def _serve(
     announce: Callable[[str], None],
 ) -> None:
     access = Access(host, listening[0].getsockname()[1])
-    inspector = Inspector(target, Journal())
+    inspector = Inspector(target, EventJournal())
     inspector.frames = Frames(access.base, framing[0].getsockname()[1])
     app = DevApp(inspector, access)
     listeners = [Listener(_served(one), _HEAD_BYTES) for one in (app, inspector.frames)]

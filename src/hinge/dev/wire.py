@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from hinge.channel import ChannelKind
-from hinge.dev.journal import Journal
+from hinge.dev.journal import EventJournal
 from hinge.errors import CallError, HeaderMismatch
 from hinge.http1.client.wire import HeaderPairs, Wire, WireResponse
 from hinge.jsonrpc import RequestId
@@ -94,7 +94,7 @@ class MessageJournal:
         on_closed: Called with the reason when the other side has closed a channel.
     """
 
-    def __init__(self, journal: Journal, era: EraName, on_closed: Callable[[str], None]) -> None:
+    def __init__(self, journal: EventJournal, era: EraName, on_closed: Callable[[str], None]) -> None:
         self._journal = journal
         self._era = era
         self._on_closed = on_closed
