@@ -7,6 +7,7 @@ import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from hinge.protocol import changes
 from hinge.protocol.changes import ChangeBuffer, covers
 from tests.server.bare_end import BareEnd
 from tests.session_ends import turns
-from tests.support import Call
+from tests.support import Call, Origin
 from tests.transports.http_rig import modern, serving
 from tests.wire import routes
 from tests.wire.scenario import NEWEST
@@ -674,6 +675,36 @@ async def test_a_backend_that_raises_breaks_neither_registration_nor_local_liste
         server.remove_tool("more")
         await talk.hear(TOOLS)
         assert talk.heard() == []
+        a_server(backend=backend).notify(Changed("tools"))  # another server on a backend that works again
+        await talk.hear(TOOLS)
+
+
+async def test_a_change_is_told_once_though_the_backend_tells_its_publisher_too(tmp_path: Path) -> None:
+    """Such as a backend that several processes share, which is later than the publisher itself."""
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    server, other = a_server(backend=url), a_server(backend=url)
+    try:
+        async with talking(server, "2025") as talk:
+            server.notify(Changed("tools"))
+            await talk.hear(TOOLS)
+            other.notify(Changed("prompts"))
+            await talk.hear("notifications/prompts/list_changed")
+            assert talk.heard() == []
+    finally:
+        await server.backend.close()
+        await other.backend.close()
+
+
+async def test_a_stream_is_told_of_changes_in_another_process_from_its_first_request_on() -> None:
+    """A server that was asked nothing else before: each request of the stateless era is a session of its own on HTTP."""
+    backend = MemoryBackend()
+    server, other = a_server(backend=backend), a_server(backend=backend)
+    async with routes.http(server) as route:
+        talk = await Talk(route, "2026").open()
+        number, _ = await listen(talk, toolsListChanged=True)
+        other.notify(Changed("tools"))
+        await talk.hear(TOOLS)
+        await talk.route.cancel(number, "2026")
 
 
 @pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
@@ -773,6 +804,46 @@ async def test_a_resource_that_is_subscribed_to_again_stays_watched_while_it_is_
     assert ended[2:] == ["file:///dir/x"]
 
 
+async def test_a_resource_stays_watched_until_its_last_subscription_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever era it is of; then a proxy ends its own. What was refused is not watched meanwhile."""
+    server = a_server()
+    ended: list[str] = []
+    monkeypatch.setattr(server.catalog, "unwatched", ended.append)
+    async with talking(server, "2025") as old, talking(server, "2026") as new:
+        first, _ = await listen(new, resourceSubscriptions=["file:///a", "file:///dir/x", "file:///unknown"])
+        assert ended == ["file:///unknown"]
+        await watch(old, "file:///a")
+        await new.route.cancel(first, "2026")
+        await new.ask("tools/list")
+        assert ended == ["file:///unknown", "file:///dir/x"]
+        second, _ = await listen(new, resourceSubscriptions=["file:///a"])
+        await old.ask("resources/unsubscribe", uri="file:///a")
+        assert len(ended) == 2
+        await new.route.cancel(second, "2026")
+        await new.ask("tools/list")
+        assert ended == ["file:///unknown", "file:///dir/x", "file:///a"]
+        assert not server._subscriptions._watchers
+
+
+async def test_a_resource_that_lacks_a_scope_of_the_caller_is_left_out_of_a_stream() -> None:
+    server = a_server()
+    server.resource("file:///drafts", name="drafts", scopes=["notes"])(lambda: "a draft")
+    uris = ["file:///a", "file:///drafts"]
+    for scopes, honoured in ((set[str](), uris[:1]), ({"notes"}, uris)):
+        async with BareEnd(server, origin=Origin(principal="anna", scopes=frozenset(scopes))) as end:
+            await end.listen("resourceSubscriptions", uris)
+            acknowledged = await end.wait_for(ACKNOWLEDGED)
+            assert acknowledged["notifications"] == {"resourceSubscriptions": honoured}
+
+
+async def test_who_subscribed_is_known_where_it_is_decided_who_sees_a_change() -> None:
+    server = a_server(authorize_subscription=lambda ctx, uri: ctx.principal == "anna")
+    async with BareEnd(server, "2025", origin=Origin(principal="anna")) as end:
+        await end.ask("resources/subscribe", {"uri": "file:///a"})
+        server.notify(Changed("resource", "file:///a"))
+        assert await end.wait_for(UPDATED) == {"uri": "file:///a"}
+
+
 async def test_a_session_that_could_not_be_told_of_one_change_is_told_of_later_ones() -> None:
     """Such as an HTTP session without a stream."""
     server = a_server()
@@ -792,6 +863,8 @@ async def test_a_session_that_could_not_be_told_of_one_change_is_told_of_later_o
             await turns(20)
         assert [one["method"] for one in end.heard] == [TOOLS]
         subscriptions = server._subscriptions
-        missed = subscriptions.changes_after(subscriptions.told(end.session))  # where another stream has to go on
+        missed = subscriptions.changes_after(
+            subscriptions.told(end.session, sending=False)
+        )  # where another stream has to go on
         assert missed is not None
         assert Changed("prompts") in missed

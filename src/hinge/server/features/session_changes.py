@@ -45,18 +45,15 @@ class SharedSubscriptions:
         """
         self._subscriptions.join(session)
 
-    def leave(self, session: Session) -> int:
-        """Tell a session nothing more.
+    def leave(self, session: Session) -> None:
+        """Tell a session nothing more until it joins again.
 
         Args:
             session: The session.
-
-        Returns:
-            The position up to which it was told.
         """
-        return self._subscriptions.leave(session)
+        self._subscriptions.leave(session)
 
-    def told(self, session: Session, *, sending: bool = False) -> int:
+    def told(self, session: Session, *, sending: bool) -> int:
         """Return the position up to which a session was told.
 
         Args:

@@ -41,7 +41,7 @@ from hinge.protocol.changes import (
 from hinge.protocol.limits import Limits
 from hinge.protocol.records import Outgoing
 from hinge.protocol.states import CallState
-from hinge.schema.base import SUBSCRIPTION_ID, EmptyResult
+from hinge.schema.base import SUBSCRIPTION_ID
 from hinge.schema.lifecycle import ServerCapabilities
 from hinge.schema.resources import SubscribeParams
 from hinge.schema.subscriptions import ListenParams, ListenResult, SubscriptionFilter
@@ -179,17 +179,15 @@ class Subscriptions:
         """Be told of changes from now on."""
         self._connect()
 
-    def leave(self, session: Session) -> int:
-        """Tell a session nothing more until it joins again. Returns the position up to which it was told."""
+    def leave(self, session: Session) -> None:
+        """Tell a session nothing more until it joins again."""
         with self._buffer.lock:
-            told = self.told(session)
             self._sessions.discard(session)
             listener = self._listeners.get(session)
             if listener is not None:
                 listener.reader.skip()
-        return told
 
-    def told(self, session: Session, *, sending: bool = False) -> int:
+    def told(self, session: Session, *, sending: bool) -> int:
         """The position up to which a session that has joined was told; with `sending`, when the change in hand is sent."""
         listener = self._listeners.get(session)
         return self._buffer.position if listener is None else listener.reader.told(sending)
@@ -223,7 +221,9 @@ class Subscriptions:
         return list(self._watched.get(session, ()))
 
     async def watch_again(self, ctx: Context[Any], uri: str) -> None:
-        """Subscribe to a resource what subscribed in another process, unless its caller may not any more."""
+        """Subscribe to a resource what subscribed in another process, unless it has ended or its caller may not any more."""
+        if ctx._session.connection.closed is not None:
+            return
         with suppress(InvalidParams, InsufficientScope, Overloaded):
             await self.subscribe(ctx, SubscribeParams(uri=uri))
 
@@ -244,12 +244,16 @@ class Subscriptions:
     def _session_matches(self, session: ReferenceType[Session], event: Event) -> bool:
         if isinstance(event, ChangesLost) or event.kind in LIST_CHANGED:
             return True
-        alive = session()
-        return alive is not None and _is_watched(event, tuple(self._watched.get(alive, ())))
+        return _is_watched(event, self._uris_of(session))
 
     def _everything_of(self, session: ReferenceType[Session]) -> list[Changed]:
+        """All that a session is told about."""
+        lists = [Changed(kind) for kind in self._offered_lists()]
+        return lists + [Changed("resource", uri) for uri in self._uris_of(session)]
+
+    def _uris_of(self, session: ReferenceType[Session]) -> tuple[str, ...]:
         alive = session()
-        return self._everything(() if alive is None else tuple(self._watched.get(alive, ())))
+        return () if alive is None else tuple(self._watched.get(alive, ()))
 
     async def _session_may_see(self, session: Session, uri: str) -> bool:
         """Whether a session that watches a resource, or one above it, may learn that it changed."""
@@ -261,12 +265,7 @@ class Subscriptions:
             ctx._call.origin = session.authority
         return await _may_see_change(self._offered, ctx, uri)
 
-    def _everything(self, watched: Iterable[str]) -> list[Changed]:
-        """All that a session is told about."""
-        lists = [Changed(kind) for kind in self._offered_lists()]
-        return lists + [Changed("resource", uri) for uri in watched]
-
-    async def subscribe(self, ctx: Context[Any], params: SubscribeParams) -> EmptyResult:
+    async def subscribe(self, ctx: Context[Any], params: SubscribeParams) -> None:
         """`resources/subscribe` of the handshake era. Raises Overloaded, InvalidParams and InsufficientScope."""
         session = ctx._session
         watched = self._watched.get(session)
@@ -285,7 +284,6 @@ class Subscriptions:
                 watched[params.uri] = ctx
         finally:
             self._unwatch((params.uri,))
-        return EmptyResult()
 
     def _unsubscriber(self, session: Session) -> Callable[[], Awaitable[None]]:
         async def unsubscribe() -> None:
@@ -293,10 +291,9 @@ class Subscriptions:
 
         return unsubscribe
 
-    async def unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> EmptyResult:
+    async def unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> None:
         """`resources/unsubscribe`."""
         self.unwatch(ctx._session, params.uri)
-        return EmptyResult()
 
     # ---------------------------------------------------------------- stateless era
 

@@ -61,11 +61,10 @@ class SessionChanges(Protocol):
     def join(self, session: Session) -> None:
         """Tell a session of changes from now on."""
 
-    def leave(self, session: Session) -> int:
-        """Tell a session nothing more. Returns the position up to which it was told."""
-        ...
+    def leave(self, session: Session) -> None:
+        """Tell a session nothing more until it joins again."""
 
-    def told(self, session: Session, *, sending: bool = False) -> int:
+    def told(self, session: Session, *, sending: bool) -> int:
         """The position up to which a session was told; with `sending`, when the change in hand is sent."""
         ...
 

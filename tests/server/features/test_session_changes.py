@@ -1,0 +1,153 @@
+"""What the HTTP transport asks of subscriptions for sessions that move between processes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hinge import Changed, Context, Limits, Server
+from hinge.backends import MemoryBackend
+from hinge.server.features.session_changes import SharedSubscriptions
+from tests.server.bare_end import BareEnd
+from tests.session_ends import turns
+from tests.support import Origin
+
+TOOLS = "notifications/tools/list_changed"
+UPDATED = "notifications/resources/updated"
+A, B = Changed("resource", "file:///a"), Changed("resource", "file:///b")
+
+
+def a_server(**options: Any) -> Server[Any]:
+    server: Server[Any] = Server("tells", **options)
+    server.tool("nothing")(lambda: None)
+    for name in "ab":
+        server.resource(f"file:///{name}", name=name)(lambda: "text")
+    return server
+
+
+def changes_of(server: Server[Any]) -> SharedSubscriptions:
+    return SharedSubscriptions(server._subscriptions, server._context)
+
+
+def told(end: BareEnd) -> list[Any]:
+    """The methods, and the URIs of resources, that a client was told of changes."""
+    return [one.get("params", {}).get("uri", one["method"]) for one in end.heard]
+
+
+async def test_a_session_that_has_left_is_told_nothing_until_it_joins_and_is_told_what_it_missed() -> None:
+    server = a_server()
+    changes = changes_of(server)
+    async with BareEnd(server, "2025") as end:
+        await end.ask("resources/subscribe", {"uri": "file:///a"})
+        server.notify(Changed("prompts"))
+        await end.wait_for("notifications/prompts/list_changed")
+        position = changes.told(end.session, sending=False)
+        changes.leave(end.session)
+        end.heard.clear()
+        missed = [Changed("tools"), A, B, Changed("vendor/thing", "x")]
+        for change in missed:
+            server.notify(change)
+        await turns(20)
+        assert end.heard == []
+        assert changes.changes_after(position) == missed
+        assert changes.changes_after(changes.position) == []
+        changes.join(end.session)
+        changes.tell_again(end.session, missed)
+        await turns(20)
+        assert told(end) == [TOOLS, "file:///a"]
+        assert changes.told(end.session, sending=False) == changes.position
+
+
+async def test_a_change_that_is_not_sent_when_a_session_leaves_was_not_told() -> None:
+    server = a_server()
+    changes = changes_of(server)
+    async with BareEnd(server, "2025") as end:
+        before = changes.told(end.session, sending=False)
+        server.notify(Changed("tools"))
+        changes.leave(end.session)
+        await turns(20)
+        assert end.heard == []
+        assert changes.told(end.session, sending=False) == before
+
+
+async def test_a_session_is_told_everything_that_it_subscribed_to_if_it_is_unknown_what_it_missed() -> None:
+    server = a_server()
+    changes = changes_of(server)
+    async with BareEnd(server, "2025") as end:
+        await end.ask("resources/subscribe", {"uri": "file:///a"})
+        changes.tell_again(end.session, None)
+        await turns(20)
+        lists = [f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")]
+        assert told(end) == [*lists, "file:///a"]
+
+
+async def test_a_session_that_missed_nothing_counts_as_told() -> None:
+    server = a_server()
+    changes = changes_of(server)
+    async with BareEnd(server, "2025") as end:
+        server.notify(B)
+        for missed in ([], [B]):
+            changes.tell_again(end.session, missed)
+            assert changes.told(end.session, sending=False) == changes.position
+        await turns(20)
+        assert end.heard == []
+
+
+async def test_changes_that_are_no_longer_kept_are_unknown() -> None:
+    server = a_server(limits=Limits(queued_changes=2))
+    changes = changes_of(server)
+    changes.connect()
+    start = changes.position
+    for change in (Changed("tools"), A, B):
+        server.notify(change)
+    assert changes.changes_after(start) is None
+    assert changes.changes_after(start + 1) == [A, B]
+
+
+async def test_a_process_that_is_told_of_no_changes_does_not_know_what_has_changed() -> None:
+    class BrokenBackend(MemoryBackend):
+        def subscribe(self, listener: Any) -> Any:
+            raise OSError("no backend")
+
+    server = a_server(backend=BrokenBackend())
+    changes = changes_of(server)
+    changes.connect()
+    assert changes.changes_after(changes.position) is None
+
+
+async def test_a_session_subscribes_again_to_what_its_caller_may_still_see() -> None:
+    server = a_server(authorize_subscription=lambda ctx, uri: ctx.principal == "anna" and uri == "file:///a")
+    changes = changes_of(server)
+    async with BareEnd(server, "2025") as end:
+        for principal, watched in (("ben", []), ("anna", ["file:///a"])):
+            for uri in ("file:///a", "file:///b"):
+                await changes.watch_again(end.session, Origin(principal=principal), uri)
+            assert changes.watched(end.session) == watched
+        changes.unwatch(end.session, "file:///a")
+        assert changes.watched(end.session) == []
+
+
+async def test_a_session_that_has_ended_is_subscribed_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it ends while it is decided what it may subscribe to. Then a proxy ends its own subscription."""
+    asked, decided, ended = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def authorize(ctx: Context[Any], uri: str) -> bool:
+        asked.set()
+        await decided.wait()
+        return True
+
+    server = a_server(authorize_subscription=authorize)
+    monkeypatch.setattr(server.catalog, "unwatched", ended.append)
+    changes = changes_of(server)
+    async with BareEnd(server, "2025") as end:
+        again = asyncio.create_task(changes.watch_again(end.session, Origin(), "file:///a"))
+        await asked.wait()
+        end.session.close("its client has left")
+        await end.session.finish()
+        decided.set()
+        await again
+        await changes.watch_again(end.session, Origin(), "file:///b")
+        assert changes.watched(end.session) == []
+    assert ended == ["file:///a"]
