@@ -80,6 +80,19 @@ async def test_updates_of_watched_resources_are_told_and_of_no_others() -> None:
         await talk.route.cancel(number, "2026")
 
 
+@pytest.mark.parametrize("request_id", [0, "", "0", 7])
+async def test_each_change_names_the_id_of_its_listen_request(request_id: int | str) -> None:
+    """SUB-05: 0 and the empty string are ids, too."""
+    server = a_server()
+    async with talking(server, "2026") as talk:
+        params = {"notifications": {"toolsListChanged": True}}
+        await talk.say({"id": request_id, "method": "subscriptions/listen", "params": params})
+        assert (await talk.hear(ACKNOWLEDGED))["_meta"] == {ID: request_id}
+        server.notify(Changed("tools"))
+        assert (await talk.hear(TOOLS))["_meta"] == {ID: request_id}
+        await talk.route.cancel(request_id, "2026")
+
+
 async def test_nothing_overtakes_the_acknowledgement() -> None:
     """SUB-03, T-12, C-121: changes that come while the subscription is being set up wait."""
     server: Server[Any]

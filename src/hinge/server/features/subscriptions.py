@@ -151,12 +151,19 @@ class Subscriptions:
     def _on_event(self, event: Event) -> None:
         with self._buffer.lock:
             position = self._buffer.add(event)
-            for stream in list(self._streams):
-                if stream.matches(event):
-                    stream.reader.notice(position)
-            for session in list(self._sessions):
-                if session.connection.handshake.open and self._session_matches(ref(session), event):
-                    self._listener(session).reader.notice(position)
+            readers = [stream.reader for stream in list(self._streams) if stream.matches(event)]
+            readers += [
+                self._listener(session).reader
+                for session in list(self._sessions)
+                if session.connection.handshake.open and self._session_matches(ref(session), event)
+            ]
+            asleep: dict[asyncio.AbstractEventLoop, list[ChangeReader]] = {}
+            for reader in readers:
+                if reader.notice(position):
+                    asleep.setdefault(reader.loop, []).append(reader)
+            for loop, woken in asleep.items():
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(_wake_all, woken)
 
     # ---------------------------------------------------------------- handshake era
 
@@ -405,13 +412,13 @@ class ChangeReader:
         "_buffer",
         "_everything",
         "_idle",
-        "_loop",
         "_matches",
         "_position",
         "_repeating",
         "_skipped",
         "_told",
-        "_wake",
+        "loop",
+        "wake",
     )
 
     def __init__(
@@ -423,10 +430,10 @@ class ChangeReader:
         wake: Callable[[], None],
     ) -> None:
         self._buffer = buffer
-        self._loop = loop
+        self.loop = loop
         self._matches = matches
         self._everything = everything
-        self._wake = wake
+        self.wake = wake
         self._position = 0
         #: Whether it has read all that it subscribed to. Its position counts only while it has not.
         self._idle = True
@@ -457,15 +464,18 @@ class ChangeReader:
                 self._position = self._buffer.position
             self._told = -1
             self._repeating = iter([*changes, *(self._repeating or ())])
-        self._wake()
+        self.wake()
 
-    def notice(self, position: int) -> None:
-        """There is something new at this position. Called from any thread that holds the lock of the buffer."""
+    def notice(self, position: int) -> bool:
+        """There is something new at this position. Returns whether the reader has to be woken, in its event loop.
+
+        Called from any thread that holds the lock of the buffer.
+        """
         if self._idle:
             self._idle = False
             self._position = self._told = position - 1
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._wake)
+            return True
+        return False
 
     def skip(self) -> None:
         """Forget what is not read: it can't be sent."""
@@ -496,6 +506,15 @@ class ChangeReader:
                 self._repeating = iter(list(self._everything()))
             elif self._matches(message.change):
                 return message
+
+
+def _wake_all(readers: Iterable[ChangeReader]) -> None:
+    """Wake readers in their event loop, in one call of the loop for all of them."""
+    for reader in readers:
+        try:
+            reader.wake()
+        except Exception:
+            logger.exception("A subscriber could not be told of a change")
 
 
 class _SessionListener:
@@ -572,7 +591,8 @@ class _ListenStream:
         offered: Offered,
     ) -> None:
         self._ctx = ctx
-        self._end = subscription_end(ctx.request_id or "")
+        assert ctx.request_id is not None
+        self._end = subscription_end(ctx.request_id)
         self._offered = offered
         self._loop = asyncio.get_running_loop()
         self._lists = {

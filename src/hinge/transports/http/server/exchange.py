@@ -408,9 +408,13 @@ class Exchange(Record):
         Raises:
             ChannelClosed: The client left or doesn't read.
         """
-        async with self._writing():
-            if not self.over:
-                await self._put(data, True)
+        lock = self._writing()
+        if self.started and not self.over and self.raw.ready and len(data) <= PIECE and not lock.locked():
+            await self._put(data, True)  # does not wait, so that nothing can come between
+        else:
+            async with lock:
+                if not self.over:
+                    await self._put(data, True)
         # The `send` of a server may return at once; a handler that only sends must not starve other tasks.
         await asyncio.sleep(0)
         if self.over:
