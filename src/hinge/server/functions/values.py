@@ -116,7 +116,8 @@ class MsgspecType:
     def __init__(self, annotation: Any, writer: SchemaWriter) -> None:
         self.field = annotation
         try:
-            info = mi.type_info(annotation)
+            plain = type(annotation) is type and annotation in _PLAIN
+            info = _plain_info(annotation) if plain else mi.type_info(annotation)
         except TypeError as reason:
             raise UnsupportedType(_one_line(reason)) from None
         self.schema = writer.write(info, annotation)
@@ -140,6 +141,11 @@ class MsgspecType:
         return _finite(value, text)
 
     write_default = write
+
+
+#: The types of most parameters.
+_PLAIN: tuple[Any, ...] = (str, int, float, bool)
+_plain_info = functools.cache(mi.type_info)
 
 
 def encode(value: Any) -> bytes:
