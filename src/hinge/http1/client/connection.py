@@ -9,7 +9,7 @@ import asyncio
 import select
 import ssl
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -221,7 +221,10 @@ class SocketConnection(asyncio.Protocol):
         self._on_body_progress: Callable[[], None] | None = None
         self._writing_paused = False
         self._overhead = 0
-        self._lines = 0
+        #: The header lines of the response that is arriving; those of the last one, and what they say.
+        self._lines: list[tuple[bytes, bytes]] = []
+        self._known_lines: list[tuple[bytes, bytes]] = []
+        self._known_headers: dict[str, str] = {}
         self._finish_left = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -240,7 +243,8 @@ class SocketConnection(asyncio.Protocol):
         assert self._transport is not None
         response = self._response = SocketResponse(self)
         self._busy, self._response_complete, self._until_eof = True, False, False
-        self._overhead = self._lines = 0
+        self._overhead = 0
+        self._lines = []
         if not body:
             self._transport.write(head)
         elif len(body) <= HEAD_BYTES:
@@ -382,26 +386,25 @@ class SocketConnection(asyncio.Protocol):
         response = self._response
         if response is None or response.status:
             return
-        headers = response.headers
-        self._lines += 1
-        if self._lines > HEAD_LINES:
+        self._lines.append((name, value))
+        if len(self._lines) > HEAD_LINES:
             raise _ProtocolViolation(f"more than {HEAD_LINES} headers")
-        key = name.decode("latin-1").lower()
-        text = value.decode("latin-1").strip(" \t")
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
         """The head is there."""
         status = self._parser.get_status_code()
         response = self._response
         self._interim = status < 200
+        lines, self._lines = self._lines, []
         if response is None:
             return
         if self._interim:
             if status == 101:
                 raise _ProtocolViolation("an upgrade that was not asked for")
-            response.headers.clear()
             return
+        if lines != self._known_lines:  # a server sends the same ones for a second
+            self._known_lines, self._known_headers = lines, _read_lines(lines)
+        response.headers = self._known_headers.copy()
         coding = response.headers.get("transfer-encoding", "").lower()
         if coding not in ("", "chunked"):
             raise _ProtocolViolation(f"a transfer coding that was not asked for: {coding[:40]!r}")
@@ -427,6 +430,15 @@ class SocketConnection(asyncio.Protocol):
         if not self._interim:
             self._response_complete = True
             self._keep = self._parser.should_keep_alive()
+
+
+def _read_lines(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Header lines by lower-case name; values of the same name are joined."""
+    headers: dict[str, str] = {}
+    for name, value in lines:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
 
 
 def _http2_hint(data: bytes) -> str:

@@ -20,6 +20,9 @@ from hinge.local_sockets import connect_locally
 #: A connection that was idle for longer isn't used again, unless the server says how long it keeps one (Keep-Alive).
 #: Common servers close after 5 s: a request that meets the close is lost, and nobody knows whether it ran.
 IDLE_SECONDS = 4.0
+#: How many heads of requests a wire remembers, and the most bytes of one.
+HEADS = 64
+LONG_HEAD = 4096
 #: No connection stays idle for longer, whatever the server says.
 MAX_IDLE_SECONDS = 60.0
 
@@ -93,17 +96,23 @@ def check_header(name: str, value: str) -> tuple[bytes, bytes]:
 
 def request_head(method: str, target: Target, headers: HeaderPairs, length: int | None, proxied: bool = False) -> bytes:
     """The bytes of a request's head. Raises NotSent for a header that can't be written (a line end, a NUL)."""
+    return _with_length(_head_without_length(method, target, headers, proxied), length)
+
+
+def _with_length(head: bytes, length: int | None) -> bytes:
+    return head + b"\r\n" if length is None else b"%bContent-Length: %d\r\n\r\n" % (head, length)
+
+
+def _head_without_length(method: str, target: Target, headers: HeaderPairs, proxied: bool) -> bytes:
     path = f"http://{target.authority}{target.path}" if proxied else target.path
     lines = [f"{method} {path} HTTP/1.1", f"Host: {target.authority}", "Accept-Encoding: gzip"]
     for name, value in headers:
         check_name(name)
         lines.append(f"{name}: {value}")
-    if length is not None:
-        lines.append(f"Content-Length: {length}")
-    lines.append("\r\n")
+    lines.append("")
     head = "\r\n".join(lines)
     # Each line end must be one of ours, or a value could smuggle in a header or a request.
-    is_safe = head.count("\n") == head.count("\r") == len(lines) and "\0" not in head
+    is_safe = head.count("\n") == head.count("\r") == len(lines) - 1 and "\0" not in head
     if not is_safe or not head.isascii():
         for name, value in headers:
             check_header(name, value)
@@ -148,6 +157,8 @@ class SocketWire:
         self._connections: set[SocketConnection] = set()
         self._idle: dict[Origin, list[SocketConnection]] = {}
         self._routes: dict[Origin, ProxyRoute | None] = {}
+        #: Heads that were made before, without their lengths: most requests to a URL have the same headers.
+        self._heads: dict[tuple[str, str, tuple[tuple[str, str], ...]], bytes] = {}
         self._reaper: asyncio.TimerHandle | None = None
 
     async def open(self, method: str, url: str, headers: HeaderPairs, body: bytes | None, /) -> WireResponse:
@@ -157,7 +168,15 @@ class SocketWire:
         proxied = route is not None and target.scheme == "http"
         if route is not None and proxied:
             headers = [*headers, *route.headers]
-        head = request_head(method, target, headers, None if body is None else len(body), proxied)
+        key = method, url, tuple(headers)
+        head = self._heads.get(key)
+        if head is None:
+            head = _head_without_length(method, target, headers, proxied)
+            if len(self._heads) >= HEADS:
+                self._heads.clear()
+            if len(head) <= LONG_HEAD:
+                self._heads[key] = head
+        head = _with_length(head, None if body is None else len(body))
         connection = self._take_idle(target.origin)
         if connection is not None and connection.has_input:
             await asyncio.sleep(0)  # let the event loop read what the server sent meanwhile: the end, most likely
@@ -174,6 +193,7 @@ class SocketWire:
     async def close(self) -> None:
         """Close every connection."""
         self._closed = True
+        self._heads.clear()  # they may hold tokens
         for connection in list(self._connections):
             connection.abort()
         if self._reaper is not None:

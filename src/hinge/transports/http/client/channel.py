@@ -219,13 +219,15 @@ class RemoteEndpoint:
                 fixed, authorization = await self._ask(method)
                 if pending is not None:
                     pending.credentials = self._digest(fixed)
-            own = {name.lower() for name, _ in headers}
-            pairs = [*headers, *(pair for pair in fixed if pair[0].lower() not in own)]
+            pairs: HeaderPairs = headers
+            if fixed:
+                own = {name.lower() for name, _ in headers}
+                pairs = [*headers, *(pair for pair in fixed if pair[0].lower() not in own)]
             response = await self._wire.open(method, self.url, pairs, body)
             if response.status in _REDIRECTS:
                 response = await self._follow_redirects(method, pairs, body, response)
             # Nobody logs in to end a session.
-            if response.status not in (401, 403) or self._auth is None or "authorization" in own or method == "DELETE":
+            if response.status not in (401, 403) or self._auth is None or _authorizes(headers) or method == "DELETE":
                 if self._answered is not None:
                     self._answered(self.url, response.headers)
                 return response
@@ -288,6 +290,10 @@ class RemoteEndpoint:
                 return response
         response.release()
         raise status_error(f"More than {MAX_REDIRECTS} redirects", response.status, response.headers)
+
+
+def _authorizes(headers: HeaderPairs) -> bool:
+    return any(name.lower() == "authorization" for name, _ in headers)
 
 
 async def _keep_waiting(work: Coroutine[Any, Any, ResultT]) -> ResultT:
