@@ -9,8 +9,10 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -116,6 +120,32 @@ class Inspected:
 def go(page: Page, place: str) -> None:
     """Go to a view by its address."""
     page.evaluate("(place) => { location.hash = place; }", place)
+
+
+@contextmanager
+def serving(file: Path) -> Iterator[str]:
+    """Run a server over HTTP; its URL."""
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hinge", "run", str(file), "--http", "--port", str(port)], cwd=ROOT
+    )
+    try:
+        wait_for_port(port)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(10)
+
+
+def wait_for_port(port: int) -> None:
+    """Wait until something listens there."""
+    end = time.monotonic() + 20
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ class AppsView extends View {
     this.none = h("p.empty", "No tool of this server has a page.");
     this.some = h("div", labelledTool(this.tool), this.editorBox, h("div.actions", button("Run and show its page", () => this.run(), "primary")),
       this.ask, this.frameBox, h("details.rest", h("summary", "Messages between the app and this page"), this.notes), this.panel.element);
-    this.append(h("h1.view-title", "Apps"), h("p.lead", "Pages that hosts show beside tools, in a sandbox of another origin. They reach this server only after you agree."), this.none, this.some);
+    this.append(h("h2.view-title", "Apps"), h("p.lead", "Pages that hosts show beside tools, in a sandbox of another origin. They reach this server only after you agree."), this.none, this.some);
     addEventListener("message", (event) => this.receive(event));
   }
 

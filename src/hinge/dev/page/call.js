@@ -68,14 +68,14 @@ export const again = (call) => start(call.era, call.method, call.params);
 
 /** The panel of one call; `update()` draws what has changed. */
 export class CallPanel {
-  constructor({ onagain, title = true, accepts = () => true } = {}) {
+  constructor({ onagain, title = true, accepts = () => true, label = "Call" } = {}) {
     this.onagain = onagain;
     this.accepts = accepts;
     this.head = h("div.call-head");
     this.progress = h("div.progress", { hidden: true });
     this.questions = h("div.questions");
     this.result = h("div.call-result");
-    this.element = h("section.call", { "aria-label": "Call", hidden: true }, this.head, this.progress, this.questions, this.result);
+    this.element = h("section.call", { "aria-label": label, hidden: true }, this.head, this.progress, this.questions, this.result);
     this.title = title;
     this.id = null;
   }

@@ -18,7 +18,7 @@ class CompareView extends View {
     this.editorBox = h("div");
     this.pairs = h("div.recent");
     this.body = h("div.compare");
-    this.append(h("h1.view-title", "Compare"), h("p.lead", "One call in both eras of the protocol, at the same time."),
+    this.append(h("h2.view-title", "Compare"), h("p.lead", "One call in both eras of the protocol, at the same time."),
       h("div.compare-start", labelled("What to call", this.item), this.editorBox, h("div.actions", button("Run in both eras", () => this.run(), "primary"))),
       this.body, this.pairs);
   }
@@ -102,7 +102,7 @@ class CompareView extends View {
     if (!this.panels) {
       this.verdict = h("div.verdict", { role: "status" });
       this.panels = calls.map((call) => {
-        const panel = new CallPanel({ title: false });
+        const panel = new CallPanel({ title: false, label: `Call in ${call.era}` });
         const facts = h("dl.facts");
         const talk = h("div");
         panel.show(call.call);

@@ -26,7 +26,7 @@ class ConnectionView extends View {
     this.changes = ["tools", "prompts", "resources"].map((what) => h("input", { type: "checkbox", value: what, checked: true }));
     this.listening = h("div");
     this.raw();
-    this.append(h("h1.view-title", "Connection"),
+    this.append(h("h2.view-title", "Connection"),
       h("div.toolbar", button("Restart the program", () => tryCommand({ do: "restart" }, "Restarting")), button("Clear messages", async () => { if (await tryCommand({ do: "clear" })) store.clearMessages(); }),
         h("a.button", { href: "/api/export", download: "" }, "Export as a recording")),
       this.cards,

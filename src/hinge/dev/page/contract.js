@@ -11,7 +11,7 @@ class ContractView extends View {
   build() {
     this.className = "page";
     this.body = h("div");
-    this.append(h("h1.view-title", "Contract"), h("p.lead", "After each saved edit: what differs for clients from before, and from the lock file beside the server if there is one."), this.body);
+    this.append(h("h2.view-title", "Contract"), h("p.lead", "After each saved edit: what differs for clients from before, and from the lock file beside the server if there is one."), this.body);
   }
 
   update() {

@@ -1,45 +1,65 @@
 // The event stream, read in slices: no slice keeps the page from answering for longer than a few milliseconds.
+// An EventSource would dispatch all events of a chunk in one task, however many they are.
 import { store } from "./store.js";
 
 const SLICE = 8; // milliseconds
-const MOST_WAITING = 150_000;
+const RETRY = 1000;
+
+const channel = new MessageChannel();
+let resume = null;
+channel.port1.onmessage = () => resume();
+
+/** Let the page draw and answer. */
+const pause = () => new Promise((go) => { resume = go; channel.port2.postMessage(0); });
 
 /** Follow the events after this number until the page is closed. */
-export function follow(after) {
-  let waiting = [];
-  let next = 0;
-  let running = false;
-  const channel = new MessageChannel();
-
-  function work() {
-    const end = performance.now() + SLICE;
-    while (next < waiting.length) {
-      const raw = waiting[next];
-      waiting[next++] = undefined;
-      try { store.apply(JSON.parse(raw), raw); } catch (error) { console.error(error); }
-      if ((next & 15) === 0 && performance.now() > end) break;
-    }
-    if (next < waiting.length) return channel.port2.postMessage(0);
-    waiting = [];
-    next = 0;
-    running = false;
+export async function follow(after) {
+  for (;;) {
+    try {
+      const response = await fetch(`/api/events?after=${Number(after)}`, { headers: { Accept: "text/event-stream" } });
+      if (response.status === 401 || response.status === 403) return store.setOnline("ended");
+      if (response.status === 429) store.setOnline("crowded");
+      if (response.ok) {
+        store.setOnline("online");
+        after = await read(response.body.getReader(), after);
+      }
+    } catch { /* the connection ended */ }
+    if (store.online === "online") store.setOnline("waiting");
+    await new Promise((go) => setTimeout(go, RETRY));
   }
-  channel.port1.onmessage = work;
+}
 
-  const source = new EventSource(`/api/events?after=${Number(after)}`);
-  source.onopen = () => store.setOnline("online");
-  source.onerror = () => store.setOnline(source.readyState === EventSource.CLOSED ? "ended" : "waiting");
-  source.onmessage = (event) => {
-    if (waiting.length - next >= MOST_WAITING) { // the same bound as that of the store
-      next += 1000;
-      store.lose(1000);
+/** Apply the events of a stream as they come. Returns the number of the last one. */
+async function read(reader, after) {
+  const decoder = new TextDecoder();
+  let text = "";
+  let end = performance.now() + SLICE;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read(); // only now: what is not read yet waits at the other end
+      if (done) return after;
+      text += decoder.decode(value, { stream: true });
+      let start = 0;
+      for (let stop; (stop = text.indexOf("\n\n", start)) >= 0; start = stop + 2) {
+        const data = text.indexOf("data: ", start);
+        if (data >= 0 && data < stop) after = apply(text.slice(data + 6, stop)) ?? after;
+        if (performance.now() > end) {
+          await pause();
+          end = performance.now() + SLICE;
+        }
+      }
+      text = text.slice(start);
     }
-    waiting.push(event.data);
-    if (!running) {
-      running = true;
-      channel.port2.postMessage(0);
-    }
-  };
-  addEventListener("pagehide", () => source.close());
-  addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+  } catch {
+    return after;
+  }
+}
+
+function apply(raw) {
+  try {
+    const event = JSON.parse(raw);
+    store.apply(event, raw);
+    return event.n;
+  } catch (error) { console.error(error); }
+  return undefined;
 }

@@ -15,7 +15,7 @@ class FindingsView extends View {
     this.host = select([["", "All hosts"]], "", changed, { "aria-label": "Host" });
     this.count = h("span.muted.count", { role: "status" });
     this.body = h("div");
-    this.append(h("h1.view-title", "Findings ", this.count), h("p.lead", "What known hosts can't take of this server, with the report or documentation behind each rule."), h("div.toolbar", this.least, this.host), this.body);
+    this.append(h("h2.view-title", "Findings ", this.count), h("p.lead", "What known hosts can't take of this server, with the report or documentation behind each rule."), h("div.toolbar", this.least, this.host), this.body);
   }
 
   update() {

@@ -24,9 +24,9 @@ class HistoryView extends View {
     });
     this.panel = new CallPanel({ onagain: (call) => go("history", call) });
     this.params = h("div");
-    this.detail = h("section.detail", { tabindex: "-1", "aria-label": "Call" });
+    this.detail = h("section.detail", { tabindex: "-1", "aria-label": "Chosen call" });
     this.className = "split";
-    this.append(h("section.side", { "aria-label": "List of calls" }, h("h1.view-title", "History ", this.count), h("div.toolbar", this.filter, this.state), this.rows.element), this.detail);
+    this.append(h("section.side", { "aria-label": "List of calls" }, h("h2.view-title", "History ", this.count), h("div.toolbar", this.filter, this.state), this.rows.element), this.detail);
     show(this.detail, h("p.empty", "Choose a call."));
   }
 
@@ -47,7 +47,7 @@ class HistoryView extends View {
     if (!call) { this.waiting = id; return show(this.detail, h("a.back", { href: hash("history") }, "← History"), h("p.empty", "This call is not known any more.")); }
     this.waiting = null;
     this.panel.show(id);
-    show(this.params, h("h3", h("code", visible(call.method, 80))), jsonView(call.params, { label: "Parameters" }));
+    show(this.params, h("h2", h("code", visible(call.method, 80))), jsonView(call.params, { label: "Parameters" }));
     show(this.detail, h("a.back", { href: hash("history") }, "← History"), this.params, this.panel.element);
   }
 

@@ -26,7 +26,7 @@ class LogsView extends View {
     });
     this.whole = h("section.whole.text-box", { "aria-label": "Whole line" });
     this.className = "page column";
-    this.append(h("h1.view-title", "Logs ", this.count),
+    this.append(h("h2.view-title", "Logs ", this.count),
       h("div.toolbar", this.filter, this.source, this.least,
         labelled("Level of the server", select([["", "–"], ...LEVELS.map((one) => [one, one])], "", (level) => { if (level) tryCommand({ do: "log_level", era: ui.era, level }, `The server logs from ${level} on.`); }))),
       this.rows.element, this.whole);

@@ -31,7 +31,7 @@ let current = null;
 function buildNavigation() {
   const items = [];
   for (const view of VIEWS) {
-    if (view === null) { items.push(h("li.gap", { role: "presentation" })); continue; }
+    if (view === null) { items.at(-1).className = "apart"; continue; }
     const [key, title] = view;
     const count = h("span.nav-count");
     counts.set(key, count);
@@ -132,6 +132,7 @@ function drawBanner() {
   const box = byId("banner");
   const parts = [];
   if (store.online === "ended") parts.push(h("p.banner.bad", "hinge dev has ended or this address is no longer valid. Start it again and use the address that it prints."));
+  else if (store.online === "crowded") parts.push(h("p.banner.bad", "Too many pages are open here: close one."));
   else if (store.online === "waiting" && drawBanner.was) parts.push(h("p.banner", "No connection to hinge dev; trying again …"));
   drawBanner.was ||= store.online === "online";
   const open = store.openQuestions();

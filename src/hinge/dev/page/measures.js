@@ -42,7 +42,7 @@ class MeasuresView extends View {
     this.process = h("div.charts");
     this.trace = select([], undefined, () => this.drawTrace(), { "aria-label": "Trace" });
     this.waterfall = h("div");
-    this.append(h("h1.view-title", "Measures"), h("h2", "Latency"), this.tools, h("h2", "Process of the server"), this.process,
+    this.append(h("h2.view-title", "Measures"), h("h2", "Latency"), this.tools, h("h2", "Process of the server"), this.process,
       h("h2", "Spans"), h("div.toolbar", this.trace), this.waterfall);
   }
 

@@ -43,9 +43,9 @@ function toolResult(value, result) {
   const left = h("div.blocks", list(blocks).slice(0, MOST_BLOCKS).map((one) => block(record(one))));
   if (blocks?.length === 0) put(left, h("p.note", "No content."));
   if (blocks?.length > MOST_BLOCKS) put(left, h("p.note", `${blocks.length - MOST_BLOCKS} more blocks are in the message.`));
-  const right = structured === undefined ? null : h("section.structured", h("h4", "Structured content"), valueView(structured));
+  const right = structured === undefined ? null : h("section.structured", h("h3.minor", "Structured content"), valueView(structured));
   return h("div.result",
-    h("div", { class: right ? "columns" : "" }, right ? h("section", h("h4", "Content"), left) : left, right),
+    h("div", { class: right ? "columns" : "" }, right ? h("section", h("h3.minor", "Content"), left) : left, right),
     rest(value, ["content", "structuredContent", "isError", "resultType"]));
 }
 

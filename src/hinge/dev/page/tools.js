@@ -29,7 +29,7 @@ export class ItemsView extends View {
     this.detail = h("section.detail", { tabindex: "-1", "aria-label": this.one });
     this.className = "split";
     this.append(h("section.side", { "aria-label": `List of ${this.title.toLowerCase()}` },
-      h("h1.view-title", this.title, " ", this.count), h("div.toolbar", this.filter, this.sort), this.rows.element), this.detail);
+      h("h2.view-title", this.title, " ", this.count), h("div.toolbar", this.filter, this.sort), this.rows.element), this.detail);
   }
 
   get orders() { return [["listed", "As listed"], ["name", "By name"], ["weight", "By weight"]]; }

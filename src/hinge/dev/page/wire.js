@@ -96,7 +96,7 @@ class WireView extends View {
     });
     this.detail = h("section.detail", { tabindex: "-1", "aria-label": "Message" }, h("p.empty", "Choose a message."));
     this.className = "split wide";
-    this.append(h("section.side", { "aria-label": "List of messages" }, h("h1.view-title", "Wire ", this.count),
+    this.append(h("section.side", { "aria-label": "List of messages" }, h("h2.view-title", "Wire ", this.count),
       h("div.toolbar", this.text, this.direction, this.method, this.era, this.pause,
         button("Clear", async () => { if (await tryCommand({ do: "clear" })) { store.clearMessages(); this.filterAgain(); } }),
         h("a.button", { href: "/api/export", download: "" }, "Export"), this.only), this.rows.element), this.detail);

@@ -1,0 +1,125 @@
+"""The page by keyboard alone, and what axe-core finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("playwright", reason="Playwright is not installed: make browser")
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import ROOT, go
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+Open = Callable[..., "Page"]
+AXE = ROOT / ".cache" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def test_a_tool_is_found_run_and_answered_by_keyboard_alone(open_page: Open) -> None:
+    page = open_page("#/tools")
+    keys = page.keyboard
+    keys.press("/")
+    expect(page.get_by_label("Filter tools")).to_be_focused()
+    keys.type("flight")
+    keys.press("ArrowDown")  # from the filter into the list
+    keys.press("ArrowDown")
+    expect(page.get_by_role("heading", level=2, name="book")).to_be_visible()
+    keys.press("Enter")  # into the tool
+    keys.press("Tab")
+    while not page.evaluate("document.activeElement.matches('textarea')"):
+        keys.press("Tab")
+    keys.type("Oslo")
+    keys.press("Control+Enter")
+    call = page.get_by_role("region", name="Call", exact=True)
+    expect(call).to_contain_text("Which seat to Oslo?")
+    while not page.evaluate("document.activeElement.matches('.question select')"):
+        keys.press("Tab")
+    keys.press("ArrowDown")
+    while page.evaluate("document.activeElement.textContent") != "Accept":
+        keys.press("Tab")
+    keys.press("Enter")
+    expect(call).to_contain_text("Book a seat at the aisle")
+    while page.evaluate("document.activeElement.textContent") != "Decline":
+        keys.press("Tab")
+    keys.press("Enter")
+    expect(call).to_contain_text("Not booked.")
+    keys.press("Shift+Tab")
+    while not page.evaluate("document.activeElement.matches('.detail *')"):
+        keys.press("Shift+Tab")
+    keys.press("Escape")
+    expect(page.get_by_role("listbox", name="Tools")).to_be_focused()
+
+
+def test_lists_move_by_arrows_and_say_where_they_are(open_page: Open) -> None:
+    page = open_page("#/tools")
+    box = page.get_by_role("listbox", name="Tools")
+    box.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    selected = box.get_by_role("option", selected=True)
+    expect(selected).to_contain_text("radar")
+    expect(box).to_have_attribute("aria-activedescendant", str(selected.get_attribute("id")))
+    expect(selected).to_have_attribute("aria-posinset", "2")
+
+
+def test_the_end_of_a_call_is_announced(open_page: Open) -> None:
+    page = open_page("#/tools/siren")
+    page.get_by_role("button", name="Run in 2026").click()
+    expect(page.locator("#announcements")).to_contain_text("siren done")
+
+
+VIEWS = [
+    "tools/add_alert",
+    "resources",
+    "prompts",
+    "apps",
+    "wire",
+    "compare",
+    "history",
+    "logs",
+    "measures",
+    "contract",
+    "findings",
+    "connection",
+]
+
+
+@pytest.mark.parametrize(
+    "look", [{"color_scheme": "light"}, {"color_scheme": "dark"}, {"viewport": {"width": 400, "height": 800}}]
+)
+def test_axe_finds_nothing_in_any_view(open_page: Open, look: dict[str, Any]) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: make browser")
+    page = open_page("#/tools/siren", bypass_csp=True, **look)
+    page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
+    page.get_by_role("button", name="Run in both eras").click()
+    expect(page.get_by_text("Same result")).to_be_visible()
+    go(page, "#/tools/pay")
+    page.get_by_role("button", name="Run in 2026").locator("visible=true").click()
+    panel = page.locator("hinge-tools .call")
+    expect(panel).to_contain_text("Please pay at your bank")
+    found = violations(page, "tools")
+    for view in VIEWS:
+        go(page, f"#/{view}")
+        shown = page.locator(f"hinge-{view.partition('/')[0]}")
+        expect(shown).to_be_visible()
+        if view in ("resources", "prompts", "wire", "history"):
+            shown.locator(".row").first.click()
+        found += violations(page, view)
+    assert not found
+    go(page, "#/tools/pay")
+    panel.get_by_role("button", name="Decline").click()
+    expect(panel).to_contain_text("Tool error")
+
+
+def violations(page: Page, view: str) -> list[Any]:
+    """What axe-core says about the page as it is now."""
+    found = page.evaluate("axe.run({ resultTypes: ['violations'] })")
+    return [
+        (view, one["id"], one["help"], [node["target"] for node in one["nodes"]][:3]) for one in found["violations"]
+    ]
