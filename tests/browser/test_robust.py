@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,7 +34,6 @@ VIEWS = [
     "findings",
     "connection",
 ]
-PAGE = Path(__file__).parents[2] / "src" / "hinge" / "dev" / "page"
 
 
 FLOOD = """() => fetch("/api/commands", {
@@ -214,5 +212,12 @@ def test_the_store_of_the_page_is_bounded(many: Inspected) -> None:
     many.contexts.pop().close()
 
 
-def test_the_page_is_small() -> None:
-    assert sum(file.stat().st_size for file in PAGE.iterdir()) < 150_000
+def test_the_page_is_small(browser: Browser, many: Inspected) -> None:
+    """All that a browser loads for the first view, as it is sent."""
+    page = many.open()
+    sizes = page.evaluate(
+        "performance.getEntriesByType('resource').filter((one) => one.name.includes('/page/')).map((one) => one.encodedBodySize)"
+    )
+    many.contexts.pop().close()
+    assert len(sizes) > 20
+    assert sum(sizes) < 75_000

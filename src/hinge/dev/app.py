@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -78,6 +79,7 @@ class DevApp:
         self._inspector = inspector
         self._access = access
         self._files = read_page(page)
+        self._packed = {path: gzip.compress(data, mtime=0) for path, (_, data) in self._files.items()}
         self._streams = 0
         self._headers = response_headers(None if inspector.frames is None else inspector.frames.origin)
 
@@ -110,7 +112,7 @@ class DevApp:
         if method != "GET":
             return _Answer(405, _TEXT, b"Use GET or POST", [("allow", "GET, POST")])
         if path in self._files:
-            return _Answer(200, *self._files[path])
+            return self._file(path, scope)
         if path == "/api/state":
             return _Answer(200, _JSON, msgspec.json.encode(self._inspector.state()))
         if path == "/api/export":
@@ -128,6 +130,12 @@ class DevApp:
         return _Answer(404, _TEXT, b"Not found")
 
     # ---------------------------------------------------------------- answers
+
+    def _file(self, path: str, scope: Scope) -> _Answer:
+        kind, data = self._files[path]
+        if any(name == b"accept-encoding" and b"gzip" in value for name, value in scope["headers"]):
+            return _Answer(200, kind, self._packed[path], [("content-encoding", "gzip")])
+        return _Answer(200, kind, data)
 
     def _message(self, text: str) -> _Answer:
         event = self._inspector.journal.get(int(text)) if text.isascii() and text.isdecimal() else None
