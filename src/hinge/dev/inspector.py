@@ -250,7 +250,7 @@ class Inspector:
             if newest.state == "ready":
                 return
         try:
-            contract = contract_of(client, connection.listed)
+            contract = await asyncio.to_thread(contract_of, client, connection.listed)
         except InvalidResponse as exc:
             self.journal.add("contract", {"differences": [], "summary": str(exc)}, key="contract")
             return

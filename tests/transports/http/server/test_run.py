@@ -18,7 +18,7 @@ import pytest
 
 from hinge import CallNext, Context, Limits, NotFinished, StartError
 from hinge.http1.server import listener as http_listener
-from hinge.transports.http.server.run import serve_http
+from hinge.transports.http.server.run import bind, serve_http
 from tests.ports import free_port
 from tests.transports.http_rig import (
     JSON_HEADERS,
@@ -168,6 +168,22 @@ async def test_a_unix_socket_left_behind_by_a_dead_server_is_replaced(tmp_path: 
     await ready
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_small_pieces_of_a_stream_leave_at_once() -> None:
+    """Nagle's algorithm would hold an event back until the client has confirmed the one before, up to 40 ms later."""
+    accepted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    class Accepted(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            connection = transport.get_extra_info("socket")
+            accepted.set_result(bool(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)))
+
+    (listening,) = bind("127.0.0.1", 0, None)
+    async with await asyncio.get_running_loop().create_server(Accepted, sock=listening):
+        _, writer = await asyncio.open_connection(*listening.getsockname())
+        assert await accepted
+        writer.close()
 
 
 async def test_the_address_is_told_on_stderr_and_stdout_stays_clean(tmp_path: Path) -> None:

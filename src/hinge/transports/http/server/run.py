@@ -229,18 +229,20 @@ class ListeningSocket(socket.socket):
 
 
 def _open(family: int, address: Any) -> socket.socket:
-    listening = ListeningSocket(family, socket.SOCK_STREAM)
+    is_unix = family == getattr(socket, "AF_UNIX", None)
+    # asyncio switches Nagle's algorithm off only where the protocol is named: events of a stream would wait for each other.
+    listening = ListeningSocket(family, socket.SOCK_STREAM, 0 if is_unix else socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        if sys.platform == "linux" and family != getattr(socket, "AF_UNIX", None):
+        if sys.platform == "linux" and not is_unix:
             # Connections inherit it. What a slow client has not read then waits here, where it is counted, and each piece
             # that it reads is noticed.
             listening.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         listening.bind(address)
-        if family == getattr(socket, "AF_UNIX", None):
+        if is_unix:
             listening.listen(2048)
         listening.setblocking(False)
     except OSError:
