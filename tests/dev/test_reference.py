@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from hinge.dev import app
+from hinge.dev import app, connection, inspector, journal, questions, wire
 from hinge.dev.commands import Command
 from tests.dev.program import REFERENCE
 
@@ -32,3 +32,9 @@ def test_the_bounds_are_those_of_the_code() -> None:
     assert f"more than {app.MAX_BODY // 2**20} MiB" in section("Access")
     assert f"within {app.BODY_WAIT:g} seconds" in section("Access")
     assert f"{app.MAX_STREAMS} event streams" in section("Access")
+    events = section("Events")
+    assert f"{journal.MAX_EVENTS:,} events with {journal.MAX_BYTES // 2**20} MiB" in events
+    assert f"{inspector.MAX_CALLS} calls and {questions.MAX_OPEN} questions" in events
+    assert f"a result of more than {inspector.MAX_RESULT // 1024} KiB" in events
+    assert f"up to {wire.MAX_INLINE // 1024} KiB, or `preview`, its first {wire.PREVIEW} characters" in events
+    assert f"more than {connection.PART} items" in events
