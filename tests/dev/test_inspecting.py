@@ -268,6 +268,21 @@ async def test_questions_of_a_cancelled_call_are_gone(program: Program, era: str
     await program.event("question", question=question["question"], state="gone")
 
 
+@pytest.mark.parametrize("command", ["restart", "connect", "disconnect"])
+@pytest.mark.parametrize("era", ERAS)
+async def test_calls_end_with_their_connection(program: Program, era: str, command: str) -> None:
+    waiting = await program.call(era, "tools/call", {"name": "order"})
+    question = await program.event("question", call=waiting, state="open")
+    running = await program.call(era, "tools/call", {"name": "forever"})
+    await program.event("message", era=era, call=running, method="tools/call")
+    await program.do(command, **({} if command == "restart" else {"era": era}))
+    for call in (waiting, running):
+        ended = await program.ended(call)
+        assert ended["state"] == "failed"
+        assert ended["error"]["message"]
+    await program.event("question", question=question["question"], state="gone")
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_log_messages_are_shown(program: Program, era: str) -> None:
     await program.result(era, "tools/call", {"name": "talk"})

@@ -97,6 +97,8 @@ class EraConnection:
         self._parts: dict[Section, int] = {}
         #: Awaited when the lists are complete.
         self.on_listed: Callable[[EraConnection], Awaitable[None]] = _nothing
+        #: Awaited before the connection is closed.
+        self.on_close: Callable[[EraConnection], Awaitable[None]] = _nothing
         self._show("off")
 
     @property
@@ -169,6 +171,7 @@ class EraConnection:
             self._listing = None
         if client is not None:
             self.state = "off"
+            await self.on_close(self)
             await client.close()
 
     def _make_client(self) -> Client:

@@ -67,6 +67,8 @@ class _Call:
         self.began = round(time.time() * 1000, 3)
         self.task: asyncio.Task[None] | None = None
         self.is_cancelled = False
+        #: Whether its connection was closed.
+        self.is_lost = False
 
 
 class _Made(msgspec.Struct):
@@ -96,6 +98,7 @@ class Inspector:
         self.connections = {era: EraConnection(era, target, journal, self.questions, self._spawn) for era in ERAS}
         for connection in self.connections.values():
             connection.on_listed = self._listed
+            connection.on_close = self._closing
         self._calls: dict[str, _Call] = {}
         #: The latest calls, open or not.
         self._made: dict[str, _Made] = {}
@@ -367,7 +370,10 @@ class Inspector:
         except (CallError, HingeError, ValueError) as exc:
             ending = {"state": "failed", "error": {"message": str(exc), "type": type(exc).__name__}}
         except asyncio.CancelledError:
-            if not call.is_cancelled:
+            if call.is_lost:
+                error = {"message": "The connection was closed", "type": "ConnectionLost"}
+                ending = {"state": "failed", "error": error}
+            elif not call.is_cancelled:
                 raise
         finally:
             del self._calls[call.id]
@@ -378,6 +384,17 @@ class Inspector:
             if command.method == "tools/call" and isinstance(name, str) and ending["state"] != "cancelled":
                 failed = ending["state"] == "failed" or ending.get("result", {}).get("isError") is True
                 self._measures.add(name, ms, failed=failed)
+
+    async def _closing(self, connection: EraConnection) -> None:
+        """End the calls of a connection that is being closed, also those that wait for a person."""
+        calls = [call for call in self._calls.values() if self.connections[call.era] is connection]
+        tasks = [call.task for call in calls if call.task is not None]
+        for call in calls:
+            call.is_lost = True
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     def _add_span(self, call: _Call, method: str, name: Any, state: str, ms: float) -> None:
         attributes = {"mcp.method.name": method, "era": call.era}
