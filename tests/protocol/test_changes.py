@@ -2,8 +2,8 @@
 
 import pytest
 
-from hinge import Changed
-from hinge.protocol.changes import covers
+from hinge import Changed, ChangesLost
+from hinge.protocol.changes import ChangeBuffer, covers
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,25 @@ def test_who_watches_hears_of_the_same_and_of_what_lies_below(watched: str, chan
 
 def test_equal_hints_can_be_merged() -> None:
     assert len({Changed("tools"), Changed("tools"), Changed("resource", "a:b"), Changed("resource", "a:b")}) == 2
+
+
+def test_who_read_before_changes_were_lost_is_told_so_however_many_follow() -> None:
+    buffer = ChangeBuffer(10, 1000)
+
+    def publish(first: int, count: int) -> None:
+        for number in range(first, first + count):
+            buffer.add(Changed("resource", f"a://{number}"))
+
+    publish(0, 10)
+    before = buffer.position
+    buffer.add(ChangesLost("the backend was away"))
+    for count in (1, 9):
+        after = buffer.position
+        publish(after, count)
+        for position in (before - 5, before):
+            found = buffer.after(position)
+            assert found is not None
+            assert isinstance(found[1], ChangesLost)
+        found = buffer.after(after)
+        assert found is not None
+        assert not isinstance(found[1], ChangesLost), "those that follow are kept"

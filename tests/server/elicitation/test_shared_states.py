@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hinge import BackendError, Context, InvalidParams, Overloaded, Server
@@ -194,28 +196,40 @@ async def test_processes_that_begin_at_once_have_the_same_keys(store: Store) -> 
         assert await codecs[0].decode(state, b"bound") == b"payload"
 
 
-async def test_keys_are_rotated_while_states_are_under_way(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each day a key is added, used when all can read it, and forgotten when what it encrypted has expired."""
+class Clock:
+    """The time of all processes."""
 
-    class Clock:
-        now = 1_000_000.0
+    now = 1_000_000.0
 
-        def time(self) -> float:
-            return self.now
+    def time(self) -> float:
+        return self.now
 
-        def monotonic(self) -> float:
-            return self.now
+    def monotonic(self) -> float:
+        return self.now
 
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(shared_keys, "time", clock)
     monkeypatch.setattr("hinge.server.elicitation.request_state.time", clock)
+    return clock
+
+
+def mark(state: str) -> str:
+    """What is the same in all states that one key has encrypted."""
+    return state[:5]
+
+
+async def test_keys_are_rotated_while_states_are_under_way(store: Store, clock: Clock) -> None:
+    """Each day a key is added, used when all can read it, and forgotten when what it encrypted has expired."""
     first, second = codec(store, ttl=3600.0), codec(store, ttl=3600.0)
     marks: list[str] = []
     previous = ""
     for _ in range(5 * 24 * 2):
         clock.now += 1800
         state = await first.encode(b"payload", b"bound")
-        marks.append(state[:5])
+        marks.append(mark(state))
         assert await second.decode(state, b"bound") == b"payload"
         if previous:
             assert await codec(store).decode(previous, b"bound") == b"payload"
@@ -223,7 +237,61 @@ async def test_keys_are_rotated_while_states_are_under_way(store: Store, monkeyp
     assert 5 <= len(set(marks)) <= 6, "a key a day"
     stored = await store.get(store.uses[0])
     assert stored is not None
-    assert len(stored) < 3 * 50, "keys that nobody needs are removed"
+    assert len(stored) < 2 * 50, "keys that nobody needs are removed"
+
+
+async def test_a_new_key_is_used_when_all_processes_can_read_it(store: Store, clock: Clock) -> None:
+    first, second = codec(store, ttl=3600.0), codec(store, ttl=3600.0)
+    foreign = RequestStateCodec((), ttl=60.0, once=False, backend=MemoryBackend(), server="states")
+    old = mark(await first.encode(b"payload", b"bound"))
+    clock.now += shared_keys.ROTATION + 1
+    with pytest.raises(InvalidParams):
+        await second.decode(await foreign.encode(b"payload", b"bound"), b"bound")
+    clock.now += 0.5  # the second one has just read the keys, and does not so again at once
+    state = await first.encode(b"payload", b"bound")
+    assert mark(state) == old
+    assert await second.decode(state, b"bound") == b"payload"
+    clock.now += 60
+    state = await codec(store).encode(b"payload", b"bound")
+    assert mark(state) != old
+    assert await second.decode(state, b"bound") == b"payload"
+    uses = len(store.uses)
+    clock.now += 60
+    assert await second.decode(state, b"bound") == b"payload"
+    assert len(store.uses) == uses, "its key is in memory"
+
+
+async def test_a_state_is_accepted_until_it_expires_however_often_keys_are_rotated(store: Store, clock: Clock) -> None:
+    day = shared_keys.ROTATION
+    ttl = 2 * day - 300
+    first, late = codec(store, ttl=ttl), codec(store, ttl=ttl)
+    await first.encode(b"payload", b"bound")
+    clock.now += day - 50
+    await late.encode(b"payload", b"bound")
+    clock.now += 51
+    await first.encode(b"payload", b"bound")  # adds a key
+    clock.now += 500
+    state = await late.encode(b"payload", b"bound")  # with the old one: it has not read the new one yet
+    clock.now += day - 499
+    await codec(store, ttl=ttl).encode(b"payload", b"bound")
+    assert await codec(store, ttl=ttl).decode(state, b"bound") == b"payload"
+    clock.now += day + 1
+    await codec(store, ttl=ttl).encode(b"payload", b"bound")
+    assert await codec(store, ttl=ttl).decode(state, b"bound") == b"payload"
+
+
+async def test_a_process_goes_on_with_the_keys_that_it_has_while_the_backend_is_away(
+    store: Store, clock: Clock
+) -> None:
+    """What another process may have encrypted is not refused for good meanwhile."""
+    mine, foreign = codec(store), RequestStateCodec((), ttl=60.0, once=False, backend=MemoryBackend(), server="states")
+    await mine.encode(b"payload", b"bound")
+    store.away = True
+    clock.now += 3600
+    assert await mine.decode(await mine.encode(b"payload", b"bound"), b"bound") == b"payload"
+    clock.now += 2
+    with pytest.raises(Overloaded):
+        await mine.decode(await foreign.encode(b"payload", b"bound"), b"bound")
 
 
 async def test_states_of_strangers_do_not_reach_the_backend_each_time(store: Store) -> None:
@@ -236,8 +304,19 @@ async def test_states_of_strangers_do_not_reach_the_backend_each_time(store: Sto
     assert len(store.uses) - uses <= 2
 
 
-async def test_keys_of_another_version_are_one_clear_line(store: Store) -> None:
+@pytest.mark.parametrize("stored", [b"\x92\x09\x90", b"\xc1"])
+async def test_keys_of_another_version_are_one_clear_line(store: Store, stored: bytes) -> None:
     await codec(store).encode(b"payload", b"bound")
-    await store.set(store.uses[0], b"\x92\x09\x90")
+    await store.set(store.uses[0], stored)
     with pytest.raises(Overloaded, match=r"those of another version of Hinge: give state_keys=\[…\]"):
         await codec(store).encode(b"payload", b"bound")
+
+
+async def test_keys_that_an_earlier_release_has_stored_are_used(store: Store) -> None:
+    """Processes of two releases share them during an update. This is their first format."""
+    await codec(store).encode(b"payload", b"bound")
+    stored = msgspec.msgpack.encode([1, [[time.time(), b"k" * 32]]])
+    await store.set(store.uses[0], stored)
+    state = await codec(store).encode(b"payload", b"bound")
+    assert await codec(store).decode(state, b"bound") == b"payload"
+    assert await store.get(store.uses[0]) == stored

@@ -46,7 +46,7 @@ async def test_a_session_that_has_left_is_told_nothing_until_it_joins_and_is_tol
         position = changes.told(end.session, sending=False)
         changes.leave(end.session)
         end.heard.clear()
-        missed = [Changed("tools"), A, B, Changed("vendor/thing", "x")]
+        missed = [Changed("tools"), A, B, Changed("vendor/thing", "file:///a")]
         for change in missed:
             server.notify(change)
         await turns(20)
