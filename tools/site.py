@@ -23,6 +23,7 @@ from tools import command_line, messages, reference
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache" / "site"
 CONFIG = ROOT / "zensical.toml"
+PICTURES = (".svg", ".webp")
 
 #: Documents beside docs/, and the pages that they become.
 BESIDE = {
@@ -56,7 +57,7 @@ def build(output: Path, work: Path = WORK) -> int:
     for name, text in pages.items():
         (work / "pages" / name).parent.mkdir(parents=True, exist_ok=True)
         (work / "pages" / name).write_text(text, encoding="utf-8")
-    for asset in (ROOT / "docs").rglob("*.svg"):
+    for asset in (file for file in (ROOT / "docs").rglob("*") if file.suffix in PICTURES):
         target = work / "pages" / asset.relative_to(ROOT / "docs")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(asset, target)
@@ -118,7 +119,7 @@ def _transformed(source: Path, page: str, sources: dict[Path, str], examples: se
 
     def link(found: re.Match[str]) -> str:
         target = (source.parent / found["path"]).resolve()
-        if target.suffix == ".svg":
+        if target.suffix in PICTURES:
             inside = target.relative_to(ROOT / "docs").as_posix()
         elif target in sources:
             inside = sources[target]

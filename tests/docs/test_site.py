@@ -143,7 +143,7 @@ def test_links_between_pages_lead_somewhere(pages: dict[str, str]) -> None:
     for page, target in links(pages):
         path, _, anchor = target.partition("#")
         there = (Path("/") / page).parent.joinpath(path).resolve().relative_to("/").as_posix() if path else page
-        if there.endswith(".svg"):
+        if there.endswith(site.PICTURES):
             assert (ROOT / "docs" / there).exists()
             continue
         assert there in pages, f"{page}: {target}"

@@ -150,7 +150,7 @@ function factsOf(schema) {
   for (const [key, text] of [["minimum", "≥"], ["exclusiveMinimum", ">"], ["maximum", "≤"], ["exclusiveMaximum", "<"], ["minLength", "at least, in characters:"], ["maxLength", "at most, in characters:"], ["minItems", "at least, in items:"], ["maxItems", "at most, in items:"], ["multipleOf", "a multiple of"], ["pattern", "matches"]]) {
     if (typeof schema[key] === "number" || typeof schema[key] === "string") facts.push(`${text} ${visible(schema[key], 80)}`);
   }
-  if (has(schema, "default")) facts.push(`default ${visible(label(schema.default), 80)}`);
+  if (has(schema, "default") && schema.default !== "") facts.push(`default ${visible(label(schema.default), 80)}`);
   return facts.join(" · ");
 }
 

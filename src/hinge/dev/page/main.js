@@ -183,7 +183,7 @@ async function startPage() {
   });
   document.addEventListener("keydown", keys);
   document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
-  addEventListener("hashchange", () => { route(); drawBanner(); });
+  addEventListener("hashchange", () => { route(); requestAnimationFrame(drawBanner); });
   if (!location.hash) history.replaceState(null, "", memory.get("hash") || "#/tools");
   let state;
   try { state = await getState(); } catch (error) {
@@ -196,7 +196,7 @@ async function startPage() {
   store.watch(["connection", "era"], drawHeader);
   store.watch(["restarts"], drawReload);
   store.watch(["offers", "era", "messages", "calls", "contract", "findings"], drawCounts);
-  store.watch(["online", "questions", "calls"], drawBanner);
+  store.watch(["online", "questions", "calls"], () => requestAnimationFrame(drawBanner)); // after the views
   drawHeader();
   route();
   follow(Math.max(0, Number(state.first ?? 1) - 1));

@@ -1,5 +1,5 @@
 // Results as a person wants to see them: text, tables, pictures, sound, trees.
-import { button, bytes, chip, copyText, h, list, name, put, record, stringify, visible } from "./dom.js";
+import { button, bytes, chip, copyText, h, has, list, name, put, record, stringify, visible } from "./dom.js";
 import { jsonView } from "./json.js";
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/svg+xml"]);
@@ -45,7 +45,7 @@ function toolResult(value, result) {
   if (blocks?.length > MOST_BLOCKS) put(left, h("p.note", `${blocks.length - MOST_BLOCKS} more blocks are in the message.`));
   const right = structured === undefined ? null : h("section.structured", h("h3.minor", "Structured content"), valueView(structured));
   return h("div.result",
-    h("div", { class: right ? "columns" : "" }, right ? h("section", h("h3.minor", "Content"), left) : left, right),
+    h("div", { class: right ? "columns" : "" }, right, right ? h("section", h("h3.minor", "Content"), left) : left),
     rest(value, ["content", "structuredContent", "isError", "resultType"]));
 }
 
@@ -72,12 +72,14 @@ function tableOf(rows) {
   if (columns.size === 0) return null;
   const body = h("tbody", rows.slice(0, MOST_ROWS).map((row) => h("tr", [...columns].map((key) => cell(row, key)))));
   return h("div.table-box", { tabindex: "0", role: "region", "aria-label": "Table" },
-    h("table", h("thead", h("tr", [...columns].map((key) => h("th", { scope: "col" }, name(key))))), body),
+    h("table", h("thead", h("tr", [...columns].map((key) => h("th", { scope: "col", class: typeof cellOf(rows[0], key) === "number" ? "number" : null }, name(key))))), body),
     rows.length > MOST_ROWS ? h("p.note", `${rows.length - MOST_ROWS} more rows.`) : null);
 }
 
+const cellOf = (row, key) => (has(row, key) ? row[key] : undefined);
+
 function cell(row, key) {
-  const value = Object.prototype.hasOwnProperty.call(row, key) ? row[key] : undefined;
+  const value = cellOf(row, key);
   if (value === undefined) return h("td.none", "–");
   const text = typeof value === "string" ? value : stringify(value, 0);
   return h("td", { class: typeof value === "number" ? "number" : "" }, name(text));
