@@ -116,3 +116,10 @@ async def test_messages_that_are_dropped_are_not_found(program: Program) -> None
     assert (await program.get(f"/api/messages/{message['n']}")).status == 404
     for path in ("/api/messages/0", "/api/messages/999999", "/api/messages/x", "/api/messages/"):
         assert (await program.get(path)).status == 404
+
+
+async def test_only_messages_are_fetched_as_messages(program: Program) -> None:
+    other = await program.event("connection", state="ready")
+    assert (await program.get(f"/api/messages/{other['n']}")).status == 404
+    assert (await program.get(f"/api/messages/{'9' * 5000}")).status == 404
+    assert (await program.get(f"/api/events?wait=0&after={'9' * 5000}")).json[0]["n"] == 1

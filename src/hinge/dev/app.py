@@ -60,6 +60,7 @@ class _Answer(Exception):
 class _Shown(msgspec.Struct):
     """The members of an event that contain its message."""
 
+    kind: str
     data: Raw = Raw(b"")
 
 
@@ -138,14 +139,13 @@ class DevApp:
         return _Answer(200, kind, data)
 
     def _message(self, text: str) -> _Answer:
-        event = self._inspector.journal.get(int(text)) if text.isascii() and text.isdecimal() else None
+        event = self._inspector.journal.get(_number(text) or 0)
         if event is None:
             return _error(404, "There is no such message, or not any more")
-        data = event.message
-        if data is None:
-            data = bytes(_shown.decode(event.data).data)
-        if not data:
+        shown = _shown.decode(event.data)
+        if shown.kind not in ("message", "bytes"):
             return _error(404, "This event is not a message")
+        data = bytes(shown.data) if event.message is None else event.message
         try:
             msgspec.json.decode(data)
             data.decode()
@@ -239,9 +239,14 @@ def _after(scope: Scope, query: dict[str, str]) -> int:
     """The number after which a reader wants events; Last-Event-ID wins."""
     header = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"last-event-id"), "")
     for text in (header, query.get("after", "")):
-        if text.isascii() and text.isdecimal() and len(text) < 16:
-            return int(text)
+        if (number := _number(text)) is not None:
+            return number
     return 0
+
+
+def _number(text: str) -> int | None:
+    """Read the number of an event."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else None
 
 
 async def _body(receive: Receive) -> bytes:

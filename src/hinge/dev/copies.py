@@ -84,7 +84,8 @@ def as_curl(url: str | None, headers: Mapping[str, str], body: bytes, target: De
     if url is None:
         if not target.is_own:
             raise ValueError("The server is a program without a URL, so that curl can't reach it")
-        lines.append(f"# {shlex.join(['hinge', 'run', *target.words, '--http', *_behind(target)])}")
+        command = shlex.join(["hinge", "run", *target.words, "--http", *_behind(target)])
+        lines.append(f"# {' '.join(command.splitlines())}")
         url = _LOCAL
     parts = [f"curl -N {shlex.quote(url)}"]
     for name, value in headers.items():
@@ -127,10 +128,15 @@ def _call(method: str, params: Mapping[str, Any], result: Mapping[str, Any] | No
         return call, _tool_checks(result, failed=failed)
     if method == "resources/read" and isinstance(params.get("uri"), str):
         call = f"result = client.read_resource({params['uri']!r})"
-        texts = [content.get("text") for content in (result or {}).get("contents", ()) if isinstance(content, dict)]
-        return call, f"assert [content.text for content in result.contents] == {_literal(texts)}" if all(
-            isinstance(text, str) for text in texts
-        ) else "assert result.contents"
+        contents = None if result is None else result.get("contents")
+        texts = (
+            [content.get("text") for content in contents if isinstance(content, dict)]
+            if isinstance(contents, list)
+            else []
+        )
+        if texts and all(isinstance(text, str) for text in texts):
+            return call, f"assert [content.text for content in result.contents] == {_literal(texts)}"
+        return call, "assert result.contents"
     call = f"result = client.request({method!r}, {_literal(dict(params))})"
     if result is None:
         return call, "assert result is not None"

@@ -164,6 +164,12 @@ class Inspector:
         Raises:
             ValueError: It can't be done now; the text says why.
         """
+        try:
+            return await self._run(command)
+        except HingeError as exc:
+            raise ValueError(str(exc)) from exc
+
+    async def _run(self, command: Command) -> dict[str, Any]:
         match command:
             case Connect(era=era):
                 self._spawn(self.connections[era].connect())
@@ -209,10 +215,7 @@ class Inspector:
                 connection = self.connections[era]
                 client = connection.ready
                 connection.log_level = level
-                try:
-                    await client.set_log_level(level)
-                except HingeError as exc:
-                    raise ValueError(str(exc)) from exc
+                await client.set_log_level(level)
             case Clear():
                 self.journal.clear()
         return {}
@@ -245,7 +248,10 @@ class Inspector:
             return
         from hinge.dev.offers import compare_contracts, contract_of, find_problems
 
-        findings = await asyncio.to_thread(find_problems, client, connection.listed)
+        try:
+            findings = await asyncio.to_thread(find_problems, client, connection.listed)
+        except RecursionError:
+            findings = []
         self.journal.add("findings", {"era": connection.era, "items": findings}, key=("findings", connection.era))
         newest = self.connections[ERAS[-1]]
         if connection is not newest:  # one era is enough for the contract; the newest one says most
@@ -254,8 +260,9 @@ class Inspector:
                 return
         try:
             contract = await asyncio.to_thread(contract_of, client, connection.listed)
-        except InvalidResponse as exc:
-            self.journal.add("contract", {"differences": [], "summary": str(exc)}, key="contract")
+        except (InvalidResponse, RecursionError) as exc:
+            summary = str(exc) or "The definitions are nested too deep"
+            self.journal.add("contract", {"differences": [], "summary": summary}, key="contract")
             return
         before = self._contract
         self._contract = contract
@@ -291,10 +298,7 @@ class Inspector:
         if self.frames is None:
             raise ValueError("There is no origin for pages of servers")
         client = self.connections[era].ready
-        try:
-            result = await client.request("resources/read", {"uri": uri}, cache="bypass", idle=APP_WAIT, total=APP_WAIT)
-        except CallError as exc:
-            raise ValueError(str(exc)) from exc
+        result = await client.request("resources/read", {"uri": uri}, cache="bypass", idle=APP_WAIT, total=APP_WAIT)
         return self.frames.add(*page_of(result))
 
     async def _measure(self) -> None:
