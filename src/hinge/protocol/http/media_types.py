@@ -6,7 +6,10 @@ Specification: Transports, section "Streamable HTTP", "Sending Messages to the S
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
+from re import Pattern
 from re import compile as regex
+from re import sub as substitute
 from typing import Final
 
 from hinge.errors import shorten
@@ -22,9 +25,15 @@ STREAM_HEADERS: Final[Mapping[str, str]] = {"Accept": EVENT_STREAM}
 # --- Content-Type -----------------------------------------------------------------------------------------------------
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_MEDIA = regex(rf"[ \t]*({_TOKEN}/{_TOKEN})[ \t]*")
-_ESCAPE = regex(r"\\(.)")
-_PARAMETER = regex(rf';[ \t]*(?:({_TOKEN})=({_TOKEN}|"(?:[^"\\]|\\.)*")[ \t]*)?')
+
+
+@cache
+def _patterns() -> tuple[Pattern[str], Pattern[str]]:
+    """A media type, and a parameter. Compiling them takes longer than importing this file, and many programs need neither."""
+    return (
+        regex(rf"[ \t]*({_TOKEN}/{_TOKEN})[ \t]*"),
+        regex(rf';[ \t]*(?:({_TOKEN})=({_TOKEN}|"(?:[^"\\]|\\.)*")[ \t]*)?'),
+    )
 
 
 def parse_media_type(value: str) -> tuple[str, dict[str, str]] | None:
@@ -36,20 +45,21 @@ def parse_media_type(value: str) -> tuple[str, dict[str, str]] | None:
     Returns:
         The media type and its parameters, names in lower case; None if the value is malformed.
     """
-    match = _MEDIA.match(value)
+    media, parameter_of = _patterns()
+    match = media.match(value)
     if match is None:
         return None
     parameters: dict[str, str] = {}
     end = match.end()
     while end < len(value):
-        parameter = _PARAMETER.match(value, end)
+        parameter = parameter_of.match(value, end)
         if parameter is None:
             return None
         end = parameter.end()
         if parameter[1]:
             text = parameter[2]
             if text[0] == '"':
-                text = _ESCAPE.sub(r"\1", text[1:-1])
+                text = substitute(r"\\(.)", r"\1", text[1:-1])
             if parameters.setdefault(parameter[1].lower(), text) != text:
                 return None
     return match[1].lower(), parameters
