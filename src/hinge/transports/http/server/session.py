@@ -110,11 +110,15 @@ class HttpSession:
             self.authorize(origin)
         got = self.conversation.receive(inbound, origin)
         self.idle_since = self._loop.time()
-        if got is None or isinstance(got, Outgoing):
+        if got is None or type(got) is Outgoing:
             await (exchange.empty(202) if got is None else exchange.answer(got))
             return
-        calls = got.calls if isinstance(got, Batch) else (got,)
-        if all(call.id is None for call in calls) and not (isinstance(got, Batch) and got.replies):
+        calls: Sequence[Call]
+        if type(got) is Batch:
+            calls, is_answered = got.calls, bool(got.replies) or any(call.id is not None for call in got.calls)
+        else:
+            calls, is_answered = (got,), got.id is not None
+        if not is_answered:
             for call in calls:
                 self._learn(call)
                 self._start(self._answer_notification(call), call)
