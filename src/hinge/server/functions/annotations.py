@@ -20,7 +20,7 @@ from hinge.errors import DefinitionError, shorten
 _FRAMES = 32
 
 #: The class of `Annotated[…]`: `typing.get_origin` is slow, and servers register thousands of parameters.
-_ANNOTATED: type = type(typing.Annotated[int, ""])
+_ANNOTATED = type(typing.cast(Any, typing.Annotated[int, ""]))
 
 #: Attributes by which pydantic marks models, dataclasses, TypedDicts and types with a hook.
 _PYDANTIC_MARKS = ("__get_pydantic_core_schema__", "__pydantic_core_schema__", "__pydantic_config__")
