@@ -159,3 +159,25 @@ async def test_a_file_that_cannot_be_loaded_is_shown(folder: Path) -> None:
         failed = await program.event("connection", era="2026", state="failed")
         assert "nothing_of_this_name" in failed["error"]
         assert (await program.get("/api/state")).json["eras"]["2026"]["state"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("weather.py", "--port", "99999"), "port"),
+        (("weather.py", "--header", "A: b"), "--header"),
+        (("https://example.com/mcp", "--env", "A=b"), "--env"),
+        (("nothing.json:entry",), "nothing.json"),
+        (("weather.py", "--era", "1999"), "era"),
+        (("nothing.py:server",), "No such file: nothing.py"),
+    ],
+)
+async def test_a_wrong_command_line_is_one_clear_line(folder: Path, words: tuple[str, ...], reason: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "hinge", "dev", *words, "--no-open"), stderr=asyncio.subprocess.PIPE, cwd=folder
+    )
+    _, errors = await process.communicate()
+    assert process.returncode in (1, 2)
+    assert errors.decode().startswith("hinge: ")
+    assert len(errors.decode().splitlines()) == 1
+    assert reason in errors.decode()

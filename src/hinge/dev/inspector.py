@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hinge.channel import ChannelKind
 from hinge.contracts.contract import Contract
 from hinge.dev.commands import (
     Answer,
@@ -473,7 +474,9 @@ class Inspector:
         ready: list[EraName] = [each for each in ERAS if self.connections[each].state == "ready"]
         candidates: list[EraName] = [*ERAS[-1:], *ready[-1:], *called[-1:]]
         chosen = era or candidates[-1]
-        kinds = {(chosen, number): kind for number, kind in self.connections[chosen].kinds.items()}
+        kinds: dict[tuple[EraName, int], ChannelKind] = {
+            (chosen, number): kind for number, kind in self.connections[chosen].kinds.items()
+        }
         return chosen, recording(self.journal, kinds)
 
 

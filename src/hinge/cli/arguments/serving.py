@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hinge.cli.arguments.command import Command, CommandParser
 from hinge.cli.arguments.options import HTTP, TLS, add_http, add_options
-from hinge.cli.arguments.target import add_module, add_program, add_target
+from hinge.cli.arguments.target import ERAS, add_module, add_program, add_target
 
 
 def _run(command: CommandParser) -> None:
@@ -28,7 +28,10 @@ def _run(command: CommandParser) -> None:
 
 
 def _dev(command: CommandParser) -> None:
-    add_target(command)
+    add_target(command, eras=False)
+    command.add_argument(
+        "--era", choices=ERAS, default="auto", help="connect in this protocol era only (default: in both)"
+    )
     command.add_argument("--host", default="127.0.0.1", metavar="HOST", help="the address of the page")
     command.add_argument(
         "--port",

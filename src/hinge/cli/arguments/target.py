@@ -8,7 +8,7 @@ import math
 from hinge.cli.arguments.command import CommandParser
 from hinge.cli.arguments.options import add_options
 
-_ERAS = ("auto", "2025", "2026")
+ERAS = ("auto", "2025", "2026")
 
 
 def add_result(command: CommandParser) -> None:
@@ -33,7 +33,7 @@ def add_target(command: CommandParser, *, eras: bool = True, also: str = "") -> 
     command.add_argument("target", metavar="TARGET", type=address_of, help=what)
     add_module(command)
     if eras:
-        command.add_argument("--era", choices=_ERAS, default="auto", help="the protocol era (default: negotiated)")
+        command.add_argument("--era", choices=ERAS, default="auto", help="the protocol era (default: negotiated)")
     command.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header to send")
     command.add_argument(
         "--no-login", action="store_true", help="never start a login: fail if a server wants one; with a URL"

@@ -19,11 +19,16 @@ from hinge.client.terminal.display import is_terminal
 from hinge.dev.serve import serve_dev
 from hinge.dev.target import DevTarget
 from hinge.dev.wire import is_secret
+from hinge.errors import StartError
+from hinge.options import check_option, options_of
+from hinge.transports.http.server.options import HttpOptions
 
 
 async def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
     options.no_login = True  # the page starts logins
+    if options.port is not None:
+        check_option("port", options.port, options_of(HttpOptions)["port"].check)
     await serve_dev(
         _target(options),
         era=options.era,
@@ -41,6 +46,9 @@ def _target(options: argparse.Namespace) -> DevTarget:
     target, transport = connect(lambda line: None)  # a wrong option is reported now
     folder = None
     if is_python(options):
+        path, dot, _ = options.target.partition(".py")
+        if dot and not options.module and not Path(path + dot).is_file():
+            raise StartError(f"No such file: {path}{dot}")
         folder = Path(options.cwd or ".").resolve() if options.module else Path(options.target).resolve().parent
     watches = folder is not None and not options.no_reload and find_spec("watchfiles") is not None
     return DevTarget(
