@@ -12,7 +12,7 @@ from hinge.backends import MemoryBackend
 from hinge.server.features.session_changes import SharedSubscriptions
 from tests.server.bare_end import BareEnd
 from tests.session_ends import turns
-from tests.support import Origin
+from tests.support import Origin, Outgoing
 
 TOOLS = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"
@@ -51,6 +51,7 @@ async def test_a_session_that_has_left_is_told_nothing_until_it_joins_and_is_tol
             server.notify(change)
         await turns(20)
         assert end.heard == []
+        assert changes.told(end.session, sending=False) == position
         assert changes.changes_after(position) == missed
         assert changes.changes_after(changes.position) == []
         changes.join(end.session)
@@ -70,6 +71,98 @@ async def test_a_change_that_is_not_sent_when_a_session_leaves_was_not_told() ->
         await turns(20)
         assert end.heard == []
         assert changes.told(end.session, sending=False) == before
+
+
+class SlowEnd(BareEnd):
+    """A client that takes a message when the test lets it."""
+
+    def __init__(self, server: Server[Any]) -> None:
+        super().__init__(server, "2025")
+        self._taken: asyncio.Semaphore | None = None
+
+    async def send(self, message: Outgoing, /) -> None:
+        if self._taken is not None:
+            await self._taken.acquire()
+        await super().send(message)
+
+    def stop_reading(self) -> None:
+        self._taken = asyncio.Semaphore(0)
+
+    async def take(self, count: int = 1) -> None:
+        """Take messages, and what follows at once."""
+        assert self._taken is not None
+        for _ in range(count):
+            self._taken.release()
+            await turns(20)
+
+
+async def test_a_change_counts_as_told_when_it_is_sent() -> None:
+    """With `sending`, also the one that is just being sent: its event names the place after it."""
+    server = a_server()
+    changes = changes_of(server)
+    published = [Changed("prompts"), Changed("tools"), Changed("resources")]
+    async with SlowEnd(server) as end:
+        end.stop_reading()
+        for change in published:
+            server.notify(change)
+        await turns(20)
+        for sent in range(3):
+            assert changes.changes_after(changes.told(end.session, sending=False)) == published[sent:]
+            assert changes.changes_after(changes.told(end.session, sending=True)) == published[sent + 1 :]
+            await end.take()
+        server.notify(B)  # does not concern it
+        for sending in (False, True):
+            assert changes.told(end.session, sending=sending) == changes.position
+
+
+async def test_up_to_where_a_session_was_told_is_unknown_until_what_it_missed_is_sent() -> None:
+    server = a_server()
+    changes = changes_of(server)
+    async with SlowEnd(server) as end:
+        await end.ask("resources/subscribe", {"uri": "file:///a"})
+        end.stop_reading()
+        changes.tell_again(end.session, [Changed("tools"), A])
+        server.notify(Changed("prompts"))
+        server.notify(Changed("resources"))
+        for _ in range(2):
+            await turns(20)
+            for sending in (False, True):
+                assert changes.told(end.session, sending=sending) < 0
+            await end.take()
+        assert told(end) == [TOOLS, "file:///a"]
+        assert changes.told(end.session, sending=True) == changes.position - 1
+        await end.take(2)
+        assert told(end)[2:] == ["notifications/prompts/list_changed", "notifications/resources/list_changed"]
+        assert changes.told(end.session, sending=False) == changes.position
+
+
+async def test_what_a_session_missed_is_told_besides_what_is_on_its_way() -> None:
+    server = a_server()
+    changes = changes_of(server)
+    async with SlowEnd(server) as end:
+        await end.ask("resources/subscribe", {"uri": "file:///a"})
+        end.stop_reading()
+        server.notify(Changed("prompts"))
+        server.notify(Changed("resources"))
+        await turns(20)
+        changes.tell_again(end.session, [Changed("tools")])
+        changes.tell_again(end.session, [A])
+        await end.take(4)
+        lists = [f"notifications/{kind}/list_changed" for kind in ("prompts", "resources", "tools")]
+        assert sorted(told(end)) == sorted([*lists, "file:///a"])
+
+
+async def test_a_session_that_leaves_is_told_nothing_more_of_what_it_missed() -> None:
+    server = a_server()
+    changes = changes_of(server)
+    async with SlowEnd(server) as end:
+        end.stop_reading()
+        changes.tell_again(end.session, [Changed("tools"), Changed("prompts")])
+        await turns(20)
+        changes.leave(end.session)
+        await end.take(2)
+        assert told(end) == [TOOLS]
+        assert changes.told(end.session, sending=False) < 0
 
 
 async def test_a_session_is_told_everything_that_it_subscribed_to_if_it_is_unknown_what_it_missed() -> None:
@@ -115,6 +208,22 @@ async def test_a_process_that_is_told_of_no_changes_does_not_know_what_has_chang
     changes = changes_of(server)
     changes.connect()
     assert changes.changes_after(changes.position) is None
+
+
+async def test_a_process_that_has_stopped_does_not_know_what_has_changed_since() -> None:
+    """Nor when it serves again: meanwhile it was not told."""
+    backend = MemoryBackend()
+    server = a_server(backend=backend)
+    changes = changes_of(server)
+    async with server.running():
+        changes.connect()
+        position = changes.position
+        assert changes.changes_after(position) == []
+    assert not backend._listeners
+    async with server.running():
+        changes.connect()
+        assert changes.changes_after(position) is None
+        assert changes.changes_after(changes.position) == []
 
 
 async def test_a_session_subscribes_again_to_what_its_caller_may_still_see() -> None:

@@ -774,7 +774,8 @@ async def test_a_stream_tells_of_the_lists_that_were_asked_for_only(kind: str) -
     server = a_server()
     kinds = ("tools", "prompts", "resources")
     async with talking(server, "2026") as talk:
-        number, _ = await listen(talk, **{f"{kind}ListChanged": True})
+        number, honoured = await listen(talk, **{f"{kind}ListChanged": True})
+        assert honoured == {f"{kind}ListChanged": True}
         for one in kinds:
             server.notify(Changed(one))
         await talk.hear(f"notifications/{kind}/list_changed")

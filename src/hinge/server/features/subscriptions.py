@@ -480,8 +480,7 @@ class ChangeReader:
     def skip(self) -> None:
         """Forget what is not read: it can't be sent."""
         with self._buffer.lock:
-            if not self._idle and self._skipped is None:
-                self._skipped = self._told
+            self._skipped = self.told(False)
             self._idle = True
             self._repeating = None
 
