@@ -113,7 +113,7 @@ class Inspected:
             page.goto(self.base + place)
         else:
             page.goto(self.address)
-        expect(page.locator("#states .chip.good")).to_have_count(eras)
+        expect(page.locator("#states .chip.good").nth(eras - 1)).to_be_visible()
         return page
 
 

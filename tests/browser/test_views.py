@@ -353,6 +353,20 @@ def test_latencies_are_measured_for_each_tool(open_page: Open) -> None:
     expect(row.get_by_role("img", name="Latencies")).to_be_visible()
 
 
+def test_spans_of_a_call_are_a_waterfall(open_page: Open) -> None:
+    page = open_page("#/tools/book")
+    page.get_by_label("city", exact=True).fill("Oslo")
+    call = run(page)
+    for _ in range(2):
+        call.get_by_role("button", name="Accept").click()
+    expect(call.locator(".call-result")).to_contain_text("ooked")
+    go_to(page, "Measures")
+    expect(page.get_by_label("Trace")).to_contain_text("book")
+    bars = page.locator(".waterfall li")
+    expect(bars).to_have_count(4)  # the call and its three rounds
+    expect(bars.nth(3)).to_contain_text("round 3")
+
+
 def test_findings_name_hosts_and_sources(open_page: Open) -> None:
     page = open_page("#/findings")
     page.get_by_label("Severity").select_option("note")

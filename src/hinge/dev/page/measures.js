@@ -84,7 +84,7 @@ class MeasuresView extends View {
 
   drawTrace() {
     const spans = [...(this.traces.get(this.trace.value) ?? [])].slice(0, 300).sort((a, b) => a.start - b.start);
-    if (!spans.length) return show(this.waterfall, h("p.empty", "No span yet. Spans of the server appear if it is a Python program with telemetry installed."));
+    if (!spans.length) return show(this.waterfall, h("p.empty", "Call something to see where its time goes."));
     const start = Math.min(...spans.map((span) => span.start));
     const whole = Math.max(0.001, ...spans.map((span) => span.start + span.ms - start));
     const depth = (span, hops = 0) => {
