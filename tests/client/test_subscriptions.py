@@ -111,6 +111,7 @@ async def test_iteration_goes_on_until_it_is_left() -> None:
                 told(puppet, listen_id, "notifications/tools/list_changed")
         await heard_all(puppet)
     assert heard == [Changed("tools")] * 50
+    assert changes.id is None
     assert [params["requestId"] for params in puppet.asked("notifications/cancelled")] == [listen_id]
 
 
@@ -169,8 +170,8 @@ async def test_several_subscriptions_are_told_apart_by_id_and_type() -> None:
     puppet = listening_server()
     async with Client(puppet) as client, client.listen(tools=True) as one, client.listen(tools=True) as two:
         first, second = listens(puppet)
-        told(puppet, str(first), "notifications/tools/list_changed")
-        told(puppet, 99, "notifications/tools/list_changed")
+        for other in (str(first), float(first), 99):
+            told(puppet, other, "notifications/resources/list_changed")
         told(puppet, second, "notifications/prompts/list_changed")
         told(puppet, first, "notifications/tools/list_changed")
         assert await next_of(one, 1) == [Changed("tools")]
@@ -303,7 +304,7 @@ class Ending(Puppet):
         send, replaceable = channel.send, cast("Any", channel)
 
         async def refuse(message: Any) -> None:
-            if message.method == "subscriptions/listen" and self.times:
+            if message.method in ("subscriptions/listen", "resources/subscribe") and self.times:
                 self.times -= 1
                 raise SessionEnded("the session is over", 404, {})
             await send(message)
@@ -319,6 +320,17 @@ async def test_a_session_that_ended_is_opened_again_before_the_first_subscriptio
     async with Client(puppet) as client, client.listen(tools=True) as changes:
         told(puppet, listens(puppet)[-1], "notifications/tools/list_changed")
         assert await next_of(changes, 1) == [Changed("tools")]
+
+
+@in_no_time
+async def test_a_handshake_session_that_ended_is_opened_again_before_its_first_subscription() -> None:
+    """It begins when the resource is subscribed to in the new session, where alone its changes are told."""
+    puppet = Ending(legacy(resources_subscribe={}, resources_unsubscribe={}).by_method, 1)
+    async with Client(puppet) as client, client.listen(resources=["file:///a"]) as changes:
+        assert puppet.methods().count("initialize") == 2
+        assert len(puppet.asked("resources/subscribe")) == 1
+        told(puppet, None, "notifications/resources/updated", uri="file:///a")
+        assert await next_of(changes, 1) == [Changed("resource", "file:///a")]
 
 
 @in_no_time
@@ -599,6 +611,19 @@ async def test_a_handshake_server_says_changes_of_lists_unasked() -> None:
         assert await next_of(changes, 2) == [Changed("tools"), Changed("resources")]
     assert everything == list(LISTS.values())
     assert "subscriptions/listen" not in puppet.methods()
+
+
+async def test_a_handshake_subscription_does_not_begin_with_an_acknowledgement() -> None:
+    """Which names none: it has no id."""
+
+    def acknowledge_first(puppet: Puppet, message: dict[str, Any]) -> Any:
+        told(puppet, None, "notifications/subscriptions/acknowledged", notifications={})
+        return Error(-32002, "no such resource")
+
+    async with Client(legacy(resources_subscribe=acknowledge_first)) as client:
+        with pytest.raises(PeerError, match="no such resource"):
+            async with client.listen(resources=["file:///a"]):
+                raise AssertionError("it is not subscribed to")
 
 
 async def test_leaving_a_resource_or_lists_is_not_kept_from_it_by_those_who_watch_another() -> None:

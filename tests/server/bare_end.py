@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -81,7 +81,7 @@ class BareEnd:
         """Give the session one message."""
         return self.session.receive(msgspec.json.encode(message), self.origin)
 
-    async def __aenter__(self) -> BareEnd:
+    async def __aenter__(self) -> Self:
         if self.era == "2025":
             params = {
                 "protocolVersion": V2025_11,
