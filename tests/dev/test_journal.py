@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from hinge import Server
+from hinge import Context, Server
 from hinge.dev.journal import EventJournal
 from tests.dev.program import Program, inspecting, target_of
 
@@ -75,6 +76,12 @@ async def program() -> AsyncIterator[Program]:
     def add(a: int, b: int) -> int:
         return a + b
 
+    @server.tool
+    async def wait(ctx: Context) -> str:
+        await ctx.report_progress(1, 2)
+        await asyncio.Event().wait()
+        return ""
+
     async with inspecting(target_of(server)) as program:
         await program.ready()
         yield program
@@ -107,6 +114,21 @@ async def test_clearing_keeps_the_present_state(program: Program) -> None:
     assert events[0]["kind"] == "lost"
     assert {event["kind"] for event in events[1:]} >= {"connection", "offers"}
     assert not {"message", "call"} & {event["kind"] for event in events}
+
+
+async def test_an_open_call_outlives_what_is_dropped(program: Program) -> None:
+    call = await program.call("2025", "tools/call", {"name": "wait"}, id="mine")
+    await program.event("call", call=call, progress={"progress": 1, "total": 2})
+    await program.do("clear")
+    (shown,) = [event for event in (await program.get("/api/events?wait=0")).json if event["kind"] == "call"]
+    assert shown["method"] == "tools/call"
+    assert shown["params"] == {"name": "wait"}
+    assert shown["id"] == "mine"
+    assert shown["state"] == "running"
+    await program.do("cancel", call=call)
+    await program.ended(call)
+    await program.do("clear")
+    assert not [event for event in (await program.get("/api/events?wait=0")).json if event["kind"] == "call"]
 
 
 async def test_messages_that_are_dropped_are_not_found(program: Program) -> None:

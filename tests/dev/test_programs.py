@@ -81,6 +81,7 @@ async def test_one_line_says_where_the_page_is(folder: Path) -> None:
         assert text.startswith("# hinge run weather.py --http\n")
 
 
+@pytest.mark.long
 async def test_an_edit_restarts_the_program_and_says_what_it_breaks(folder: Path) -> None:
     file = folder / "weather.py"
     async with command("weather.py", "--port", "0", cwd=folder) as (program, _):
@@ -110,6 +111,21 @@ async def test_an_edit_restarts_the_program_and_says_what_it_breaks(folder: Path
         contract = await program.event("contract")
         assert contract["summary"] == "This edit breaks no client"
         assert await program.result("2026", "tools/call", {"name": "forecast", "arguments": {"city": "Oslo"}})
+
+
+@pytest.mark.long
+async def test_an_edit_ends_the_wait_for_a_program_that_hangs(folder: Path) -> None:
+    file = folder / "weather.py"
+    async with command("weather.py", "--port", "0", cwd=folder) as (program, _):
+        await program.ready()
+        last = (await program.get("/api/state")).json["next"] - 1
+        program.seen = [{"kind": "note", "n": last}]
+        file.write_text(f"import sys, time\nprint('hanging', file=sys.stderr, flush=True)\ntime.sleep(600)\n{SERVER}")
+        await program.event("stderr", text="hanging")
+        program.seen = program.seen[-1:]
+        file.write_text(SERVER)
+        for era in ("2025", "2026"):
+            await program.event("connection", era=era, state="ready")
 
 
 async def test_the_contract_is_compared_with_the_lock_beside_the_file(folder: Path) -> None:

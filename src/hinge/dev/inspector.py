@@ -68,6 +68,8 @@ class _Call:
         self.began = round(time.time() * 1000, 3)
         self.task: asyncio.Task[None] | None = None
         self.is_cancelled = False
+        #: All that was shown of it.
+        self.shown: dict[str, Any] = {}
         #: Whether its connection was closed.
         self.is_lost = False
 
@@ -238,7 +240,7 @@ class Inspector:
         """Restart the program whenever its files change."""
         try:
             async for files in changes:
-                await self.restart("files changed", files)
+                self._spawn(self.restart("files changed", files))  # gives up an attempt that is under way
         except HingeError as exc:
             self.journal.add("stderr", {"text": f"hinge dev: {exc}"})
 
@@ -417,7 +419,15 @@ class Inspector:
         self.journal.add("span", fields)
 
     def _show(self, call: _Call, fields: dict[str, Any]) -> None:
-        self.journal.add("call", {"call": call.id, "era": call.era, **fields})
+        """Show what changed of a call. An open call is part of the present state, without its latest progress."""
+        event = {"call": call.id, "era": call.era, **fields}
+        call.shown |= event
+        if call.id not in self._calls:
+            self.journal.forget(call.id)
+        elif "state" in fields:
+            self.journal.add("call", event, key=call.id, state=call.shown)
+            return
+        self.journal.add("call", event)
 
     def _questioned(self, name: str | None, question: str | None) -> None:
         call = self._calls.get(name) if name is not None else None

@@ -73,7 +73,13 @@ class EventJournal:
         return len(self._events) - self._dropped
 
     def add(
-        self, kind: str, fields: Mapping[str, Any], *, key: Hashable | None = None, message: bytes | None = None
+        self,
+        kind: str,
+        fields: Mapping[str, Any],
+        *,
+        key: Hashable | None = None,
+        state: Mapping[str, Any] | None = None,
+        message: bytes | None = None,
     ) -> int:
         """Add an event.
 
@@ -81,6 +87,7 @@ class EventJournal:
             kind: Its kind.
             fields: Its further members. `msgspec.Raw` values must be valid JSON on one line.
             key: What it is the present state of; None if it isn't a state.
+            state: The members of the whole state, if the event only says what changed.
             message: The bytes of a message that `fields` doesn't contain.
 
         Returns:
@@ -88,14 +95,15 @@ class EventJournal:
         """
         n = self._next
         self._next += 1
-        at = round(time.time() * 1000)
-        event = JournalEvent(n, msgspec.json.encode({"n": n, "kind": kind, "at": at, **fields}), message)
+        head = {"n": n, "kind": kind, "at": round(time.time() * 1000)}
+        event = JournalEvent(n, msgspec.json.encode({**head, **fields}), message)
         self._events.append(event)
         self._bytes += event.size
         while len(self) > self._max_events or (self._bytes > self._max_bytes and len(self) > 1):
             self._drop_oldest()
         if key is not None:
-            self._state[key] = event
+            whole = event if state is None else JournalEvent(n, msgspec.json.encode({**head, **state}))
+            self._state[key] = whole
         for reader in self._readers:
             reader.set()
         return n
