@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(120))  # a browser on a machine that does other things too
 
 
-def _missing(what: str) -> None:
+def _missing(what: str) -> NoReturn:
     if "REQUIRE_BROWSER" in os.environ:
         pytest.fail(what)
     pytest.skip(what)
@@ -113,7 +113,8 @@ class Inspected:
             page.goto(self.base + place)
         else:
             page.goto(self.address)
-        expect(page.locator("#states .chip.good").nth(eras - 1)).to_be_visible()
+        if eras:
+            expect(page.locator("#states .chip.good").nth(eras - 1)).to_be_visible()
         return page
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +17,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 
 from playwright.sync_api import expect
 
+from tests.auth.double import AuthDouble
 from tests.browser.conftest import SERVERS, WEATHER, go, inspecting, serving
 
 if TYPE_CHECKING:
@@ -78,3 +84,42 @@ def test_a_page_of_an_app_is_shown_and_asks_before_it_calls(browser: Browser) ->
             == "refused"
         )
         assert not inspected.problems
+
+
+@contextmanager
+def protected_server() -> Iterator[str]:
+    """A server behind OAuth, with its authorization server, in a thread with an event loop of its own."""
+    url: Future[str] = Future()
+    stops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def serve() -> None:
+        async with AuthDouble() as double:
+            stop = asyncio.Event()
+            stops.append((asyncio.get_running_loop(), stop))
+            url.set_result(double.url)
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    try:
+        yield url.result(10)
+    finally:
+        for loop, stop in stops:
+            loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+
+
+def test_a_person_logs_in_from_the_page(browser: Browser, tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+    with protected_server() as url, inspecting(browser, url, "--era", "2026", **home) as inspected:
+        page = inspected.open("#/connection", eras=0)
+        card = page.get_by_role("region", name="Era 2026")
+        expect(card).to_contain_text("Failed")
+        card.get_by_role("button", name="Log in").click()
+        with page.expect_popup() as opened:
+            card.get_by_role("link", name="Open the login page").click()
+        expect(opened.value.locator("body")).to_contain_text("You may close this page")
+        expect(card).to_contain_text("Connected")
+        expect(card).to_contain_text("Logged in at")
+        go(page, "#/tools")
+        expect(page.locator("hinge-tools .row").filter(has_text="read")).to_be_visible()

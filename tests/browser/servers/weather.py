@@ -126,12 +126,11 @@ async def book(ctx: Context, city: str) -> str:
     """Book a flight into better weather; the user is asked which seat, then for consent."""
     try:
         trip = await ctx.elicit(f"Which seat to {city}?", Trip)
-        agreed = await ctx.elicit(f"Book a seat at the {trip.seat} to {city} for 120 €?", bool)
+        if await ctx.elicit(f"Book a seat at the {trip.seat} to {city} for 120 €?", bool):
+            return f"Booked to {city}: {trip.seat}{', with a meal' if trip.meal else ''}."
     except Declined:
-        agreed = False
-    if not agreed:
-        return "Not booked."
-    return f"Booked to {city}: {trip.seat}{', with a meal' if trip.meal else ''}."
+        pass
+    return "Not booked."
 
 
 @server.tool
