@@ -197,3 +197,20 @@ async def test_a_wrong_command_line_is_one_clear_line(folder: Path, words: tuple
     assert errors.decode().startswith("hinge: ")
     assert len(errors.decode().splitlines()) == 1
     assert reason in errors.decode()
+
+
+async def test_without_the_extra_it_says_what_reloading_needs(folder: Path) -> None:
+    code = "import sys; sys.modules['watchfiles'] = None; from hinge.cli import main; sys.exit(main(sys.argv[1:]))"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", code, "dev", "weather.py", "--no-open", "--port", "0"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=folder,
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(20):
+        assert (await process.stdout.readline()).endswith(b"(Ctrl-C ends it)\n")
+    process.send_signal(signal.SIGINT)
+    _, errors = await process.communicate()
+    assert process.returncode == 0
+    assert errors.decode() == "hinge: to reload when a file changes needs the extra cli: pip install 'hinge[cli]'\n"

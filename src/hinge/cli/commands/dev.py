@@ -50,7 +50,10 @@ def _target(options: argparse.Namespace) -> DevTarget:
         if dot and not options.module and not Path(path + dot).is_file():
             raise StartError(f"No such file: {path}{dot}")
         folder = Path(options.cwd or ".").resolve() if options.module else Path(options.target).resolve().parent
-    watches = folder is not None and not options.no_reload and find_spec("watchfiles") is not None
+    watches = folder is not None and not options.no_reload
+    if watches and find_spec("watchfiles") is None:
+        print("hinge: to reload when a file changes needs the extra cli: pip install 'hinge[cli]'", file=sys.stderr)
+        watches = False
     return DevTarget(
         name=_name(options),
         open=connect,
