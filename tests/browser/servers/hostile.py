@@ -73,6 +73,8 @@ TOOLS: list[dict[str, Any]] = [
 CONTENT: list[Any] = [
     {"type": "text", "text": MARKUP},
     {"type": "text", "text": BIDI},
+    {"type": "text", "text": {"toString": 1, "valueOf": 1}},
+    {"type": {"toString": 1}, "annotations": {"audience": [{"toString": 1}], "lastModified": {"toString": 1}}},
     {"type": "text", "text": "z" * 300_000},
     {"type": "image", "data": "PHNjcmlwdD4=", "mimeType": "text/html"},
     {"type": "image", "data": "not base64!", "mimeType": "image/png"},

@@ -1,7 +1,7 @@
 // MCP Apps: pages of tools in a sandboxed frame of another origin, which speaks with this page by messages only.
 import { command, tryCommand } from "./api.js";
 import { CallPanel, start } from "./call.js";
-import { button, chip, h, link, list, memory, name, record, select, show, stringify, visible } from "./dom.js";
+import { button, chip, h, link, list, memory, name, plain, record, select, show, stringify, visible } from "./dom.js";
 import { Editor } from "./form.js";
 import { jsonView } from "./json.js";
 import { isFinal, store } from "./store.js";
@@ -133,7 +133,7 @@ class AppsView extends View {
         const one = store.calls.get(call);
         if (!isFinal(one)) return;
         stop();
-        if (one.error) refuse(String(one.error.message), one.error.code); else result(one.result ?? {});
+        if (one.error) refuse(plain(one.error.message), one.error.code); else result(one.result ?? {});
       });
     } catch (error) { refuse(error.message); }
   }

@@ -1,6 +1,6 @@
 // The same call in both eras, side by side: what was sent, how many rounds, what differs in the results.
 import { CallPanel, start } from "./call.js";
-import { button, bytes, chip, duration, eraChip, h, labelled, memory, name, record, select, show, stringify, visible } from "./dom.js";
+import { button, bytes, chip, duration, eraChip, h, labelled, memory, name, plain, record, select, show, stringify, visible } from "./dom.js";
 import { Editor } from "./form.js";
 import { differences } from "./json.js";
 import { isFinal, store, subject } from "./store.js";
@@ -49,7 +49,7 @@ class CompareView extends View {
     const pairs = [];
     for (const section of Object.keys(KINDS)) {
       const keys = new Set();
-      for (const era of ["2026", "2025"]) for (const item of store.offers(era, section)) keys.add(String(item[KINDS[section][1]]));
+      for (const era of ["2026", "2025"]) for (const item of store.offers(era, section)) keys.add(plain(item[KINDS[section][1]]));
       for (const key of keys) pairs.push([`${section} ${key}`, `${section.slice(0, -1)}: ${key}`]);
       if (pairs.length > 3000) break;
     }
@@ -62,7 +62,7 @@ class CompareView extends View {
   chosen() {
     const [section, ...rest] = this.item.value.split(" ");
     const key = rest.join(" ");
-    const find = (era) => store.offers(era, section).find((one) => String(one[KINDS[section]?.[1]]) === key);
+    const find = (era) => store.offers(era, section).find((one) => plain(one[KINDS[section]?.[1]]) === key);
     return { section, key, item: find("2026") ?? find("2025") };
   }
 

@@ -1,7 +1,7 @@
 // The connection of each era: what the server says of itself, what the client can, login, subscriptions, any request.
 import { tryCommand } from "./api.js";
 import { CallPanel, start } from "./call.js";
-import { button, chip, clock, eraChip, h, labelled, link, list, memory, name, record, select, show, stringify, visible } from "./dom.js";
+import { button, chip, clock, eraChip, h, labelled, link, list, memory, name, plain, record, select, show, stringify, visible } from "./dom.js";
 import { jsonView } from "./json.js";
 import { ERAS, store } from "./store.js";
 import { View } from "./view.js";
@@ -97,7 +97,7 @@ class ConnectionView extends View {
     return h("section.card", { "aria-label": `Era ${era}` }, h("h2", eraChip(era), " ", era === "2026" ? "Stateless" : "Handshake", " ", connectionChip(connection)),
       connection.error ? h("p.bad-text.error-text", h("bdi", visible(connection.error, 3000))) : null,
       h("dl.facts", facts.map(([key, value]) => h("div", h("dt", key), h("dd", name(value))))),
-      connection.instructions ? h("details", h("summary", "Instructions"), h("p.description", h("bdi", String(connection.instructions).slice(0, 20_000)))) : null,
+      connection.instructions ? h("details", h("summary", "Instructions"), h("p.description", h("bdi", plain(connection.instructions).slice(0, 20_000)))) : null,
       connection.capabilities ? h("details", h("summary", "Capabilities"), jsonView(connection.capabilities, { label: "Capabilities" })) : null,
       login.length ? h("section.login", h("h3", "Login"), h("ol", login.slice(-20).map((step) => h("li", h("span.muted", clock(step.at)), " ", h("bdi", visible(step.step ?? "", 400)), " ",
         step.error ? h("span.bad-text", visible(step.error, 600)) : null, " ", step.url ? (step.state === "open" ? link(step.url, "Open the login page", "button") : h("code", visible(step.url, 400))) : null, step.state === "done" ? chip("done", "good") : null)))) : null,

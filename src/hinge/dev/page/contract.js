@@ -1,5 +1,5 @@
 // What each saved edit changes for clients, and whether it breaks them.
-import { chip, clock, h, list, name, record, show, visible } from "./dom.js";
+import { chip, clock, h, list, name, plain, record, show, visible } from "./dom.js";
 import { store } from "./store.js";
 import { View } from "./view.js";
 
@@ -37,7 +37,7 @@ class ContractView extends View {
   restart(event) {
     const files = list(event.files).map((file) => visible(file)).join(", ");
     return [h("p.event-head", h("span.muted", clock(event.at)), " ", chip(event.error ? "restart failed" : "restarted", event.error ? "bad" : ""), " ", h("bdi", visible(event.reason ?? "", 300)), " ", files ? name(files, "muted") : null),
-      event.error ? h("pre.text", { tabindex: "0" }, String(event.error).slice(0, 20_000)) : null];
+      event.error ? h("pre.text", { tabindex: "0" }, plain(event.error).slice(0, 20_000)) : null];
   }
 }
 

@@ -65,9 +65,15 @@ export function icon(name) {
 // Controls, marks of direction and characters without width: what makes one name look like another.
 const INVISIBLE = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]/g;
 
+/** Any JSON value as text; an object may have a member `toString` that is no function. */
+export function plain(value) {
+  if (typeof value === "string") return value;
+  return value === undefined || value === null ? "" : typeof value === "object" ? stringify(value, 0) : String(value);
+}
+
 /** A name as one line in which invisible characters are shown as escapes; long names are cut. */
 export function visible(text, limit = 300) {
-  const line = String(text ?? "").slice(0, limit + 1)
+  const line = plain(text).slice(0, limit + 1)
     .replace(INVISIBLE, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
   return line.length > limit ? line.slice(0, limit) + "…" : line;
 }
@@ -80,7 +86,7 @@ export function name(text, kind = "") {
 /** A link if the address is http or https, else text. */
 export function link(address, text = address, props = {}) {
   let url = null;
-  try { url = new URL(String(address)); } catch { /* not an address */ }
+  try { url = new URL(plain(address)); } catch { /* not an address */ }
   if (!url || !/^https?:$/.test(url.protocol)) return h("span", props, visible(text, 2000));
   return h("a", { ...props, href: url.href, target: "_blank", rel: "noopener noreferrer" }, visible(text, 2000));
 }

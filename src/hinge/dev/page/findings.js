@@ -1,5 +1,5 @@
 // What known hosts can't take of this server, each with its source.
-import { chip, h, link, memory, name, number, select, show, visible } from "./dom.js";
+import { chip, h, link, memory, name, number, plain, select, show, visible } from "./dom.js";
 import { store } from "./store.js";
 import { View } from "./view.js";
 
@@ -21,7 +21,7 @@ class FindingsView extends View {
   update() {
     const order = ["breaks", "degrades", "note"];
     const least = order.indexOf(this.least.value);
-    const hosts = [...new Set(store.findings.map((one) => String(one.host)))].sort();
+    const hosts = [...new Set(store.findings.map((one) => plain(one.host)))].sort();
     const before = this.host.value;
     show(this.host, h("option", { value: "" }, "All hosts"), hosts.map((host) => h("option", { value: host }, visible(host, 60))));
     if (hosts.includes(before)) this.host.value = before;

@@ -1,6 +1,6 @@
 // Standard error, log messages and change notifications, in the order in which they came.
 import { tryCommand } from "./api.js";
-import { button, chip, clock, copyText, eraChip, h, labelled, memory, number, select, show, visible } from "./dom.js";
+import { button, chip, clock, copyText, eraChip, h, labelled, memory, number, plain, select, show, visible } from "./dom.js";
 import { VirtualList } from "./list.js";
 import { store } from "./store.js";
 import { ui, View } from "./view.js";
@@ -21,7 +21,7 @@ class LogsView extends View {
       render: (line) => [h("span.w-time", clock(line.at)), line.era ? eraChip(line.era) : null,
         line.source === "log" ? chip(line.level, levelKind(line.level)) : chip(line.source === "stderr" ? "stderr" : "change", line.source === "change" ? "ask" : ""),
         line.logger ? h("span.muted", visible(line.logger, 60)) : null, h("span.log-text", h("bdi", visible(line.text, 400)))],
-      onselect: (line) => show(this.whole, h("div.text-tools", button("Copy", () => copyText(line.text), "small copy")), h("pre.text", { tabindex: "0" }, String(line.text).slice(0, 200_000))),
+      onselect: (line) => show(this.whole, h("div.text-tools", button("Copy", () => copyText(line.text), "small copy")), h("pre.text", { tabindex: "0" }, plain(line.text).slice(0, 200_000))),
       onopen: () => this.whole.querySelector("pre")?.focus(),
     });
     this.whole = h("section.whole.text-box", { "aria-label": "Whole line" });

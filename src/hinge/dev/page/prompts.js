@@ -1,6 +1,6 @@
 // Prompts: their arguments, with suggestions of the server, and their messages.
 import { completion, Runner } from "./call.js";
-import { list, record } from "./dom.js";
+import { list, plain, record } from "./dom.js";
 import { ItemsView } from "./tools.js";
 
 class PromptsView extends ItemsView {
@@ -13,7 +13,7 @@ class PromptsView extends ItemsView {
     const named = list(prompt.arguments).map(record);
     const schema = {
       type: "object", required: named.filter((one) => one.required === true).map((one) => one.name),
-      properties: Object.fromEntries(named.map((one) => [String(one.name), { type: "string", description: one.description }])),
+      properties: Object.fromEntries(named.map((one) => [plain(one.name), { type: "string", description: one.description }])),
     };
     let runner = null;
     runner = new Runner({

@@ -1,7 +1,7 @@
 // Resources and templates of resources: read, with suggestions for variables, and watch for changes.
 import { tryCommand } from "./api.js";
 import { completion, Runner } from "./call.js";
-import { button, bytes, chip, h, list, name, put, record, visible } from "./dom.js";
+import { button, bytes, chip, h, list, name, plain, put, record, visible } from "./dom.js";
 import { store } from "./store.js";
 import { ItemsView } from "./tools.js";
 import { ui } from "./view.js";
@@ -11,7 +11,7 @@ const EXPRESSION = /\{([+#./;?&]?)([^{}]*)\}/g;
 /** The variables of a URI template, in order. */
 export function variables(template) {
   const names = [];
-  for (const [, , inner] of String(template).matchAll(EXPRESSION)) {
+  for (const [, , inner] of plain(template).matchAll(EXPRESSION)) {
     for (const part of inner.split(",")) names.push(part.replace(/(\*|:\d+)$/, "").trim());
   }
   return [...new Set(names.filter(Boolean))];
@@ -19,7 +19,7 @@ export function variables(template) {
 
 /** Expand a URI template (RFC 6570) with text values. */
 export function expand(template, values) {
-  return String(template).replace(EXPRESSION, (_, operator, inner) => {
+  return plain(template).replace(EXPRESSION, (_, operator, inner) => {
     const plain = operator === "+" || operator === "#";
     const encode = (text) => (plain ? encodeURI(text) : encodeURIComponent(text));
     const named = operator === ";" || operator === "?" || operator === "&";
@@ -28,7 +28,7 @@ export function expand(template, values) {
       const key = part.replace(/(\*|:\d+)$/, "").trim();
       if (values[key] === undefined) continue;
       const cut = /:(\d+)$/.exec(part);
-      const text = encode(cut ? String(values[key]).slice(0, Number(cut[1])) : String(values[key]));
+      const text = encode(cut ? plain(values[key]).slice(0, Number(cut[1])) : plain(values[key]));
       parts.push(named ? `${key}=${text}` : text);
     }
     if (!parts.length) return "";
@@ -58,9 +58,9 @@ class ResourcesView extends ItemsView {
     return this.all.items;
   }
 
-  keyOf(item) { return String(item.uri ?? item.uriTemplate); }
+  keyOf(item) { return plain(item.uri ?? item.uriTemplate); }
 
-  textOf(item) { return `${this.keyOf(item)} ${item.name ?? ""} ${item.title ?? ""} ${item.description ?? ""}`; }
+  textOf(item) { return [this.keyOf(item), item.name, item.title, item.description].map(plain).join(" "); }
 
   /** A resource that a result links to need not be listed. */
   unlisted(uri) {
@@ -89,7 +89,7 @@ class ResourcesView extends ItemsView {
     this.runner = runner;
     const chips = [item.notListed ? chip("not listed", "ask") : null, item.mimeType ? chip(item.mimeType) : null, typeof item.size === "number" ? chip(bytes(item.size)) : null, template ? chip("template") : null];
     const top = [h("header.item-head", h("h2", name(item.title ?? item.name ?? this.keyOf(item))), h("div.chips", chips)),
-      h("p", h("code", visible(this.keyOf(item)))), item.description ? h("p.description", h("bdi", String(item.description).slice(0, 20_000))) : null];
+      h("p", h("code", visible(this.keyOf(item)))), item.description ? h("p.description", h("bdi", plain(item.description).slice(0, 20_000))) : null];
     const box = put(h("div"), top, runner.element);
     if (!template) {
       const listen = button("Watch for changes", () => {

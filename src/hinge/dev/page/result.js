@@ -1,5 +1,5 @@
 // Results as a person wants to see them: text, tables, pictures, sound, trees.
-import { button, bytes, chip, copyText, h, has, list, name, put, record, stringify, visible } from "./dom.js";
+import { button, bytes, chip, copyText, h, has, list, name, plain, put, record, stringify, visible } from "./dom.js";
 import { jsonView } from "./json.js";
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/svg+xml"]);
@@ -12,7 +12,7 @@ const objectUrls = [];
 
 /** The bytes of base64 text, or null. */
 function decode(base64) {
-  try { return Uint8Array.from(atob(String(base64)), (c) => c.charCodeAt(0)); } catch { return null; }
+  try { return Uint8Array.from(atob(plain(base64)), (c) => c.charCodeAt(0)); } catch { return null; }
 }
 
 /** An address for data of a checked type; the oldest of many are given up. */
@@ -98,7 +98,7 @@ function annotations(item) {
 export function block(item) {
   const notes = annotations(item);
   switch (item.type) {
-    case "text": return h("div.block", textView(String(item.text ?? "")), notes);
+    case "text": return h("div.block", textView(plain(item.text ?? "")), notes);
     case "image": case "audio": return h("div.block", mediaView(item.data, item.mimeType), notes);
     case "resource": return h("div.block", contents(record(item.resource)), notes);
     case "resource_link": return h("div.block.link-block",
@@ -110,7 +110,7 @@ export function block(item) {
   }
 }
 
-export const resourceHash = (uri) => `#/resources/${encodeURIComponent(String(uri ?? ""))}`;
+export const resourceHash = (uri) => `#/resources/${encodeURIComponent(plain(uri ?? ""))}`;
 
 /** Text; what is JSON can be looked at as a tree or a table. */
 export function textView(text) {
@@ -145,7 +145,7 @@ function parsed(text) {
 }
 
 function mediaView(base64, mimeType) {
-  const type = String(mimeType ?? "").toLowerCase().split(";")[0].trim();
+  const type = plain(mimeType ?? "").toLowerCase().split(";")[0].trim();
   const data = decode(base64);
   if (!data) return h("p.note.bad-text", "The data is not base64.");
   const about = `${visible(mimeType, 60)}, ${bytes(data.length)}`;

@@ -1,5 +1,5 @@
 // What the page knows, made from events alone. Everything is bounded: the oldest is dropped first.
-import { list, memory, record, visible } from "./dom.js";
+import { list, memory, plain, record, visible } from "./dom.js";
 
 const MOST = { messages: 100_000, characters: 64 * 1024 * 1024, calls: 5_000, logs: 20_000, spans: 5_000, samples: 600, methods: 20_000 };
 const FINAL = new Set(["done", "failed", "cancelled"]);
@@ -209,14 +209,14 @@ class Store {
   }
 
   _stderr(event) {
-    for (const line of String(event.text ?? "").replace(/\n$/, "").split("\n")) {
+    for (const line of plain(event.text ?? "").replace(/\n$/, "").split("\n")) {
       this.#log({ n: event.n, at: event.at, source: "stderr", level: "", text: line });
     }
   }
 
   _log(event) {
     const text = typeof event.data === "string" ? event.data : JSON.stringify(event.data) ?? "";
-    this.#log({ n: event.n, at: event.at, source: "log", era: event.era, level: String(event.level ?? ""), logger: event.logger, text });
+    this.#log({ n: event.n, at: event.at, source: "log", era: event.era, level: plain(event.level ?? ""), logger: event.logger, text });
   }
 
   _change(event) {
@@ -279,7 +279,7 @@ class Store {
 /** One short line that says what a message is about. */
 function summaryOf(event, data, answers) {
   if (event.kind === "bytes" || !event.data) return visible(event.preview ?? event.text ?? "", 160);
-  if (data.error) return visible(`error ${record(data.error).code}: ${record(data.error).message}`, 160);
+  if (data.error) return visible(`error ${plain(record(data.error).code)}: ${plain(record(data.error).message)}`, 160);
   if (answers) {
     const result = record(data.result);
     if (result.isError) return visible(`tool error: ${textOf(result)}`, 160);

@@ -1,6 +1,6 @@
 // Tools: a list with a filter, and for each tool its form, its calls and its definition.
 import { Runner } from "./call.js";
-import { button, chip, h, list, memory, name, number, record, select, show, visible } from "./dom.js";
+import { button, chip, h, list, memory, name, number, plain, record, select, show, visible } from "./dom.js";
 import { jsonView } from "./json.js";
 import { VirtualList } from "./list.js";
 import { store } from "./store.js";
@@ -37,9 +37,9 @@ export class ItemsView extends View {
   /** The items of the era, each with the name under which it is selected. */
   items() { return store.offers(ui.era, this.section); }
 
-  keyOf(item) { return String(item.name); }
+  keyOf(item) { return plain(item.name); }
 
-  textOf(item) { return `${item.name} ${item.title ?? ""} ${item.description ?? ""}`; }
+  textOf(item) { return [item.name, item.title, item.description].map(plain).join(" "); }
 
   row(item) {
     return [h("div.row-main", h("div.row-name", name(item.name)), h("div.row-about", name(item.title ?? item.description ?? ""))),
@@ -112,7 +112,7 @@ export class ItemsView extends View {
       h("header.item-head", h("h2", name(this.keyOf(item))),
         h("div.chips", chips, alone ? chip(`only in ${ui.era}`, "ask") : null, item.weight ? chip(`about ${number(item.weight)} tokens`) : null)),
       item.title && item.title !== item.name ? h("p.item-title", name(item.title)) : null,
-      item.description ? h("p.description", h("bdi", String(item.description).slice(0, 20_000))) : null,
+      item.description ? h("p.description", h("bdi", plain(item.description).slice(0, 20_000))) : null,
     ];
   }
 
@@ -146,7 +146,7 @@ class ToolsView extends ItemsView {
     const support = record(tool.execution).taskSupport;
     if (support && support !== "forbidden") chips.push(chip(`task ${visible(support, 20)}`));
     this.runner = new Runner({
-      key: `tool:${tool.name}`, method: "tools/call", schema: record(tool.inputSchema), runText: `Run in ${ui.era}`,
+      key: `tool:${this.keyOf(tool)}`, method: "tools/call", schema: record(tool.inputSchema), runText: `Run in ${ui.era}`,
       params: (value) => ({ name: tool.name, arguments: value }), subject: (params) => params.name === tool.name,
     });
     return [this.head(tool, chips), this.runner.element,

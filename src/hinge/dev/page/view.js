@@ -1,5 +1,5 @@
 // What all views share: when they draw, the era that is looked at, and addresses in the page.
-import { memory } from "./dom.js";
+import { memory, plain } from "./dom.js";
 import { ERAS, store } from "./store.js";
 
 export const ui = {
@@ -14,7 +14,7 @@ export const ui = {
 };
 
 /** The address in this page of these parts. */
-export const hash = (...parts) => `#/${parts.map((part) => encodeURIComponent(String(part))).join("/")}`;
+export const hash = (...parts) => `#/${parts.map((part) => encodeURIComponent(plain(part))).join("/")}`;
 
 export function go(...parts) {
   location.hash = hash(...parts);

@@ -1,6 +1,6 @@
 // The wire: every message of both directions as it comes, filtered, with details, and the rounds of one call.
 import { getMessage, tryCommand } from "./api.js";
-import { button, bytes, chip, clock, copyText, duration, eraChip, h, has, memory, name, number, record, select, show, stringify, tabs, visible } from "./dom.js";
+import { button, bytes, chip, clock, copyText, duration, eraChip, h, has, memory, name, number, plain, record, select, show, stringify, tabs, visible } from "./dom.js";
 import { jsonView } from "./json.js";
 import { VirtualList } from "./list.js";
 import { store, subject } from "./store.js";
@@ -36,7 +36,7 @@ export function messageDetail(message) {
   ], memory.get("message-tab", "tree"), (key) => memory.set("message-tab", key)));
   if (full.data !== undefined) draw(full.data);
   else {
-    show(body, h("pre.text", { tabindex: "0" }, String(full.preview ?? full.text ?? "")), button("Load the whole message", async () => {
+    show(body, h("pre.text", { tabindex: "0" }, plain(full.preview ?? full.text ?? "")), button("Load the whole message", async () => {
       try { draw(await getMessage(message.n)); } catch (error) { show(body, h("p.bad-text", error.message)); }
     }));
   }
