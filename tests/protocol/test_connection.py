@@ -14,7 +14,7 @@ from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.states import CallState, HandshakeState
 from hinge.schema.lifecycle import ClientCapabilities
 from tests.fuzz.ends import ME, description_of, hello, initialize_result, shake_hands
-from tests.support import V2025_03, V2025_11, V2026_07, Call, Origin, Outgoing, head_of, jsonrpc
+from tests.support import V2025_03, V2025_11, V2026_07, Batch, Call, Origin, Outgoing, head_of, jsonrpc
 
 META = STATELESS.request_meta(V2026_07, ME, ClientCapabilities())
 
@@ -179,6 +179,23 @@ def test_notifications_are_owed_nothing() -> None:
     assert call.state is CallState.ANSWERED
 
 
+def test_a_notification_that_is_refused_is_not_answered() -> None:
+    """BASE-10: there is no response to a notification, not even an error."""
+    connection = server(limits=Limits(values=100))
+    values = list(range(5000))
+    assert error_of(connection.receive(request(values=values)))["code"] == -32602
+    assert connection.receive(notice("notifications/acme", values=values)) is None
+
+
+def test_a_batch_has_at_most_so_many_messages() -> None:
+    connection = server(revision=V2025_03, limits=Limits(batch=2))
+    two = b",".join(request(number) for number in (1, 2))
+    assert isinstance(connection.receive(b"[%b]" % two), Batch)
+    three = b",".join(request(number) for number in (3, 4, 5))
+    assert error_of(connection.receive(b"[%b]" % three))["code"] == -32600
+    assert set(connection.incoming) == {1, 2}
+
+
 def test_when_time_is_up_each_call_gets_one_error() -> None:
     """ERR-17, C-047."""
     connection = server()
@@ -190,6 +207,13 @@ def test_when_time_is_up_each_call_gets_one_error() -> None:
 
 
 # ---------------------------------------------------------------- the handshake
+
+
+def test_a_closed_connection_is_no_longer_open() -> None:
+    connection = server()
+    assert connection.handshake.open
+    connection.close("the client left")
+    assert not connection.handshake.open
 
 
 def test_a_refused_handshake_leaves_no_trace() -> None:

@@ -173,6 +173,71 @@ def test_what_a_server_prints_by_mistake_is_no_answer(text: bytes, caplog: pytes
 @pytest.mark.parametrize(
     ("text", "failed"),
     [
+        (b'ready {"jsonrpc":"2.0","id":1,"result":{}}', True),
+        (b'ready {"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}', True),
+        (b'ready {"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"no"}}', False),
+        (b'ready {"jsonrpc":"2.0","id":1,"method":"ping"}', False),
+        (b'ready {"jsonrpc":"2.0","method":"notifications/message","params":{}}', False),
+        (b'ready {"jsonrpc":"2.0","id":2,"result":{}}', False),
+    ],
+)
+def test_an_answer_after_a_text_in_its_line_fails_the_request_that_it_names(text: bytes, failed: bool) -> None:
+    connection = client()
+    connection.printed_on = True
+    pending, _ = ask(connection)
+    assert connection.receive(text) is None
+    assert isinstance(pending.error, InvalidResponse) is failed
+
+
+def test_progress_is_told_by_its_own_notification_only() -> None:
+    connection = client()
+    pending, _ = ask(connection, "tools/call")
+    told: list[Any] = []
+    pending.on_progress = told.append
+    call_of(connection.receive(notice("notifications/acme", progressToken=pending.id, progress=1)))
+    assert told == []
+    assert connection.receive(notice("notifications/progress", progressToken=pending.id, progress=1)) is None
+    assert len(told) == 1
+    call_of(connection.receive(notice("notifications/progress", progress=1)))
+    pending.on_progress = None
+    assert connection.receive(notice("notifications/progress", progressToken=pending.id, progress=1)) is None
+    assert pending.state is PendingState.WAITING
+
+
+@pytest.mark.parametrize("prefix", ["", "w."])
+@pytest.mark.parametrize(
+    ("request_id", "is_late"),
+    [
+        *((b'"%s1"', True), (b'"%s2"', False), (b'"%s0"', False), (b'"%s99"', False), (b'"%sx"', False)),
+        *((b"1", True), (b"0", False), (b"99", False), (b"99.0", False)),
+    ],
+)
+def test_a_malformed_answer_that_is_late_concerns_no_other_request(
+    request_id: bytes, is_late: bool, prefix: str
+) -> None:
+    """One whose request can't be told may be the answer to any."""
+    connection = client()
+    connection.id_prefix = prefix
+    first, _ = ask(connection)
+    assert first.id == (f"{prefix}1" if prefix else 1)
+    connection.receive(jsonrpc.encode_response(first.id, {}))
+    second, _ = ask(connection)
+    named = request_id.replace(b"%s", prefix.encode())
+    assert connection.receive(b'{"jsonrpc":"2.0","id":%b,"error":"no"}' % named) is None
+    assert (second.state is PendingState.WAITING) is is_late
+
+
+@pytest.mark.parametrize("request_id", [b"99.0", b'["x"]', b"1e999", b"[1e999]"])
+def test_a_malformed_answer_with_an_id_that_can_not_be_read_fails_what_waits_on_either_side(request_id: bytes) -> None:
+    for connection in (client(), server()):
+        pending, _ = ask(connection)
+        assert connection.receive(b'{"jsonrpc":"2.0","id":%b,"error":{}}' % request_id) is None
+        assert isinstance(pending.error, InvalidResponse)
+
+
+@pytest.mark.parametrize(
+    ("text", "failed"),
+    [
         (b'{"jsonrpc":"2.0","method":"notifications/message","params":5}', False),
         (b'{"level":"info","msg":"started","id":7}', True),
         (b"[1, 2]", True),

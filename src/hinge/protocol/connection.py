@@ -236,7 +236,7 @@ class Connection(Record):
     def _meant_request(self, request_id: RequestId | None) -> Pending | None:
         """The request that an answer was meant for: the id of the request, but perhaps as a string."""
         pending = None if request_id is None else self.outgoing.get(request_id)
-        if pending is None and type(request_id) is str and request_id.isascii() and request_id.isdecimal():
+        if pending is None and type(request_id) is str and request_id.isdecimal():
             pending = self.outgoing.get(int(request_id[:20]))
         return pending
 
@@ -273,13 +273,13 @@ class Connection(Record):
 
     def _cancelled_by_peer(self, call: Call) -> None:
         try:
-            request_id = _cancelled.decode(call.params or b"{}").request_id
+            request_id = _cancelled.decode(call.params).request_id
         except msgspec.MsgspecError:
             return
         cancelled = self.incoming.get(request_id)
         if cancelled is not None and not cancelled.inline:
             self.cancel(cancelled)
-        elif self.description is None:
+        else:
             self._end_subscription(request_id)
 
     def _end_subscription(self, request_id: RequestId) -> None:
@@ -368,7 +368,7 @@ class Connection(Record):
             return
         pending = self.outgoing.get(message.id)
         if pending is None:
-            if type(message.id) is str and not self.id_prefix:  # our ids are integers
+            if type(message.id) is str:  # most of our ids are integers
                 self._fail_meant(message.id, f"its id is the string {shorten(message.id)!r}")
             return  # late, or of a request that was cancelled or never sent
         if type(message) is Failure:
@@ -383,7 +383,7 @@ class Connection(Record):
         """Whether a request had this id, perhaps as a string."""
         if type(request_id) is str:
             request_id = request_id.removeprefix(self.id_prefix)
-            return request_id.isascii() and request_id.isdecimal() and 0 < int(request_id[:20]) <= self._next_id
+            return request_id.isdecimal() and 0 < int(request_id[:20]) <= self._next_id
         return 0 < int(request_id) <= self._next_id
 
     def _receive_error_without_id(self, message: Failure) -> None:
@@ -418,7 +418,7 @@ class Connection(Record):
     def _progress(self, call: Call) -> bool:
         """Pass progress to the request that it names. Returns False if there is none."""
         try:
-            token = _token.decode(call.params or b"{}").progress_token
+            token = _token.decode(call.params).progress_token
         except msgspec.MsgspecError:
             return False
         pending = self.outgoing.get(token)
