@@ -45,7 +45,6 @@ SECTIONS: dict[Section, tuple[str, str]] = {
 }
 #: A server may send many notifications at once, and all of them are shown.
 _LIMITS = Limits(calls=20_000)
-_TRANSPORTS = {"post": "http", "session": "http"}
 #: Items of one event.
 PART = 200
 
@@ -388,7 +387,7 @@ class EraConnection:
             server = discovery.server_info
             fields |= {
                 "revision": discovery.revision,
-                "transport": _TRANSPORTS.get(self._messages.kind, self._messages.kind),
+                "transport": "http" if self._messages.over_http else self._messages.kind,
                 "capabilities": discovery.capabilities,
             }
             if server is not None:
