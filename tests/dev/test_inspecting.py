@@ -373,13 +373,15 @@ async def test_headers_of_http_requests_are_shown_without_secrets() -> None:
 
 
 async def test_the_transport_before_streamable_http_is_observed_as_well() -> None:
-    async with serving(make_server(), sse_path="/sse") as url:
-        async with inspecting(target_of(url.replace("/mcp", "/sse")), era="2025") as program:
-            await program.ready("2025")
-            connected = await program.event("connection", state="ready")
-            assert connected["transport"] == "http"
-            call = await program.call("2025", "tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
-            await program.ended(call)
-            mine = [event for event in program.seen if event["kind"] == "message" and event.get("call") == call]
-            assert [message["sender"] for message in mine] == ["client", "server"]
-            assert mine[0]["headers"]
+    async with (
+        serving(make_server(), sse_path="/sse") as url,
+        inspecting(target_of(url.replace("/mcp", "/sse")), era="2025") as program,
+    ):
+        await program.ready("2025")
+        connected = await program.event("connection", state="ready")
+        assert connected["transport"] == "http"
+        call = await program.call("2025", "tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+        await program.ended(call)
+        mine = [event for event in program.seen if event["kind"] == "message" and event.get("call") == call]
+        assert [message["sender"] for message in mine] == ["client", "server"]
+        assert mine[0]["headers"]
