@@ -46,10 +46,10 @@ demo: .venv/.demo
 STRUCTURE := $(addprefix tests/test_,layering.py shape.py unfinished.py exports.py public_api.py dependencies.py)
 
 test: .venv/.test
-	$(PY) -m pytest -n auto --dist worksteal -rs -m "not long" $(STRUCTURE:%=--ignore=%)
+	$(PY) -m pytest -n auto --dist worksteal -rs -m "not long" $(STRUCTURE:%=--ignore=%) --ignore=tests/browser
 
 test-long: .venv/.test
-	$(PY) -m pytest -n auto --dist worksteal -rs -m long
+	$(PY) -m pytest -n auto --dist worksteal -rs -m long --ignore=tests/browser
 
 check: check-format check-lint check-mypy check-pyright check-shape  # `make -k check` tells all that is wrong
 
