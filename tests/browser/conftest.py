@@ -114,7 +114,7 @@ class Inspected:
         else:
             page.goto(self.address)
         if eras:
-            expect(page.locator("#states .chip.good").nth(eras - 1)).to_be_visible()
+            expect(page.locator("#states .chip.good").nth(eras - 1)).to_be_attached()
         return page
 
 

@@ -20,8 +20,8 @@ export function variables(template) {
 /** Expand a URI template (RFC 6570) with text values. */
 export function expand(template, values) {
   return plain(template).replace(EXPRESSION, (_, operator, inner) => {
-    const plain = operator === "+" || operator === "#";
-    const encode = (text) => (plain ? encodeURI(text) : encodeURIComponent(text));
+    const reserved = operator === "+" || operator === "#";
+    const encode = (text) => (reserved ? encodeURI(text) : encodeURIComponent(text));
     const named = operator === ";" || operator === "?" || operator === "&";
     const parts = [];
     for (const part of inner.split(",")) {
