@@ -189,6 +189,16 @@ def test_an_answer_after_a_text_in_its_line_fails_the_request_that_it_names(text
     assert isinstance(pending.error, InvalidResponse) is failed
 
 
+def test_a_subscription_that_the_server_cancels_has_a_result_and_no_other_request_has() -> None:
+    """SUB-09: some servers end one so."""
+    connection = client()
+    subscription, other = ask(connection, "subscriptions/listen")[0], ask(connection)[0]
+    for pending in (subscription, other):
+        connection.receive(notice("notifications/cancelled", requestId=pending.id))
+    assert json.loads(bytes(subscription.result)) == {"resultType": "complete"}
+    assert other.state is PendingState.WAITING
+
+
 def test_progress_is_told_by_its_own_notification_only() -> None:
     connection = client()
     pending, _ = ask(connection, "tools/call")

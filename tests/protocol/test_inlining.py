@@ -41,6 +41,11 @@ NODE: dict[str, Any] = {
     ("schema", "expected"),
     [
         (arguments({"C": COLOUR}, c=ref("C")), inlined(c=COLOUR)),
+        # Values are no schemas, whatever they look like.
+        (
+            arguments({"C": COLOUR}, c=ref("C"), d={"enum": [ref("C")]}),
+            inlined(c=COLOUR, d={"enum": [ref("C")]}),
+        ),
         # An object keeps the name of its definition.
         (
             arguments({"Day": {"properties": {"a": INTEGER}}}, a=ref("Day"), b=ref("Day", title="t")),

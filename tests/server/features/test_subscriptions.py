@@ -117,6 +117,34 @@ async def test_nothing_overtakes_the_acknowledgement() -> None:
         await talk.route.cancel(number, "2026")
 
 
+async def test_a_change_that_comes_while_the_acknowledgement_is_sent_follows_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """SUB-03."""
+    server = a_server()
+    async with BareEnd(server) as end:
+        real, room = end.send, asyncio.Event()
+
+        async def send(message: Any) -> None:
+            await room.wait()
+            await real(message)
+
+        end.send = send  # type: ignore[method-assign]  # this end records what is sent
+        call = end.begin("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        assert isinstance(call, Call)
+        serving_it = asyncio.create_task(end.session.answer(call))
+        await turns(20)
+        server.notify(Changed("tools"))
+        await turns(20)
+        assert end.heard == []
+        room.set()
+        await end.wait_for(TOOLS)
+        assert [one["method"] for one in end.heard] == [ACKNOWLEDGED, TOOLS]
+        end.session.cancel(call, "the client left")
+        await serving_it
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize("later", [False, True])
 async def test_who_may_watch_what_is_asked_of_the_author(later: bool) -> None:
     """C-125: what may not be watched is left out, without a word."""

@@ -653,7 +653,6 @@ class _ListenStream:
                 return
             self._wake = self._loop.create_future()
             await self._wake
-            self._wake = None
 
     def _announce_end(self) -> None:
         """On a channel that stays open, a cancellation follows the result.
