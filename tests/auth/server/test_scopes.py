@@ -30,6 +30,7 @@ from hinge import (
     ToolChange,
 )
 from hinge.auth import TokenAuth
+from hinge.protocol.scopes import ScopeHierarchy
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Origin
 from tests.transports.http_rig import (
@@ -634,3 +635,11 @@ def test_a_mistake_in_the_hierarchy_is_one_line() -> None:
         Server("wrong", scope_hierarchy={"a b": ["b"]})
     with pytest.raises(DefinitionError, match="scope_hierarchy"):
         Server("wrong", scope_hierarchy=["a"])  # type: ignore[arg-type]  # a mistake
+
+
+def test_any_number_of_grants_is_expanded_within_bounded_memory() -> None:
+    hierarchy = ScopeHierarchy({"notes.write": ["notes.read"]})
+    for number in range(1000):
+        granted = frozenset({"notes.write", f"tenant:{number}"})
+        assert hierarchy.expand(granted) == granted | {"notes.read"}
+    assert len(hierarchy._expanded) <= 257
