@@ -142,6 +142,7 @@ PICTURES ?=
 browser: .venv/.test
 	$(PIP) --group browser
 	npm install --silent --no-audit --no-fund --no-save --prefix .cache/browser axe-core@4.14.1
+	$(PY) -m tests.interop.peers node peers fastmcp-server > /dev/null
 	REQUIRE_BROWSER=1 PICTURES=$(PICTURES) $(PY) -m pytest -rs tests/browser
 
 PACKAGES ?=

@@ -43,18 +43,18 @@ FLAGS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 ]
 #: Milliseconds in which a page must show what a test waits for.
-PATIENCE = 10_000
+PATIENCE = 20_000
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of these are for `make test-long` and `make browser`."""
+    """They take long: only `make browser` runs them."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.long)
             item.add_marker(pytest.mark.timeout(120))  # a browser on a machine that does other things too
 
 
-def _missing(what: str) -> NoReturn:
+def missing(what: str) -> NoReturn:
     if "REQUIRE_BROWSER" in os.environ:
         pytest.fail(what)
     pytest.skip(what)
@@ -65,11 +65,11 @@ def browser() -> Iterator[Browser]:
     """A running Chromium."""
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
-        _missing("no browser: Chromium is not in PATH, and CHROMIUM is not set (apt install chromium)")
+        missing("no browser: Chromium is not in PATH, and CHROMIUM is not set (apt install chromium)")
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        _missing("Playwright is not installed: make browser")
+        missing("Playwright is not installed: make browser")
     _be_patient()
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=program, args=FLAGS)

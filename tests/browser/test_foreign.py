@@ -13,7 +13,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import go, inspecting
+from tests.browser.conftest import go, inspecting, missing
 from tests.interop.peers import FOREIGN, locate
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ CALLS = {"everything": ("echo", "message"), "python": ("echo", "text"), "fastmcp
 def test_a_server_of_others_is_inspected(browser: Browser, name: str) -> None:
     command = SERVERS[name]
     if not all(Path(part).exists() for part in command if os.sep in part):
-        pytest.skip(f"{name} is not installed: python -m tests.interop.peers node peers fastmcp-server")
+        missing(f"{name} is not installed: python -m tests.interop.peers node peers fastmcp-server")
     tool, argument = CALLS[name]
     with inspecting(browser, shlex.join(command)) as inspected:
         page = inspected.open(f"#/tools/{tool}", eras=1)

@@ -11,7 +11,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import ROOT, go
+from tests.browser.conftest import ROOT, go, missing
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -94,7 +94,7 @@ VIEWS = [
 )
 def test_axe_finds_nothing_in_any_view(open_page: Open, look: dict[str, Any]) -> None:
     if not AXE.exists():
-        pytest.skip("axe-core is not installed: make browser")
+        missing("axe-core is not installed: make browser")
     page = open_page("#/tools/siren", bypass_csp=True, **look)
     page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
     page.get_by_role("button", name="Run in both eras").click()
