@@ -190,7 +190,7 @@ def test_an_answer_after_a_text_in_its_line_fails_the_request_that_it_names(text
 
 
 def test_a_subscription_that_the_server_cancels_has_a_result_and_no_other_request_has() -> None:
-    """SUB-09: some servers end one so."""
+    """A server ends a subscription so on stdio."""
     connection = client()
     subscription, other = ask(connection, "subscriptions/listen")[0], ask(connection)[0]
     for pending in (subscription, other):
