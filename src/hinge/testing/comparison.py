@@ -158,6 +158,12 @@ class _ReplayedResult(msgspec.Struct, eq=False):
     progress: list[dict[str, Any]] = []
 
 
+def _lasts(call: RecordedCall) -> bool:
+    """Whether a call goes on until the client or the server leaves: a subscription, unless it was refused."""
+    refused = call.answer is not None and call.ending == "answered" and "result" not in call.answer.message
+    return call.method == LISTEN and not refused
+
+
 class SessionComparison:
     """Sends the recorded messages of a client to a server, and compares.
 
@@ -256,8 +262,8 @@ class SessionComparison:
         task = self._tasks.get(call.number)
         if task is None or task.done():
             return
-        if call.method == LISTEN and call.ending != "answered":
-            return  # runs until the end
+        if _lasts(call):
+            return
         if call.ending in ("cancelled", "open", "cut"):
             task.cancel()
         await asyncio.wait([task])
@@ -328,6 +334,8 @@ class SessionComparison:
         received = self._results.get(call.number)
         if received is None:
             return
+        if _lasts(call) and not received.outcome:
+            return self._compare_progress(call, received)
         if call.ending == "answered" and call.answer is not None:
             then = {name: call.answer.message[name] for name in ("result", "error") if name in call.answer.message}
             self._differences(call, then, received.outcome)
