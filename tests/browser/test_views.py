@@ -286,7 +286,7 @@ def test_messages_appear_on_the_wire_and_are_filtered(open_page: Open) -> None:
     page.get_by_label("Method").select_option("")
     page.get_by_label("Era", exact=True).select_option("2025")
     page.get_by_label("Direction").select_option("client")
-    page.get_by_label("Filter messages by text").fill("INITIALIZE")
+    page.get_by_label("Filter messages").fill("INITIALIZE")
     expect(wire.get_by_role("option")).to_have_count(2)
     wire.get_by_role("option").first.click()
     expect(page.get_by_role("region", name="Message", exact=True)).to_contain_text('"2025-11-25"')

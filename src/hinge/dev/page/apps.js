@@ -1,12 +1,11 @@
 // MCP Apps: pages of tools in a sandboxed frame of another origin, which speaks with this page by messages only.
 import { command, tryCommand } from "./api.js";
 import { CallPanel, start } from "./call.js";
-import { button, chip, h, link, list, memory, name, plain, record, select, show, stringify, visible } from "./dom.js";
+import { button, h, labelled, link, memory, name, plain, record, select, show, stringify, visible } from "./dom.js";
 import { Editor } from "./form.js";
-import { jsonView } from "./json.js";
 import { isFinal, store } from "./store.js";
 import { pageOf } from "./tools.js";
-import { go, hash, ui, View } from "./view.js";
+import { go, ui, View } from "./view.js";
 
 const REVISION = "2026-01-26";
 const MOST_NOTES = 200;
@@ -23,7 +22,7 @@ class AppsView extends View {
     this.ask = h("div", { role: "status" });
     this.panel = new CallPanel();
     this.none = h("p.empty", "No tool of this server has a page.");
-    this.some = h("div", labelledTool(this.tool), this.editorBox, h("div.actions", button("Run and show its page", () => this.run(), "primary")),
+    this.some = h("div", labelled("Tool", this.tool), this.editorBox, h("div.actions", button("Run and show its page", () => this.run(), "primary")),
       this.ask, this.frameBox, h("details.rest", h("summary", "Messages between the app and this page"), this.notes), this.panel.element);
     this.append(h("h2.view-title", "Apps"), h("p.lead", "Pages that hosts show beside tools, in a sandbox of another origin. They reach this server only after you agree."), this.none, this.some);
     addEventListener("message", (event) => this.receive(event));
@@ -146,7 +145,5 @@ class AppsView extends View {
     else this.send({ method: "ui/notifications/tool-result", params: call.result });
   }
 }
-
-const labelledTool = (control) => h("label.labelled", h("span", "Tool"), control);
 
 customElements.define("hinge-apps", AppsView);

@@ -1,6 +1,6 @@
 // The same call in both eras, side by side: what was sent, how many rounds, what differs in the results.
 import { CallPanel, start } from "./call.js";
-import { button, bytes, chip, duration, eraChip, h, labelled, memory, name, plain, record, select, show, stringify, visible } from "./dom.js";
+import { button, bytes, chip, duration, eraChip, facts, h, labelled, memory, name, plain, record, select, show, stringify, table, visible } from "./dom.js";
 import { Editor } from "./form.js";
 import { differences } from "./json.js";
 import { isFinal, store, subject } from "./store.js";
@@ -103,10 +103,10 @@ class CompareView extends View {
       this.verdict = h("div.verdict", { role: "status" });
       this.panels = calls.map((call) => {
         const panel = new CallPanel({ title: false, label: `Call in ${call.era}` });
-        const facts = h("dl.facts");
+        const box = h("div");
         const talk = h("div");
         panel.show(call.call);
-        return { id: call.call, panel, facts, talk, count: -1, element: h("section.compare-side", { "aria-label": `Era ${call.era}` }, h("h2", eraChip(call.era), " ", name(subject(call))), facts, panel.element, h("h3", "Messages"), talk) };
+        return { id: call.call, panel, facts: box, talk, count: -1, element: h("section.compare-side", { "aria-label": `Era ${call.era}` }, h("h2", eraChip(call.era), " ", name(subject(call))), box, panel.element, h("h3", "Messages"), talk) };
       });
       show(this.body, this.verdict, h("div.compare-sides", this.panels.map((one) => one.element)));
       this.mark = null;
@@ -119,8 +119,7 @@ class CompareView extends View {
       if (mark === side.mark) continue;
       side.mark = mark;
       const sum = messages.reduce((total, one) => total + (one.size ?? 0), 0);
-      show(side.facts, [["Time", isFinal(call) ? duration(call.ms) : "…"], ["Messages", messages.length], ["Rounds", Math.max(1, ...messages.map((one) => one.round ?? 1))], ["Bytes", bytes(sum)]]
-        .map(([key, value]) => h("div", h("dt", key), h("dd", String(value)))));
+      show(side.facts, facts([["Time", isFinal(call) ? duration(call.ms) : "…"], ["Messages", messages.length], ["Rounds", Math.max(1, ...messages.map((one) => one.round ?? 1))], ["Bytes", bytes(sum)]]));
       if (side.count !== messages.length) {
         side.count = messages.length;
         show(side.talk, conversation(messages, { compact: true }));
@@ -140,8 +139,7 @@ class CompareView extends View {
     if (found.length === 0) return show(this.verdict, chip("Same result", "good"), " Both eras answer the same. What only one era has (result type, cache hints, wrapped lists) is left out.");
     const cell = (value) => h("td", h("code", value === undefined ? "–" : visible(stringify(value, 0), 300)));
     show(this.verdict, chip(`${found.length} ${found.length === 1 ? "difference" : "differences"}`, "bad"),
-      h("div.table-box", { tabindex: "0", role: "region", "aria-label": "Differences" }, h("table", h("thead", h("tr", ["Where", "2025", "2026"].map((text) => h("th", { scope: "col" }, text)))),
-        h("tbody", found.map(([path, a, b]) => h("tr", h("th", { scope: "row" }, name(path)), cell(a), cell(b)))))));
+      table("Differences", ["Where", "2025", "2026"], found.map(([path, a, b]) => [h("th", { scope: "row" }, name(path)), cell(a), cell(b)])));
   }
 
   drawRecent() {

@@ -1,7 +1,7 @@
 // The connection of each era: what the server says of itself, what the client can, login, subscriptions, any request.
 import { tryCommand } from "./api.js";
 import { CallPanel, start } from "./call.js";
-import { button, chip, clock, eraChip, h, labelled, link, list, memory, name, plain, record, select, show, stringify, visible } from "./dom.js";
+import { button, chip, clock, eraChip, facts, h, labelled, link, list, memory, name, plain, record, select, show, stringify, visible } from "./dom.js";
 import { jsonView } from "./json.js";
 import { ERAS, store } from "./store.js";
 import { View } from "./view.js";
@@ -27,8 +27,7 @@ class ConnectionView extends View {
     this.listening = h("div");
     this.raw();
     this.append(h("h2.view-title", "Connection"),
-      h("div.toolbar", button("Restart the program", () => tryCommand({ do: "restart" }, "Restarting")), button("Clear messages", async () => { if (await tryCommand({ do: "clear" })) store.clearMessages(); }),
-        h("a.button", { href: "/api/export", download: "" }, "Export as a recording")),
+      h("div.toolbar", button("Restart the program", () => tryCommand({ do: "restart" }, "Restarting"))),
       this.cards,
       h("section.card", h("h2", "As a client that can't …"), h("p.about", "Reconnects in both eras as a client without these abilities, to see what the server does then."),
         h("div.checks", ABILITIES.map(([, text], index) => h("label.inline", this.abilities[index], ` ${text}`))),
@@ -92,11 +91,11 @@ class ConnectionView extends View {
     const server = record(connection.server);
     const off = connection.state === "off" || connection.state === "failed";
     const act = (text, body, done) => button(text, () => tryCommand({ ...body, era }, done), { "data-key": `${text} ${era}` });
-    const facts = [["Server", server.name && `${server.name} ${server.version ?? ""}`], ["Title", server.title], ["Revision", connection.revision], ["Transport", connection.transport],
-      ["Client without", list(connection.without).join(", ")]].filter(([, value]) => value);
+    const about = [["Server", server.name && `${server.name} ${server.version ?? ""}`], ["Title", server.title], ["Revision", connection.revision], ["Transport", connection.transport],
+      ["Client without", list(connection.without).join(", ")]];
     return h("section.card", { "aria-label": `Era ${era}` }, h("h2", eraChip(era), " ", era === "2026" ? "Stateless" : "Handshake", " ", connectionChip(connection)),
       connection.error ? h("p.bad-text.error-text", h("bdi", visible(connection.error, 3000))) : null,
-      h("dl.facts", facts.map(([key, value]) => h("div", h("dt", key), h("dd", name(value))))),
+      facts(about),
       connection.instructions ? h("details", h("summary", "Instructions"), h("p.description", h("bdi", plain(connection.instructions).slice(0, 20_000)))) : null,
       connection.capabilities ? h("details", h("summary", "Capabilities"), jsonView(connection.capabilities, { label: "Capabilities" })) : null,
       login.length ? h("section.login", h("h3", "Login"), h("ol", login.slice(-20).map((step) => h("li", h("span.muted", clock(step.at)), " ", h("bdi", visible(step.step ?? "", 400)), " ",

@@ -226,6 +226,22 @@ export function select(pairs, value, onchange, props = {}) {
   return element;
 }
 
+/** The field that filters a list; its text survives a reload under `key`. */
+export function filterField(what, oninput, key, value = memory.get(key, "")) {
+  return h("input", { type: "search", class: "filter", placeholder: `Filter ${what}  (/)`, "aria-label": `Filter ${what}`, oninput, value });
+}
+
+/** A table that scrolls by keyboard as well; `rows` are made of th and td. */
+export function table(label, heads, rows, kind = "") {
+  return h("div.table-box", { tabindex: "0", role: "region", "aria-label": label }, h("table", { class: kind },
+    h("thead", h("tr", heads.map((head) => (typeof head === "string" ? h("th", { scope: "col" }, head) : head)))), h("tbody", rows.map((cells) => h("tr", cells)))));
+}
+
+/** Pairs of a term and its text; those without a value are left out. */
+export function facts(pairs) {
+  return h("dl.facts", pairs.filter(([, value]) => value !== undefined && value !== null && value !== "").map(([key, value]) => h("div", h("dt", key), h("dd", name(value)))));
+}
+
 /** Values that survive a reload of the page. */
 export const memory = {
   get(key, otherwise = null) {

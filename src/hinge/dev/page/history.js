@@ -1,6 +1,6 @@
 // All calls of this session: again, edit, copy.
 import { CallPanel, stateChip } from "./call.js";
-import { clock, duration, eraChip, h, memory, name, number, record, select, show, stringify, visible } from "./dom.js";
+import { clock, duration, eraChip, filterField, h, memory, name, number, record, select, show, stringify, visible } from "./dom.js";
 import { jsonView } from "./json.js";
 import { VirtualList } from "./list.js";
 import { store, subject } from "./store.js";
@@ -13,7 +13,7 @@ class HistoryView extends View {
 
   build() {
     const changed = () => this.fill();
-    this.filter = h("input", { type: "search", class: "filter", placeholder: "Filter calls  (/)", "aria-label": "Filter calls", oninput: changed, value: memory.get("filter:history", "") });
+    this.filter = filterField("calls", changed, "filter:history");
     this.state = select([["", "All states"], ["running", "Running"], ["waiting", "Waiting"], ["done", "Done"], ["failed", "Failed"], ["cancelled", "Cancelled"]], "", changed, { "aria-label": "State" });
     this.count = h("span.muted.count", { role: "status" });
     this.rows = new VirtualList({

@@ -1,6 +1,6 @@
 // Standard error, log messages and change notifications, in the order in which they came.
 import { tryCommand } from "./api.js";
-import { button, chip, clock, copyText, eraChip, h, labelled, memory, number, plain, select, show, visible } from "./dom.js";
+import { button, chip, clock, copyText, eraChip, filterField, h, labelled, memory, number, plain, select, show, visible } from "./dom.js";
 import { VirtualList } from "./list.js";
 import { store } from "./store.js";
 import { ui, View } from "./view.js";
@@ -12,7 +12,7 @@ class LogsView extends View {
 
   build() {
     const changed = () => this.update();
-    this.filter = h("input", { type: "search", class: "filter", placeholder: "Filter lines  (/)", "aria-label": "Filter lines", oninput: changed, value: memory.get("filter:logs", "") });
+    this.filter = filterField("lines", changed, "filter:logs");
     this.source = select([["", "Everything"], ["stderr", "Standard error"], ["log", "Log messages"], ["change", "Changes"]], "", changed, { "aria-label": "Source" });
     this.least = select([["", "All levels"], ...LEVELS.map((level) => [level, `${level} and above`])], "", changed, { "aria-label": "Least level" });
     this.count = h("span.muted.count", { role: "status" });

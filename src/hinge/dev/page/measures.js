@@ -1,5 +1,5 @@
 // Latencies of each tool, memory, and spans as a waterfall.
-import { bytes, chip, duration, h, list, name, number, record, select, show, svg, visible } from "./dom.js";
+import { bytes, chip, duration, h, list, name, number, record, select, show, svg, table, visible } from "./dom.js";
 import { jsonView } from "./json.js";
 import { store } from "./store.js";
 import { hash, View } from "./view.js";
@@ -53,10 +53,10 @@ class MeasuresView extends View {
 
   drawTools() {
     const tools = Object.entries(record(store.measures.tools)).slice(0, 500);
-    const heads = ["Tool", "Calls", "Errors", "p50", "p95", "Max", "Histogram"];
-    show(this.tools, tools.length ? h("div.table-box", { tabindex: "0", role: "region", "aria-label": "Latency of each tool" }, h("table.measures", h("thead", h("tr", heads.map((text, index) => h("th", { scope: "col", class: index && index < 6 ? "number" : "" }, text)))),
-      h("tbody", tools.map(([tool, one]) => h("tr", h("th", { scope: "row" }, h("a", { href: hash("tools", tool) }, name(tool))), h("td.number", number(one.count)),
-        h("td", { class: `number ${one.errors ? "bad-text" : ""}` }, number(one.errors)), ["p50", "p95", "max"].map((key) => h("td.number", duration(one[key]))), h("td", histogram(one.histogram))))))) : h("p.empty", "Call a tool to see how long it takes."));
+    const heads = ["Calls", "Errors", "p50", "p95", "Max"].map((text) => h("th.number", { scope: "col" }, text));
+    show(this.tools, tools.length ? table("Latency of each tool", ["Tool", ...heads, "Histogram"], tools.map(([tool, one]) => [
+      h("th", { scope: "row" }, h("a", { href: hash("tools", tool) }, name(tool))), h("td.number", number(one.count)), h("td", { class: `number ${one.errors ? "bad-text" : ""}` }, number(one.errors)),
+      ["p50", "p95", "max"].map((key) => h("td.number", duration(one[key]))), h("td", histogram(one.histogram))]), "measures") : h("p.empty", "Call a tool to see how long it takes."));
     const { samples } = store.measures;
     show(this.process, line(samples.map((one) => one.memory), bytes, "Memory"), line(samples.map((one) => one.cpu), (value) => `${value.toFixed(1)} %`, "CPU"));
   }

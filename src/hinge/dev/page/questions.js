@@ -1,6 +1,6 @@
 // Questions of a server: forms, links, requests for a model and for roots, answered in the page.
 import { tryCommand } from "./api.js";
-import { button, chip, h, link, list, name, put, record, show, stringify, visible } from "./dom.js";
+import { button, chip, eraChip, h, link, list, name, put, record, show, stringify, visible } from "./dom.js";
 import { Editor, Form } from "./form.js";
 import { promptMessage } from "./result.js";
 import { jsonView } from "./json.js";
@@ -10,7 +10,7 @@ const TITLES = { form: "The server asks", url: "The server asks to open a page",
 /** A question with what answers it; an answered one is one line. */
 export function questionView(question) {
   const box = h("section.question", { "aria-label": TITLES[question.type] ?? "Question" });
-  const title = h("h3.minor", TITLES[question.type] ?? visible(question.type, 40), " ", chip(question.era === "2026" ? "2026" : "2025", `era-${question.era === "2026" ? "2026" : "2025"}`));
+  const title = h("h3.minor", TITLES[question.type] ?? visible(question.type, 40), " ", eraChip(question.era));
   if (question.state !== "open") {
     const action = record(question.answer).action ?? (question.state === "gone" ? "not answered" : "answered");
     const content = record(question.answer).content ?? record(question.answer).result;

@@ -1,5 +1,5 @@
 // Results as a person wants to see them: text, tables, pictures, sound, trees.
-import { button, bytes, chip, copyText, h, has, list, name, plain, put, record, stringify, visible } from "./dom.js";
+import { button, bytes, chip, copyText, h, has, list, name, plain, put, record, stringify, table, visible } from "./dom.js";
 import { jsonView } from "./json.js";
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/svg+xml"]);
@@ -59,9 +59,9 @@ function rest(value, known) {
 /** A value as a table if it is a list of objects, else as a tree. */
 export function valueView(value) {
   const inner = Array.isArray(value) ? value : Array.isArray(record(value).result) && Object.keys(value).length === 1 ? value.result : null;
-  const table = tableOf(inner);
-  if (!table) return jsonView(value, { label: "Value" });
-  return h("div", table, h("details", h("summary", "As JSON"), jsonView(value, { label: "Value" })));
+  const shown = tableOf(inner);
+  if (!shown) return jsonView(value, { label: "Value" });
+  return h("div", shown, h("details", h("summary", "As JSON"), jsonView(value, { label: "Value" })));
 }
 
 function tableOf(rows) {
@@ -70,10 +70,9 @@ function tableOf(rows) {
   const columns = new Set();
   for (const row of rows.slice(0, MOST_ROWS)) for (const key of Object.keys(row)) if (columns.size < MOST_COLUMNS) columns.add(key);
   if (columns.size === 0) return null;
-  const body = h("tbody", rows.slice(0, MOST_ROWS).map((row) => h("tr", [...columns].map((key) => cell(row, key)))));
-  return h("div.table-box", { tabindex: "0", role: "region", "aria-label": "Table" },
-    h("table", h("thead", h("tr", [...columns].map((key) => h("th", { scope: "col", class: typeof cellOf(rows[0], key) === "number" ? "number" : null }, name(key))))), body),
-    rows.length > MOST_ROWS ? h("p.note", `${rows.length - MOST_ROWS} more rows.`) : null);
+  const heads = [...columns].map((key) => h("th", { scope: "col", class: typeof cellOf(rows[0], key) === "number" ? "number" : null }, name(key)));
+  return [table("Table", heads, rows.slice(0, MOST_ROWS).map((row) => [...columns].map((key) => cell(row, key)))),
+    rows.length > MOST_ROWS ? h("p.note", `${rows.length - MOST_ROWS} more rows.`) : null];
 }
 
 const cellOf = (row, key) => (has(row, key) ? row[key] : undefined);

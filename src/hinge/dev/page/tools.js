@@ -1,6 +1,6 @@
 // Tools: a list with a filter, and for each tool its form, its calls and its definition.
 import { Runner } from "./call.js";
-import { button, chip, h, list, memory, name, number, plain, record, select, show, visible } from "./dom.js";
+import { chip, filterField, h, list, memory, name, number, plain, record, select, show, visible } from "./dom.js";
 import { jsonView } from "./json.js";
 import { VirtualList } from "./list.js";
 import { store } from "./store.js";
@@ -11,10 +11,7 @@ export class ItemsView extends View {
   get topics() { return ["offers", "calls", "questions", "connection"]; }
 
   build() {
-    this.filter = h("input", {
-      type: "search", class: "filter", placeholder: `Filter ${this.title.toLowerCase()}  (/)`, "aria-label": `Filter ${this.title.toLowerCase()}`,
-      oninput: () => this.fillList(), value: memory.get(`filter:${this.place}`, ""),
-    });
+    this.filter = filterField(this.title.toLowerCase(), () => this.fillList(), `filter:${this.place}`);
     this.sort = select(this.orders, memory.get(`sort:${this.place}`, "listed"), () => this.fillList(), { "aria-label": "Order" });
     this.count = h("span.muted.count", { role: "status" });
     this.rows = new VirtualList({

@@ -1,6 +1,6 @@
 // The wire: every message of both directions as it comes, filtered, with details, and the rounds of one call.
 import { getMessage, tryCommand } from "./api.js";
-import { button, bytes, chip, clock, copyText, duration, eraChip, h, has, memory, name, number, plain, record, select, show, stringify, tabs, visible } from "./dom.js";
+import { button, bytes, chip, clock, copyText, duration, eraChip, facts, filterField, h, has, memory, name, number, plain, record, select, show, stringify, table, tabs, visible } from "./dom.js";
 import { jsonView } from "./json.js";
 import { VirtualList } from "./list.js";
 import { store, subject } from "./store.js";
@@ -15,7 +15,7 @@ const titleOf = (message) => (message.kind === "bytes" ? "not JSON" : message.an
 
 /** One line about a message. */
 export function messageRow(message) {
-  return [h("span.w-time", clock(message.at)), arrow(message), h("span", { class: `dot era-${message.era === "2026" ? "2026" : "2025"}`, title: visible(message.era, 8) }, visible(message.era, 4)),
+  return [h("span.w-time", clock(message.at)), arrow(message), h("span", { class: `dot era-${message.era}` }, visible(message.era, 4)),
     h("span", { class: `w-method ${message.answers ? "answer" : ""}` }, name(titleOf(message)), message.answers ? h("span.muted", message.wrong ? "error" : "result") : null),
     message.round > 1 ? chip(`round ${message.round}`, "ask") : null,
     h("span", { class: `w-about ${message.wrong ? "bad-text" : ""}` }, h("bdi", message.summary)), h("span.w-size", bytes(message.size))];
@@ -27,8 +27,6 @@ export function messageDetail(message) {
   const headers = record(full.headers);
   const decoded = record(full.decoded);
   const names = Object.keys(headers);
-  const facts = [["Time", clock(message.at)], ["Direction", message.sender === "client" ? "client → server" : "server → client"], ["Era", message.era], ["Size", bytes(message.size)],
-    ["Id", message.id], ["Channel", message.channel], ["Round", message.round]];
   const body = h("div.message-body");
   const draw = (data) => show(body, tabs("Message", [
     ["tree", "Tree", () => jsonView(data, { open: 4, label: "Message" })],
@@ -41,11 +39,10 @@ export function messageDetail(message) {
     }));
   }
   return h("div.message",
-    h("dl.facts", facts.filter(([, value]) => value !== undefined && value !== null && value !== "").map(([key, value]) => h("div", h("dt", key), h("dd", name(value))))),
-    names.length ? h("section", h("h3", "HTTP headers"), h("div.table-box", { tabindex: "0", role: "region", "aria-label": "HTTP headers" }, h("table.headers",
-      h("thead", h("tr", h("th", { scope: "col" }, "Header"), h("th", { scope: "col" }, "Value"), Object.keys(decoded).length ? h("th", { scope: "col" }, "Decoded") : null)),
-      h("tbody", names.map((key) => h("tr", h("th", { scope: "row" }, name(key)), h("td", h("code", visible(headers[key], 2000))),
-        Object.keys(decoded).length ? h("td", has(decoded, key) ? h("code", typeof decoded[key] === "string" ? visible(decoded[key], 2000) : stringify(decoded[key], 0)) : null) : null)))))) : null,
+    facts([["Time", clock(message.at)], ["Direction", message.sender === "client" ? "client → server" : "server → client"], ["Era", message.era], ["Size", bytes(message.size)],
+      ["Id", message.id], ["Channel", message.channel], ["Round", message.round]]),
+    names.length ? h("section", h("h3", "HTTP headers"), table("HTTP headers", ["Header", "Value", "Decoded"], names.map((key) => [
+      h("th", { scope: "row" }, name(key)), h("td", h("code", visible(headers[key], 2000))), h("td", has(decoded, key) ? h("code", visible(decoded[key], 2000)) : null)]), "headers")) : null,
     body);
 }
 
@@ -76,7 +73,7 @@ class WireView extends View {
   build() {
     const saved = memory.get("wire", {});
     const changed = () => this.filterAgain();
-    this.text = h("input", { type: "search", class: "filter", placeholder: "Filter messages  (/)", "aria-label": "Filter messages by text", oninput: changed, value: saved.text ?? "" });
+    this.text = filterField("messages", changed, "", saved.text ?? "");
     this.direction = select([["", "Both directions"], ["client", "From the client"], ["server", "From the server"]], saved.direction ?? "", changed, { "aria-label": "Direction" });
     this.era = select([["", "Both eras"], ["2026", "2026"], ["2025", "2025"]], saved.era ?? "", changed, { "aria-label": "Era" });
     this.method = select([["", "All methods"]], "", changed, { "aria-label": "Method" });
