@@ -109,7 +109,7 @@ def protected_server() -> Iterator[str]:
         thread.join(10)
 
 
-def test_a_person_logs_in_from_the_page(browser: Browser, tmp_path: Path) -> None:
+def test_a_person_logs_in_and_out_from_the_page(browser: Browser, tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
     with protected_server() as url, inspecting(browser, url, "--era", "2026", **home) as inspected:
         page = inspected.open("#/connection", eras=0)
@@ -123,3 +123,7 @@ def test_a_person_logs_in_from_the_page(browser: Browser, tmp_path: Path) -> Non
         expect(card).to_contain_text("Logged in at")
         go(page, "#/tools")
         expect(page.locator("hinge-tools .row").filter(has_text="read")).to_be_visible()
+        go(page, "#/connection")
+        card.get_by_role("button", name="Log out").click()
+        expect(card).to_contain_text("Logged out")
+        expect(card).to_contain_text("Failed")

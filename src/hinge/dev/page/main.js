@@ -199,7 +199,7 @@ async function startPage() {
   store.watch(["online", "questions", "calls"], () => requestAnimationFrame(drawBanner)); // after the views
   drawHeader();
   route();
-  follow(Math.max(0, Number(state.first ?? 1) - 1));
+  follow(0); // also what is still the present state of what was dropped
 }
 
 startPage();
