@@ -477,8 +477,6 @@ class SharedSession(HttpSession):
         if opened is None:
             await exchange.refuse(_STREAM_OPEN)
             return
-        if standing.response is not None:
-            standing.response.leave()
         try:
             record = self.record
             if cursor is None:
@@ -486,11 +484,17 @@ class SharedSession(HttpSession):
             elif entries := await state.backend.read(self.keys.standing, after=cursor.given, most=1):
                 check_kept(cursor, entries[0][0])
         except BaseException:
-            await self._leave_standing(None)
+            await self._leave_standing(opened, None)
             raise
         assert exchange.origin is not None
-        self._get_origin, session = exchange.origin, self.session
         response = StreamResponse(exchange, self._options.limits.stream_bytes, TAKES_EVENTS)
+        if self._opened != opened:  # another GET has come since
+            response.finish()
+            await self._carry(response)
+            return
+        if standing.response is not None:
+            standing.response.leave()
+        self._get_origin, session = exchange.origin, self.session
         standing.begin(response, cursor)
         state.changes.join(session)
         if self._stopping:
@@ -502,7 +506,7 @@ class SharedSession(HttpSession):
                 end = standing.leave()
                 state.changes.leave(session)
                 self._get_origin = None
-                self._leaving = self._sharing.mailbox.run(self._leave_standing(end))
+                self._leaving = self._sharing.mailbox.run(self._leave_standing(opened, end))
 
     async def _feed_standing(self, response: StreamResponse, cursor: Cursor) -> None:
         reading = self._loop.create_task(self.standing.read(response))
@@ -551,10 +555,11 @@ class SharedSession(HttpSession):
             record = await self._sharing.update(self, take)
             if record.reader == self.writer and record.opened == opened + 1:
                 break
-        self._opened = record.opened
+        opened += 1
+        self._opened = max(self._opened, opened)
         if former and process_of(former) != mailbox.name:
-            await mailbox.post(process_of(former), "read elsewhere", self.keys.digest, b"%d" % self._opened)
-        return self._opened
+            await mailbox.post(process_of(former), "read elsewhere", self.keys.digest, b"%d" % opened)
+        return opened
 
     async def _reads(self, writer: str) -> bool:
         """Whether a writer still carries the standing stream."""
@@ -570,9 +575,8 @@ class SharedSession(HttpSession):
         response = self.standing.response
         return response is not None and not response.done
 
-    async def _leave_standing(self, end: Cursor | None) -> None:
+    async def _leave_standing(self, opened: int, end: Cursor | None) -> None:
         """Store up to where the client has the standing stream, so that another process can go on."""
-        opened = self._opened
 
         def leave(record: SessionRecord) -> bool:
             if record.reader != self.writer or record.opened != opened:
