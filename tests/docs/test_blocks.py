@@ -36,6 +36,7 @@ async def test_what_a_document_shows_works(document: Path, tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
     monkeypatch.syspath_prepend(tmp_path)
+    _forget_modules_of_other_tests(tmp_path.parent)
     notebook = Notebook(document, tmp_path)
     console = Console(tmp_path, notebook.replaced)
     try:
@@ -44,6 +45,13 @@ async def test_what_a_document_shows_works(document: Path, tmp_path: Path, monke
     finally:
         await notebook.close()
         console.close()
+
+
+def _forget_modules_of_other_tests(directory: Path) -> None:
+    """Many write a `weather.py` in their folder and load it in this process."""
+    for name, module in list(sys.modules.items()):
+        if Path(getattr(module, "__file__", None) or "").is_relative_to(directory):
+            del sys.modules[name]
 
 
 async def run(block: Block, notebook: Notebook, console: Console, directory: Path) -> None:
