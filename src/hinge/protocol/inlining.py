@@ -6,7 +6,7 @@ Recursive definitions remain, and so does a schema that would become too large: 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 import msgspec
@@ -32,12 +32,22 @@ class _CannotInline(Exception):
     """The schema stays as it is."""
 
 
+class _Target(NamedTuple):
+    """What a reference leads to: `way` holds the objects that a pointer passes, and the target at the end."""
+
+    way: list[Any]
+    is_pointer: bool
+    #: Of a definition.
+    name: str | None
+
+
 def inline_references(schema: Any, growth: int = MAX_GROWTH) -> Any:
     """Return an equivalent schema without `$ref` and `$defs`, as far as that is possible.
 
     An object that takes the place of a reference has the name of its definition as `title`, unless it has another one.
     References to recursive definitions remain, with these definitions. A schema is returned unchanged if it would become
-    too large, refers elsewhere, changes its base URI inside (`$id`), uses dynamic references or an unknown dialect.
+    too large or too deep, refers elsewhere, changes its base URI or its dialect inside (`$id`, `$schema`), uses dynamic
+    references or an unknown dialect.
 
     Args:
         schema: A JSON Schema; any other value is returned unchanged.
@@ -65,9 +75,10 @@ class _Inliner:
     def __init__(self, root: Any, size: int) -> None:
         if not isinstance(root, dict):
             raise _CannotInline
-        dialect = root.get("$schema", _NEWER[0])
-        dialect = dialect.rstrip("#") if isinstance(dialect, str) else None
-        if dialect not in (*_NEWER, *_OLDER):
+        dialect = root.get("$schema")
+        if isinstance(dialect, str):
+            dialect = dialect.rstrip("#")
+        if dialect not in (None, *_NEWER, *_OLDER):
             raise _CannotInline
         self._root = root
         self._is_older = dialect in _OLDER
@@ -76,6 +87,8 @@ class _Inliner:
         #: The bytes of the keywords of a schema that hold no schemas, by id.
         self._sizes: dict[int, int] = {}
         self._anchors = dict(self._find_anchors())
+        #: By reference: a long one may be copied often.
+        self._targets: dict[str, _Target] = {}
         #: Targets of references that lead back to themselves, by id; and all objects on the way to them.
         self._recursive: set[int] = set()
         self._kept: set[int] = set()
@@ -88,16 +101,16 @@ class _Inliner:
     # ---------------------------------------------------------------- analysis
 
     def _find_anchors(self) -> Iterator[tuple[str, Any]]:
-        pending: list[tuple[Any, bool]] = [(self._root, False)]
+        pending: list[Any] = [self._root]
         while pending:
-            schema, defined = pending.pop()
-            if schema is not self._root and ("$id" in schema or "id" in schema or "$schema" in schema):
+            schema = pending.pop()
+            if schema is not self._root and ("$id" in schema or "$schema" in schema):
                 raise _CannotInline
-            if schema.keys() & _DYNAMIC or (defined and ANNOTATION in schema):
+            if schema.keys() & _DYNAMIC:
                 raise _CannotInline
             if isinstance(schema.get("$anchor"), str):
                 yield schema["$anchor"], schema
-            pending += [(inner, defined or word in _DEFINITIONS) for word, inner in _inner(schema)]
+            pending += [inner for _, inner in _inner(schema)]
 
     def _find_recursive(self) -> None:
         targets: dict[int, Any] = {id(self._root): self._root}
@@ -108,33 +121,36 @@ class _Inliner:
             one = pending.pop()
             edges[one] = set()
             for reference in _references(targets[one]):
-                target, way = self._resolve(reference)
+                way = self._resolve(reference).way
+                target = way[-1]
                 edges[one].add(id(target))
                 if id(target) not in targets:
                     targets[id(target)], ways[id(target)] = target, way
                     pending.append(id(target))
-                ways.setdefault(id(target), way)
         self._recursive = set(_cyclic(_cyclic(edges)))
         steps = [step for one in self._recursive for step in ways.get(one, ())]
-        if self._is_older and any(isinstance(step, dict) and "$ref" in step for step in steps):
+        if self._is_older and any("$ref" in step for step in steps):
             raise _CannotInline  # the place of a definition could be left out
         self._kept = {id(step) for step in steps}
 
-    def _resolve(self, reference: str) -> tuple[Any, list[Any]]:
-        """What a reference leads to, and the objects on the way."""
-        url, fragment = urldefrag(urljoin(self._base, reference) if not reference.startswith("#") else reference)
+    def _resolve(self, reference: str) -> _Target:
+        if reference not in self._targets:
+            self._targets[reference] = self._find_target(reference)
+        return self._targets[reference]
+
+    def _find_target(self, reference: str) -> _Target:
+        url, fragment = urldefrag(urljoin(self._base, reference))
         if url and url != urldefrag(self._base).url:
             raise _CannotInline
-        if fragment and not fragment.startswith("/"):
-            target = self._anchors.get(unquote(fragment))
-            way = [target]
-        else:
-            tokens = fragment.split("/")
-            way = [follow_pointer(self._root, "/".join(tokens[: end + 1])) for end in range(len(tokens))]
-            target = way[-1]
-        if not isinstance(target, dict | bool):
+        is_pointer = not fragment or fragment.startswith("/")
+        way: list[Any] = [self._root] if is_pointer else [self._anchors.get(unquote(fragment))]
+        for token in fragment.split("/")[1:]:  # the names of anchors have none
+            way.append(follow_pointer(way[-1], f"/{token}"))
+        if not isinstance(way[-1], dict | bool):
             raise _CannotInline
-        return target, way
+        place, _, name = fragment.rpartition("/")
+        name = unquote(name).replace("~1", "/").replace("~0", "~")
+        return _Target(way, is_pointer, name if unquote(place).endswith(_DEFINITIONS) else None)
 
     # ---------------------------------------------------------------- building
 
@@ -142,23 +158,21 @@ class _Inliner:
         if level > MAX_DEPTH:
             raise _CannotInline
         if not isinstance(schema, dict):
-            self._spend(1)
             return schema
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return self._words(schema, level, copied=copied)
-        target, _ = self._resolve(reference)
+        way, is_pointer, name = self._resolve(reference)
         rest = self._words(schema, level, copied=copied)
-        if id(target) in self._recursive:
-            if not urldefrag(reference).fragment.startswith("/") and target is not self._root:
+        if id(way[-1]) in self._recursive:
+            if not is_pointer:
                 raise _CannotInline  # anchors are left out
             self._spend(len(reference))
             return {"$ref": reference, **rest}
-        inner = self._build(target, level + 1, copied=True)
+        inner = self._build(way[-1], level + 1, copied=True)
         if isinstance(inner, bool):
             inner = {} if inner else {"not": {}}
-        place, _, name = unquote(reference).rpartition("/")
-        if place.endswith(_DEFINITIONS) and "properties" in inner and "title" not in inner:
+        if name is not None and "properties" in inner:
             self._spend(len(name))
             inner = {"title": name, **inner}  # people and generated code call it so
         restricting = rest.keys() & KEYWORDS - _NEUTRAL
