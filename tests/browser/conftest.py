@@ -60,10 +60,15 @@ def missing(what: str) -> NoReturn:
     pytest.skip(what)
 
 
+def chromium() -> str | None:
+    """The program of the browser, if there is one."""
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A running Chromium."""
-    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
+    program = chromium()
     if program is None:
         missing("no browser: Chromium is not in PATH, and CHROMIUM is not set (apt install chromium)")
     try:

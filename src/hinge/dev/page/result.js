@@ -27,8 +27,8 @@ function objectUrl(data, type) {
 export function resultView(method, result) {
   const value = record(result);
   if (method === "tools/call") return toolResult(value, result);
-  if (method === "resources/read") return h("div.result", list(value.contents).slice(0, MOST_BLOCKS).map((one) => contents(record(one))), rest(value, ["contents"]));
-  if (method === "prompts/get") {
+  if (method === "resources/read" && list(value.contents).length) return h("div.result", list(value.contents).slice(0, MOST_BLOCKS).map((one) => contents(record(one))), rest(value, ["contents"]));
+  if (method === "prompts/get" && list(value.messages).length) {
     return h("div.result",
       value.description ? h("p.about", name(value.description)) : null,
       list(value.messages).slice(0, MOST_BLOCKS).map((one) => promptMessage(record(one))), rest(value, ["messages", "description"]));
