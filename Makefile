@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test test-long check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents bench bench-quick browser coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
+.PHONY: help demo test test-long check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents bench bench-quick bench-page browser coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -29,6 +29,7 @@ help:
 	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server, their agents on Hinge's adapters (needs npm)"
 	@echo "make browser       the page of hinge dev in Chromium (needs chromium, npm); PICTURES=1 renews the pictures of the documentation"
 	@echo "make bench         Hinge beside its peers; bench-quick takes less than 2 minutes"
+	@echo "make bench-page    how soon the page of hinge dev is painted (needs chromium)"
 	@echo "make coverage-ids  which requirements the tests cite"
 	@echo "make packages      the wheel, pipx, the sdist, zip applications and a frozen program, used without the repository"
 	@echo "make pythons       the tests that depend on it on each supported Python of this machine; WHOLE=1 for all tests"
@@ -134,6 +135,10 @@ bench: .venv/.test
 
 bench-quick: .venv/.test
 	$(PY) -m benchmarks.run --quick --check
+
+bench-page: .venv/.test
+	$(PIP) --group browser
+	$(PY) -m benchmarks.page
 
 coverage-ids: .venv/.demo
 	$(PY) tools/requirement_coverage.py
