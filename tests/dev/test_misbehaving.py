@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from hinge import Context, Server
 from hinge.dev.target import DevTarget
 from tests.dev.program import Program, inspecting, target_of
+from tests.hostile.client_cases import INITIALIZED, client_cases
 
 #: A handshake server that answers from a table of methods; a text is written as it is.
 SCRIPT = """
@@ -80,6 +82,31 @@ async def test_wrong_tools_are_listed_as_they_came(tmp_path: Path, tools: list[A
         await program.ready("2025")
         offers = await program.event("offers", section="tools")
         assert [{**tool, "weight": 0} for tool in tools] == [{**item, "weight": 0} for item in offers["items"]]
+
+
+def wrong_openings() -> list[dict[str, Any]]:
+    """The objects of the hostile corpus that answer `initialize`."""
+    answers = [
+        json.loads(case.answers[0].replace(b"@ID@", b"1")) for case in client_cases() if case.method == "initialize"
+    ]
+    return [answer["result"] for answer in answers if isinstance(answer.get("result"), dict)]
+
+
+async def test_a_wrong_opening_is_a_failed_connection_that_can_be_tried_again(tmp_path: Path) -> None:
+    openings = wrong_openings()
+    assert len(openings) > 10
+    answers = iter([*openings, INITIALIZED])
+    target = misbehaving(tmp_path)
+    # Each connection starts a program, which gets the next answer.
+    target = dataclasses.replace(target, open=lambda show: misbehaving(tmp_path, initialize=next(answers)).open(show))
+    async with inspecting(target, era="2025") as program:
+        for _ in openings:
+            failed = await program.event("connection", era="2025", state="failed")
+            assert failed["error"]
+            assert (await program.get("/api/state")).json["eras"]["2025"]["state"] == "failed"
+            program.seen = [{"n": failed["n"], "kind": "seen"}]
+            await program.do("connect", era="2025")
+        await program.event("connection", era="2025", state="ready")
 
 
 async def test_lists_of_anything_are_shown_as_empty_with_the_reason(tmp_path: Path) -> None:
