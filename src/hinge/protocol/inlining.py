@@ -32,7 +32,7 @@ class _CannotInline(Exception):
     """The schema stays as it is."""
 
 
-class _Target(NamedTuple):
+class _Referenced(NamedTuple):
     """What a reference leads to: `way` holds the objects that a pointer passes, and the target at the end."""
 
     way: list[Any]
@@ -88,7 +88,7 @@ class _Inliner:
         self._sizes: dict[int, int] = {}
         self._anchors = dict(self._find_anchors())
         #: By reference: a long one may be copied often.
-        self._targets: dict[str, _Target] = {}
+        self._targets: dict[str, _Referenced] = {}
         #: Targets of references that lead back to themselves, by id; and all objects on the way to them.
         self._recursive: set[int] = set()
         self._kept: set[int] = set()
@@ -133,12 +133,12 @@ class _Inliner:
             raise _CannotInline  # the place of a definition could be left out
         self._kept = {id(step) for step in steps}
 
-    def _resolve(self, reference: str) -> _Target:
+    def _resolve(self, reference: str) -> _Referenced:
         if reference not in self._targets:
             self._targets[reference] = self._find_target(reference)
         return self._targets[reference]
 
-    def _find_target(self, reference: str) -> _Target:
+    def _find_target(self, reference: str) -> _Referenced:
         url, fragment = urldefrag(urljoin(self._base, reference))
         if url and url != urldefrag(self._base).url:
             raise _CannotInline
@@ -150,7 +150,7 @@ class _Inliner:
             raise _CannotInline
         place, _, name = fragment.rpartition("/")
         name = unquote(name).replace("~1", "/").replace("~0", "~")
-        return _Target(way, is_pointer, name if unquote(place).endswith(_DEFINITIONS) else None)
+        return _Referenced(way, is_pointer, name if unquote(place).endswith(_DEFINITIONS) else None)
 
     # ---------------------------------------------------------------- building
 
