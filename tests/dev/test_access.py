@@ -12,6 +12,7 @@ import pytest
 
 from hinge import Server, StartError
 from hinge.dev.access import Access
+from hinge.dev.commands import read_command
 from tests.dev.program import Program, Reply, inspecting, target_of
 
 POLICY = {
@@ -310,3 +311,9 @@ async def test_the_next_free_port_is_taken() -> None:
         with pytest.raises(StartError, match="in use"):
             async with inspecting(target_of("http://127.0.0.1:9/mcp"), port=one.port):
                 pass
+
+
+@pytest.mark.parametrize("command", [b'{"do": "cal"}', b"{}"])
+def test_a_wrong_command_is_told_which_there_are(command: bytes) -> None:
+    with pytest.raises(ValueError, match=r"`do` is one of answer, app, .*, call, "):
+        read_command(command)

@@ -152,4 +152,8 @@ def read_command(data: bytes) -> Command:
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
-        raise ValueError(str(exc) or "The command is nested too deep") from exc
+        text = str(exc) or "The command is nested too deep"
+        if "`$.do`" in text or "`do`" in text:
+            names = ", ".join(sorted(str(kind.__struct_config__.tag) for kind in _Command.__subclasses__()))
+            text += f"; `do` is one of {names}"
+        raise ValueError(text) from exc
