@@ -9,13 +9,13 @@ import pytest
 
 from hinge import ConnectionLost, HingeError, InvalidResponse, Limits, NotSent, PeerError
 from hinge.protocol.connection import Connection
-from hinge.protocol.eras.base import ASSUMED_REVISION
+from hinge.protocol.eras.base import ASSUMED_REVISION, Era
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.states import CallState, PendingState
 from tests.fuzz.ends import hello
-from tests.protocol.test_connection import call_of, client, error_of, headers, notice, request, server
-from tests.support import V2025_03, V2025_11, Batch, Outgoing, Pending, jsonrpc
+from tests.protocol.test_connection import RESPONSES, call_of, client, error_of, headers, notice, request, server
+from tests.support import V2025_03, V2025_11, Batch, Inbound, Outgoing, Pending, jsonrpc
 
 # ---------------------------------------------------------------- what the peer owes
 
@@ -36,6 +36,17 @@ def test_an_answer_wakes_who_waits_once() -> None:
     assert (bytes(pending.result), woken, pending.state) == (b'{"a":1}', [1], PendingState.ANSWERED)
 
 
+@pytest.mark.parametrize("era", [HANDSHAKE, STATELESS])
+@pytest.mark.parametrize("answer", RESPONSES)
+def test_an_answer_that_a_transport_has_decoded_ends_its_request(answer: bytes, era: Era) -> None:
+    connection = client()
+    connection.era = era
+    pending, woken = ask(connection)
+    assert connection.receive(Inbound(jsonrpc.decode(answer))) is None
+    assert (pending.state, woken) == (PendingState.ANSWERED, [1])
+    assert type(pending.error) is (PeerError if b'"error"' in answer else type(None))
+
+
 @pytest.mark.parametrize("answer", [b"null", b"[]", b"7", b'"x"'])
 def test_a_result_that_is_no_object_is_no_valid_answer(answer: bytes) -> None:
     connection = client()
@@ -49,6 +60,7 @@ def test_a_result_that_is_no_object_is_no_valid_answer(answer: bytes) -> None:
     [
         b'{"jsonrpc":"2.0","id":1,"result":{},"error":{}}',
         b'{"jsonrpc":"2.0","id":1.0,"result":{}}',
+        b'{"jsonrpc":"2.0","id":1.5,"result":{}}',
         b'{"jsonrpc":"2.0","id":[1],"result":{}}',
         b'{"jsonrpc":"2.0","id":1,"result":"\xff"}',
         b'{"jsonrpc":"2.0","id":"1","result":{}}',

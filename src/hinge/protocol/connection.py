@@ -114,16 +114,16 @@ class Connection(Record):
                 inbound = detect.classify(message, eras, _version(origin))
             except ProtocolError as exc:
                 return self._receive_unreadable(data, exc, origin)
-        message = inbound.message
+        message, era = inbound.message, inbound.era or self.era
         if type(message) is Response or type(message) is Failure:
-            if self.one_shot and inbound.era is not None:
+            if self.one_shot:
                 try:
-                    inbound.era.check_response()
+                    era.check_response()
                 except InvalidRequest as exc:
                     return self._unreadable(exc)
             self._receive_response(message)
             return None
-        return self._receive_call(inbound, message, origin)
+        return self._receive_call(inbound, message, era, origin)
 
     def _receive_unreadable(self, data: bytes, exc: ProtocolError, origin: Origin) -> Batch | Outgoing | None:
         """Handle what is not one message: a batch, a line that a server printed, or an error."""
@@ -141,13 +141,12 @@ class Connection(Record):
         return self._unreadable(exc, data)
 
     def _receive_call(
-        self, inbound: Inbound, message: Request | Notification, origin: Origin
+        self, inbound: Inbound, message: Request | Notification, era: Era, origin: Origin
     ) -> Call | Outgoing | None:
         if self.closed is not None:
             return None
         request_id = message.id if type(message) is Request else None
         description = self.description
-        era = inbound.era or self.era
         revision: str | None
         try:
             if request_id is not None and len(self.incoming) >= self.limits.calls:
