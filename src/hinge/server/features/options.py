@@ -131,6 +131,8 @@ class SkillOptions(TypedDict, total=False):
 _TASK = Check(
     lambda value: isinstance(value, bool) or value in ("optional", "required"), 'use True, "optional" or "required"'
 )
+_TASK_START = one_of("call", "handler")
+_WITHOUT_SCOPES = one_of("refuse", "hide")
 #: `execution.taskSupport` of a tool by its option `task`.
 _TASK_SUPPORT: Mapping[Any, TaskSupport] = {True: "optional", "optional": "optional", "required": "required"}
 
@@ -139,7 +141,7 @@ def task_support(options: Mapping[str, Any]) -> TaskSupport | None:
     """Whether calls of a tool may or must become tasks; None if they never do. Raises DefinitionError."""
     given, start = options.get("task", False), options.get("task_start", "call")
     check_option("task", given, _TASK)
-    check_option("task_start", start, one_of("call", "handler"))
+    check_option("task_start", start, _TASK_START)
     if given is False and "task_start" in options:
         raise DefinitionError('task_start= needs task=True or task="required"')
     return _TASK_SUPPORT.get(given)
@@ -171,7 +173,7 @@ def make_item(kind: ItemKind, name: str, listing: Any, options: Mapping[str, Any
 
     `view` is what a caller sees of the listing; by default that follows from `visible=`.
     """
-    check_option("without_scopes", options.get("without_scopes", "refuse"), one_of("refuse", "hide"))
+    check_option("without_scopes", options.get("without_scopes", "refuse"), _WITHOUT_SCOPES)
     return Item(
         kind,
         name,

@@ -191,10 +191,12 @@ def _has_limits(meta: msgspec.Meta) -> bool:
 
 
 def _parts(annotation: Any, seen: set[int]) -> Iterator[Any]:
-    """The annotation and its parts, depth first: type arguments, metadata, the fields of classes."""
+    """The annotation and its parts except built-in types, depth first: type arguments, metadata, the fields of classes."""
     if id(annotation) in seen:
         return
     seen.add(id(annotation))
+    if type(annotation) is type and annotation.__module__ == "builtins":  # str, dict and the like have no parts
+        return
     yield annotation
     yield from metadata_of(annotation)
     if typing.get_origin(annotation) is typing.Literal:
