@@ -187,7 +187,7 @@ async def test_one_timer_looks_after_all_streams(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(exchange.OpenExchanges, "_beat", counted)
     async with serving(protected(Log())) as site:
-        wires = [await open_listen(site, token(0.5 + number / 200)) for number in range(40)]
+        wires = [await open_listen(site, token(3 + number / 200)) for number in range(40)]
         begun = time.monotonic()
         for wire in wires:
             assert (await wire.message())["result"]["resultType"] == "complete"
