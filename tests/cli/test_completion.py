@@ -103,6 +103,8 @@ def test_names_of_a_file_are_suggested() -> None:
     assert words("call", "shop.py:server", "order", "item=tea", "") == ["size=", "gift="]
     assert words("call", "shop.py", "order", "size=v") == ["size=very large"]
     assert words("call", "shop.py", "order", "gift:=") == ["gift:=true", "gift:=false"]
+    assert words("bench", "shop.py", "of") == ["offer"]
+    assert words("bench", "shop.py", "order", "size=v") == ["size=very large"]
     assert words("prompt", "shop.py", "advice", "country=Ostia", "city=Os") == ["city=Oslo", "city=Osaka", "city=Ostia"]
     assert words("read", "shop.py", "shop:") == ["shop://logo"]
     assert words("listen", "shop.py", "") == ["shop://logo"]

@@ -40,7 +40,8 @@ class Console(logging.Handler):
         self.terminal = Terminal()
         #: Commands without the option never ask.
         self._no_input: bool = getattr(options, "no_input", True)
-        self._draws_bar = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb" and bool(find_spec("rich"))
+        #: Whether progress is shown as a bar: on a terminal, with the extra `cli`.
+        self.draws_bar = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb" and bool(find_spec("rich"))
         self._bar: Progress | None = None
         self._paced = is_terminal(sys.stderr)
         self._pace = Pace()
@@ -88,12 +89,16 @@ class Console(logging.Handler):
         pace = self._pace.describe(params.progress, params.total, time.monotonic()) if self._paced else ""
         parts = (f"{params.progress:g}{total}", pace and f"({pace})", params.message)
         text = " ".join(filter(None, parts))
-        if not self._draws_bar or self.terminal.prompting:
+        if not self.draws_bar or self.terminal.prompting:
             self.note(text)
             return
+        self.draw(params.progress, params.total, text)
+
+    def draw(self, completed: float, total: float | None, text: str) -> None:
+        """Draw the progress bar; only where `draws_bar` is true."""
         self._bar = self._bar or _progress_bar()
         for task in self._bar.task_ids or [self._bar.add_task("")]:
-            self._bar.update(task, completed=params.progress, total=params.total, description=escape_line(text))
+            self._bar.update(task, completed=completed, total=total, description=escape_line(text))
         self._bar.refresh()
 
     def clear(self) -> None:

@@ -1,11 +1,11 @@
-"""The arguments of the commands that use a server: list, call, read, prompt, complete, listen, ping, skills, tasks."""
+"""The arguments of the commands that use a server: list, call, read, prompt, complete, listen, ping, bench, skills, tasks."""
 
 from __future__ import annotations
 
 import argparse
 
 from hinge.cli.arguments.command import Command, CommandParser
-from hinge.cli.arguments.target import add_result, add_target, add_timeout, seconds
+from hinge.cli.arguments.target import ERAS, add_result, add_target, add_timeout, seconds
 
 
 def _list(command: CommandParser) -> None:
@@ -16,6 +16,13 @@ def _list(command: CommandParser) -> None:
 def _call(command: CommandParser) -> None:
     add_target(command)
     command.add_argument("name", metavar="TOOL")
+    _add_arguments(command)
+    command.add_argument("--task", action="store_true", help="call it as a task, whose id is printed, and wait for it")
+    command.add_argument("--no-wait", action="store_true", help="with --task: end when the server has the task")
+    add_result(command)
+
+
+def _add_arguments(command: CommandParser) -> None:
     command.add_argument(
         "arguments",
         nargs="*",
@@ -23,9 +30,6 @@ def _call(command: CommandParser) -> None:
         help="an argument, converted to the type in the schema of the tool; KEY:=JSON for a JSON value, KEY=@FILE to "
         "read a file, A.B=VALUE for a member of an object, the same KEY again for a list",
     )
-    command.add_argument("--task", action="store_true", help="call it as a task, whose id is printed, and wait for it")
-    command.add_argument("--no-wait", action="store_true", help="with --task: end when the server has the task")
-    add_result(command)
 
 
 def _read(command: CommandParser) -> None:
@@ -87,6 +91,41 @@ def _ping(command: CommandParser) -> None:
     command.add_argument("--json", action="store_true", help="print all times and their summary as JSON")
 
 
+def _bench(command: CommandParser) -> None:
+    add_target(command, eras=False)
+    command.add_argument("name", nargs="?", metavar="TOOL", help="the tool to call; without it, pings are sent")
+    _add_arguments(command)
+    command.add_argument(
+        "--era",
+        choices=(*ERAS, "both"),
+        default="auto",
+        help="the protocol era (default: negotiated); both measures one after the other",
+    )
+    command.add_argument(
+        "--concurrency",
+        type=_at_least_one,
+        default=16,
+        metavar="N",
+        help="how many callers there are, each with one call under way (default: %(default)s)",
+    )
+    command.add_argument("--seconds", type=seconds, metavar="SECONDS", help="how long to measure (default: 5)")
+    command.add_argument(
+        "--calls", type=_at_least_one, metavar="N", help="end after this many calls, or --seconds if that is sooner"
+    )
+    command.add_argument(
+        "--warm-up",
+        type=seconds,
+        default=0.5,
+        metavar="SECONDS",
+        help="how long to make calls first that are not measured, 0 for none (default: %(default)g)",
+    )
+    command.add_argument(
+        "--pid", type=_at_least_one, metavar="PID", help="the process of a server on this machine that has a URL"
+    )
+    command.add_argument("--timeout", type=seconds, metavar="SECONDS", help="a call fails after this time")
+    command.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
 def _skills(command: CommandParser) -> None:
     command.add_argument(
         "action", choices=("list", "get"), metavar="ACTION", help="list, or get (print or save a skill)"
@@ -113,6 +152,13 @@ def _count(text: str) -> int:
     count = int(text)
     if count < 0:
         raise argparse.ArgumentTypeError("use a whole number, 0 or more")
+    return count
+
+
+def _at_least_one(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError("use a whole number, 1 or more")
     return count
 
 
@@ -161,6 +207,17 @@ COMMANDS = {
         _ping,
         ("ping https://example.com/mcp", "ping weather.py --count 1 --json"),
         "ping",
+    ),
+    "bench": Command(
+        "measure calls per second, latencies, CPU time and memory of a server",
+        _bench,
+        (
+            "bench weather.py forecast city=Oslo",
+            "bench https://example.com/mcp search query=tea --concurrency 64 --seconds 20",
+            "bench weather.py forecast city=Oslo --era both --calls 10000 --json",
+            "bench http://127.0.0.1:8000/mcp --pid 4711",
+        ),
+        "bench",
     ),
     "skills": Command(
         "list the skills of a server, print or save one",

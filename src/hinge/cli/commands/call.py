@@ -37,7 +37,7 @@ async def run(options: argparse.Namespace) -> int:
             except PeerError as exc:
                 if tool is not None or "Did you mean" in exc.message:
                     raise
-                raise StartError(f"{exc.message}; {_suggest(options.name, list(tools))}") from exc
+                raise StartError(f"{exc.message}; {suggest_tool(options.name, list(tools))}") from exc
         console.result(result, options)
         return 1 if result.is_error else 0
 
@@ -55,7 +55,7 @@ async def _call_as_task(
     return await print_result(console, task, options)
 
 
-def _suggest(name: str, tools: list[str]) -> str:
+def suggest_tool(name: str, tools: list[str]) -> str:
     """Suggest a tool for a name that the server does not have."""
     if near := difflib.get_close_matches(name[:128], tools, n=1):
         return f"did you mean {near[0]}?"

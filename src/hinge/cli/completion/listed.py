@@ -31,6 +31,8 @@ _LIMIT = 5.0
 _LISTS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("call", "name"): ("tools",),
     ("call", "arguments"): ("tools",),
+    ("bench", "name"): ("tools",),
+    ("bench", "arguments"): ("tools",),
     ("prompt", "name"): ("prompts",),
     ("prompt", "arguments"): ("prompts",),
     ("read", "name"): ("resources",),
