@@ -38,6 +38,8 @@ class Access:
 
     def __init__(self, host: str, port: int) -> None:
         self.token = secrets.token_urlsafe(24)
+        #: What the inspected program sends its spans with; good for nothing else.
+        self.spans_token = secrets.token_urlsafe(24)
         self.cookie = f"hinge_dev_{port}"
         self._secret = secrets.token_urlsafe(32)
         self._port = port
@@ -49,6 +51,8 @@ class Access:
         #: Tokens that can be exchanged once, until a time of `time.monotonic()`.
         self._once: dict[str, float] = {}
         self.base = f"http://{name}:{port}"
+        #: The same for programs on this machine.
+        self.local = f"http://127.0.0.1:{port}" if host in _ANY else self.base
 
     @property
     def address(self) -> str:
@@ -73,12 +77,18 @@ class Access:
 
     def refuse_caller(self, scope: Scope) -> Denied | None:
         """Check the cookie or the token, and the type of a body."""
-        if not (self._has_cookie(scope) or self._has_token(scope)):
+        if not (self._has_cookie(scope) or _has_token(scope, self.token)):
             return Denied(401, "Use the address that `hinge dev` printed: it has the token")
         if scope["method"] == "POST":
             kinds = _values(scope, b"content-type")
             if len(kinds) != 1 or kinds[0].partition(";")[0].strip().lower() != "application/json":
                 return Denied(403, "The Content-Type must be application/json")
+        return None
+
+    def refuse_exporter(self, scope: Scope) -> Denied | None:
+        """Check the token of a program that sends spans."""
+        if not _has_token(scope, self.spans_token):
+            return Denied(401, "Spans are accepted from the inspected program")
         return None
 
     def exchange(self, token: str) -> str | None:
@@ -110,11 +120,6 @@ class Access:
                 return True
         return False
 
-    def _has_token(self, scope: Scope) -> bool:
-        values = _values(scope, b"authorization")
-        scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
-        return scheme.lower() == "bearer" and _equal(token.strip(), self.token)
-
 
 def response_headers(frames: str | None) -> list[tuple[bytes, bytes]]:
     """Return the headers of every response.
@@ -141,6 +146,12 @@ def response_headers(frames: str | None) -> list[tuple[bytes, bytes]]:
 def _values(scope: Scope, header: bytes) -> list[str]:
     pairs: Iterable[tuple[bytes, bytes]] = scope["headers"]
     return [value.decode("latin-1").strip() for name, value in pairs if name.lower() == header]
+
+
+def _has_token(scope: Scope, right: str) -> bool:
+    values = _values(scope, b"authorization")
+    scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
+    return scheme.lower() == "bearer" and _equal(token.strip(), right)
 
 
 def _equal(given: str, right: str) -> bool:

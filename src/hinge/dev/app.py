@@ -20,6 +20,7 @@ from hinge.dev.access import Access, Denied, response_headers
 from hinge.dev.commands import read_command
 from hinge.dev.inspector import ERAS, Inspector
 from hinge.dev.journal import JournalEvent
+from hinge.dev.spans import JSON, PROTOBUF, SPANS_PATH, read_spans
 from hinge.http1.asgi import Receive, Scope, Send
 from hinge.protocol.eras.base import EraName
 
@@ -103,6 +104,8 @@ class DevApp:
             cookie = self._access.exchange(query["token"])
             if cookie is not None:
                 return _Answer(303, _TEXT, b"", [("location", "/"), ("set-cookie", cookie)])
+        if refused is None and path == SPANS_PATH and method == "POST":
+            return await self._spans(scope, receive)
         refused = refused or self._access.refuse_caller(scope)
         if refused is not None:
             return _refusal(refused)
@@ -163,6 +166,21 @@ class DevApp:
         except ValueError as exc:
             return _error(409, str(exc))
         return _Answer(200, _JSON, msgspec.json.encode({"ok": True, **more}))
+
+    async def _spans(self, scope: Scope, receive: Receive) -> _Answer:
+        """Take spans of the inspected program, as an OTLP receiver does."""
+        refused = self._access.refuse_exporter(scope)
+        if refused is not None:
+            return _refusal(refused)
+        headers = dict(scope["headers"])
+        kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+        if kind not in (JSON, PROTOBUF) or headers.get(b"content-encoding", b"identity") != b"identity":
+            return _error(415, f"Send {PROTOBUF} or {JSON} without a Content-Encoding")
+        try:
+            self._inspector.add_spans(read_spans(await _body(receive), kind))
+        except ValueError as exc:
+            return _error(400, str(exc))
+        return _Answer(200, kind, b"{}" if kind == JSON else b"")
 
     async def _export(self, text: str, send: Send) -> None:
         """Send a recording, piece by piece."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -106,6 +107,9 @@ class Inspector:
         #: The latest calls, open or not.
         self._made: dict[str, _Made] = {}
         self._count = 0
+        #: Whether the program exports spans: calls tell it their trace from then on, and these are the calls of the traces.
+        self._gets_spans = False
+        self._traces: dict[str, str] = {}
         self._measures = Measures()
         self._logging_in: asyncio.Task[None] | None = None
         #: Where pages of the server are shown; None if nowhere.
@@ -349,6 +353,7 @@ class Inspector:
     async def _run_call(self, call: _Call, command: MakeCall) -> None:
         connection = self.connections[call.era]
         SENT.set(call.sent)
+        trace = self._start_trace(call) if self._gets_spans else None
 
         def progressed(progress: ProgressParams) -> None:
             self._show(call, {"progress": {"progress": progress.progress, **_given(progress, "total", "message")}})
@@ -363,6 +368,7 @@ class Inspector:
                 cache="bypass",
                 safe=False,
                 on_progress=None if "progress" in connection.without else progressed,
+                meta=trace,
             )
             ending = {"state": "done"}
             if call.sent.size <= MAX_RESULT:
@@ -403,6 +409,26 @@ class Inspector:
         if tasks:
             await asyncio.wait(tasks)
 
+    def _start_trace(self, call: _Call) -> dict[str, str]:
+        """Return what a call tells the server of its trace: https://www.w3.org/TR/trace-context/."""
+        trace = secrets.token_hex(16)
+        self._traces[trace] = call.id
+        if len(self._traces) > MAX_MADE:
+            del self._traces[next(iter(self._traces))]
+        return {"traceparent": f"00-{trace}-{trace[:16]}-01"}
+
+    def add_spans(self, spans: Iterable[dict[str, Any]]) -> None:
+        """Show spans that the program exported. Those that belong to a call are shown below it."""
+        self._gets_spans = True
+        for span in spans:
+            trace = span["trace"]
+            call = self._traces.get(trace)
+            if call is not None:
+                span["trace"] = call
+                if span.get("parent") == trace[:16]:
+                    span["parent"] = call
+            self.journal.add("span", span)
+
     def _add_span(self, call: _Call, method: str, name: Any, state: str, ms: float) -> None:
         attributes = {"mcp.method.name": method, "era": call.era}
         if isinstance(name, str):
@@ -410,6 +436,7 @@ class Inspector:
         fields = {
             "trace": call.id,
             "span": call.id,
+            "side": "client",
             "name": f"{method} {name}" if isinstance(name, str) else method,
             "start": call.began,
             "ms": ms,

@@ -7,6 +7,7 @@ import socket
 import webbrowser
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from hinge.dev.access import Access
@@ -14,6 +15,7 @@ from hinge.dev.app import DevApp
 from hinge.dev.apps import Frames
 from hinge.dev.inspector import Inspector
 from hinge.dev.journal import EventJournal
+from hinge.dev.spans import exporter_environment
 from hinge.dev.target import DevTarget
 from hinge.errors import StartError
 from hinge.http1.asgi import AsgiApp
@@ -76,7 +78,7 @@ async def _serve(
     announce: Callable[[str], None],
 ) -> None:
     access = Access(host, listening[0].getsockname()[1])
-    inspector = Inspector(target, EventJournal())
+    inspector = Inspector(_exporting(target, access), EventJournal())
     inspector.frames = Frames(access.base, framing[0].getsockname()[1])
     app = DevApp(inspector, access)
     listeners = [Listener(_served(one), _HEAD_BYTES) for one in (app, inspector.frames)]
@@ -97,6 +99,19 @@ async def _serve(
         for listener in listeners:
             await listener.leave(_MARGIN)
             listener.close()
+
+
+def _exporting(target: DevTarget, access: Access) -> DevTarget:
+    """Return the target, with programs that find by their environment where to send their spans."""
+
+    def connect(show: Callable[[str], object]) -> tuple[Any, dict[str, Any]]:
+        opened, options = target.open(show)
+        if isinstance(opened, list):
+            given = options.get("env") or {}
+            options["env"] = {**given, **exporter_environment(access.local, access.spans_token, given)}
+        return opened, options
+
+    return replace(target, open=connect)
 
 
 def _served(app: AsgiApp) -> Callable[[ServedRequest], Coroutine[Any, Any, None]]:

@@ -210,6 +210,7 @@ class MessageJournal:
             "trace": sent.call,
             "span": f"{self._era}-{self._spans}",
             "parent": sent.call,
+            "side": "client",
             "name": began.name,
             "start": round(began.at * 1000, 3),
             "ms": round((time.time() - began.at) * 1000, 3),

@@ -92,7 +92,7 @@ class MeasuresView extends View {
       return parent ? 1 + depth(parent, hops + 1) : 0;
     };
     show(this.waterfall, h("ol.waterfall", spans.map((span) => {
-      const bar = h("span", { class: `bar ${span.status === "error" || span.status === "ERROR" ? "bad" : ""}` });
+      const bar = h("span", { class: `bar ${span.side === "server" ? "server" : ""} ${span.status === "error" ? "bad" : ""}` });
       bar.style.left = `${((span.start - start) / whole) * 100}%`;
       bar.style.width = `${Math.max(0.4, (span.ms / whole) * 100)}%`;
       const title = h("span.span-name", name(span.name));
@@ -100,7 +100,7 @@ class MeasuresView extends View {
       const details = h("details", { ontoggle: () => { if (details.open && details.children.length === 1) details.append(jsonView(record(span.attributes), { label: "Attributes" })); } },
         h("summary", title, h("span.track", bar), h("span.span-time", duration(span.ms))));
       return h("li", details);
-    })), h("p.note", `${spans.length} spans, ${duration(whole)} in all `, chip("error", "bad")));
+    })), h("p.note", `${spans.length} spans, ${duration(whole)} in all `, chip("of the server", "good"), " ", chip("error", "bad")));
   }
 }
 
