@@ -434,6 +434,34 @@ async def test_a_hint_that_cannot_be_told_is_lost_alone(caplog: pytest.LogCaptur
     assert "notifications/jobs: the extension failed to describe the change" in caplog.text
 
 
+@pytest.mark.foreign_words("a filter of the extension's own")
+async def test_a_change_that_the_extension_describes_as_nothing_is_not_told() -> None:
+    """Such as that of a job which is gone by then."""
+    jobs = Jobs()
+    jobs.jobs["2"] = "working"
+    server = served(jobs)
+    async with BareEnd(server, capabilities=DECLARED) as end:
+        task, _ = await listening(end, {"jobIds": ["1", "2"]})
+        del jobs.jobs["1"]
+        server.notify(Changed("jobs", "1"))
+        server.notify(Changed("jobs", "2"))
+        assert (await end.wait_for("notifications/jobs"))["jobId"] == "2"
+        await server._drain()
+        assert "result" in await task
+
+
+async def test_a_key_of_an_extension_is_not_taken_for_a_resource() -> None:
+    server = served()
+    async with BareEnd(server) as end:
+        task, _ = await listening(end, {"resourceSubscriptions": ["jobs://all"], "toolsListChanged": True})
+        server.notify(Changed("jobs", "jobs://all"))
+        server.notify(Changed("tools"))
+        await end.wait_for("notifications/tools/list_changed")
+        await server._drain()
+        await task
+    assert "notifications/resources/updated" not in [one.get("method") for one in end.heard]
+
+
 async def test_listening_without_the_declaration_is_refused() -> None:
     """TEX-25, T-43."""
     async with BareEnd(served()) as end:

@@ -32,6 +32,11 @@ class Changed(msgspec.Struct, frozen=True):
     uri: str | None = None
 
 
+def resource_of(change: Changed) -> str | None:
+    """The URI of the resource that changed; None for a list, and for a kind of an extension."""
+    return change.uri if change.kind == "resource" else None
+
+
 def covers(watched: str, changed: str) -> bool:
     """Whether a subscription to one URI covers a change of another: the same one, or one below it."""
     return changed == watched or (
@@ -67,8 +72,8 @@ class ChangeMessage(msgspec.Struct, frozen=True):
 
 def encode_change(change: Changed) -> ChangeMessage:
     """Encode the notification of a change."""
-    if change.kind == "resource":
-        method, members = "notifications/resources/updated", {"uri": change.uri or ""}
+    if (uri := resource_of(change)) is not None:
+        method, members = "notifications/resources/updated", {"uri": uri}
     elif change.kind in LIST_CHANGED:
         method, members = LIST_CHANGED[change.kind], {}
     else:

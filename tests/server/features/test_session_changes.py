@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -79,11 +81,15 @@ class SlowEnd(BareEnd):
     def __init__(self, server: Server[Any]) -> None:
         super().__init__(server, "2025")
         self._taken: asyncio.Semaphore | None = None
+        #: Messages that are being sent.
+        self.sending = 0
 
     async def send(self, message: Outgoing, /) -> None:
+        self.sending += 1
         if self._taken is not None:
             await self._taken.acquire()
         await super().send(message)
+        self.sending -= 1
 
     def stop_reading(self) -> None:
         self._taken = asyncio.Semaphore(0)
@@ -147,6 +153,8 @@ async def test_what_a_session_missed_is_told_besides_what_is_on_its_way() -> Non
         await turns(20)
         changes.tell_again(end.session, [Changed("tools")])
         changes.tell_again(end.session, [A])
+        await turns(20)
+        assert end.sending == 1
         await end.take(4)
         lists = [f"notifications/{kind}/list_changed" for kind in ("prompts", "resources", "tools")]
         assert sorted(told(end)) == sorted([*lists, "file:///a"])
@@ -163,6 +171,30 @@ async def test_a_session_that_leaves_is_told_nothing_more_of_what_it_missed() ->
         await end.take(2)
         assert told(end) == [TOOLS]
         assert changes.told(end.session, sending=False) < 0
+
+
+async def test_a_session_that_ends_while_a_change_is_sent_is_told_nothing_more() -> None:
+    server = a_server()
+    async with SlowEnd(server) as end:
+        end.stop_reading()
+        server.notify(Changed("tools"))
+        server.notify(Changed("prompts"))
+        await turns(20)
+        end.session.close("its client has left")
+        await end.take(2)
+        assert told(end) == [TOOLS]
+
+
+async def test_a_session_may_be_gone_when_it_is_its_turn_to_be_told(caplog: pytest.LogCaptureFixture) -> None:
+    server = a_server()
+    async with BareEnd(server, "2025") as end:
+        server.notify(Changed("tools"))
+    session = ref(end.session)
+    del end
+    gc.collect()
+    assert session() is None
+    await turns(20)
+    assert not caplog.records
 
 
 async def test_a_session_is_told_everything_that_it_subscribed_to_if_it_is_unknown_what_it_missed() -> None:

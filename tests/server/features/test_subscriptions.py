@@ -6,7 +6,7 @@ import asyncio
 import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -679,6 +679,62 @@ async def test_the_author_is_asked_about_each_change(era: str, mounted: str | No
         heard = await reported(talk, server, *(prefix + uri for uri in BELOW))
         expected = ["y://a/open", "y://a"] if mounted != "plain" else ["y://a/open", "y://a/new", "y://a"]
         assert heard == [prefix + uri for uri in expected]
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_changes_of_lists_are_told_without_asking_the_author(era: str) -> None:
+    server = a_server(authorize_subscription=lambda ctx, uri: False)
+    async with talking(server, era) as talk:
+        if era == "2026":
+            await listen(talk, toolsListChanged=True)
+        server.notify(Changed("tools"))
+        await talk.hear(TOOLS)
+
+
+async def test_a_hook_that_goes_on_when_it_is_cancelled_does_not_keep_a_subscription() -> None:
+    """Nothing follows the cancellation, and the stream is forgotten."""
+    asked: list[str] = []
+
+    async def authorize(ctx: Context[Any], uri: str) -> bool:
+        asked.append(uri)
+        if len(asked) > 1:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        return True
+
+    server = a_server(authorize_subscription=authorize)
+    async with talking(server, "2026") as talk:
+        number, _ = await listen(talk, resourceSubscriptions=["file:///dir/"])
+        for name in "ab":
+            server.notify(Changed("resource", f"file:///dir/{name}"))
+        await turns(20)
+        await talk.route.cancel(number, "2026")
+        await talk.ask("tools/list")
+        await turns(20)
+        assert not server._subscriptions._streams
+        assert talk.heard() == []
+    assert asked == ["file:///dir/", "file:///dir/a"]
+
+
+async def test_a_subscription_ends_with_the_session_that_ends_while_it_sends() -> None:
+    """A channel that finds its peer gone may close the session in `send`, which does not cancel the sender."""
+    server = a_server()
+    async with BareEnd(server) as end:
+        await end.listen("toolsListChanged")
+        sent = 0
+
+        async def send(message: Any) -> None:
+            nonlocal sent
+            sent += 1
+            end.session.close("the peer is gone")
+            raise ChannelClosed("the peer is gone")
+
+        end.send = send  # type: ignore[method-assign]  # this end has no peer that could leave
+        for _ in range(3):
+            server.notify(Changed("tools"))
+            await turns(20)
+        assert not server._subscriptions._streams
+    assert sent == 1
 
 
 class BrokenBackend(MemoryBackend):

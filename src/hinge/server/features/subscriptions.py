@@ -36,6 +36,7 @@ from hinge.protocol.changes import (
     ChangeMessage,
     ChangesLost,
     covers,
+    resource_of,
     subscription_end,
 )
 from hinge.protocol.limits import Limits
@@ -383,7 +384,8 @@ class Subscriptions:
 
 
 def _is_watched(change: Changed, watched: Iterable[str]) -> bool:
-    return change.kind == "resource" and any(covers(uri, change.uri or "") for uri in watched)
+    changed = resource_of(change)
+    return changed is not None and any(covers(uri, changed) for uri in watched)
 
 
 class SharedBuffer(ChangeBuffer):
@@ -534,7 +536,7 @@ class _SessionListener:
 
     def _start(self) -> None:
         session = self._session()
-        if session is not None and not self._sending and session.connection.closed is None:
+        if session is not None and not self._sending:
             self._sending = True
             session.start_sending(self._send(session))
 
@@ -546,8 +548,8 @@ class _SessionListener:
                     return
                 if (message := self.reader.take()) is None:
                     return
-                change = message.change
-                if change.kind != "resource" or await self._may_see(session, change.uri or ""):
+                uri = resource_of(message.change)
+                if uri is None or await self._may_see(session, uri):
                     await session.send_notification(message.data, message.method)
         except BaseException:
             self.reader.skip()
@@ -645,14 +647,15 @@ class _ListenStream:
         """Send changes until the end. Changes before the acknowledgement is sent wait for it."""
         ctx = self._ctx
         await ctx.notify("notifications/subscriptions/acknowledged", self._first)
-        while True:
-            while (message := self.reader.take()) is not None:
+        while ctx._call.state is CallState.RUNNING:
+            if (message := self.reader.take()) is not None:
                 await self._send(message)
-            if self._ended or ctx._call.state is not CallState.RUNNING:
+            elif self._ended:
                 self._announce_end()
-                return
-            self._wake = self._loop.create_future()
-            await self._wake
+                break
+            else:
+                self._wake = self._loop.create_future()
+                await self._wake
 
     def _announce_end(self) -> None:
         """On a channel that stays open, a cancellation follows the result.
@@ -665,12 +668,10 @@ class _ListenStream:
         self._ctx._call.parting = Outgoing(jsonrpc.encode_notification(method, params), None, method)
 
     async def _send(self, message: ChangeMessage) -> None:
-        change, ctx = message.change, self._ctx
+        change, ctx, uri = message.change, self._ctx, resource_of(message.change)
         if change.kind in self._topics:
             await self._send_topic(change)
-        elif ctx._call.state is CallState.RUNNING and (
-            change.kind != "resource" or await _may_see_change(self._offered, ctx, change.uri or "")
-        ):
+        elif (uri is None or await _may_see_change(self._offered, ctx, uri)) and ctx._call.state is CallState.RUNNING:
             with suppress(ChannelClosed, ConnectionLost):
                 await ctx._session.send_notification(message.opening + self._end, message.method, ctx._call)
 
