@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from hinge import Context, Server
 from hinge.extensions.tasks import Tasks
 from tests.extensions.tasks.serving import ASKED, DECLARED, RELATED, TASKS, Log, conversation, serving, start, until
 from tests.server.bare_end import BareEnd, Era
+from tests.support import Call
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\Z")
@@ -210,6 +213,36 @@ async def test_input_in_the_middle_of_a_handshake_task() -> None:
         assert result["content"][0]["text"] == "first? second?"
         assert [params["_meta"][RELATED] for params in asked] == 2 * [{"taskId": task["taskId"]}]
         assert (await end.ask("tasks/get", {"taskId": task["taskId"]}))["status"] == "completed"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_of_clients_that_wait_for_a_result_the_latest_is_asked(processes: int, tmp_path: Path) -> None:
+    """Those before it may be gone without notice. When it leaves, the one before it is asked again."""
+    options: dict[str, Any] = {} if processes == 1 else {"server": {"backend": f"sqlite:///{tmp_path / 'tasks.db'}"}}
+    servers = [serving(**options) for _ in range(processes)]
+    yes = {"action": "accept", "content": {"value": "yes"}}
+    async with AsyncExitStack() as stack:
+        for server in servers:
+            await stack.enter_async_context(server.running())
+        first, second, third = [
+            await stack.enter_async_context(BareEnd(server, "2025", capabilities=ASKED, answer=answer))
+            for server, answer in ((servers[0], None), (servers[-1], None), (servers[0], lambda *_: yes))
+        ]
+        task = {"taskId": (await start(first, "ask"))["taskId"]}
+        await until(first, task["taskId"], "input_required")
+        waiting = asyncio.create_task(first.ask("tasks/result", task))
+        await first.wait_for("elicitation/create")
+        call = second.begin("tasks/result", task)
+        assert isinstance(call, Call)
+        leaving = asyncio.create_task(second.session.answer(call))
+        await second.wait_for("elicitation/create")
+        await first.wait_for("notifications/cancelled")
+        first.heard.clear()
+        await second.tell("notifications/cancelled", {"requestId": call.id})
+        assert await leaving is None
+        await first.wait_for("elicitation/create")
+        assert (await third.ask("tasks/result", task))["content"][0]["text"] == "yes yes"
+        assert (await waiting)["content"][0]["text"] == "yes yes"
 
 
 async def test_a_call_becomes_a_task_when_its_handler_says_so() -> None:

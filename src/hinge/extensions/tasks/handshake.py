@@ -5,12 +5,15 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import secrets
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from hinge.backends.base import Backend
 from hinge.errors import InvalidParams, MethodNotFound
 from hinge.extensions.tasks.forms import NO_WISH, TaskForm
 from hinge.extensions.tasks.records import StoredCall, TaskRecord
@@ -48,6 +51,10 @@ class Augmentation(Struct):
     """`params.task`: how long the client wants the task to be kept, in milliseconds; null for no limit."""
 
     ttl: float | UnsetType | None = UNSET
+
+
+#: Seconds after which a request that has not confirmed that it is the latest has ended with its process.
+_CONFIRMED = 30.0
 
 
 class _CallParams(Struct):
@@ -154,3 +161,39 @@ class HandshakeForm(TaskForm):
         if too_late:
             raise InvalidParams(f"The task can't be cancelled: it is {status_of(record)}")
         return task_of(record)
+
+
+class Asker:
+    """One request `tasks/result`. Of several for a task, in all processes, the latest asks its client for input.
+
+    The clients of the others may be gone: over HTTP a client of the handshake era that lost its connection may come back, so that
+    its request goes on.
+
+    Args:
+        backend: Where it is stored which one is the latest, as long as that one confirms it.
+        task_id: The id of the task.
+        publish: Wakes up the others.
+    """
+
+    def __init__(self, backend: Backend, task_id: str, publish: Callable[[str], None]) -> None:
+        self._backend = backend
+        self._task_id = task_id
+        self._key = f"task-asker:{task_id}"
+        self._publish = publish
+        self._arrival = b"%d" % (time.time_ns() << 16 | secrets.randbits(16))
+
+    async def is_latest(self) -> bool:
+        """Whether no later request has taken over. Call it more often than every 30 seconds."""
+        latest = await self._backend.get(self._key)
+        if latest is not None and int(latest) > int(self._arrival):
+            return False
+        await self._backend.set(self._key, self._arrival, ttl=_CONFIRMED)
+        if latest != self._arrival:
+            self._publish(self._task_id)
+        return True
+
+    async def leave(self) -> None:
+        """Let an earlier request take over."""
+        if await self._backend.get(self._key) == self._arrival:
+            await self._backend.delete(self._key)
+            self._publish(self._task_id)

@@ -250,8 +250,6 @@ class Tasks(Extension):
         self._telling: dict[str, asyncio.Task[None]] = {}
         #: Called when tasks that somebody waits for here have changed.
         self._waiting: dict[str, set[asyncio.Event]] = {}
-        #: The requests for input that a session is being sent here.
-        self._asking: set[tuple[str, str]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---------------------------------------------------------------- what the extension adds to a server
@@ -752,11 +750,16 @@ class Tasks(Extension):
         changed = asyncio.Event()
         waiters.add(changed)
         asking: dict[str, asyncio.Task[None]] = {}
+        asker = handshake.Asker(self._store.backend, record.id, self._publish)
         try:
             while not record.ended:
-                for key, item in record.inputs.items():
-                    if key not in asking:
-                        asking[key] = asyncio.ensure_future(self._ask(ctx, record.id, key, item))
+                if record.inputs and await asker.is_latest():
+                    for key, item in record.inputs.items():
+                        if key not in asking:
+                            asking[key] = asyncio.ensure_future(self._ask(ctx, record.id, key, item))
+                else:
+                    for task in asking.values():
+                        task.cancel()
                 again = None if not self._store.backend.shared else 5.0
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(again or 3600.0, max(record.expires - time.time(), 0.001))):
@@ -771,7 +774,7 @@ class Tasks(Extension):
             for task in asking.values():
                 task.cancel()
             if asking:
-                await asyncio.gather(*asking.values(), return_exceptions=True)
+                await asyncio.gather(*asking.values(), asker.leave(), return_exceptions=True)
         return await self._outcome(record)
 
     async def _outcome(self, record: TaskRecord) -> dict[str, Any]:
@@ -787,21 +790,11 @@ class Tasks(Extension):
         return handshake.related(result, record.id)
 
     async def _ask(self, ctx: Context[Any], task_id: str, key: str, item: StoredInput) -> None:
-        """Send one request for input on the stream of `tasks/result`, unless another such request does it already."""
-        if (task_id, key) in self._asking:
-            return
-        self._asking.add((task_id, key))
+        """Send one request for input on the stream of `tasks/result`."""
         try:
-            async with self._store.backend.lease(f"task-ask:{task_id}:{key}", ttl=30.0, wait=0):
-                answer = await self._asked(ctx, task_id, item)
-            await self._answer(task_id, {key: answer})
-        except (
-            TimeoutError,
-            HingeError,
-        ) as exc:  # somebody else asks, or the client is gone: another request asks again
+            await self._answer(task_id, {key: await self._asked(ctx, task_id, item)})
+        except (TimeoutError, HingeError) as exc:  # the client or the store is away: another request asks again
             logger.debug("The task %s could not ask for %s: %s", task_id, key, exc)
-        finally:
-            self._asking.discard((task_id, key))
 
     async def _asked(self, ctx: Context[Any], task_id: str, item: StoredInput) -> StoredAnswer:
         params: dict[str, Any] = msgspec.json.decode(item.params) if item.params else {}
