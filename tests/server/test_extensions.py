@@ -191,10 +191,10 @@ async def test_a_declaration_counts_for_its_own_request_only() -> None:
 
 
 async def test_the_name_header_repeats_what_the_extension_says() -> None:
-    """HDR-03, TEX-11."""
-    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "jobs/get", "mcp-name": "1"}
-    for name, refused in (("1", False), ("2", True)):
-        origin = Origin(head_of({**headers, "mcp-name": name}))
+    """HDR-03, TEX-11: some clients don't send it; one that differs is refused."""
+    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "jobs/get"}
+    for sent, refused in (({"mcp-name": "1"}, False), ({}, False), ({"mcp-name": ""}, True), ({"mcp-name": "2"}, True)):
+        origin = Origin(head_of({**headers, **sent}))
         async with BareEnd(served(), capabilities=DECLARED, origin=origin, kind="post") as end:
             reply = await end.reply("jobs/get", {"jobId": "1"})
             assert ("error" in reply) is refused

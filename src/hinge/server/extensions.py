@@ -35,7 +35,8 @@ class Method(Struct, frozen=True, kw_only=True):
         serve: `async def serve(ctx, params) -> result`.
         params: The type that the params are read into; a dict by default.
         open: Whether clients that did not declare the extension may send the request, too.
-        name_field: The member of the params, by its Python name, that the HTTP header `Mcp-Name` repeats.
+        name_field: The member of the params, by its Python name, that the HTTP header `Mcp-Name` repeats. A request without the
+            header is served; one whose header differs is refused.
         eras: The eras in which it exists; those of the extension by default.
         since: The first revision that has it, such as "2025-11-25"; all of its eras by default.
         waits: Whether it may take hours: it does not count as one of the calls that the server serves at once.

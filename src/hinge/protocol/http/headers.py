@@ -333,18 +333,19 @@ def _compare(header: str, raw: bytes | None, body: str) -> None:
     _remember(_texts, raw, text)
 
 
-def judge_name(head: Head, name: str) -> None:
-    """Require that Mcp-Name is there and equals the message.
+def judge_name(head: Head, name: str, *, required: bool = True) -> None:
+    """Require that Mcp-Name equals the message.
 
     Args:
         head: The head of the HTTP request.
         name: `params.name`, `params.uri` or `params.taskId` of the message.
+        required: Whether it may not be missing.
 
     Raises:
         HeaderMismatch: The header is missing or differs.
     """
     raw = head.raw.get(b"mcp-name")
-    if _names.get(raw) != name:
+    if _names.get(raw) != name and (required or raw is not None):
         _compare_name(raw, name)
 
 
