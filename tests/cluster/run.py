@@ -1,6 +1,6 @@
 """`make cluster`: foreign clients of both eras use four processes behind haproxy, which are killed and restarted meanwhile.
 
-Our own client starts tasks, which no foreign one can yet.
+Hinge's client and those foreign ones that have tasks start them and fetch their results; clients/tasks.py names them.
 
 `python -m tests.cluster.run [--seconds 120] [--short] [--only sqlite-workers] [--clients official,typescript]`
 """
@@ -27,8 +27,15 @@ from tests.interop import peers
 
 CLIENTS = Path(__file__).with_name("clients")
 LAYOUTS = ("sqlite-servers", "sqlite-workers", "redis-servers", "redis-workers")
-KINDS = ("official", "fastmcp", "typescript", "tasks")
 ERAS = ("2025", "2026")
+#: The kinds of clients, each with its eras.
+KINDS = {
+    **dict.fromkeys(("official", "fastmcp", "typescript", "tasks", "tasks-typescript"), ERAS),
+    "tasks-python": ("2025",),
+    "tasks-fastmcp": ("2026",),
+}
+#: What is installed for them.
+PEERS = frozenset({"node", "peers", "fastmcp", "fastmcp-server", "mcp-1.26"})
 #: Seconds between two kills, and those that everything has to settle before the last calls.
 PAUSE = (1.0, 4.0)
 SETTLE = 8.0
@@ -38,8 +45,11 @@ def command_of(kind: str, installed: peers.Peers) -> list[str]:
     """The command of a client, without its arguments."""
     if kind == "typescript":
         return [str(installed.node), str(peers.copy_script(CLIENTS / "typescript.mjs"))]
-    if kind == "tasks":
-        return [sys.executable, str(CLIENTS / "tasks.py")]
+    if kind.startswith("tasks"):
+        pythons = {"tasks-python": installed.python("mcp-1.26"), "tasks-fastmcp": installed.fastmcp_server_python}
+        node = [str(installed.node), str(peers.copy_script(CLIENTS / "typescript_tasks.mjs"))]
+        command = node if kind == "tasks-typescript" else []
+        return [str(pythons.get(kind, sys.executable)), str(CLIENTS / "tasks.py"), *command, kind]
     python = installed.peers_python if kind == "official" else installed.fastmcp_python
     return [str(python), str(CLIENTS / "python.py"), kind]
 
@@ -99,7 +109,7 @@ async def run_layout(layout: str, seconds: float, kinds: list[str], installed: p
     try:
         await cluster.start()
         for kind in kinds:
-            for era in ERAS:
+            for era in KINDS[kind]:
                 name = f"{kind}-{era}"
                 command = [*command_of(kind, installed), era, cluster.url, name]
                 clients.append(await Client.start(command, directory, name))
@@ -149,10 +159,15 @@ async def judge(
     violations += steps.violations
     missed = sum(len(report.get("missed", ())) for report in reports)
     print(f"  acknowledged {len(acknowledged)}, lost {len(lost)}, ran twice {len(twice)}; changes not told {missed}")
-    unknown = sum(report.get("calls", {}).get("outcome unknown", 0) for report in reports)
+    tasks: Counter[str] = Counter()
+    for report in reports:
+        tasks.update(report.get("calls", {}))
+    print(
+        f"  tasks started {tasks['started']}, completed {tasks['completed']}, ended as outcome unknown {tasks['outcome unknown']}"
+    )
     print(
         f"  steps of tasks recorded {steps.recorded}, ran again after that {steps.violations.count(RAN_AGAIN)}; "
-        f"interrupted and repeated with the same key {steps.again}, ended as outcome unknown {unknown}"
+        f"interrupted and repeated with the same key {steps.again}"
     )
     for text, count in Counter(violations).most_common(20):
         print(f"  VIOLATION ({count}) {text}")
@@ -174,7 +189,7 @@ def main() -> int:
         print(f"make cluster needs {' and '.join(missing)}: apt install haproxy redis-server", file=sys.stderr)
         return 1
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # end everything that was started
-    installed = peers.install(frozenset({"node", "peers", "fastmcp"}))
+    installed = peers.install(PEERS)
     layouts = [options.only] if options.only else list(LAYOUTS[1:3] if options.short else LAYOUTS)
     seconds = 20.0 if options.short else options.seconds
     good = True

@@ -1,4 +1,4 @@
-"""Foreign clients in both eras, each of whose requests reaches another process: sessions, questions, streams, changes."""
+"""Foreign clients in both eras, each of whose requests reaches another process: sessions, questions, streams, changes, tasks."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import pytest
 from tests.backends.redis_server import needs_redis, redis_server
 from tests.cluster.processes import ROOT, SERVER, Program, until_ready
 from tests.cluster.round_robin import RoundRobin
-from tests.cluster.run import ERAS, Client, command_of
+from tests.cluster.run import KINDS, PEERS, Client, command_of
 from tests.interop import peers
 from tests.ports import free_port
 
-KINDS = ("official", "fastmcp", "typescript")
+CLIENTS = [(kind, era) for kind, eras in KINDS.items() for era in eras if kind != "tasks"]
 COUNT = 3
 #: Seconds in which a client makes calls.
 SECONDS = 5.0
 
 
 def installed() -> peers.Peers:
-    groups = frozenset({"node", "peers", "fastmcp"})
-    present = (peers.CACHE / "peers-venv", peers.CACHE / "fastmcp-venv", peers.CACHE / "node" / "node_modules")
+    found = peers.locate()
+    present = (found.node, *(found.python(group) for group in PEERS - {"node"}))
     if "REQUIRE_PEERS" not in os.environ and not all(place.exists() for place in present):
         pytest.skip("needs foreign clients: make interop installs them")
-    return peers.install(groups)
+    return peers.install(PEERS)
 
 
 async def use(url: str, directory: Path, kind: str, era: str) -> None:
@@ -63,25 +63,27 @@ async def use(url: str, directory: Path, kind: str, era: str) -> None:
         for server in servers:
             await server.end()
     assert report["violations"] == []
-    assert report["missed"] == []
     assert report["errors"] == {}
     assert report["usable"]
-    assert report["calls"].keys() == {"note", "ask", "count", "change"}
+    if kind.startswith("tasks"):
+        assert report["calls"].keys() == {"started", "completed"}
+        assert report["calls"]["started"] == report["calls"]["completed"]
+    else:
+        assert report["missed"] == []
+        assert report["calls"].keys() == {"note", "ask", "count", "change"}
     assert len(proxy.requests) == COUNT
     assert max(proxy.requests.values()) - min(proxy.requests.values()) <= 1
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "era"), CLIENTS)
 async def test_over_sqlite(tmp_path: Path, kind: str, era: str) -> None:
     await use(f"sqlite:///{tmp_path}/cluster.db", tmp_path, kind, era)
 
 
 @needs_redis
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "era"), CLIENTS)
 async def test_over_redis(tmp_path: Path, kind: str, era: str) -> None:
     with redis_server(tmp_path / "redis") as running:
         await use(running.url, tmp_path, kind, era)

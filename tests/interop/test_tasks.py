@@ -1,7 +1,7 @@
 """Tasks of 2025-11-25 between Hinge and others: their clients on our server, and our client on their server.
 
 The client of FastMCP 2 is not among them: it reads the answer to a task as a tool result, as drafts had it. That of FastMCP 4 has
-no tasks.
+tasks in 2026-07-28 only: tests/cluster has it, and the official TypeScript client of the extension.
 """
 
 from __future__ import annotations
