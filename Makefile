@@ -28,7 +28,7 @@ help:
 	@echo "make interop-auth  logins at a real authorization server, with a browser and the official clients (needs npm, chromium)"
 	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server, their agents on Hinge's adapters (needs npm)"
 	@echo "make browser       the page of hinge dev in Chromium (needs chromium, npm); PICTURES=1 renews the pictures of the documentation"
-	@echo "make bench         Hinge beside its peers; bench-quick takes less than 2 minutes"
+	@echo "make bench         Hinge beside its peers; bench-quick takes 3 minutes, ceilings on instructions included (needs valgrind)"
 	@echo "make bench-page    how soon the page of hinge dev is painted (needs chromium)"
 	@echo "make coverage-ids  which requirements the tests cite"
 	@echo "make packages      the wheel, pipx, the sdist, zip applications and a frozen program, used without the repository"
@@ -134,6 +134,7 @@ bench: .venv/.test
 	$(PY) -m benchmarks.scale
 
 bench-quick: .venv/.test
+	$(PY) -m benchmarks.ceilings instructions
 	$(PY) -m benchmarks.run --quick --check
 
 bench-page: .venv/.test

@@ -354,7 +354,7 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
     http = entrants("http", (("mcp", "http"), ("mcp json", "http-json")))
     if with_hinge:
         http += (Contestant("hinge asgi", ours, "hinge_server.py", ("asgi",)),)
-    tokens = (Contestant("hinge", ours, "hinge_server.py", ("http",)),) if with_hinge else ()
+    tokens: tuple[Contestant, ...] = (Contestant("hinge", ours, "hinge_server.py", ("http",)),) if with_hinge else ()
     tokens += tuple(Contestant("hinge token", each.python, each.program, ("http-token",)) for each in tokens)
     return [
         Case("http", "HTTP 2026-07-28 tools/call, 32 connections, one worker", HttpServer, http),

@@ -26,7 +26,8 @@ from benchmarks.wire import VARIANTS, check_http, http_request
 CONNECTIONS = 32
 #: Calls that are made before counting: until then things are made that stay.
 WARM = 320
-_COUNT = re.compile(r"I\s+refs:\s+([\d,]+)")
+VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
+COUNT = re.compile(r"I\s+refs:\s+([\d,]+)")
 _LENGTH = re.compile(rb"content-length: (\d+)")
 
 
@@ -63,11 +64,10 @@ def counted(contestant: Contestant, drive: Callable[[subprocess.Popen[bytes], in
 
 def _run(contestant: Contestant, drive: Callable[[subprocess.Popen[bytes], int], None], calls: int) -> int:
     with tempfile.NamedTemporaryFile("r") as log:
-        command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
-        process = spawn(contestant, subprocess.PIPE, [*command, f"--log-file={log.name}"])
+        process = spawn(contestant, subprocess.PIPE, [*VALGRIND, f"--log-file={log.name}"])
         drive(process, calls)
         process.wait(60)
-        found = _COUNT.search(log.read())
+        found = COUNT.search(log.read())
     if found is None:
         raise SystemExit(f"{contestant.name}: valgrind counted nothing")
     return int(found[1].replace(",", ""))

@@ -46,48 +46,62 @@ def message(method: str, number: int, params: Mapping[str, Any]) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
 
+#: The handshake of the handshake era.
+INITIALIZE = message(
+    "initialize",
+    0,
+    {
+        "protocolVersion": SESSION_REVISION,
+        "capabilities": {"roots": {}},
+        "clientInfo": {"name": "bench", "version": "1"},
+    },
+)
+INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+
+
 def http_request(number: int, port: int, token: str | None = None, session: str | None = None) -> bytes:
     """The same as a POST over a kept connection, with an access token if there is one; in a session of the handshake era."""
     if session is not None:
-        return _post(port, SESSION_REVISION, message("tools/call", number, _add(number)), f"Mcp-Session-Id: {session}")
+        return http_post(
+            port, SESSION_REVISION, message("tools/call", number, _add(number)), f"Mcp-Session-Id: {session}"
+        )
     names = ["Mcp-Method: tools/call", "Mcp-Name: add"]
-    return _post(port, REVISION, call(number), *names, *([] if token is None else [f"Authorization: Bearer {token}"]))
+    return http_post(
+        port, REVISION, call(number), *names, *([] if token is None else [f"Authorization: Bearer {token}"])
+    )
 
 
 def http_listen(number: int, port: int) -> bytes:
     """A POST whose response is a stream of changes."""
     params = {"_meta": _META, "notifications": {"toolsListChanged": True}}
-    return _post(port, REVISION, message("subscriptions/listen", number, params), "Mcp-Method: subscriptions/listen")
+    return http_post(
+        port, REVISION, message("subscriptions/listen", number, params), "Mcp-Method: subscriptions/listen"
+    )
 
 
 def http_change(number: int, port: int) -> bytes:
     """A POST that calls the tool which announces a change."""
     body = message("tools/call", number, {"_meta": _META, "name": "change", "arguments": {}})
-    return _post(port, REVISION, body, "Mcp-Method: tools/call", "Mcp-Name: change")
+    return http_post(port, REVISION, body, "Mcp-Method: tools/call", "Mcp-Name: change")
 
 
-def _post(port: int, revision: str, body: bytes, *lines: str) -> bytes:
+def http_post(port: int, revision: str, body: bytes, *lines: str) -> bytes:
+    """A POST with these further lines in its head."""
     head = "\r\n".join((*_HEADERS, *lines)).format(port=port, revision=revision, length=len(body))
     return head.encode() + b"\r\n\r\n" + body
 
 
 def open_session(port: int) -> str:
     """Open a session of the handshake era. Returns its id."""
-    client = {
-        "protocolVersion": SESSION_REVISION,
-        "capabilities": {"roots": {}},
-        "clientInfo": {"name": "bench", "version": "1"},
-    }
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     connection = http.client.HTTPConnection("127.0.0.1", port)
-    connection.request("POST", "/mcp", message("initialize", 0, client), headers)
+    connection.request("POST", "/mcp", INITIALIZE, headers)
     response = connection.getresponse()
     body = response.read()
     session = response.getheader("Mcp-Session-Id")
     if response.status != 200 or session is None:
         raise WrongAnswer(f"the handshake was answered with {response.status} {body[:200]!r}")
-    initialized = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
-    connection.request("POST", "/mcp", initialized, {**headers, "Mcp-Session-Id": session})
+    connection.request("POST", "/mcp", INITIALIZED, {**headers, "Mcp-Session-Id": session})
     connection.getresponse().read()
     connection.close()
     return session

@@ -1,0 +1,204 @@
+"""Ceilings on what a call may cost, in counts that other work on the machine does not change: `python -m benchmarks.ceilings`.
+
+`functions` counts the Python functions that are entered per call, of Hinge and of the libraries that it uses; it takes seconds.
+`instructions` counts what is executed in user mode, by valgrind; it takes about a minute. The exit code is 1 if a row is above
+its ceiling.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+import uvloop
+
+from benchmarks.installing import ROOT
+from benchmarks.instructions import COUNT, VALGRIND
+from benchmarks.paths import PATHS, listed_server
+
+
+class Row(NamedTuple):
+    """A path of `benchmarks.paths`, and the most that it may cost.
+
+    Ceilings are some 3 % above the counts of the day. Lower them when a count falls; raise one only for what is worth it.
+    """
+
+    path: str
+    title: str
+    #: Python functions entered, and instructions executed, each time.
+    functions: int
+    instructions: int
+    #: How often it is done before counting, and how often it is counted.
+    warm: int = 100
+    calls: int = 300
+
+
+#: The ceilings of functions hold on every Python; newer ones enter fewer. Those of instructions hold for BUILD.
+ROWS = (
+    Row("http", "HTTP stateless", 64, 218_000),
+    Row("session", "HTTP session", 99, 253_000),
+    Row("memory", "in memory", 87, 225_500),
+    Row("stdio", "stdio", 46, 181_500),
+    Row("sync", "sync tool, over HTTP", 86, 258_000),
+    Row("list", "listing 1,000 tools", 5_239, 62_100_000, 1, 2),
+    Row("register", "registering 1,000 tools", 517_300, 1_364_000_000, 0, 1),
+    Row("text", "1 MB of text", 83, 15_400_000, 2, 10),
+)
+UNITS = ("functions", "instructions")
+#: The Python whose instructions the ceilings are for.
+BUILD = ("CPython", "3.11", "x86_64")
+#: In Python 3.12 and newer these are no functions.
+_INLINED = ("<listcomp>", "<dictcomp>", "<setcomp>")
+_HARNESS = str(Path(__file__).parent)
+
+
+def exceeded(counts: Mapping[str, float], unit: str) -> Iterator[str]:
+    """Describe the rows that are above their ceilings.
+
+    Args:
+        counts: What was counted, by path.
+        unit: "functions" or "instructions".
+    """
+    for row in ROWS:
+        ceiling, count = getattr(row, unit), counts[row.path]
+        if count > ceiling:
+            more = f"{count - ceiling:,.0f} more than its ceiling of {ceiling:,} ({count / ceiling - 1:+.1%})"
+            yield f"{row.title}: {count:,.0f} {unit} per call, {more}; see `python -m benchmarks.profile {row.path}`"
+
+
+# ---------------------------------------------------------------- functions
+
+
+class FunctionCounter:
+    """Counts the Python functions that are entered in any thread, from the next threads on."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
+
+    def _note(self, frame: FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_name not in _INLINED and not code.co_filename.startswith(_HARNESS):
+            self.count += 1
+
+    def close(self) -> None:
+        """Count no more."""
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+async def functions(row: Row) -> int:
+    """The least of several times: a timer may run during one of them."""
+    counter = FunctionCounter()
+    try:
+        async with PATHS[row.path]() as one:
+            counts = []
+            for _ in range(min(row.warm, 10) + min(row.calls, 10)):
+                counter.count = 0
+                await one()
+                counts.append(counter.count)
+            return min(counts[min(row.warm, 10) :])
+    finally:
+        counter.close()
+
+
+def count_functions(rows: Sequence[Row]) -> dict[str, float]:
+    """Count for these rows."""
+    return {row.path: uvloop.run(functions(row)) for row in rows}
+
+
+# ---------------------------------------------------------------- instructions
+
+
+def count_instructions(rows: Sequence[Row]) -> dict[str, float]:
+    """Count for these rows, in one process of valgrind, whose forks are counted one by one."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*VALGRIND, f"--log-file={folder}/%p", sys.executable, "-m", "benchmarks.ceilings", "--forks", folder]
+        for row in rows:
+            command += ["--row", row.path]
+        environment = dict(os.environ, PYTHONPATH=f"{ROOT / 'src'}{os.pathsep}{ROOT}", PYTHONHASHSEED="0")
+        done = subprocess.run(command, env=environment, cwd=ROOT, check=True, stdout=subprocess.PIPE)
+        counts: dict[str, float] = json.loads(done.stdout)
+        return counts
+
+
+def _run_forks(folder: Path, rows: Sequence[Row]) -> dict[str, float]:
+    """Do each path rarely and often, in forks; the difference is what it costs, without what was imported and made before."""
+    listed_server()
+
+    def forked(row: Row, calls: int) -> int:
+        pid = os.fork()
+        if not pid:
+            uvloop.run(_repeat(row, calls))
+            os._exit(0)
+        os.waitpid(pid, 0)
+        found = COUNT.search((folder / str(pid)).read_text())
+        if found is None:
+            raise SystemExit(f"{row.title}: valgrind counted nothing")
+        return int(found[1].replace(",", ""))
+
+    return {row.path: (forked(row, row.warm + row.calls) - forked(row, row.warm)) / row.calls for row in rows}
+
+
+async def _repeat(row: Row, calls: int) -> None:
+    async with PATHS[row.path]() as one:
+        for _ in range(calls):
+            await one()
+
+
+def why_not() -> str | None:
+    """Why instructions can't be held against the ceilings here."""
+    if shutil.which("valgrind") is None:
+        return "valgrind is not here"
+    build = (platform.python_implementation(), ".".join(platform.python_version_tuple()[:2]), platform.machine())
+    return None if build == BUILD else f"the ceilings are for {' '.join(BUILD)}, this is {' '.join(build)}"
+
+
+# ---------------------------------------------------------------- command
+
+
+def check(unit: str) -> list[str]:
+    """Count, print the counts, and return what is above its ceiling, twice: timers may run while a call is counted."""
+    count = count_functions if unit == "functions" else count_instructions
+    counts = count(ROWS)
+    again = [row for row in ROWS if counts[row.path] > getattr(row, unit)]
+    counts |= {path: min(number, counts[path]) for path, number in (count(again) if again else {}).items()}
+    for row in ROWS:
+        print(f"{row.title:24}{counts[row.path]:>14,.0f} {unit} per call, at most {getattr(row, unit):,}", flush=True)
+    return list(exceeded(counts, unit))
+
+
+def main() -> int:
+    """Count and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ceilings", description=__doc__)
+    parser.add_argument("unit", nargs="?", choices=UNITS, help="what to count; both by default")
+    parser.add_argument("--row", action="append", help=argparse.SUPPRESS)
+    parser.add_argument("--forks", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.forks:
+        print(json.dumps(_run_forks(options.forks, [row for row in ROWS if row.path in options.row])))
+        return 0
+    above: list[str] = []
+    for unit in [options.unit] if options.unit else UNITS:
+        if unit == "instructions" and (reason := why_not()) is not None:
+            print(f"instructions are not counted: {reason}")
+        else:
+            above += check(unit)
+    print("\n".join(above) or "nothing is above its ceiling")
+    return 1 if above else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

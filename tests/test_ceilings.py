@@ -1,0 +1,53 @@
+"""A call enters no more Python functions than `benchmarks/ceilings.py` allows; instructions are counted by `make bench-quick`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.source import ROOT
+from tests.wire_watch import VARIABLES
+
+pytest.importorskip("uvloop")
+
+from benchmarks import ceilings
+
+
+def test_calls_enter_no_more_functions_than_allowed() -> None:
+    """In a process of its own: what else is imported can lengthen the path."""
+    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    command = [sys.executable, "-m", "benchmarks.ceilings", "functions"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count(" functions per call, at most ") == len(ceilings.ROWS)
+
+
+@pytest.mark.parametrize("unit", ceilings.UNITS)
+def test_what_exceeds_its_ceiling_is_named_with_how_to_look_at_it(unit: str) -> None:
+    counts = {row.path: float(getattr(row, unit)) for row in ceilings.ROWS}
+    assert not list(ceilings.exceeded(counts, unit))
+    row = ceilings.ROWS[0]
+    counts[row.path] *= 1.5
+    (line,) = ceilings.exceeded(counts, unit)
+    assert line.startswith("HTTP stateless: ")
+    assert f"ceiling of {getattr(row, unit):,} (+50.0%); see `python -m benchmarks.profile http`" in line
+
+
+def _inner() -> None:
+    """A function that is entered."""
+
+
+@pytest.mark.parametrize("times", [0, 3])
+def test_each_function_that_is_entered_is_counted(times: int) -> None:
+    counter = ceilings.FunctionCounter()
+    try:
+        counter.count = 0
+        for _ in range(times):
+            _inner()
+        assert counter.count == times
+    finally:
+        counter.close()
