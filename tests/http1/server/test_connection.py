@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
+import sys
 import tracemalloc
 import weakref
 from contextlib import suppress
@@ -591,6 +593,38 @@ async def test_a_client_that_sends_no_more_gets_the_answer_it_waits_for() -> Non
         assert await line.answer() == (200, "POST /a 1")
         assert await line.answer() == (200, "POST /a 2")
         assert await line.rest() == b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is looked for from time to time")
+@on_both_loops
+async def test_a_client_that_closes_while_it_is_served_is_noticed_without_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is asked next may depend on it: a proxy serves one caller less."""
+    monkeypatch.setattr(http_listener, "TICK", 3600)
+    monkeypatch.setattr(http_connection, "RESET_WAIT", 3600)
+    begun, noticed = asyncio.Event(), asyncio.Event()
+
+    async def serve(request: ServedRequest) -> None:
+        begun.set()
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        noticed.set()
+
+    async with listening(serve) as house:
+        files = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            line = await house.ask(get("/a"))
+            async with asyncio.timeout(5):
+                await begun.wait()
+                line.writer.close()
+                await noticed.wait()
+            begun.clear()
+            noticed.clear()
+            await line.writer.wait_closed()
+        async with asyncio.timeout(5):
+            while len(os.listdir("/proc/self/fd")) > files:  # noqa: ASYNC110 - counted, not signalled
+                await asyncio.sleep(0)
 
 
 async def say_for_ever(line: Line) -> None:

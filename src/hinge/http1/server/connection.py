@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 import select
+import sys
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, cast
@@ -31,7 +32,7 @@ HEADS = 256
 HEAD_BYTES = 2048
 #: Seconds that a connection may be idle between two requests: what the Keep-Alive header says, and a margin.
 IDLE = KEEP_ALIVE + 5
-#: Seconds after which a half-closed connection is first checked: a reset by the client has arrived by then.
+#: Seconds after which a half-closed connection is first checked where no event tells of a reset.
 RESET_WAIT = 0.05
 #: Seconds for the head of a request to arrive.
 HEAD_WAIT = 10
@@ -92,6 +93,8 @@ class HttpConnection(asyncio.Protocol):
         self._ignoring = False
         #: Whether the client has sent its last byte and may still read.
         self._half_closed = False
+        #: What tells of a reset of a half-closed connection, which is not read.
+        self._resets: Any = None
         self._paused = False
         #: What was received while too much was waiting.
         self._unparsed = b""
@@ -192,7 +195,12 @@ class HttpConnection(asyncio.Protocol):
             return False
         self._half_closed = True
         self._transport.write(CONTINUE)
-        self.server.loop.call_later(RESET_WAIT, self._abort_if_reset)
+        if sys.platform == "linux":
+            self._resets = select.epoll()
+            self._resets.register(self._transport.get_extra_info("socket").fileno(), 0)
+            self.server.loop.add_reader(self._resets.fileno(), self._transport.abort)
+        else:
+            self.server.loop.call_later(RESET_WAIT, self._abort_if_reset)
         return True
 
     def _abort_if_reset(self) -> None:
@@ -205,6 +213,9 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.server.connections.discard(self)
+        if self._resets is not None:
+            self.server.loop.remove_reader(self._resets.fileno())
+            self._resets.close()
         self._ignoring = True
         self._waiting.clear()
         self._unparsed = b""
