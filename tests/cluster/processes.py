@@ -31,6 +31,7 @@ defaults
   timeout client 1h
   timeout server 1h
   option http-keep-alive
+  option http-no-delay
   option redispatch 1
   retries 10
   retry-on conn-failure 503
