@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import pytest
 
 from hinge import CallNext, Client, Context, Depends, Image, Router, Server, ToolCallError, ToolError
+from hinge.schema.input_required import InputRequiredResult
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
@@ -122,6 +123,24 @@ async def test_a_question_of_the_inner_tool_reaches_the_user_and_steps_run_once(
     text = await answers(server, era, tool, on_elicit=lambda form: {"value": said[form.message]})
     assert text == "Ada: paid tea, red; paid milk, blue; True"
     assert sorted(charged) == ["milk", "tea"]
+
+
+async def test_a_nested_result_that_needs_input_is_an_error_in_the_handshake_era(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Clients of that era can't go on with it."""
+
+    async def ask(ctx: Context, call_next: CallNext) -> Any:
+        return InputRequiredResult(request_state="s") if ctx.depth else await call_next(ctx)
+
+    async def tool(ctx: Context) -> str:
+        return (await ctx.call_tool("add", {"a": 1, "b": 2})).text
+
+    server = library()
+    server.add_middleware(ask)
+    with pytest.raises(ToolCallError):
+        await answers(server, "2025", tool)
+    assert "tools/call: a result with resultType input_required exists in the stateless era only" in caplog.text
 
 
 @both_eras

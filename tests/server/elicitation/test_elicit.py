@@ -27,6 +27,7 @@ from hinge import (
 from hinge.schema.sampling import ToolResultContent, ToolUseContent
 from hinge.server.elicitation.elicit import check_tool_results
 from tests.jumping_clock import in_no_time
+from tests.server.bare_end import BareEnd
 from tests.transports.http_rig import serving
 from tests.wire import routes
 from tests.wire.talk import Talk
@@ -263,14 +264,28 @@ async def test_a_question_that_is_never_answered_ends_in_time() -> None:
     async def tool(ctx: Context[Any]) -> str:
         return await ctx.elicit("a", str)
 
-    async def never(request: ElicitFormParams) -> Any:
+    async def late(request: ElicitFormParams) -> Any:
         await asyncio.sleep(10_000)
+        return {"value": "too late"}
 
     server: Server[Any] = Server("asks", limits=Limits(input_wait=30.0))
     server.tool("it")(tool)
-    async with Client(server, era="2025", on_elicit=never) as client:
+    async with Client(server, era="2025", on_elicit=late) as client:
         with pytest.raises(ToolCallError):
             await client.call_tool("it", idle=None, total=None)
+
+
+async def test_an_answer_that_can_not_be_read_fails_the_tool() -> None:
+    async def tool(ctx: Context[Any]) -> str:
+        return await ctx.elicit("a", str)
+
+    answered: dict[str, Any] = {"action": "accept", "content": 5}
+    async with BareEnd(
+        serves(tool), "2025", capabilities={"elicitation": {}}, answer=lambda method, params: answered
+    ) as end:
+        result = await end.call_tool("it")
+    assert result["isError"]
+    assert "The client's answer to elicitation/create can't be read" in result["content"][0]["text"]
 
 
 async def test_a_notification_cannot_ask(caplog: pytest.LogCaptureFixture) -> None:
