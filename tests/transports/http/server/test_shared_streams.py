@@ -12,8 +12,8 @@ import pytest
 from hinge import Changed, Limits
 from hinge.server.context import Context
 from hinge.transports.http.server.sharing.records import SessionRecord
-from tests.support import V2025_06
-from tests.transports.http_rig import Log, Wire, handshake_call, text_of
+from tests.support import V2025_06, V2025_11
+from tests.transports.http_rig import JSON_HEADERS, Log, Wire, handshake_call, initialize, text_of
 from tests.transports.sharing_rig import App, apps, call, redis_store, request, store_url, until
 
 __all__ = ("redis_store", "store_url")  # fixtures
@@ -43,6 +43,21 @@ async def rest_of(app: App, session: dict[str, str], last: str) -> list[Any]:
     while (message := await wire.message()) is not None:
         messages.append(message)
     return messages
+
+
+@pytest.mark.parametrize("revision", [V2025_06, V2025_11])
+async def test_the_standing_stream_begins_at_once(pair: list[App], revision: str) -> None:
+    """Also where nothing but `initialize` has arrived: in the newer revision with the event that tells where to resume."""
+    a, b = pair
+    welcome = await a.site.ask(JSON_HEADERS, initialize(revision))
+    session = {**JSON_HEADERS, "Mcp-Session-Id": welcome.headers["mcp-session-id"], "MCP-Protocol-Version": revision}
+    assert (await b.site.ask(session, {"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 202
+    wire = await a.site.listen(session)
+    assert (await wire.head()).status == 200
+    if revision == V2025_11:
+        event = await wire.event()
+        assert event is not None
+        assert event.id
 
 
 async def test_a_stream_goes_on_in_another_process_while_its_call_runs(pair: list[App]) -> None:

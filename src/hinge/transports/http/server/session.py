@@ -120,7 +120,7 @@ class HttpSession:
             calls, is_answered = (got,), got.id is not None
         if not is_answered:
             for call in calls:
-                self._learn(call)
+                self._learn(call.revision)
                 self._start(self._answer_notification(call), call)
             await exchange.empty(202)
         else:
@@ -131,7 +131,7 @@ class HttpSession:
         self._next_stream += 1
         response = StreamResponse(exchange, self._options.limits.stream_bytes, accepts)
         for call in calls:
-            self._learn(call)
+            self._learn(call.revision)
         stream = SessionStream(self._next_stream, self._log, self._retry)
         stream.response, response.stream = response, stream
         self._streams[stream.number] = stream
@@ -148,10 +148,10 @@ class HttpSession:
             stream.finish(reply)
             await exchange.finish(reply)
 
-    def _learn(self, call: Call) -> None:
-        if call.revision != self.revision:
-            self.revision = call.revision
-            self._retry = self._options.retry if knows(call.revision, "priming event") else None
+    def _learn(self, revision: str) -> None:
+        if revision != self.revision:
+            self.revision = revision
+            self._retry = self._options.retry if knows(revision, "priming event") else None
 
     async def _answer(self, got: Call | Batch, calls: Sequence[Call], stream: SessionStream) -> None:
         reply: Outgoing | None = None

@@ -399,6 +399,9 @@ class SharedSession(HttpSession):
             stream = StandingStream(self.keys, state.backend, self._standing_log, self._told)
             self._streams[STANDING] = stream
         assert isinstance(stream, StandingStream)
+        self._learn(
+            self.session.connection.handshake.revision
+        )  # what followed `initialize` may have reached another process
         stream.retry = self._retry
         return stream
 

@@ -118,8 +118,8 @@ class StandingStream(SessionStream):
         response.stream = self
         self._position = cursor.given
         self._since = (cursor.process, cursor.told)
-        if self.retry is not None:
-            response.feed(sse.priming(self._id(), self.retry))
+        # Without an event, too: the client waits for the head of the response.
+        response.feed(b"" if self.retry is None else sse.priming(self._id(), self.retry))
 
     def caught_up(self) -> None:
         """The changes that its client missed are on their way."""
