@@ -46,6 +46,14 @@ def hinge(*words: str) -> subprocess.CompletedProcess[str]:
     ("words", "error"),
     [
         (["lst", "x"], "unknown command 'lst'; did you mean list? (see hinge --help)"),
+        (
+            ["skills", "gte", "x"],
+            "argument ACTION: invalid choice: 'gte' (choose from list, get); did you mean get? (see hinge skills --help)",
+        ),
+        (
+            ["list", "x", "--era", "2027"],
+            "argument --era: invalid choice: '2027' (choose from auto, 2025, 2026); did you mean 2026? (see hinge list --help)",
+        ),
         (["list", "x", "--jsn"], "unrecognized arguments: --jsn; did you mean --json? (see hinge list --help)"),
         (["run", "x", "--prt=8"], "unrecognized arguments: --prt=8; did you mean --port? (see hinge run --help)"),
         (["list"], "the following arguments are required: TARGET (see hinge list --help)"),

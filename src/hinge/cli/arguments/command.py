@@ -39,6 +39,10 @@ class Parser(argparse.ArgumentParser):
 
         if unknown := re.match(r"argument COMMAND: invalid choice: '(.*?)' ", message):
             message = f"unknown command {shorten(unknown[1])!r}{_suggest(unknown[1], self.command_names)}"
+        elif unknown := re.match(r"(argument .+?: invalid choice): '(.*?)' \(choose from (.*)\)", message):
+            choices = re.findall(r"[\w-]+", unknown[3])  # the quotes depend on the version of Python
+            hint = f"(choose from {', '.join(choices)}){_suggest(unknown[2], choices)}"
+            message = f"{unknown[1]}: {shorten(unknown[2])!r} {hint}"
         elif unknown := re.match(r"unrecognized arguments: (--[^ =]+)", message):
             message += _suggest(unknown[1], self._option_string_actions)
         print_error(f"{message} (see {self.prog} --help)")
