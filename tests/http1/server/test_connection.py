@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
+import select
 import sys
 import tracemalloc
 import weakref
@@ -625,6 +627,32 @@ async def test_a_client_that_closes_while_it_is_served_is_noticed_without_waitin
         async with asyncio.timeout(5):
             while len(os.listdir("/proc/self/fd")) > files:  # noqa: ASYNC110 - counted, not signalled
                 await asyncio.sleep(0)
+
+
+@on_both_loops
+async def test_a_client_that_closes_is_noticed_where_no_file_is_left_for_its_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, noticed = asyncio.Event(), asyncio.Event()
+
+    async def serve(request: ServedRequest) -> None:
+        begun.set()
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        noticed.set()
+
+    async with listening(serve) as house:
+        line = await house.ask(get("/a"))
+        async with asyncio.timeout(5):
+            await begun.wait()
+            monkeypatch.setattr(select, "epoll", no_file, raising=False)
+            line.writer.close()
+            await noticed.wait()
+        await line.writer.wait_closed()
+
+
+def no_file() -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 async def say_for_ever(line: Line) -> None:

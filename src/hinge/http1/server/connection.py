@@ -195,12 +195,20 @@ class HttpConnection(asyncio.Protocol):
             return False
         self._half_closed = True
         self._transport.write(CONTINUE)
-        if sys.platform == "linux":
-            self._resets = select.epoll()
-            self._resets.register(self._transport.get_extra_info("socket").fileno(), 0)
-            self.server.loop.add_reader(self._resets.fileno(), self._transport.abort)
-        else:
+        if not self._watch_for_reset():
             self.server.loop.call_later(RESET_WAIT, self._abort_if_reset)
+        return True
+
+    def _watch_for_reset(self) -> bool:
+        """Abort the connection when the client resets it. Returns False if the system has no event or no file for it."""
+        if sys.platform != "linux":
+            return False
+        try:
+            self._resets = select.epoll()
+        except OSError:  # EMFILE
+            return False
+        self._resets.register(self._transport.get_extra_info("socket").fileno(), 0)
+        self.server.loop.add_reader(self._resets.fileno(), self._transport.abort)
         return True
 
     def _abort_if_reset(self) -> None:
