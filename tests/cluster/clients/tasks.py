@@ -205,28 +205,28 @@ class Tasks:
 
     async def _fetch(self, task: Any, key: str, tool: str) -> None:
         """Ask for the result with one new client after the other, each of which may meet another process."""
-        limit = time.monotonic() + TASK_SECONDS
-        while time.monotonic() < limit:
+        begun = time.monotonic()
+        while time.monotonic() < begun + TASK_SECONDS:
             try:
                 async with asyncio.timeout(FETCH_SECONDS):
                     text = await self._doors.fetch(task)
                 self._judge(key, tool, text)
                 return
             except Exception as exc:
-                if self._is_end(_cause(exc), tool):
+                if self._is_end(_cause(exc), tool, f"{key} ({task}), {time.monotonic() - begun:.1f} s after its start"):
                     return
                 self.errors[f"result: {_text(_cause(exc))}"] += 1
             await asyncio.sleep(0.5)
         self.violations.append("a task did not end")
 
-    def _is_end(self, exc: Exception, tool: str) -> bool:
+    def _is_end(self, exc: Exception, tool: str, which: str) -> bool:
         """Count an error that is the end of a task. Returns whether it is, and not one of this moment."""
         code = getattr(getattr(exc, "error", exc), "code", 0)
         told = isinstance(exc, self._doors.told)
         if told and "ended while the step" in str(exc) and tool == "job_that_is_not_repeated":
             self.calls["outcome unknown"] += 1
         elif told and "Unknown task" in str(exc):
-            self.violations.append("an acknowledged task is lost")
+            self.violations.append(f"an acknowledged task is lost, {time.strftime('%H:%M:%S')}: {which}")
         elif (told and code not in PASSING) or not isinstance(exc, self._doors.visible):
             self.violations.append(f"a task failed: {_text(exc)}")
         else:
