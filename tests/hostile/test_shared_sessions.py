@@ -264,6 +264,8 @@ async def test_of_many_resumed_gets_the_last_one_carries_the_stream(pair: list[A
         streams = await asyncio.gather(*(app.site.listen(session, place) for app in pair * 8))
         assert {(await stream.head()).status for stream in streams} == {200}
     await until(lambda: sum(app.session(session).reads for app in pair) == 1)
+    record = await pair[0].store.update(own, lambda record: False)
+    assert record.opened == len(streams)  # each was the carrier once, none took the turn of another
     await is_served(pair, session)
 
 

@@ -540,24 +540,24 @@ class SharedSession(HttpSession):
 
     async def _take_standing(self, resumes: bool) -> int | None:
         """Become the process that carries the standing stream. Returns a number that grows, None if there is one already."""
-        mailbox, former = self._sharing.mailbox, ""
-        while True:
+        mailbox, former, opened = self._sharing.mailbox, "", 0
+        taken = False
+
+        def take(record: SessionRecord) -> bool:
+            nonlocal taken
+            taken = (record.reader, record.opened) == (former, opened)
+            if taken:
+                record.reader = self.writer
+                record.opened += 1
+                self.enter(record)
+            return taken
+
+        while not taken:
             record = await self._sharing.update(self, lambda record: False)
             former, opened = record.reader, record.opened
             if former and not resumes and await self._reads(former):
                 return None
-
-            def take(record: SessionRecord, seen: tuple[str, int] = (former, opened)) -> bool:
-                if (record.reader, record.opened) != seen:
-                    return False
-                record.reader = self.writer
-                record.opened += 1
-                self.enter(record)
-                return True
-
-            record = await self._sharing.update(self, take)
-            if record.reader == self.writer and record.opened == opened + 1:
-                break
+            await self._sharing.update(self, take)
         opened += 1
         self._opened = max(self._opened, opened)
         if former and process_of(former) != mailbox.name:
