@@ -219,5 +219,5 @@ def test_the_page_is_small(browser: Browser, many: Inspected) -> None:
         "performance.getEntriesByType('resource').filter((one) => one.name.includes('/page/')).map((one) => one.encodedBodySize)"
     )
     many.contexts.pop().close()
-    assert len(sizes) > 20
-    assert sum(sizes) < 75_000
+    assert len(sizes) > 10
+    assert sum(sizes) < 60_000

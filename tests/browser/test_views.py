@@ -77,7 +77,7 @@ def test_arguments_can_be_written_as_json(open_page: Open) -> None:
     page = open_page("#/tools/forecast")
     page.get_by_label("city", exact=True).fill("Oslo")
     page.get_by_role("button", name="JSON", exact=True).click()
-    text = page.get_by_label("Arguments as JSON")
+    text = page.get_by_label("Text of the JSON")
     expect(text).to_have_value(re.compile('"city": "Oslo"'))
     text.fill('{"city": "Bergen", "days": 1, "unknown"')
     expect(page.get_by_text("Not JSON:")).to_be_visible()
@@ -207,7 +207,7 @@ def test_a_request_for_a_model_is_answered_by_hand(open_page: Open) -> None:
     page.get_by_label("city", exact=True).fill("Osaka")
     call = run(page)
     expect(call).to_contain_text("A haiku about rain in Osaka")
-    call.get_by_label("Answer of the model").fill("Rain on the old roof")
+    call.get_by_label("text", exact=True).fill("Rain on the old roof")
     call.get_by_role("button", name="Send").click()
     expect(call.locator(".call-result")).to_contain_text("Rain on the old roof")
 

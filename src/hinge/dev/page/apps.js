@@ -1,30 +1,30 @@
 // MCP Apps: pages of tools in a sandboxed frame of another origin, which speaks with this page by messages only.
-import { command, tryCommand } from "./api.js";
+import { command, tryCommand } from "./inspector.js";
 import { CallPanel, start } from "./call.js";
-import { button, h, labelled, link, memory, name, plain, record, select, show, stringify, visible } from "./dom.js";
-import { Editor } from "./form.js";
+import { button, code, details, h, labelled, link, name, plain, record, select, setOptions, show, stringify, visible } from "./dom.js";
 import { isFinal, store } from "./store.js";
-import { pageOf } from "./tools.js";
+import { pageOf, toolRunner } from "./offers.js";
 import { go, ui, View } from "./view.js";
 
 const REVISION = "2026-01-26";
 const MOST_NOTES = 200;
+const LEAD = "Pages that hosts show beside tools, in a sandbox of another origin. They call tools only after you agree.";
 
 class AppsView extends View {
-  get topics() { return ["offers", "calls", "questions"]; }
+  heading = "Apps";
+  topics = ["offers", "calls", "questions"];
 
   build() {
-    this.className = "page";
-    this.tool = select([], undefined, (value) => go("apps", value), {});
+    this.tool = select("Tool", [], (value) => go("apps", value));
     this.editorBox = h("div");
     this.frameBox = h("div.app-frame");
-    this.notes = h("ol.app-notes", { "aria-label": "Messages of the app" });
+    this.notes = h("ol.minor", { "aria-label": "Messages of the app" });
     this.ask = h("div", { role: "status" });
     this.panel = new CallPanel();
     this.none = h("p.empty", "No tool of this server has a page.");
     this.some = h("div", labelled("Tool", this.tool), this.editorBox, h("div.actions", button("Run and show its page", () => this.run(), "primary")),
-      this.ask, this.frameBox, h("details.rest", h("summary", "Messages between the app and this page"), this.notes), this.panel.element);
-    this.append(h("h2.view-title", "Apps"), h("p.lead", "Pages that hosts show beside tools, in a sandbox of another origin. They reach this server only after you agree."), this.none, this.some);
+      this.ask, this.frameBox, details("Messages between the app and this page", () => this.notes, "rest"), this.panel.element);
+    this.page(LEAD, [], this.none, this.some);
     addEventListener("message", (event) => this.receive(event));
   }
 
@@ -32,17 +32,15 @@ class AppsView extends View {
     this.panel.update();
     if (dirty.has("offers") || dirty.has("era")) {
       const tools = store.offers(ui.era, "tools").filter(pageOf);
-      show(this.tool, tools.map((tool) => h("option", { value: tool.name }, visible(tool.name, 100))));
+      setOptions(this.tool, tools.map((tool) => [tool.name, tool.name]), this.key);
       this.none.hidden = tools.length > 0;
       this.some.hidden = tools.length === 0;
-      if (this.key && tools.some((tool) => tool.name === this.key)) this.tool.value = this.key;
       this.drawEditor();
     }
-    if (dirty.has("calls")) this.passResult();
   }
 
   route([key]) {
-    if (key) this.key = key;
+    this.key = key ?? this.key;
     if (this.key) this.tool.value = this.key;
     this.drawEditor();
   }
@@ -53,97 +51,112 @@ class AppsView extends View {
     const tool = this.current();
     if (!tool || tool === this.drawn) return;
     this.drawn = tool;
-    const saved = `values:tool:${tool.name}`;
-    this.editor = new Editor(record(tool.inputSchema), { value: memory.get(saved, {}), onchange: (value) => { if (value !== undefined) memory.set(saved, value); } });
+    this.editor = toolRunner(tool).editor;
     show(this.editorBox, this.editor.element);
   }
 
   async run() {
     const tool = this.current();
-    const args = this.editor?.value;
+    const args = this.editor?.take();
     if (!tool || args === undefined) return;
-    this.args = args;
-    this.passed = false;
-    this.ready = false;
-    this.id = null;
+    Object.assign(this, { args, passed: false, ready: false, id: null });
     show(this.notes);
     show(this.ask);
     const answer = await tryCommand({ do: "app", era: ui.era, uri: pageOf(tool) });
     if (!answer) return;
-    const address = new URL(answer.frame, store.apps ?? location.href);
-    if (!store.apps || address.origin !== new URL(store.apps).origin || address.origin === location.origin) return show(this.frameBox, h("p.bad-text", "The page has no origin of its own; it is not shown."));
-    this.frame = h("iframe", { sandbox: "allow-scripts", title: `App of ${visible(tool.name)}`, src: address.href, referrerpolicy: "no-referrer" });
+    const { href: src, origin } = new URL(answer.frame, store.apps ?? location.href);
+    if (!store.apps || origin !== new URL(store.apps).origin || origin === location.origin) return show(this.frameBox, h("p.bad-text", "The page has no origin of its own; it is not shown."));
+    this.frame = h("iframe", { sandbox: "allow-scripts", title: `App of ${visible(tool.name)}`, src, referrerpolicy: "no-referrer" });
     show(this.frameBox, this.frame);
     this.id = await start(ui.era, "tools/call", { name: tool.name, arguments: args });
+    if (!this.id) return;
     this.panel.show(this.id);
+    await store.ended(this.id);
     this.passResult();
   }
 
-  note(direction, message) {
+  note(direction, { method, params, result, error }) {
     if (this.notes.children.length >= MOST_NOTES) this.notes.firstChild.remove();
-    this.notes.append(h("li", h("span.muted", direction === "in" ? "← app" : "→ app"), " ", h("code", visible(record(message).method ?? (message.error ? "error" : "result"), 80)), " ", h("span.w-about", visible(stringify(message.params ?? message.result ?? message.error ?? null, 0), 300))));
+    this.notes.append(h("li", h("span.muted", direction), " ", code(method ?? (error ? "error" : "result"), 80), " ", h("span.w-about", visible(stringify(params ?? result ?? error ?? null, 0)))));
   }
 
   send(message) {
-    this.note("out", message);
+    this.note("→ app", message);
     this.frame?.contentWindow?.postMessage({ jsonrpc: "2.0", ...message }, "*"); // a sandboxed frame has no origin to name
   }
 
   async receive(event) {
     if (!this.frame || event.source !== this.frame.contentWindow) return;
     const message = record(event.data);
-    if (message.jsonrpc !== "2.0" || typeof message.method !== "string") return;
-    this.note("in", message);
     const { id, method } = message;
-    const params = record(message.params);
-    const result = (value) => { if (id !== undefined) this.send({ id, result: value }); };
-    const refuse = (text, code = -32000) => { if (id !== undefined) this.send({ id, error: { code, message: text } }); };
-    switch (method) {
-      case "ui/initialize": return result({ protocolVersion: REVISION, hostInfo: { name: "hinge-dev", version: "1" }, hostCapabilities: { openLinks: {}, serverTools: {}, serverResources: {}, logging: {} }, hostContext: this.context() });
-      case "ui/notifications/initialized": this.ready = true; this.send({ method: "ui/notifications/tool-input", params: { arguments: this.args } }); return this.passResult();
-      case "ui/notifications/size-changed": if (Number.isFinite(params.height)) this.frame.style.height = `${Math.max(80, Math.min(1600, params.height))}px`; return undefined;
-      case "ping": return result({});
-      case "ui/open-link": return show(this.ask, h("p.question", "The app wants to open ", link(params.url, params.url), " ", button("Close", () => { show(this.ask); refuse("The user did not open it."); }), button("I opened it", () => { show(this.ask); result({}); })));
-      case "ui/message": return this.confirm(["The app says to the model: ", visible(JSON.stringify(params.content ?? params), 400)], () => result({}), refuse);
-      case "ui/update-model-context": return result({});
-      case "ui/request-display-mode": return result({ mode: "inline" });
-      case "tools/call": return this.confirm(["The app calls the tool ", h("strong", name(params.name)), " with ", h("code", visible(stringify(params.arguments ?? {}, 0), 400))], () => this.forward(method, { name: params.name, arguments: params.arguments ?? {} }, result, refuse), refuse);
-      case "resources/read": return this.confirm(["The app reads ", h("code", visible(params.uri))], () => this.forward(method, { uri: params.uri }, result, refuse), refuse);
-      case "notifications/message": return undefined;
-      default: return refuse(`hinge dev has no method ${visible(method, 80)}.`, -32601);
-    }
-  }
-
-  context() {
-    const tool = this.current();
-    const { weight, ...definition } = tool ?? {};
-    return { toolInfo: { tool: definition }, theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light", displayMode: "inline", availableDisplayModes: ["inline"], locale: navigator.language, platform: "web" };
-  }
-
-  confirm(text, yes, refuse) {
-    const close = (then) => () => { show(this.ask); then(); };
-    show(this.ask, h("div.question", h("p", text), h("div.actions", button("Allow", close(yes), "primary"), button("Refuse", close(() => refuse("The user refused."))))));
-  }
-
-  async forward(method, params, result, refuse) {
+    if (message.jsonrpc !== "2.0" || typeof method !== "string") return;
+    this.note("← app", message);
+    const handler = HANDLERS[method];
+    const answer = (body) => { if (id !== undefined) this.send({ id, ...body }); };
+    if (!Object.hasOwn(HANDLERS, method)) return answer({ error: { code: -32601, message: `hinge dev has no method ${visible(method, 80)}.` } });
     try {
-      const { call } = await command({ do: "call", era: ui.era, method, params });
-      const stop = store.watch(["calls"], () => {
-        const one = store.calls.get(call);
-        if (!isFinal(one)) return;
-        stop();
-        if (one.error) refuse(plain(one.error.message), one.error.code); else result(one.result ?? {});
-      });
-    } catch (error) { refuse(error.message); }
+      answer({ result: await handler(this, record(message.params)) ?? {} });
+    } catch (error) { answer({ error: { code: error.code ?? -32000, message: error.message } }); }
+  }
+
+  welcome() {
+    const { weight, ...tool } = this.current() ?? {};
+    const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+    return {
+      protocolVersion: REVISION, hostInfo: { name: "hinge-dev", version: "1" }, hostCapabilities: { openLinks: {}, serverTools: {}, serverResources: {}, logging: {} },
+      hostContext: { toolInfo: { tool }, theme, displayMode: "inline", availableDisplayModes: ["inline"], locale: navigator.language, platform: "web" },
+    };
+  }
+
+  /** Ask the user; raises an error if the answer is no. */
+  confirm(text, yes = "Allow", no = "Refuse") {
+    return new Promise((resolve, reject) => {
+      const close = (then, value) => () => { show(this.ask); then(value); };
+      show(this.ask, h("div.question", h("p", text), h("div.actions", button(yes, close(resolve), "primary"), button(no, close(reject, new Error("The user refused."))))));
+    });
+  }
+
+  async forward(method, params) {
+    const { call } = await command({ do: "call", era: ui.era, method, params });
+    const { error, result } = await store.ended(call);
+    if (error) throw Object.assign(new Error(plain(error.message)), { code: error.code });
+    return result;
   }
 
   passResult() {
-    const call = this.id && store.calls.get(this.id);
+    const call = store.calls.get(this.id);
     if (!this.ready || this.passed || !isFinal(call)) return;
     this.passed = true;
     if (call.error || call.state === "cancelled") this.send({ method: "ui/notifications/tool-cancelled", params: { reason: record(call.error).message ?? "cancelled" } });
     else this.send({ method: "ui/notifications/tool-result", params: call.result });
   }
 }
+
+/** What a page may ask: functions of the view and the params. They return results or raise errors. */
+const HANDLERS = {
+  "ui/initialize": (view) => view.welcome(),
+  "ui/notifications/initialized"(view) {
+    view.ready = true;
+    view.send({ method: "ui/notifications/tool-input", params: { arguments: view.args } });
+    view.passResult();
+  },
+  "ui/notifications/size-changed"(view, { height }) {
+    if (Number.isFinite(height)) view.frame.style.height = `${Math.max(80, Math.min(1600, height))}px`;
+  },
+  ping() {},
+  "notifications/message"() {},
+  "ui/update-model-context"() {},
+  "ui/request-display-mode": () => ({ mode: "inline" }),
+  "ui/open-link": (view, { url }) => view.confirm(["The app wants to open ", link(url)], "I opened it", "Close"),
+  "ui/message": (view, params) => view.confirm(["The app says to the model: ", visible(stringify(params.content ?? params, 0), 400)]),
+  async "tools/call"(view, { name: tool, arguments: args = {} }) {
+    await view.confirm(["The app calls the tool ", h("strong", name(tool)), " with ", code(stringify(args, 0), 400)]);
+    return view.forward("tools/call", { name: tool, arguments: args });
+  },
+  async "resources/read"(view, { uri }) {
+    await view.confirm(["The app reads ", code(uri)]);
+    return view.forward("resources/read", { uri });
+  },
+};
 
 customElements.define("hinge-apps", AppsView);

@@ -1,26 +1,26 @@
 // Forms from JSON Schemas. Hints are only hints: whatever is entered can be sent.
-import { button, freshId, h, has, list, name, put, record, select, show, stringify, visible } from "./dom.js";
+import { button, check, code, decode, fill, freshId, h, has, list, memory, name, own, plain, put, record, segments, select, show, stringify, visible } from "./dom.js";
 
 const MOST_FIELDS = 200;
 const MOST_OPTIONS = 1000;
 const DEEPEST = 12;
 const INPUT_TYPES = { email: "email", uri: "url", date: "date", time: "time" };
-const EXAMPLES = { "date-time": "2026-07-28T12:00:00Z", uri: "https://…", email: "name@example.org", uuid: "00000000-0000-4000-8000-000000000000" };
-
-/** A form for the schema. `prefill` writes defaults into the fields; otherwise they are shown as hints. */
-export class Form {
-  constructor(schema, { prefill = false, onchange, suggest } = {}) {
-    this.field = makeField(schema, { root: schema, required: true, depth: 0, prefill, suggest, top: true });
-    this.element = h("div.form", { oninput: () => onchange?.(), onchange: () => onchange?.() }, this.field.element);
-  }
-
-  get value() { return this.field.read() ?? {}; }
-
-  set value(value) { this.field.write(value); }
-
-  /** Show what looks wrong at each field; returns how much that is. */
-  check() { return this.field.check(); }
-}
+const EXAMPLES = { "date-time": "2026-07-28T12:00:00Z", uri: "https://…" };
+const less = (size, bound) => size < bound;
+const more = (size, bound) => size > bound;
+/** Keywords that bound values of a type: what stands beside the field, and whether the size of a value is out of bounds. */
+const BOUNDS = {
+  minimum: ["number", "≥ #", less],
+  exclusiveMinimum: ["number", "> #", (size, bound) => size <= bound],
+  maximum: ["number", "≤ #", more],
+  exclusiveMaximum: ["number", "< #", (size, bound) => size >= bound],
+  multipleOf: ["number", "a multiple of #"],
+  minLength: ["string", "at least # characters", less],
+  maxLength: ["string", "at most # characters", more],
+  pattern: ["string", "matches #"],
+  minItems: ["array", "at least # items", less],
+  maxItems: ["array", "at most # items", more],
+};
 
 /** Follow references inside the document and merge `allOf`. */
 function resolve(schema, root, hops = 20) {
@@ -30,49 +30,35 @@ function resolve(schema, root, hops = 20) {
     if (!$ref.startsWith("#")) break;
     let target = root;
     for (const part of $ref.slice(1).split("/").filter(Boolean)) {
-      let key = part;
-      try { key = decodeURIComponent(part); } catch { /* as it is */ }
-      key = key.replaceAll("~1", "/").replaceAll("~0", "~");
-      target = target !== null && typeof target === "object" && has(target, key) ? target[key] : undefined;
+      target = own(Object(target), decode(part).replaceAll("~1", "/").replaceAll("~0", "~"));
     }
     found = { ...record(target), ...rest };
   }
   const parts = list(found.allOf).slice(0, 20);
   if (parts.length === 0 || hops <= 0) return found;
-  const merged = { ...found, allOf: undefined, properties: { ...record(found.properties) }, required: list(found.required) };
-  for (const part of parts) {
-    const one = resolve(part, root, hops - 5);
-    for (const [key, value] of Object.entries(one)) {
-      if (key === "properties") Object.assign(merged.properties, record(value));
-      else if (key === "required") merged.required = [...merged.required, ...list(value)];
-      else merged[key] ??= value;
-    }
-  }
-  return merged;
+  const all = [found, ...parts.map((part) => resolve(part, root, hops - 5))];
+  const merge = (objects) => Object.fromEntries(objects.flatMap((one) => Object.entries(record(one)))); // also a member `__proto__`
+  return {
+    ...merge(all.toReversed()), allOf: undefined, required: all.flatMap((one) => list(one.required)),
+    properties: merge(all.map((one) => one.properties)),
+  };
 }
 
 const isNull = (schema) => record(schema).type === "null" || record(schema).const === null;
 
-/** One or several schemas that a value may have, as [title, schema] pairs. */
+const alternatives = (schema) => (list(schema.oneOf).length ? schema.oneOf : list(schema.anyOf));
+
 function variants(schema) {
-  const choices = list(schema.oneOf).length ? schema.oneOf : schema.anyOf;
-  if (list(choices).length) return choices.slice(0, 50);
-  if (Array.isArray(schema.type)) return schema.type.slice(0, 10).map((type) => ({ ...schema, type }));
-  return null;
+  if (alternatives(schema).length) return alternatives(schema).slice(0, 50);
+  return Array.isArray(schema.type) ? schema.type.slice(0, 10).map((type) => ({ ...schema, type })) : null;
 }
 
 /** The values to choose from, as [value, title] pairs, or null. */
 function options(schema) {
-  if (has(schema, "const")) return [[schema.const, schema.title ?? label(schema.const)]];
-  if (Array.isArray(schema.enum) && schema.enum.length) {
-    const titles = list(schema.enumNames);
-    return schema.enum.slice(0, MOST_OPTIONS).map((value, index) => [value, titles[index] ?? label(value)]);
-  }
-  const choices = list(schema.oneOf).length ? list(schema.oneOf) : list(schema.anyOf);
-  if (choices.length && choices.every((one) => has(record(one), "const"))) {
-    return choices.slice(0, MOST_OPTIONS).map((one) => [one.const, one.title ?? label(one.const)]);
-  }
-  return null;
+  const choices = has(schema, "const") ? [schema] : alternatives(schema);
+  if (choices.length && choices.every((one) => has(record(one), "const"))) return choices.slice(0, MOST_OPTIONS).map((one) => [one.const, one.title ?? label(one.const)]);
+  if (!list(schema.enum).length) return null;
+  return schema.enum.slice(0, MOST_OPTIONS).map((value, index) => [value, list(schema.enumNames)[index] ?? label(value)]);
 }
 
 const label = (value) => (typeof value === "string" ? value : stringify(value, 0));
@@ -81,62 +67,57 @@ function makeField(schema, context) {
   const resolved = resolve(schema, context.root);
   if (context.depth > DEEPEST) return jsonField(resolved, context);
   const choices = options(resolved);
-  if (choices) return choiceField(resolved, choices, context);
+  if (choices) return choiceField(resolved, choices.map(constant), context);
   const isObject = Object.keys(record(resolved.properties)).length > 0;
   const several = isObject ? null : variants(resolved);
   if (several) {
     const real = several.filter((one) => !isNull(resolve(one, context.root)));
+    if (real.length !== 1) return variantField(several, resolved.description, context);
     const { anyOf, oneOf, ...rest } = resolved;
-    if (real.length === 1) {
-      const inner = { ...rest, ...resolve(real[0], context.root) };
-      return real.length === several.length ? makeField(inner, context) : nullableField(inner, context);
-    }
-    return variantField(several, rest, context);
+    const inner = { ...rest, ...resolve(real[0], context.root) };
+    return real.length === several.length ? makeField(inner, context) : nullableField(inner, context);
   }
-  if (resolved.type === "string") return stringField(resolved, context);
-  if (resolved.type === "number" || resolved.type === "integer") return numberField(resolved, context);
-  if (resolved.type === "boolean") return booleanField(resolved, context);
-  if (resolved.type === "array") return arrayField(resolved, context);
-  if (isObject || (context.top && resolved.type === "object")) return objectField(resolved, context);
-  return jsonField(resolved, context);
+  if (isObject || (context.depth === 0 && resolved.type === "object")) return objectField(resolved, context);
+  const make = { string: stringField, number: numberField, integer: numberField, boolean: booleanField, array: arrayField };
+  return (own(make, plain(resolved.type)) ?? jsonField)(resolved, context);
 }
 
-/** The name, marks and text above a control, and the place of its hint. */
-function frame(schema, context, control, { group = false } = {}) {
-  const hint = h("p.hint", { id: freshId("hint") });
-  const about = h("p.about", { id: freshId("about") });
-  const facts = factsOf(schema);
-  if (typeof schema.description === "string") put(about, h("bdi", visible(schema.description, 1000)));
-  if (facts) put(about, h("span.facts", facts));
-  const title = name(context.title ?? context.key ?? "value", "field-name");
-  const marks = [
-    context.required ? h("span.required", "required") : null,
+const within = (context, key, required = true) => ({ ...context, depth: context.depth + 1, key, required });
+
+/** A field. `read()` returns undefined for what is not sent, `wrong(value)` a text or "", `inner()` the fields inside. A group has several controls. */
+function controlField(schema, context, control, { read, write, wrong = () => "", inner = () => [], group = false }) {
+  const hint = h("p.hint", { id: freshId() });
+  const bounds = boundsOf(schema).map(([text]) => text);
+  if (has(schema, "default") && schema.default !== "") bounds.push(`default ${visible(label(schema.default), 80)}`);
+  const about = h("p.about", { id: freshId() }, name(schema.description, 1000), " ", bounds.length > 0 && h("span.bounds", bounds.join(" · ")));
+  const header = schema["x-mcp-header"];
+  const title = h(group ? "span.field-name" : "label.field-name", { id: freshId() }, name(context.key ?? "value"));
+  const head = h("div.field-head", title,
+    context.required && h("span.required", "required"),
     h("span.field-type", visible(typeOf(schema), 60)),
-    typeof schema["x-mcp-header"] === "string" ? h("span.chip", { title: "In 2026 also sent as this HTTP header" }, `Mcp-Param-${visible(schema["x-mcp-header"], 60)}`) : null,
-  ];
-  let element;
-  const described = `${about.id} ${hint.id}`;
-  if (context.top) {
-    element = h("div.fields", control, hint);
-  } else if (group) {
-    element = h("fieldset.field", { "aria-describedby": described }, h("legend", title), h("div.marks", marks), about, control, hint);
-  } else {
-    const id = freshId("field");
-    const target = control.matches("input, select, textarea") ? control : control.querySelector("input, select, textarea");
-    target.id = id;
-    target.setAttribute("aria-describedby", described);
-    if (context.required) target.setAttribute("aria-required", "true");
-    element = h("div.field", h("div.field-head", h("label", { for: id }, title), marks), about, control, hint);
+    header && h("span.chip", { title: "In 2026 also sent as this HTTP header" }, `Mcp-Param-${visible(header, 60)}`));
+  const element = context.depth === 0 && group ? control : h("div.field", head, about, control, hint);
+  const described = { "aria-describedby": `${about.id} ${hint.id}` };
+  if (element === control) control.className = "fields";
+  else if (group) fill(element, { role: "group", "aria-labelledby": title.id, ...described });
+  else {
+    const target = control.matches("div") ? control.firstChild : control;
+    target.id = freshId();
+    title.htmlFor = target.id;
+    fill(target, { ...described, "aria-required": context.required });
   }
-  if (!about.hasChildNodes()) about.remove();
-  return {
-    element,
-    hint(text) {
-      hint.textContent = text ?? "";
-      element.classList.toggle("wrong", Boolean(text));
-      return text ? 1 : 0;
+  const field = {
+    element, read, write,
+    check() {
+      for (const one of inner()) one.check();
+      const value = read();
+      if (value === undefined) hint.textContent = context.required && inner().length === 0 ? "This is required." : "";
+      else hint.textContent = wrong(value) || outOfBounds(schema, value);
+      element.classList.toggle("wrong", hint.textContent !== "");
     },
   };
+  if (context.prefill && has(schema, "default") && !group) write(schema.default);
+  return field;
 }
 
 function typeOf(schema) {
@@ -145,356 +126,280 @@ function typeOf(schema) {
   return [type ?? (schema.enum ? "choice" : "any"), schema.format].filter((one) => typeof one === "string").join(", ");
 }
 
-function factsOf(schema) {
-  const facts = [];
-  for (const [key, text] of [["minimum", "≥"], ["exclusiveMinimum", ">"], ["maximum", "≤"], ["exclusiveMaximum", "<"], ["minLength", "at least, in characters:"], ["maxLength", "at most, in characters:"], ["minItems", "at least, in items:"], ["maxItems", "at most, in items:"], ["multipleOf", "a multiple of"], ["pattern", "matches"]]) {
-    if (typeof schema[key] === "number" || typeof schema[key] === "string") facts.push(`${text} ${visible(schema[key], 80)}`);
-  }
-  if (has(schema, "default") && schema.default !== "") facts.push(`default ${visible(label(schema.default), 80)}`);
-  return facts.join(" · ");
+const kindOf = (value) => (value === null ? "null" : Array.isArray(value) ? "array" : typeof value);
+
+const sizeOf = (value) => (typeof value === "string" ? [...value].length : value.length ?? value);
+
+/** The bounds of a schema: what they say, and whether a value is out of them. */
+function boundsOf(schema) {
+  const stated = Object.keys(BOUNDS).filter((key) => ["number", "string"].includes(typeof schema[key]));
+  return stated.map((key) => {
+    const [type, text, isOut] = BOUNDS[key];
+    return [text.replace("#", () => visible(schema[key], 80)), (value) => kindOf(value) === type && isOut?.(sizeOf(value), schema[key])];
+  });
 }
 
-const placeholder = (schema) => (has(schema, "default") ? visible(label(schema.default), 80) : EXAMPLES[schema.format] ?? "");
+function outOfBounds(schema, value) {
+  const broken = boundsOf(schema).find(([, isOut]) => isOut(value));
+  return broken ? `Expected: ${broken[0]}.` : "";
+}
 
-function stringField(schema, context) {
-  const type = INPUT_TYPES[schema.format];
-  const control = type
-    ? h("input", { type, placeholder: placeholder(schema), autocomplete: "off" })
-    : h("textarea", { rows: schema.format === "textarea" || schema.maxLength > 500 ? 3 : 1, placeholder: placeholder(schema), autocomplete: "off", spellcheck: "false" });
-  context.suggest?.(control, context.key);
-  const framed = frame(schema, context, control);
-  const field = {
-    element: framed.element,
-    read: () => (control.value === "" && !context.required ? undefined : control.value),
-    write: (value) => { control.value = value === undefined || value === null ? "" : typeof value === "string" ? value : label(value); },
-    check() {
-      const { value } = control;
-      if (value === "") return framed.hint(context.required && schema.minLength > 0 ? "This is required." : "");
-      const length = [...value].length;
-      if (length < schema.minLength) return framed.hint(`Shorter than ${schema.minLength} characters.`);
-      if (length > schema.maxLength) return framed.hint(`Longer than ${schema.maxLength} characters.`);
-      return framed.hint(type && !control.validity.valid ? `This does not look like ${schema.format === "uri" ? "an address" : `a ${schema.format}`}.` : "");
-    },
-  };
-  if (context.prefill && has(schema, "default")) field.write(schema.default);
-  control.addEventListener("change", () => field.check());
+/** A field of one text. `parse` makes the value, `format` the text. */
+function textField(schema, context, control, { parse, format = plain, wrong }) {
+  control.placeholder = has(schema, "default") ? visible(label(schema.default), 80) : EXAMPLES[schema.format] ?? "";
+  control.autocomplete = "off";
+  control.spellcheck = false;
+  const field = controlField(schema, context, control, { read: () => parse(control.value), write: (value) => { control.value = format(value); }, wrong });
+  control.addEventListener("change", field.check);
   return field;
 }
 
+function stringField(schema, context) {
+  const type = INPUT_TYPES[schema.format];
+  const control = type ? h("input", { type }) : h("textarea", { rows: schema.format === "textarea" || schema.maxLength > 500 ? 3 : 1 });
+  context.suggest?.(control, context.key);
+  return textField(schema, context, control, {
+    parse: (text) => (text === "" && !context.required ? undefined : text),
+    wrong: () => (type && !control.validity.valid ? `This does not look like ${type === "url" ? "an address" : `a ${type}`}.` : ""),
+  });
+}
+
 function numberField(schema, context) {
-  const control = h("input", { type: "text", inputmode: schema.type === "integer" ? "numeric" : "decimal", placeholder: placeholder(schema), autocomplete: "off" });
-  const framed = frame(schema, context, control);
-  const read = () => {
-    const text = control.value.trim();
-    if (text === "") return undefined;
-    return Number.isFinite(Number(text)) ? Number(text) : text;
-  };
-  const field = {
-    element: framed.element,
-    read,
-    write: (value) => { control.value = value === undefined || value === null ? "" : typeof value === "object" ? label(value) : String(value); },
-    check() {
-      const value = read();
-      if (value === undefined) return framed.hint(context.required ? "This is required." : "");
-      if (typeof value !== "number") return framed.hint("This is not a number; it is sent as text.");
-      if (schema.type === "integer" && !Number.isInteger(value)) return framed.hint("This is not a whole number.");
-      if (Number.isInteger(value) && !Number.isSafeInteger(value)) return framed.hint("Too large to be exact here.");
-      if (value < schema.minimum || value <= schema.exclusiveMinimum) return framed.hint(`Less than allowed (${schema.minimum ?? schema.exclusiveMinimum}).`);
-      if (value > schema.maximum || value >= schema.exclusiveMaximum) return framed.hint(`More than allowed (${schema.maximum ?? schema.exclusiveMaximum}).`);
-      return framed.hint("");
+  const isInteger = schema.type === "integer";
+  return textField(schema, context, h("input", { type: "text", inputmode: isInteger ? "numeric" : "decimal" }), {
+    parse(text) {
+      if (text.trim() === "") return undefined;
+      return Number.isFinite(Number(text)) ? Number(text) : text.trim();
     },
+    wrong(value) {
+      if (typeof value !== "number") return "This is not a number; it is sent as text.";
+      if (!Number.isInteger(value)) return isInteger ? "This is not a whole number." : "";
+      return Number.isSafeInteger(value) ? "" : "Too large to be exact here.";
+    },
+  });
+}
+
+function jsonField(schema, context) {
+  const parse = (text) => {
+    if (text.trim() === "") return undefined;
+    try { return JSON.parse(text); } catch { return text; }
   };
-  if (context.prefill && has(schema, "default")) field.write(schema.default);
-  control.addEventListener("change", () => field.check());
+  const control = h("textarea.code", { rows: 2 });
+  const field = textField(schema, context, control, {
+    parse, format: (value) => (value === undefined ? "" : stringify(value)),
+    wrong: (value) => (value === control.value ? "This is not JSON; it is sent as text." : ""),
+  });
+  control.placeholder ||= "JSON";
   return field;
 }
 
 function booleanField(schema, context) {
-  if (context.required) {
-    const control = h("input", { type: "checkbox", checked: schema.default === true });
-    const framed = frame(schema, context, control);
-    framed.element.classList.add("check");
-    return { element: framed.element, read: () => control.checked, write: (value) => { control.checked = value === true; }, check: () => 0 };
-  }
-  return choiceField(schema, [[true, "true"], [false, "false"]], context);
+  if (!context.required) return choiceField(schema, [true, false].map((one) => constant([one, String(one)])), context);
+  const control = h("input", { type: "checkbox", checked: schema.default === true });
+  return controlField(schema, context, control, { read: () => control.checked, write: (value) => { control.checked = value === true; } });
 }
 
+/** A select of choices: a title, whether a value is meant by it, what makes the field inside. Other values become choices when they are written. */
 function choiceField(schema, choices, context) {
-  const pairs = choices.map(([, title], index) => [String(index), title]);
-  if (!context.required) pairs.unshift(["", has(schema, "default") ? `not sent (default ${label(schema.default)})` : "not sent"]);
-  const control = select(pairs, undefined);
-  const framed = frame(schema, context, control);
-  let other; // a value that is none of the choices
-  const field = {
-    element: framed.element,
-    read: () => (control.value === "other" ? other : control.value === "" ? undefined : choices[Number(control.value)][0]),
+  const unsent = has(schema, "default") ? `not sent (default ${label(schema.default)})` : "not sent";
+  const pairs = choices.map(([title], index) => [index, title]);
+  const known = choices.length;
+  const control = select(null, context.required ? pairs : [["", unsent], ...pairs], draw);
+  const place = h("div.variant");
+  const fields = new Map();
+  const inner = () => fields.get(control.value);
+  function draw() {
+    if (control.value && !inner()) fields.set(control.value, choices[control.value][2]());
+    show(place, inner()?.element);
+  }
+  draw();
+  const field = controlField(schema, context, h("div", control, place), {
+    read: () => inner()?.read(),
     write(value) {
-      control.querySelector('[value="other"]')?.remove();
-      if (value === undefined) { control.value = context.required ? "0" : ""; return; }
-      const text = label(value);
-      const index = choices.findIndex(([one]) => label(one) === text);
-      if (index < 0) {
-        other = value;
-        control.append(h("option", { value: "other" }, visible(text, 80)));
+      let index = choices.findIndex(([, isMeant]) => isMeant(value));
+      if (index < 0 && value !== undefined) {
+        index = choices.push(constant([value, label(value)])) - 1;
+        control.append(h("option", { value: index }, visible(label(value), 80)));
       }
-      control.value = index < 0 ? "other" : String(index);
+      control.value = index >= 0 ? index : context.required ? 0 : "";
+      draw();
+      inner()?.write(value);
     },
-    check: () => framed.hint(control.value === "other" ? "This is none of the values of the schema." : ""),
-  };
-  if ((context.prefill || context.required) && has(schema, "default")) field.write(schema.default);
+    inner: () => (inner() ? [inner()] : []),
+    wrong: () => (control.value >= known ? "This is none of the values of the schema." : ""),
+  });
+  if (context.required && has(schema, "default")) field.write(schema.default);
   return field;
 }
 
+const fixed = (value, element) => ({ element, read: () => value, write() {}, check() {} });
+const constant = ([value, title]) => [title, (one) => label(one) === label(value), () => fixed(value)];
+
 function nullableField(schema, context) {
-  const inner = makeField(schema, { ...context, required: context.required });
-  const box = h("input", { type: "checkbox", onchange: () => sync() });
-  const controls = h("div.nullable", inner.element, h("label.inline", box, " null"));
-  const sync = () => { inner.element.inert = box.checked; inner.element.classList.toggle("off", box.checked); };
+  const inner = makeField(schema, context);
+  const box = h("input", { type: "checkbox", onchange: () => { inner.element.inert = box.checked; } });
   return {
-    element: controls,
+    element: h("div.nullable", inner.element, check("null", box)),
     read: () => (box.checked ? null : inner.read()),
-    write(value) { box.checked = value === null; sync(); if (value !== null) inner.write(value); },
-    check: () => (box.checked ? 0 : inner.check()),
+    write(value) {
+      box.checked = inner.element.inert = value === null;
+      if (value !== null) inner.write(value);
+    },
+    check: () => { if (!box.checked) inner.check(); },
   };
 }
 
-function variantField(several, rest, context) {
-  const schemas = several.map((one) => resolve(one, context.root));
-  const pairs = schemas.map((one, index) => [String(index), typeof one.title === "string" ? one.title : typeOf(one)]);
-  if (!context.required) pairs.unshift(["", "not sent"]);
-  const place = h("div.variant");
-  const control = select(pairs, undefined, () => swap());
-  const framed = frame({ type: "choice", description: rest.description }, context, h("div", control, place));
-  const fields = new Map();
-  const inner = () => fields.get(control.value);
-  function swap() {
-    if (control.value !== "" && !fields.has(control.value)) {
-      const schema = schemas[Number(control.value)];
-      fields.set(control.value, isNull(schema)
-        ? { element: h("code", "null"), read: () => null, write() {}, check: () => 0 }
-        : makeField(schema, { ...context, top: false, required: true, depth: context.depth + 1, key: "value", title: undefined }));
-    }
-    show(place, inner()?.element);
-  }
-  swap();
-  return {
-    element: framed.element,
-    read: () => inner()?.read(),
-    write(value) {
-      const index = value === undefined ? -1 : schemas.findIndex((one) => matches(one, value));
-      control.value = value === undefined && !context.required ? "" : String(Math.max(0, index));
-      swap();
-      inner()?.write(value);
-    },
-    check: () => inner()?.check() ?? 0,
-  };
+function variantField(several, description, context) {
+  const choices = several.map((one) => resolve(one, context.root)).map((schema) => [
+    typeof schema.title === "string" ? schema.title : typeOf(schema), (value) => matches(schema, value),
+    () => (isNull(schema) ? fixed(null, code("null")) : makeField(schema, within(context, "value"))),
+  ]);
+  return choiceField({ type: "choice", description }, choices, context);
 }
 
 /** Whether the value has the type of the schema and its constants: enough to choose among variants. */
 function matches(schema, value) {
-  const type = value === null ? "null" : Array.isArray(value) ? "array" : typeof value;
-  if (Array.isArray(schema.enum)) return schema.enum.some((one) => one === value);
+  if (Array.isArray(schema.enum)) return schema.enum.includes(value);
   if (has(schema, "const")) return schema.const === value;
-  if (schema.type === "integer") return type === "number" && Number.isInteger(value);
-  if (schema.type !== type && !(schema.properties && type === "object")) return false;
-  if (type !== "object") return true;
-  return list(schema.required).every((key) => has(value, key))
-    && Object.entries(record(schema.properties)).every(([key, one]) => !has(value, key) || !has(record(one), "const") || record(one).const === value[key]);
+  if (schema.type === "integer") return Number.isInteger(value);
+  const isObject = kindOf(value) === "object";
+  if (schema.type !== kindOf(value) && !(schema.properties && isObject)) return false;
+  return !isObject || (list(schema.required).every((key) => has(value, key))
+    && Object.entries(record(schema.properties)).every(([key, one]) => !has(value, key) || !has(record(one), "const") || one.const === value[key]));
 }
 
 function arrayField(schema, context) {
-  const item = resolve(Array.isArray(schema.items) ? {} : schema.items, context.root);
-  const choices = options(item);
+  const choices = options(resolve(schema.items, context.root));
   if (choices && schema.uniqueItems !== false && choices.length <= 50) return checksField(schema, choices, context);
   const rows = h("div.rows");
-  let fields = [];
+  let entries = [];
   let sent = context.required;
-  const remove = (entry) => { fields = fields.filter((one) => one !== entry); entry.row.remove(); number(); };
-  const number = () => fields.forEach((entry, index) => { entry.remove.setAttribute("aria-label", `Remove item ${index + 1}`); });
   const add = (value) => {
-    if (fields.length >= MOST_FIELDS) return;
-    const field = makeField(schema.items ?? {}, { ...context, top: false, required: true, depth: context.depth + 1, key: `item ${fields.length + 1}`, title: undefined });
+    if (entries.length >= MOST_FIELDS) return null;
+    const field = makeField(schema.items ?? {}, within(context, `item ${entries.length + 1}`));
     if (value !== undefined) field.write(value);
-    const entry = { field };
-    entry.remove = button("×", () => remove(entry), "small quiet");
-    entry.row = h("div.item", field.element, entry.remove);
-    fields.push(entry);
+    const remove = () => {
+      entries = entries.filter((one) => one !== entry);
+      entry.row.remove();
+    };
+    const entry = { field, row: h("div.item", field.element, button("×", remove, { class: "small quiet", "aria-label": "Remove this item" })) };
+    entries.push(entry);
     rows.append(entry.row);
     sent = true;
-    number();
     return entry;
   };
   const adder = button("Add item", () => add()?.row.querySelector("input, select, textarea")?.focus(), "small");
-  const framed = frame(schema, context, h("div", rows, adder), { group: true });
-  const field = {
-    element: framed.element,
-    read: () => (fields.length || sent ? fields.map((entry) => entry.field.read() ?? null) : undefined),
+  const field = controlField(schema, context, h("div", rows, adder), {
+    group: true,
+    read: () => (sent ? entries.map((entry) => entry.field.read() ?? null) : undefined),
     write(value) {
-      fields = [];
+      entries = [];
       rows.textContent = "";
-      sent = context.required || value !== undefined;
+      sent = context.required || Array.isArray(value);
       for (const one of list(value)) add(one);
     },
-    check() {
-      const inner = fields.reduce((sum, entry) => sum + entry.field.check(), 0);
-      if (fields.length < schema.minItems && sent) return inner + framed.hint(`Fewer than ${schema.minItems} items.`);
-      return inner + framed.hint(fields.length > schema.maxItems ? `More than ${schema.maxItems} items.` : "");
-    },
-  };
-  if (context.prefill && Array.isArray(schema.default)) field.write(schema.default);
+    inner: () => entries.map((entry) => entry.field),
+  });
+  if (context.prefill && has(schema, "default")) field.write(schema.default);
   return field;
 }
 
 function checksField(schema, choices, context) {
-  const boxes = choices.map(([, title]) => h("input", { type: "checkbox" , "aria-label": visible(title, 80) }));
-  const body = h("div.checks", choices.map(([, title], index) => h("label.inline", boxes[index], name(title))));
-  const framed = frame(schema, context, body, { group: true });
-  const field = {
-    element: framed.element,
+  const boxes = choices.map(() => h("input", { type: "checkbox" }));
+  const body = h("div.checks", choices.map(([, title], index) => check(name(title), boxes[index])));
+  const field = controlField(schema, context, body, {
+    group: true,
     read() {
       const chosen = choices.filter((_, index) => boxes[index].checked).map(([value]) => value);
       return chosen.length || context.required ? chosen : undefined;
     },
     write(value) {
-      const texts = new Set(list(value).map(label));
-      choices.forEach(([one], index) => { boxes[index].checked = texts.has(label(one)); });
+      const texts = list(value).map(label);
+      choices.forEach(([one], index) => { boxes[index].checked = texts.includes(label(one)); });
     },
-    check() {
-      const count = boxes.filter((box) => box.checked).length;
-      if (count < schema.minItems) return framed.hint(`Fewer than ${schema.minItems} are chosen.`);
-      return framed.hint(count > schema.maxItems ? `More than ${schema.maxItems} are chosen.` : "");
-    },
-  };
+  });
   if (context.prefill) field.write(schema.default);
   return field;
 }
 
 function objectField(schema, context) {
   const properties = Object.entries(record(schema.properties));
-  const required = new Set(list(schema.required));
+  const isOptional = !context.required;
   const body = h("div.fields");
   const fields = new Map();
-  let extras = Object.create(null); // members that have no field
-  let made = false;
-  let sent = context.required;
-  const make = () => {
-    if (made) return;
-    made = true;
-    for (const [key, one] of properties.slice(0, MOST_FIELDS)) {
-      const field = makeField(one, { ...context, top: false, depth: context.depth + 1, key, title: undefined, required: required.has(key) });
-      fields.set(key, field);
-      body.append(field.element);
-    }
-    if (properties.length > MOST_FIELDS) put(body, h("p.note", `${properties.length - MOST_FIELDS} more members: use the JSON tab.`));
-    if (properties.length === 0 && context.top) put(body, h("p.note", "No arguments."));
-  };
-  const optional = !context.top && !context.required;
-  const toggle = optional ? button("Add", () => setSent(!sent), "small") : null;
+  let extras = []; // members that have no field
+  let sent = false;
+  const toggle = button("", () => setSent(!sent), "small");
   const setSent = (on) => {
     sent = on;
-    if (on) make();
-    if (!toggle) return;
     body.hidden = !on;
     toggle.textContent = on ? "Remove" : "Add";
+    if (!on || body.hasChildNodes()) return;
+    for (const [key, one] of properties.slice(0, MOST_FIELDS)) {
+      fields.set(key, makeField(one, within(context, key, list(schema.required).includes(key))));
+      body.append(fields.get(key).element);
+    }
+    if (properties.length > MOST_FIELDS) put(body, h("p.muted", `${properties.length - MOST_FIELDS} more members: use the JSON tab.`));
+    if (properties.length === 0) put(body, h("p.muted", "No arguments."));
   };
-  const framed = frame(schema, context, h("div", toggle, body), { group: true });
-  setSent(sent);
-  return {
-    element: framed.element,
+  setSent(!isOptional);
+  return controlField(schema, context, h("div", isOptional && toggle, body), {
+    group: true,
     read() {
-      if (!sent) return undefined;
-      const value = Object.create(null);
-      for (const [key, field] of fields) {
-        const one = field.read();
-        if (one !== undefined) value[key] = one;
-      }
-      for (const key of Object.keys(extras)) value[key] = extras[key];
-      return value;
+      const members = [...fields].map(([key, field]) => [key, field.read()]).filter(([, value]) => value !== undefined);
+      return sent ? Object.fromEntries([...members, ...extras]) : undefined;
     },
     write(value) {
-      const members = record(value);
-      setSent(!optional || value !== undefined);
-      extras = Object.create(null);
-      if (!sent) return;
-      for (const key of Object.keys(members)) if (!fields.has(key)) extras[key] = members[key];
-      for (const [key, field] of fields) field.write(has(members, key) ? members[key] : undefined);
+      setSent(!isOptional || value !== undefined);
+      extras = Object.entries(record(value)).filter(([key]) => !fields.has(key));
+      for (const [key, field] of fields) field.write(own(record(value), key));
     },
-    check: () => (sent ? [...fields.values()].reduce((sum, field) => sum + field.check(), 0) : 0),
-  };
+    inner: () => (sent ? [...fields.values()] : []),
+  });
 }
 
-function jsonField(schema, context) {
-  const control = h("textarea", { rows: 2, class: "code", placeholder: has(schema, "default") ? visible(label(schema.default), 80) : "JSON", spellcheck: "false" });
-  const framed = frame(schema, { ...context, top: false, key: context.key ?? "value" }, control);
-  return {
-    element: framed.element,
-    read() {
-      const text = control.value.trim();
-      if (text === "") return undefined;
-      try { return JSON.parse(text); } catch { return control.value; }
-    },
-    write: (value) => { control.value = value === undefined ? "" : stringify(value); },
-    check() {
-      const text = control.value.trim();
-      if (text === "") return framed.hint(context.required ? "This is required." : "");
-      try { JSON.parse(text); } catch { return framed.hint("This is not JSON; it is sent as text."); }
-      return framed.hint("");
-    },
-  };
+/** Parse JSON, where an empty text is an empty object. What can't be parsed is undefined, and the hint says why. */
+export function parseJson(text, hint) {
+  hint.textContent = "";
+  try { return JSON.parse(text || "{}"); } catch (error) { hint.textContent = visible(`Not JSON: ${error.message}`, 200); }
+  return undefined;
 }
 
-/** A form and raw JSON as two tabs of the same value. */
+/** A form and raw JSON of the same value, which survives a reload under `key`. `prefill` writes defaults into fields. */
 export class Editor {
-  constructor(schema, { value = {}, tab = "form", onchange, suggest, label: text = "Arguments" } = {}) {
-    this.form = new Form(schema, { suggest, onchange: () => onchange?.(this.value) });
-    this.form.value = value;
-    this.text = h("textarea", {
-      class: "code", rows: 8, spellcheck: "false", "aria-label": `${text} as JSON`,
-      oninput: () => { this.hint(); onchange?.(this.value); },
-    });
-    this.wrong = h("p.hint");
-    this.tab = tab;
-    this.element = h("div.editor");
-    this.draw(tab);
+  constructor(schema, { key, value = key && memory.get(`values:${key}`), prefill, suggest }) {
+    const save = () => { if (key && this.value !== undefined) memory.set(`values:${key}`, this.value); };
+    this.field = makeField(schema, { root: schema, required: true, depth: 0, prefill, suggest });
+    this.form = h("div", { oninput: save, onchange: save }, this.field.element);
+    this.text = h("textarea.code", { rows: 8, spellcheck: "false", "aria-label": "Text of the JSON", oninput: save });
+    this.hint = h("p.hint");
+    this.raw = h("div.raw", { hidden: true }, this.text, this.hint);
+    this.element = h("div.editor", segments("Edit as", [["form", "Form"], ["json", "JSON"]], "form", (tab) => this.choose(tab)), this.form, this.raw);
+    if (value) this.value = value;
   }
 
-  draw(tab) {
-    const choose = (key) => button(key === "form" ? "Form" : "JSON", () => this.choose(key), { class: "segment", "aria-pressed": key === tab });
-    this.bar = h("div.segments", { role: "group", "aria-label": "Edit as" }, choose("form"), choose("json"));
-    this.tab = tab;
-    if (tab === "json") this.text.value = stringify(this.form.value);
-    this.hint();
-    show(this.element, this.bar, tab === "form" ? this.form.element : h("div.raw", this.text, this.wrong));
+  choose(tab) {
+    const value = this.take();
+    if (value === undefined) return false;
+    this.value = value;
+    this.form.hidden = tab === "json";
+    this.raw.hidden = tab === "form";
+    return true;
   }
 
-  choose(key) {
-    if (key === this.tab) return;
-    if (key === "form") {
-      const value = this.value;
-      if (value === undefined) return this.text.focus();
-      this.form.value = value;
-    }
-    this.draw(key);
-    this.bar.querySelector('[aria-pressed="true"]').focus();
-  }
-
-  hint() {
-    if (this.tab !== "json") return;
-    let text = "";
-    try { JSON.parse(this.text.value || "{}"); } catch (error) { text = `Not JSON: ${error.message}`; }
-    this.wrong.textContent = visible(text, 200);
-  }
-
-  /** What would be sent; undefined if the JSON can't be read. */
-  get value() {
-    if (this.tab === "form") return this.form.value;
-    try { return JSON.parse(this.text.value || "{}"); } catch { return undefined; }
-  }
+  get value() { return this.raw.hidden ? this.field.read() ?? {} : parseJson(this.text.value, this.hint); }
 
   set value(value) {
-    this.form.value = value;
-    this.draw(this.tab);
+    this.field.write(value);
+    this.text.value = stringify(value);
+    this.hint.textContent = "";
   }
 
-  check() { return this.tab === "form" ? this.form.check() : 0; }
+  /** What is to be sent, after a check; the focus moves to JSON that can't be read. */
+  take() {
+    if (this.raw.hidden) this.field.check();
+    const { value } = this;
+    if (value === undefined) this.text.focus();
+    return value;
+  }
 }

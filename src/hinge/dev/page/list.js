@@ -1,11 +1,11 @@
 // A list that draws only the rows in sight: a hundred thousand rows scroll like ten.
-import { freshId, h } from "./dom.js";
+import { fill, freshId, h } from "./dom.js";
 
 const OVERSCAN = 8;
 
 /**
- * A list box of rows of one height. `render(item, index)` makes a row's content, `key(item)` names the item,
- * `version(item)` changes when the row must be drawn again.
+ * A list box of rows of one height. `render(item)` makes a row's content, `key(item)` names the item,
+ * `version(item)` changes when the row must be drawn again. A list that follows stays at its end.
  */
 export class VirtualList {
   #items = [];
@@ -13,78 +13,59 @@ export class VirtualList {
   #drawing = false;
   #selected = null;
   #reveal = false;
+  #atEnd = true;
 
-  constructor({ label, rowHeight, render, key, version = () => 0, onselect, onopen, follow = false, empty = "Nothing here yet." }) {
-    Object.assign(this, { rowHeight, render, key, version, onselect, onopen, follow, emptyText: empty });
-    this.prefix = freshId("row");
-    this.space = h("div.list-space", { role: "presentation" });
-    this.empty = h("p.empty", empty);
-    this.box = h("div.list-box", { role: "listbox", tabindex: "0", "aria-label": label }, this.space);
+  constructor({ label, rowHeight, render, key, version = () => 0, onselect, onopen, follow = false }) {
+    Object.assign(this, { rowHeight, render, key, version, onselect, onopen, follow });
+    this.space = h("div.list-space", { role: "presentation", onclick: (event) => this.#click(event) });
+    this.empty = h("p.empty");
+    this.box = h("div.list-box", { role: "listbox", tabindex: "0", "aria-label": label, onscroll: () => this.#scrolled(), onkeydown: (event) => this.#keys(event) }, this.space);
     this.element = h("div.list", this.box, this.empty);
-    this.box.addEventListener("scroll", () => {
-      this.atEnd = this.box.scrollTop + this.box.clientHeight >= this.box.scrollHeight - this.rowHeight;
-      this.#schedule();
-    }, { passive: true });
-    this.box.addEventListener("keydown", (event) => this.#keys(event));
-    this.space.addEventListener("click", (event) => {
-      const row = event.target.closest(".row");
-      if (!row) return;
-      this.select(this.#items[Number(row.dataset.index)], false);
-      this.onopen?.(this.selected);
-    });
-    this.atEnd = true;
     new ResizeObserver(() => this.#schedule()).observe(this.box);
   }
 
   get items() { return this.#items; }
 
-  /** The selected item itself, if it is in the list. */
-  get selected() { return this.#items.find((item) => this.key(item) === this.#selected) ?? null; }
+  get #at() { return this.#items.findIndex((item) => this.key(item) === this.#selected); }
 
   setItems(items, empty) {
     this.#items = items;
-    if (empty !== undefined) this.empty.textContent = empty;
-    this.refresh();
-  }
-
-  refresh() {
-    this.box.hidden = this.#items.length === 0;
-    this.empty.hidden = this.#items.length > 0;
+    this.empty.textContent = empty;
+    this.box.hidden = items.length === 0;
+    this.empty.hidden = items.length > 0;
     this.#schedule();
   }
 
   setSelected(key) {
-    if (key !== this.#selected) this.#reveal = true;
+    this.#reveal ||= key !== this.#selected;
     this.#selected = key;
     this.#schedule();
   }
 
-  select(item, scroll = true) {
-    if (!item) return;
-    this.#selected = this.key(item);
-    if (scroll) this.scrollTo(this.#items.indexOf(item));
-    this.#schedule();
-    this.onselect?.(item);
+  #select(index) {
+    this.setSelected(this.key(this.#items[index]));
+    this.onselect?.(this.#items[index]);
   }
 
-  scrollTo(index) {
-    const top = index * this.rowHeight;
-    if (top < this.box.scrollTop) this.box.scrollTop = top;
-    else if (top + this.rowHeight > this.box.scrollTop + this.box.clientHeight) this.box.scrollTop = top + this.rowHeight - this.box.clientHeight;
+  #scrolled() {
+    this.#atEnd = this.box.scrollTop + this.box.clientHeight >= this.box.scrollHeight - this.rowHeight;
+    this.#schedule();
+  }
+
+  #click(event) {
+    const row = event.target.closest(".row");
+    if (!row) return;
+    this.#select(Number(row.dataset.index));
+    this.onopen?.();
   }
 
   #keys(event) {
     const page = Math.max(1, Math.floor(this.box.clientHeight / this.rowHeight) - 1);
-    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
-    if (event.key in steps && !event.ctrlKey && !event.metaKey && !event.altKey) {
-      event.preventDefault();
-      const at = this.#items.findIndex((item) => this.key(item) === this.#selected);
-      const to = at < 0 && steps[event.key] > 0 && steps[event.key] !== Infinity ? 0 : at + steps[event.key];
-      this.select(this.#items[Math.max(0, Math.min(this.#items.length - 1, to))]);
-    } else if (event.key === "Enter" || event.key === " ") {
-      event.preventDefault();
-      if (this.selected) this.onopen?.(this.selected);
-    }
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity }[event.key];
+    if (step && !event.ctrlKey && !event.metaKey && !event.altKey) this.#select(Math.max(0, Math.min(this.#items.length - 1, this.#at + step)));
+    else if (event.key === "Enter" || event.key === " ") this.onopen?.();
+    else return;
+    event.preventDefault();
   }
 
   #schedule() {
@@ -97,46 +78,34 @@ export class VirtualList {
   }
 
   #draw() {
-    const height = this.box.clientHeight;
-    if (height === 0) return;
+    const { box, rowHeight } = this;
+    const height = box.clientHeight;
     const count = this.#items.length;
-    this.space.style.height = `${count * this.rowHeight}px`;
-    if (this.#reveal && count) {
-      this.#reveal = false;
-      const at = this.#items.findIndex((item) => this.key(item) === this.#selected);
-      if (at >= 0) this.scrollTo(at);
-    }
-    if (this.follow && this.atEnd) this.box.scrollTop = count * this.rowHeight;
-    const top = this.box.scrollTop;
-    const first = Math.max(0, Math.floor(top / this.rowHeight) - OVERSCAN);
-    const last = Math.min(count, Math.ceil((top + height) / this.rowHeight) + OVERSCAN);
-    const keep = new Map();
-    let active = null;
-    for (let index = first; index < last; index++) {
-      const item = this.#items[index];
-      const key = this.key(item);
-      const version = this.version(item);
-      let row = this.#rows.get(key);
-      if (!row || row.version !== version || keep.has(key)) {
-        if (row && !keep.has(key)) row.remove();
-        row = h("div.row", { role: "option", id: freshId(this.prefix) }, this.render(item, index));
+    if (height === 0) return;
+    this.space.style.height = `${count * rowHeight}px`;
+    if (this.follow && this.#atEnd) box.scrollTop = count * rowHeight;
+    const at = this.#reveal ? this.#at : -1;
+    if (at >= 0) box.scrollTop = Math.max((at + 1) * rowHeight - height, Math.min(at * rowHeight, box.scrollTop));
+    this.#reveal = false;
+    const first = Math.max(0, Math.floor(box.scrollTop / rowHeight) - OVERSCAN);
+    const last = Math.ceil((box.scrollTop + height) / rowHeight) + OVERSCAN;
+    const before = this.#rows;
+    this.#rows = new Map();
+    box.removeAttribute("aria-activedescendant");
+    this.#items.slice(first, last).forEach((item, offset) => {
+      const [key, version, index] = [this.key(item), this.version(item), first + offset];
+      let row = before.get(key);
+      if (row?.version !== version) {
+        row = h("div.row", { role: "option", id: freshId() }, this.render(item));
         row.version = version;
-        row.style.height = `${this.rowHeight}px`;
         this.space.append(row);
-      }
-      if (row.dataset.index !== String(index)) {
-        row.dataset.index = index;
-        row.style.transform = `translateY(${index * this.rowHeight}px)`;
-        row.setAttribute("aria-posinset", index + 1);
-      }
-      if (row.ariaSetSize !== String(count)) row.setAttribute("aria-setsize", count);
-      const on = key === this.#selected;
-      if (row.getAttribute("aria-selected") !== String(on)) row.setAttribute("aria-selected", on);
-      if (on) active = row.id;
-      keep.set(key, row);
-    }
-    for (const [key, row] of this.#rows) if (keep.get(key) !== row) row.remove();
-    this.#rows = keep;
-    if (active) this.box.setAttribute("aria-activedescendant", active); else this.box.removeAttribute("aria-activedescendant");
+      } else before.delete(key);
+      fill(row, { "data-index": index, "aria-posinset": index + 1, "aria-setsize": count, "aria-selected": key === this.#selected });
+      row.style.height = `${rowHeight}px`;
+      row.style.transform = `translateY(${index * rowHeight}px)`;
+      if (key === this.#selected) box.setAttribute("aria-activedescendant", row.id);
+      this.#rows.set(this.#rows.has(key) ? row.id : key, row); // names may be there twice
+    });
+    for (const row of before.values()) row.remove();
   }
 }

@@ -1,19 +1,72 @@
-// Results as a person wants to see them: text, tables, pictures, sound, trees.
-import { button, bytes, chip, copyText, h, has, list, name, plain, put, record, stringify, table, visible } from "./dom.js";
-import { jsonView } from "./json.js";
+// Values as a person wants to see them: trees, tables, texts, pictures, sound. Closed branches of trees cost nothing, large ones open in pieces.
+import { button, bytes, chip, code, copyText, details, h, lines, list, name, own, plain, plural, put, record, segments, show, stringify, table, visible } from "./dom.js";
 
-const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/svg+xml"]);
-const SOUNDS = new Set(["audio/wav", "audio/x-wav", "audio/wave", "audio/mpeg", "audio/mp3", "audio/ogg", "audio/flac", "audio/webm", "audio/aac", "audio/mp4"]);
+const PIECE = 100;
+const LONG_STRING = 2000;
+
+export function jsonView(value, label = "JSON", open = 2) {
+  return h("div.json", { role: "group", "aria-label": label },
+    button("Copy", () => copyText(stringify(value)), { class: "small copy", title: "Copy as JSON" }),
+    node(value, null, open));
+}
+
+function node(value, key, open) {
+  if (value === null || typeof value !== "object") return h("div.leaf", keyOf(key), scalar(value));
+  const isArray = Array.isArray(value);
+  const keys = isArray ? value : Object.keys(value);
+  const size = keys.length;
+  const [first, last] = isArray ? "[]" : "{}";
+  if (size === 0) return h("div.leaf", keyOf(key), h("span.t-mark", `${first} ${last}`));
+  const inner = h("div.branch");
+  let at = 0;
+  const more = () => {
+    const end = Math.min(size, at + PIECE);
+    for (; at < end; at++) inner.append(isArray ? node(value[at], at, open - 1) : node(value[keys[at]], keys[at], open - 1));
+    if (at === size) return;
+    const next = button(`${Math.min(PIECE, size - at)} more of ${size - at}`, () => { next.remove(); more(); }, "small");
+    inner.append(next);
+  };
+  const element = h("details", { ontoggle: () => { if (element.open && at === 0) more(); } },
+    h("summary", keyOf(key), h("span.t-mark", `${first} ${plural(size, isArray ? "item" : "member")} ${last}`)), inner);
+  if (open > 0 && size <= PIECE) {
+    more();
+    element.open = true;
+  }
+  return element;
+}
+
+const keyOf = (key) => (key === null ? null : [h(typeof key === "number" ? "bdi.t-mark" : "bdi.t-key", visible(key)), h("span.t-mark", ": ")]);
+
+function scalar(value) {
+  if (typeof value !== "string") return h(`span.t-${typeof value}`, String(value));
+  const text = h("bdi.t-string", JSON.stringify(value.slice(0, LONG_STRING)));
+  if (value.length <= LONG_STRING) return text;
+  const rest = button(`all ${value.length} characters`, () => { text.textContent = JSON.stringify(value); rest.remove(); }, "small");
+  return [text, " ", rest];
+}
+
+/** What differs between two JSON values: [path, left, right] triples, at most `limit`. */
+export function differences(left, right, limit = 200) {
+  const found = [];
+  const isObject = (value) => value !== null && typeof value === "object";
+  const walk = (a, b, path, depth) => {
+    if (found.length >= limit || Object.is(a, b)) return;
+    const alike = isObject(a) && isObject(b) && Array.isArray(a) === Array.isArray(b);
+    if (alike && depth < 60) {
+      for (const key of new Set([...Object.keys(a), ...Object.keys(b)])) walk(own(a, key), own(b, key), path ? `${path}.${key}` : key, depth + 1);
+    } else if (!alike || stringify(a) !== stringify(b)) found.push([path || "(all)", a, b]);
+  };
+  walk(left, right, "", 0);
+  return found;
+}
+
+const PICTURES = /^image\/(png|jpeg|gif|webp|avif|bmp|svg\+xml)$/;
+const SOUNDS = /^audio\/(x-wav|wave?|mpeg|mp3|mp4|ogg|flac|webm|aac)$/;
 const LONG = 20_000;
 const MOST_ROWS = 200;
 const MOST_COLUMNS = 30;
 const MOST_BLOCKS = 200;
 const objectUrls = [];
-
-/** The bytes of base64 text, or null. */
-function decode(base64) {
-  try { return Uint8Array.from(atob(plain(base64)), (c) => c.charCodeAt(0)); } catch { return null; }
-}
 
 /** An address for data of a checked type; the oldest of many are given up. */
 function objectUrl(data, type) {
@@ -23,118 +76,88 @@ function objectUrl(data, type) {
   return url;
 }
 
-/** The result of a call, by its method. */
 export function resultView(method, result) {
-  const value = record(result);
-  if (method === "tools/call") return toolResult(value, result);
-  if (method === "resources/read" && list(value.contents).length) return h("div.result", list(value.contents).slice(0, MOST_BLOCKS).map((one) => contents(record(one))), rest(value, ["contents"]));
-  if (method === "prompts/get" && list(value.messages).length) {
-    return h("div.result",
-      value.description ? h("p.about", name(value.description)) : null,
-      list(value.messages).slice(0, MOST_BLOCKS).map((one) => promptMessage(record(one))), rest(value, ["messages", "description"]));
-  }
-  return h("div.result", jsonView(result, { label: "Result" }));
+  const { content, structuredContent, contents: read, messages, description, isError, resultType, ...others } = record(result);
+  let shown = null;
+  if (method === "tools/call" && (Array.isArray(content) || structuredContent !== undefined)) shown = toolResult(content, structuredContent);
+  else if (method === "resources/read" && list(read).length) shown = several(read, contents);
+  else if (method === "prompts/get" && list(messages).length) shown = [h("p.muted", name(description)), several(messages, promptMessage)];
+  if (!shown) return h("div", jsonView(result, "Result"));
+  return h("div", shown, otherMembers("Other members of the result", others));
 }
 
-function toolResult(value, result) {
-  const blocks = Array.isArray(value.content) ? value.content : null;
-  if (!blocks && value.structuredContent === undefined) return h("div.result", jsonView(result, { label: "Result" }));
-  const structured = value.structuredContent;
-  const left = h("div.blocks", list(blocks).slice(0, MOST_BLOCKS).map((one) => block(record(one))));
-  if (blocks?.length === 0) put(left, h("p.note", "No content."));
-  if (blocks?.length > MOST_BLOCKS) put(left, h("p.note", `${blocks.length - MOST_BLOCKS} more blocks are in the message.`));
-  const right = structured === undefined ? null : h("section.structured", h("h3.minor", "Structured content"), valueView(structured));
-  return h("div.result",
-    h("div", { class: right ? "columns" : "" }, right, right ? h("section", h("h3.minor", "Content"), left) : left),
-    rest(value, ["content", "structuredContent", "isError", "resultType"]));
+function several(items, view) {
+  const more = list(items).length - MOST_BLOCKS;
+  return h("div.blocks", list(items).slice(0, MOST_BLOCKS).map((one) => view(record(one))), more > 0 && h("p.muted", `${more} more are in the message.`));
 }
 
-/** Members that have no view of their own. */
-function rest(value, known) {
-  const others = Object.fromEntries(Object.entries(value).filter(([key]) => !known.includes(key)));
-  if (Object.keys(others).length === 0) return null;
-  return h("details.rest", h("summary", "Other members of the result"), jsonView(others, { label: "Other members" }));
+export const otherMembers = (title, others) => Object.keys(others).length > 0 && details(title, () => jsonView(others), "rest");
+
+function toolResult(content, structured) {
+  const blocks = several(content, block);
+  if (content?.length === 0) put(blocks, h("p.muted", "No content."));
+  if (structured === undefined) return blocks;
+  return h("div.columns", h("section", h("h3.minor", "Structured content"), valueView(structured)), h("section", h("h3.minor", "Content"), blocks));
 }
 
 /** A value as a table if it is a list of objects, else as a tree. */
-export function valueView(value) {
-  const inner = Array.isArray(value) ? value : Array.isArray(record(value).result) && Object.keys(value).length === 1 ? value.result : null;
-  const shown = tableOf(inner);
-  if (!shown) return jsonView(value, { label: "Value" });
-  return h("div", shown, h("details", h("summary", "As JSON"), jsonView(value, { label: "Value" })));
+function valueView(value) {
+  const { result, ...others } = record(value);
+  const rows = Array.isArray(result) && Object.keys(others).length === 0 ? result : value;
+  const shown = tableOf(list(rows));
+  return shown ? h("div", shown, details("As JSON", () => jsonView(value))) : jsonView(value, "Value");
 }
 
-function tableOf(rows) {
-  if (!Array.isArray(rows) || rows.length === 0) return null;
-  if (!rows.every((row) => row !== null && typeof row === "object" && !Array.isArray(row))) return null;
-  const columns = new Set();
-  for (const row of rows.slice(0, MOST_ROWS)) for (const key of Object.keys(row)) if (columns.size < MOST_COLUMNS) columns.add(key);
-  if (columns.size === 0) return null;
-  const heads = [...columns].map((key) => h("th", { scope: "col", class: typeof cellOf(rows[0], key) === "number" ? "number" : null }, name(key)));
-  return [table("Table", heads, rows.slice(0, MOST_ROWS).map((row) => [...columns].map((key) => cell(row, key)))),
-    rows.length > MOST_ROWS ? h("p.note", `${rows.length - MOST_ROWS} more rows.`) : null];
+function tableOf(all) {
+  const rows = all.slice(0, MOST_ROWS);
+  const columns = [...new Set(rows.flatMap((row) => Object.keys(record(row))))].slice(0, MOST_COLUMNS);
+  if (columns.length === 0 || all.some((row) => record(row) !== row)) return null;
+  const kind = (row, key) => (typeof own(row, key) === "number" ? ".number" : "");
+  const heads = columns.map((key) => h(`th${kind(rows[0], key)}`, { scope: "col" }, name(key)));
+  const cell = (row, key) => (own(row, key) === undefined ? h("td.muted", "–") : h(`td${kind(row, key)}`, name(row[key] ?? "null")));
+  return [table("Table", heads, rows.map((row) => columns.map((key) => cell(row, key)))), all.length > MOST_ROWS && h("p.muted", `${all.length - MOST_ROWS} more rows.`)];
 }
 
-const cellOf = (row, key) => (has(row, key) ? row[key] : undefined);
-
-function cell(row, key) {
-  const value = cellOf(row, key);
-  if (value === undefined) return h("td.none", "–");
-  const text = typeof value === "string" ? value : stringify(value, 0);
-  return h("td", { class: typeof value === "number" ? "number" : "" }, name(text));
+function block(item) {
+  const shown = {
+    text: () => textView(plain(item.text)),
+    image: () => mediaView(item.data, item.mimeType),
+    audio: () => mediaView(item.data, item.mimeType),
+    resource: () => contents(record(item.resource)),
+    resource_link: () => [
+      h("a", { href: `#/resources/${encodeURIComponent(plain(item.uri))}`, title: "Read this resource" }, name(item.title ?? item.name ?? item.uri)), " ",
+      place(item), h("p.muted", name(item.description)),
+    ],
+    tool_use: () => [h("p.muted", "calls ", name(item.name)), jsonView(item.input)],
+  };
+  return h("div.block", (own(shown, plain(item.type)) ?? (() => jsonView(item)))(), annotations(record(item.annotations)));
 }
 
-function annotations(item) {
-  const notes = record(item.annotations);
-  const parts = [];
-  if (Array.isArray(notes.audience)) parts.push(`for ${notes.audience.map((one) => visible(one, 20)).join(", ")}`);
-  if (typeof notes.priority === "number") parts.push(`priority ${notes.priority}`);
-  if (notes.lastModified) parts.push(`modified ${visible(notes.lastModified, 40)}`);
-  return parts.length ? h("p.note", parts.join(" · ")) : null;
+function annotations({ audience, priority, lastModified }) {
+  const notes = [];
+  if (Array.isArray(audience)) notes.push(`for ${audience.map((one) => visible(one, 20)).join(", ")}`);
+  if (typeof priority === "number") notes.push(`priority ${priority}`);
+  if (lastModified) notes.push(`modified ${visible(lastModified, 40)}`);
+  return h("p.muted", notes.join(" · "));
 }
 
-/** One content block. */
-export function block(item) {
-  const notes = annotations(item);
-  switch (item.type) {
-    case "text": return h("div.block", textView(plain(item.text ?? "")), notes);
-    case "image": case "audio": return h("div.block", mediaView(item.data, item.mimeType), notes);
-    case "resource": return h("div.block", contents(record(item.resource)), notes);
-    case "resource_link": return h("div.block.link-block",
-      h("a", { href: resourceHash(item.uri), title: "Read this resource" }, name(item.title ?? item.name ?? item.uri)), " ",
-      h("code", visible(item.uri)), item.mimeType ? chip(item.mimeType) : null,
-      item.description ? h("p.about", name(item.description)) : null, notes);
-    case "tool_use": return h("div.block", h("p.note", "calls ", name(item.name)), jsonView(item.input));
-    default: return h("div.block", jsonView(item));
-  }
-}
-
-export const resourceHash = (uri) => `#/resources/${encodeURIComponent(plain(uri ?? ""))}`;
-
-/** Text; what is JSON can be looked at as a tree or a table. */
 export function textView(text) {
-  const pre = h("pre.text", { tabindex: "0" });
-  const short = text.length > LONG ? text.slice(0, LONG) : text;
-  pre.textContent = short;
-  const box = h("div.text-box", pre);
-  const tools = h("div.text-tools", button("Copy", () => copyText(text), "small copy"));
+  const pre = lines(text.slice(0, LONG));
+  const tools = h("div.actions", button("Copy", () => copyText(text), "small"));
+  const box = h("div", tools, pre);
   if (text.length > LONG) {
     const more = button(`Show all ${text.length.toLocaleString("en-US")} characters`, () => { pre.textContent = text; more.remove(); }, "small");
     tools.append(more);
   }
   const value = parsed(text);
   if (value !== undefined) {
-    let tree = null;
-    const toggle = button("As a tree", () => {
-      tree ??= valueView(value);
-      const on = toggle.getAttribute("aria-pressed") !== "true";
-      toggle.setAttribute("aria-pressed", on);
-      pre.hidden = on;
-      if (on) box.append(tree); else tree.remove();
-    }, { class: "small", "aria-pressed": "false" });
-    tools.append(toggle);
+    const tree = h("div");
+    box.append(tree);
+    tools.append(segments("Show as", [["text", "Text"], ["tree", "Tree"]], "text", (kind) => {
+      pre.hidden = kind === "tree";
+      show(tree, pre.hidden && valueView(value));
+    }));
   }
-  box.prepend(tools);
   return box;
 }
 
@@ -144,37 +167,37 @@ function parsed(text) {
 }
 
 function mediaView(base64, mimeType) {
-  const type = plain(mimeType ?? "").toLowerCase().split(";")[0].trim();
-  const data = decode(base64);
-  if (!data) return h("p.note.bad-text", "The data is not base64.");
+  let data;
+  try { data = Uint8Array.from(atob(plain(base64)), (c) => c.charCodeAt(0)); } catch { return h("p.bad-text", "The data is not base64."); }
+  const type = plain(mimeType).toLowerCase().split(";")[0].trim();
   const about = `${visible(mimeType, 60)}, ${bytes(data.length)}`;
-  if (PICTURES.has(type)) {
-    const image = h("img", { src: objectUrl(data, type), alt: `Picture of the result (${about})` });
-    image.addEventListener("error", () => image.replaceWith(h("p.note.bad-text", "The browser can't show this picture.")));
-    return h("figure", image, h("figcaption", about));
+  const figure = (element) => h("figure", element, h("figcaption", about));
+  if (PICTURES.test(type)) {
+    const image = h("img", { src: objectUrl(data, type), alt: `Picture of the result (${about})`, onerror: () => image.replaceWith(h("p.bad-text", "The browser can't show this picture.")) });
+    return figure(image);
   }
-  if (SOUNDS.has(type)) return h("figure", h("audio", { controls: true, src: objectUrl(data, type), "aria-label": "Sound of the result" }), h("figcaption", about));
-  return binary(data, about);
+  if (SOUNDS.test(type)) return figure(h("audio", { controls: true, src: objectUrl(data, type), "aria-label": "Sound of the result" }));
+  return h("div", h("p.muted", about, " ", h("a", { href: objectUrl(data, "application/octet-stream"), download: "content.bin" }, "Save")), lines(hex(data)));
 }
 
-function binary(data, about) {
+function hex(data) {
   const rows = [];
   for (let at = 0; at < Math.min(data.length, 256); at += 16) {
     const part = [...data.subarray(at, at + 16)];
-    rows.push(`${at.toString(16).padStart(8, "0")}  ${part.map((b) => b.toString(16).padStart(2, "0")).join(" ").padEnd(47)}  ${part.map((b) => (b > 31 && b < 127 ? String.fromCharCode(b) : ".")).join("")}`);
+    const numbers = part.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
+    const characters = part.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
+    rows.push(`${at.toString(16).padStart(8, "0")}  ${numbers.padEnd(47)}  ${characters}`);
   }
-  return h("div", h("p.note", about, " ", h("a", { href: objectUrl(data, "application/octet-stream"), download: "content.bin" }, "Save")),
-    h("pre.text.hex", { tabindex: "0" }, rows.join("\n") + (data.length > 256 ? "\n…" : "")));
+  return rows.join("\n") + (data.length > 256 ? "\n…" : "");
 }
 
-/** The contents of a resource. */
+const place = (item) => [code(item.uri), " ", chip(item.mimeType)];
+
 function contents(item) {
-  const head = h("p.contents-head", h("code", visible(item.uri)), item.mimeType ? chip(item.mimeType) : null);
-  return h("div.contents", head, typeof item.text === "string" ? textView(item.text) : item.blob !== undefined ? mediaView(item.blob, item.mimeType) : jsonView(item));
+  const shown = typeof item.text === "string" ? textView(item.text) : item.blob !== undefined ? mediaView(item.blob, item.mimeType) : jsonView(item);
+  return h("div", h("p", place(item)), shown);
 }
 
-export function promptMessage(message) {
-  const content = Array.isArray(message.content) ? message.content : [message.content];
-  return h("div", { class: `said ${message.role === "assistant" ? "assistant" : "user"}` },
-    h("p.who", visible(message.role ?? "?", 40)), content.slice(0, MOST_BLOCKS).map((one) => block(record(one))));
+export function promptMessage({ role, content }) {
+  return h("div", { class: `said ${role === "assistant" ? "assistant" : ""}` }, h("p.minor", visible(role ?? "?", 40)), several(Array.isArray(content) ? content : [content], block));
 }

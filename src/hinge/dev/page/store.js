@@ -1,20 +1,20 @@
 // What the page knows, made from events alone. Everything is bounded: the oldest is dropped first.
-import { list, memory, plain, record, visible } from "./dom.js";
+import { list, memory, plain, record, stringify, visible } from "./dom.js";
 
-const MOST = { messages: 100_000, characters: 64 * 1024 * 1024, calls: 5_000, logs: 20_000, spans: 5_000, samples: 600, methods: 20_000 };
-const FINAL = new Set(["done", "failed", "cancelled"]);
+const MOST = { messages: 100_000, characters: 64 * 1024 * 1024, calls: 5_000, logs: 20_000, spans: 5_000, measures: 600, methods: 20_000, others: 200 };
+const FINAL = ["done", "failed", "cancelled"];
+const SECTIONS = ["tools", "resources", "templates", "prompts"];
 export const ERAS = ["2026", "2025"];
-export const SECTIONS = ["tools", "resources", "templates", "prompts"];
 
-const emptyEra = (era) => ({
-  connection: { era, state: "off", without: [] }, offers: {}, coming: {}, errors: {}, listening: { on: false, uris: [] }, login: [],
-});
+const emptyEra = () => ({ connection: { state: "off" }, offers: {}, coming: {}, errors: {}, listening: {}, login: [] });
 
 class Store {
   target = "";
   apps = null;
-  eras = { 2025: emptyEra("2025"), 2026: emptyEra("2026") };
+  eras = { 2025: emptyEra(), 2026: emptyEra() };
   messages = [];
+  dropped = 0; // messages that were here
+  lost = 0; // events that never came
   calls = new Map();
   questions = new Map();
   logs = [];
@@ -24,14 +24,12 @@ class Store {
   findings = [];
   restarts = [];
   pairs = memory.get("pairs", []);
-  lost = 0;
-  online = "waiting";
+  online = "online";
   #characters = 0;
   #byCall = new Map();
   #methods = new Map();
   #watchers = new Set();
   #dirty = new Set();
-  #scheduled = false;
   #last = 0;
 
   /** Call `update(topics)` at most once per frame after one of these topics changed. Returns a function that ends it. */
@@ -41,100 +39,99 @@ class Store {
     return () => this.#watchers.delete(watcher);
   }
 
+  ended(id) {
+    return new Promise((resolve) => {
+      const stop = this.watch(["calls"], () => {
+        if (!isFinal(this.calls.get(id))) return;
+        stop();
+        resolve(this.calls.get(id));
+      });
+      this.changed("calls"); // it may have ended before
+    });
+  }
+
   changed(topic) {
+    if (this.#dirty.size === 0) {
+      if (document.hidden) setTimeout(() => this.#tell(), 200);
+      else requestAnimationFrame(() => this.#tell());
+    }
     this.#dirty.add(topic);
-    if (this.#scheduled) return;
-    this.#scheduled = true;
-    if (document.hidden) setTimeout(() => this.#tell(), 200);
-    else requestAnimationFrame(() => this.#tell());
   }
 
   #tell() {
-    this.#scheduled = false;
     const dirty = this.#dirty;
     this.#dirty = new Set();
-    for (const watcher of this.#watchers) {
-      if (!watcher.topics.some((topic) => dirty.has(topic))) continue;
-      try { watcher.update(dirty); } catch (error) { console.error(error); }
+    for (const { topics, update } of this.#watchers) {
+      if (!topics.some((topic) => dirty.has(topic))) continue;
+      try { update(dirty); } catch (error) { console.error(error); }
     }
   }
 
-  setOnline(state) {
-    this.online = state;
-    this.changed("online");
-  }
-
-  lose(count) {
-    this.lost += count;
-    this.changed("messages");
-  }
-
-  /** The state of one era. */
-  era(era) {
-    return this.eras[era] ?? this.eras[2026];
+  set(topic, value) {
+    this[topic] = value;
+    this.changed(topic);
   }
 
   offers(era, section) {
-    return this.era(era).offers[section] ?? [];
+    return this.eras[era].offers[section] ?? [];
   }
 
-  /** The messages that belong to a call, oldest first. */
   messagesOf(call) {
     return this.#byCall.get(call) ?? [];
   }
 
-  /** A message with all that the event said. */
-  full(message) {
-    try { return JSON.parse(message.raw); } catch { return {}; }
-  }
-
-  openQuestions() {
-    return [...this.questions.values()].filter((one) => one.state === "open");
-  }
-
   rememberPair(calls) {
-    this.pairs.unshift(calls);
-    this.pairs.length = Math.min(this.pairs.length, 50);
+    this.pairs = [calls, ...this.pairs].slice(0, 50);
     memory.set("pairs", this.pairs);
     this.changed("calls");
   }
 
   clearMessages() {
-    this.messages = [];
-    this.#byCall.clear();
-    this.#characters = 0;
+    this.#dropMessages(this.messages.length);
     this.changed("messages");
   }
 
   /** Take in one event; `raw` is its JSON text. */
   apply(event, raw) {
-    const take = this[`_${event.kind}`];
-    if (typeof take === "function") take.call(this, event, raw);
+    this[`_${event.kind}`]?.(event, raw, this.eras[event.era]);
   }
 
-  _connection(event) {
-    const era = this.eras[event.era];
-    if (!era) return;
-    era.connection = { without: [], ...event };
+  #append(topic, item, items = this[topic]) {
+    const most = MOST[topic] ?? MOST.others;
+    items.push(item);
+    if (items.length > most) items.splice(0, Math.ceil(most / 40));
+    this.changed(topic);
+  }
+
+  #merge(topic, key, event) {
+    const items = this[topic];
+    const { at = event.at, version = 0, ...before } = items.get(key) ?? {};
+    items.set(key, { ...before, ...event, at, version: version + 1 });
+    if (items.size > MOST.calls) items.delete(items.keys().next().value);
+    this.changed(topic);
+  }
+
+  _connection(event, raw, era) {
+    era.connection = event;
     this.changed("connection");
   }
 
-  _offers(event) {
-    const era = this.eras[event.era];
-    if (!era || !SECTIONS.includes(event.section)) return;
-    const { section } = event;
-    const items = list(event.items).map(record);
-    if (event.parts > 1) {
-      if (event.part === 0 || event.part === undefined) era.coming[section] = [];
-      const coming = (era.coming[section] ??= []);
-      coming.push(...items);
-      if (event.part < event.parts - 1) return;
-      era.offers[section] = coming;
-      delete era.coming[section];
-    } else {
-      era.offers[section] = items;
-    }
-    era.errors[section] = event.error ?? null;
+  _listening(event, raw, era) {
+    era.listening = event;
+    this.changed("connection");
+  }
+
+  _login(event, raw, era) {
+    this.#append("connection", event, era.login);
+  }
+
+  _offers({ section, items, part = 0, parts = 1, error = null }, raw, { offers, coming, errors }) {
+    if (!SECTIONS.includes(section)) return;
+    if (part === 0) coming[section] = [];
+    coming[section]?.push(...list(items).map(record));
+    if (part < parts - 1) return;
+    offers[section] = coming[section] ?? [];
+    errors[section] = error;
     this.changed("offers");
   }
 
@@ -142,32 +139,28 @@ class Store {
     if (event.n <= this.#last) return;
     this.#last = event.n;
     const data = record(event.data);
-    const side = `${event.era} ${event.channel} `;
-    let method = event.method ?? null;
-    let answers = false;
-    if (event.id !== undefined && event.id !== null) {
-      if (method) {
-        if (this.#methods.size > MOST.methods) this.#methods.clear();
-        this.#methods.set(`${side}${event.sender} ${event.id}`, method);
-      } else {
-        const key = `${side}${event.sender === "client" ? "server" : "client"} ${event.id}`;
-        answers = true;
-        method = this.#methods.get(key) ?? null;
-        this.#methods.delete(key);
-      }
+    const hasId = event.id !== undefined && event.id !== null;
+    const answers = hasId && !event.method;
+    const requester = (event.sender === "client") === answers ? "server" : "client";
+    const key = `${event.era} ${event.channel} ${requester} ${event.id}`;
+    const method = answers ? this.#methods.get(key) : event.method;
+    if (answers) this.#methods.delete(key);
+    else if (hasId) {
+      if (this.#methods.size > MOST.methods) this.#methods.clear();
+      this.#methods.set(key, method);
     }
-    const message = {
-      n: event.n, at: event.at, kind: event.kind, era: event.era, sender: event.sender, id: event.id, size: event.size,
-      call: event.call, round: event.round, channel: event.channel, method, answers, summary: summaryOf(event, data, answers),
-      wrong: event.kind === "bytes" || "error" in data || record(data.result).isError === true, raw,
-    };
+    const { data: _, headers, decoded, preview, ...message } = event;
+    Object.assign(message, {
+      method, answers, raw, summary: summaryOf(event, data, answers),
+      wrong: event.kind === "bytes" || "error" in data || record(data.result).isError === true,
+    });
     this.messages.push(message);
     this.#characters += raw.length;
     if (message.call) {
-      const those = this.#byCall.get(message.call);
-      if (those) those.push(message); else this.#byCall.set(message.call, [message]);
+      if (!this.#byCall.has(message.call)) this.#byCall.set(message.call, []);
+      this.#byCall.get(message.call).push(message);
     }
-    if (this.messages.length > MOST.messages + 1000 || this.#characters > MOST.characters) this.#dropMessages();
+    if (this.messages.length > MOST.messages + 1000 || this.#characters > MOST.characters) this.#dropMessages(1000);
     this.changed("messages");
   }
 
@@ -175,131 +168,89 @@ class Store {
     this._message(event, raw);
   }
 
-  #dropMessages() {
-    const count = Math.max(this.messages.length - MOST.messages, Math.min(1000, this.messages.length));
-    for (const gone of this.messages.splice(0, count)) {
-      this.#characters -= gone.raw.length;
-      const those = gone.call && this.#byCall.get(gone.call);
-      if (!those) continue;
-      if (those[0] === gone) those.shift();
-      if (those.length === 0) this.#byCall.delete(gone.call);
+  #dropMessages(count) {
+    const gone = this.messages.splice(0, count);
+    this.dropped += gone.length;
+    for (const { raw, call } of gone) {
+      this.#characters -= raw.length;
+      const those = this.#byCall.get(call);
+      those?.shift();
+      if (those?.length === 0) this.#byCall.delete(call);
     }
   }
 
   _call(event) {
-    const before = this.calls.get(event.call);
-    const call = Object.assign(before ?? { at: event.at, state: "running" }, event, { at: before?.at ?? event.at });
-    call.version = (call.version ?? 0) + 1;
-    this.calls.set(event.call, call);
-    if (this.calls.size > MOST.calls) this.calls.delete(this.calls.keys().next().value);
-    this.changed("calls");
+    this.#merge("calls", event.call, event);
   }
 
   _question(event) {
-    const before = this.questions.get(event.question);
-    this.questions.set(event.question, Object.assign(before ?? {}, event));
-    if (this.questions.size > MOST.calls) this.questions.delete(this.questions.keys().next().value);
-    this.changed("questions");
+    this.#merge("questions", event.question, event);
   }
 
-  #log(entry) {
-    this.logs.push(entry);
-    if (this.logs.length > MOST.logs + 500) this.logs.splice(0, 500);
-    this.changed("logs");
+  #log(event, source, text) {
+    const { n, at, era, level = "", logger } = event;
+    this.#append("logs", { n, at, era, source, level: plain(level), logger, text });
   }
 
   _stderr(event) {
-    for (const line of plain(event.text ?? "").replace(/\n$/, "").split("\n")) {
-      this.#log({ n: event.n, at: event.at, source: "stderr", level: "", text: line });
-    }
+    for (const line of plain(event.text).replace(/\n$/, "").split("\n")) this.#log(event, "stderr", line);
   }
 
   _log(event) {
-    const text = typeof event.data === "string" ? event.data : JSON.stringify(event.data) ?? "";
-    this.#log({ n: event.n, at: event.at, source: "log", era: event.era, level: plain(event.level ?? ""), logger: event.logger, text });
+    this.#log(event, "log", plain(event.data));
   }
 
   _change(event) {
-    const what = `changed: ${visible(event.what, 40)}${event.uri ? ` ${visible(event.uri)}` : ""}`;
-    this.#log({ n: event.n, at: event.at, source: "change", era: event.era, level: "", text: what });
-    this.lastChange = event;
-    this.changed("changes");
-  }
-
-  _listening(event) {
-    const era = this.eras[event.era];
-    if (era) era.listening = event;
-    this.changed("connection");
+    this.#log(event, "change", `changed: ${visible(event.what, 40)} ${visible(event.uri)}`);
   }
 
   _restarted(event) {
-    this.restarts.push(event);
-    if (this.restarts.length > 200) this.restarts.shift();
-    this.changed("restarts");
+    this.#append("restarts", event);
   }
 
   _contract(event) {
-    if (this.contracts.some((one) => one.n === event.n)) return;
-    this.contracts.push(event);
-    if (this.contracts.length > 200) this.contracts.shift();
-    this.changed("contract");
+    if (this.contracts.every((one) => one.n !== event.n)) this.#append("contracts", event);
   }
 
   _findings(event) {
-    this.findings = list(event.items).map(record);
-    this.changed("findings");
+    this.set("findings", list(event.items).map(record));
   }
 
-  _measures(event) {
-    this.measures.tools = record(event.tools);
-    this.measures.samples.push({ at: event.at, memory: event.memory, cpu: event.cpu });
-    if (this.measures.samples.length > MOST.samples) this.measures.samples.shift();
-    this.changed("measures");
+  _measures({ tools, memory, cpu }) {
+    this.measures.tools = record(tools);
+    this.#append("measures", { memory, cpu }, this.measures.samples);
   }
 
   _span(event) {
-    this.spans.push(event);
-    if (this.spans.length > MOST.spans + 200) this.spans.splice(0, 200);
-    this.changed("spans");
-  }
-
-  _login(event) {
-    const era = this.eras[event.era];
-    if (!era) return;
-    era.login.push(event);
-    if (era.login.length > 100) era.login.shift();
-    this.changed("connection");
+    this.#append("spans", event);
   }
 
   _lost(event) {
-    this.lose(Number(event.count) || 0);
+    this.lost += Number(event.count) || 0;
+    this.changed("messages");
   }
 }
 
-/** One short line that says what a message is about. */
 function summaryOf(event, data, answers) {
-  if (event.kind === "bytes" || !event.data) return visible(event.preview ?? event.text ?? "", 160);
+  if (event.kind === "bytes" || !event.data) return visible(event.preview ?? event.text, 160);
   if (data.error) return visible(`error ${plain(record(data.error).code)}: ${plain(record(data.error).message)}`, 160);
-  if (answers) {
-    const result = record(data.result);
-    if (result.isError) return visible(`tool error: ${textOf(result)}`, 160);
-    if (result.resultType === "input_required") return "input required: " + visible(Object.keys(record(result.inputRequests)).join(", "), 120);
-    if (result.action) return visible(result.action, 40);
-    return visible(textOf(result) || Object.keys(result).join(", ") || "{}", 160);
-  }
+  const result = record(data.result);
+  if (result.isError) return visible(`tool error: ${textOf(result)}`, 160);
+  if (result.resultType === "input_required") return visible(`input required: ${Object.keys(record(result.inputRequests)).join(", ")}`, 120);
+  if (answers) return visible(result.action ?? (textOf(result) || Object.keys(result).join(", ") || "{}"), 160);
   const params = record(data.params);
-  const about = params.name ?? params.uri ?? params.message ?? params.data ?? params.progress ?? params.requestId ?? record(params.ref).name ?? "";
-  return visible(typeof about === "object" ? JSON.stringify(about) : about, 160);
+  return visible(params.name ?? params.uri ?? params.message ?? params.data ?? params.progress ?? params.requestId ?? record(params.ref).name, 160);
 }
 
 const textOf = (result) => list(result.content).map((block) => record(block).text).find((text) => typeof text === "string") ?? "";
 
-export const isFinal = (call) => FINAL.has(call?.state);
+export const isFinal = (call) => FINAL.includes(call?.state);
 
-/** What a call is about: the name of its tool or prompt, the address of its resource, else its method. */
 export function subject(call) {
   const params = record(call.params);
   return visible(params.name ?? params.uri ?? call.method ?? call.call);
 }
+
+export const argumentsOf = (call) => visible(stringify(record(call.params).arguments ?? {}, 0), 200);
 
 export const store = new Store();

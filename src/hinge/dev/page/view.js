@@ -1,59 +1,74 @@
-// What all views share: when they draw, the era that is looked at, and addresses in the page.
-import { memory, plain } from "./dom.js";
-import { ERAS, store } from "./store.js";
+// What all views share: when they draw, their frame, the era that is looked at, and addresses in the page.
+import { h, memory, plain, put, show } from "./dom.js";
+import { VirtualList } from "./list.js";
+import { store } from "./store.js";
 
 export const ui = {
   era: memory.get("era", "2026"),
 
-  /** Look at this era from now on. */
   setEra(era) {
-    this.era = ERAS.includes(era) ? era : "2026";
-    memory.set("era", this.era);
+    this.era = era;
+    memory.set("era", era);
     store.changed("era");
   },
 };
 
-/** The address in this page of these parts. */
 export const hash = (...parts) => `#/${parts.map((part) => encodeURIComponent(plain(part))).join("/")}`;
 
 export function go(...parts) {
   location.hash = hash(...parts);
 }
 
+/** Change the address without a new entry in the history of the browser. */
+export const rename = (...parts) => history.replaceState(null, "", hash(...parts));
+
+export const isNarrow = () => matchMedia("(max-width: 800px)").matches;
+
 /** A view is built when it is first shown, and draws only while it is shown. */
 export class View extends HTMLElement {
-  #shown = false;
-  #stale = new Set();
-  #built = false;
-
-  /** The topics of the store that it draws. */
-  get topics() { return []; }
-
-  build() {}
+  #stale = null;
 
   route() {}
 
-  update() {}
-
   enter(parts) {
-    this.#shown = true;
     this.hidden = false;
-    if (!this.#built) {
-      this.#built = true;
+    if (this.#stale === null) {
       this.build();
-      store.watch([...this.topics, "era"], (dirty) => {
-        if (this.#shown) this.update(dirty); else for (const topic of dirty) this.#stale.add(topic);
+      this.#stale = new Set([...this.topics, "era"]);
+      store.watch([...this.#stale], (dirty) => {
+        if (this.hidden) for (const topic of dirty) this.#stale.add(topic); else this.update(dirty);
       });
-      this.update(new Set([...this.topics, "era"]));
-    } else if (this.#stale.size) {
-      this.update(this.#stale);
     }
+    if (this.#stale.size) this.update(this.#stale);
     this.#stale = new Set();
     this.route(parts);
   }
 
   leave() {
-    this.#shown = false;
     this.hidden = true;
+  }
+
+  head(...controls) {
+    this.count = h("span.minor", { role: "status" });
+    return [h("h2.view-title", this.heading, " ", this.count), h("div.toolbar", controls)];
+  }
+
+  page(lead, controls, ...content) {
+    this.className = "page";
+    const [title, toolbar] = this.head(...controls);
+    put(this, title, h("p.muted", lead), toolbar, content);
+  }
+
+  /** Lay the view out as a list and one item of it. */
+  split({ label, one, controls, ...list }) {
+    this.className = "split";
+    this.rows = new VirtualList({ label, onopen: () => this.detail.focus(), ...list });
+    this.detail = h("section.detail", { tabindex: "-1", "aria-label": one });
+    this.append(h("section.side", this.head(...controls), this.rows.element), this.detail);
+    this.detail.append(h("p.empty", `Choose one of the ${label.toLowerCase()}.`));
+  }
+
+  showDetail(...content) {
+    show(this.detail, h("a.back", { href: hash(this.localName.replace("hinge-", "")) }, `← ${this.heading}`), content);
   }
 }
