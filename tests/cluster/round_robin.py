@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import cycle
 
@@ -16,10 +16,12 @@ class RoundRobin:
 
     Args:
         ports: Where the servers are.
+        fails: Whether a request, with its head, is answered with 502, as if its server had died.
     """
 
-    def __init__(self, ports: Sequence[int]) -> None:
+    def __init__(self, ports: Sequence[int], fails: Callable[[bytes], bool] = lambda request: False) -> None:
         self.port = free_port()
+        self._fails = fails
         #: Requests by port.
         self.requests: Counter[int] = Counter()
         self._next = cycle(ports)
@@ -39,6 +41,10 @@ class RoundRobin:
             first, *lines = head[:-4].split(b"\r\n")
             fields = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
             body = await reader.readexactly(int(fields.get(b"content-length", b"0")))
+            if self._fails(head + body):
+                writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                writer.close()
+                return
             kept = [line for line in lines if not line.lower().startswith(b"connection:")]
             port = next(self._next)
             self.requests[port] += 1

@@ -14,7 +14,7 @@ from hinge import Context, Server
 from hinge.extensions.tasks import Tasks
 from tests.extensions.tasks.serving import ASKED, DECLARED, RELATED, TASKS, Log, conversation, serving, start, until
 from tests.server.bare_end import BareEnd, Era
-from tests.support import Call
+from tests.support import Call, Origin
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\Z")
@@ -354,6 +354,22 @@ async def test_an_old_capability_reaches_old_tasks() -> None:
         assert (await old.ask("tasks/get", {"taskId": of_old["taskId"]}))["status"] == "cancelled"
         assert (await old.refusal("tasks/get", {"taskId": of_new["taskId"]}))["code"] == -32602
     assert not log.begun
+
+
+async def test_a_client_of_the_other_era_is_told_which_revision_a_task_has() -> None:
+    """A client that fell back to 2025-11-25 must not believe that its task is lost. For other callers it is unknown."""
+    server = serving()
+    anna, eve = Origin(principal="anna"), Origin(principal="eve")
+    async with conversation(server, "2026", origin=anna) as new, conversation(server, "2025", origin=anna) as old:
+        task_id = (await start(new, "wait", {"name": "a"}))["taskId"]
+        for method in ("tasks/get", "tasks/cancel", "tasks/result"):
+            refusal = await old.refusal(method, {"taskId": task_id})
+            assert refusal["code"] == -32602
+            assert refusal["message"] == "The task was made in revision 2026-07-28: ask for it in that revision"
+            assert refusal["data"] == {"taskId": task_id, "revision": "2026-07-28"}
+        async with conversation(server, "2025", origin=eve) as other:
+            assert (await other.refusal("tasks/get", {"taskId": task_id}))["message"] == "Unknown task"
+        assert (await new.ask("tasks/get", {"taskId": task_id}))["status"] == "working"
 
 
 async def test_sampling_and_roots_in_a_task() -> None:

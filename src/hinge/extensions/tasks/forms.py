@@ -52,12 +52,13 @@ class TaskForm(ABC):
         """Undo `store_client`, on a new connection."""
 
     @abstractmethod
-    def sees(self, record: TaskRecord) -> bool:
-        """Whether clients of this form find a task, which may have been made in the other."""
-
-    @abstractmethod
     def may_ask(self, ctx: Context[Any], record: TaskRecord | None) -> None:
-        """Raise MissingClientCapability if the request did not declare what it needs to ask for a task."""
+        """Refuse a request for a task of its caller, or for one that is not known.
+
+        Raises:
+            MissingClientCapability: It did not declare what it needs.
+            InvalidParams: Clients of this form can't use the task, which was made in the other.
+        """
 
     @abstractmethod
     def shown(self, record: TaskRecord, result: Raw | None) -> Any:

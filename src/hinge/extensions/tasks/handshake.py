@@ -148,11 +148,11 @@ class HandshakeForm(TaskForm):
         if stored.client_info:
             shaken.client_info = msgspec.json.decode(stored.client_info, type=Implementation)
 
-    def sees(self, record: TaskRecord) -> bool:
-        return HANDSHAKE.knows(record.revision)
-
     def may_ask(self, ctx: Context[Any], record: TaskRecord | None) -> None:
-        return
+        """A client that fell back to this era must not believe that its task is gone."""
+        if record is not None and not HANDSHAKE.knows(record.revision):
+            text = f"The task was made in revision {record.revision}: ask for it in that revision"
+            raise InvalidParams(text, {"taskId": record.id, "revision": record.revision})
 
     def shown(self, record: TaskRecord, result: Raw | None) -> Task:
         return task_of(record)

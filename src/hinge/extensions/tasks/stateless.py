@@ -103,9 +103,6 @@ class StatelessForm(TaskForm):
     def restore_client(self, stored: StoredCall, connection: Connection, revision: str) -> None:
         return
 
-    def sees(self, record: TaskRecord) -> bool:
-        return True
-
     def may_ask(self, ctx: Context[Any], record: TaskRecord | None) -> None:
         """A client that declares the `tasks` of 2025-11-25 may ask for tasks of that form ("Backward Compatibility")."""
         if ctx.client_extension(ID) is not None:

@@ -650,9 +650,7 @@ class Tasks(Extension):
     async def _seen(self, ctx: Context[Any], task_id: str | None) -> TaskRecord | None:
         """The task of an id, if it exists for this caller."""
         record = await self._store.get(task_id)
-        if record is None or record.owner != owner_of(ctx._call.origin.owner):
-            return None
-        return record if _FORMS[ctx._call.era].sees(record) else None
+        return None if record is None or record.owner != owner_of(ctx._call.origin.owner) else record
 
     async def _found(self, ctx: Context[Any], task_id: str) -> TaskRecord:
         """The same. Raises InvalidParams, and MissingClientCapability for a client that did not declare what it needs."""
@@ -738,7 +736,9 @@ class Tasks(Extension):
         names = [{"name": task_id} for task_id in await self._store.ids_of(owner)]
         page, cursor = paginate(names, params.cursor, _PAGE)
         records = [await self._seen(ctx, entry["name"]) for entry in page]
-        tasks = [handshake.task_of(record) for record in records if record is not None]
+        tasks = [
+            handshake.task_of(record) for record in records if record is not None and HANDSHAKE.knows(record.revision)
+        ]
         return {"tasks": tasks, **({} if cursor is None else {"nextCursor": cursor})}
 
     async def _result(self, ctx: Context[Any], params: TaskParams) -> dict[str, Any]:
