@@ -129,8 +129,8 @@ class RedisBackend:
     listeners get `ChangesLost` and all who watch a log are called.
 
     What is stored survives the end of Redis as far as it writes to disk: with `appendonly yes` and `appendfsync always` all that
-    was acknowledged, with `everysec` all of it unless the machine fails, which may lose the last second or two. A replica that
-    takes over may miss the last writes, too.
+    was acknowledged; with `everysec` the last second or two may be lost if the machine fails, or if Redis is killed while its disk
+    is slow. A replica that takes over may miss the last writes, too.
 
     Redis must not drop keys: a server with `maxmemory` and another `maxmemory-policy` than `noeviction` is refused.
 
