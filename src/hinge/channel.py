@@ -71,6 +71,15 @@ class StreamChannel(Channel, Protocol):
         """End the channel at once."""
 
 
+@runtime_checkable
+class ImmediateChannel(Channel, Protocol):
+    """A channel that can send without waiting: a change reaches many readers without waking a task for each."""
+
+    def send_now(self, message: Outgoing, /) -> bool:
+        """Send a notification if that needs no waiting. Returns False if it was not sent: `send` waits, or says why."""
+        ...
+
+
 class SessionLike(Protocol):
     """A session, as a transport sees it."""
 

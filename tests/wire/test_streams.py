@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, Server
+from hinge import Changed, Context, Server
 from tests.transports.http_rig import META, Site, modern, serving
 from tests.wire import routes
 from tests.wire.talk import Talk
@@ -59,6 +59,27 @@ async def test_progress_and_logs_are_on_the_stream_of_their_request_and_on_no_ot
         while (message := await listener.message()) is not None:
             heard.append(message.get("method"))
     assert heard == ["notifications/tools/list_changed", None]
+
+
+async def test_every_listener_is_told_of_all_changes_in_their_order() -> None:
+    """Of a list, which is told at once, and of a resource, which waits for whether its listener may see it."""
+    server = the_server()
+    server.resource("note://a", name="a")(lambda: "a")
+    wanted = {"toolsListChanged": True, "resourcesListChanged": True, "resourceSubscriptions": ["note://a"]}
+    changes = [Changed("tools"), Changed("resource", "note://a"), Changed("resources")]
+    told = ["tools/list_changed", "resources/updated", "resources/list_changed"]
+    async with serving(server) as site:
+        listeners = [await site.call(*modern("subscriptions/listen", {"notifications": wanted}, n)) for n in range(250)]
+        for listener in listeners:
+            await listener.head()
+            assert (await listener.message())["method"] == "notifications/subscriptions/acknowledged"
+        for _ in range(3):
+            for change in changes:
+                server.notify(change)
+            for number, listener in enumerate(listeners):
+                messages = [await listener.message() for _ in told]
+                assert [message["method"] for message in messages] == [f"notifications/{name}" for name in told]
+                assert {message["params"]["_meta"][f"{META}subscriptionId"] for message in messages} == {number}
 
 
 async def test_a_question_is_the_last_word_on_its_stream() -> None:

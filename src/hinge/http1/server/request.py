@@ -314,17 +314,17 @@ class ServedRequest(msgspec.Struct, eq=False):
         self.status = status
         self._head = head + b"\r\n"
 
-    @property
-    def ready(self) -> bool:
-        """Whether the next piece does not wait."""
-        return not self._connection.full
-
     async def piece(self, data: bytes, more: bool, /) -> None:
         """Send a piece of the body. Raises OSError if the client left, RuntimeError if it contradicts the head."""
         if self._connection.full:
             await self._connection.room()
-        if self.lost:
+        if not self.piece_now(data, more):
             raise ConnectionResetError("the client closed the connection")
+
+    def piece_now(self, data: bytes, more: bool, /) -> bool:
+        """Send a piece of the body, unless it would have to wait or the client left. Raises RuntimeError like `piece`."""
+        if self._connection.full or self.lost:
+            return False
         if self._over or not self.begun:
             raise RuntimeError("The response is complete already" if self._over else "A response begins with its head")
         head, self._head = self._head, b""
@@ -332,6 +332,7 @@ class ServedRequest(msgspec.Struct, eq=False):
         self._connection.write(head + self._framed(data, more))
         if not more:
             self._finish(self._is_last() or not self.complete)
+        return True
 
     def _framed(self, data: bytes, more: bool) -> bytes:
         if self._chunked:

@@ -28,6 +28,7 @@ from msgspec import Raw, Struct
 
 from hinge import jsonrpc
 from hinge.backends.base import Backend, Event
+from hinge.channel import ImmediateChannel
 from hinge.errors import ChannelClosed, ConnectionLost, InsufficientScope, InvalidParams, Overloaded
 from hinge.protocol.changes import (
     LIST_CHANGED,
@@ -52,6 +53,9 @@ from hinge.session import Session
 from hinge.telemetry import count
 
 logger = logging.getLogger("hinge")
+
+#: Readers that are told of a change before the event loop does anything else.
+WOKEN_AT_ONCE = 100
 
 #: Whether this caller may subscribe to this resource.
 Authorize: TypeAlias = Callable[[Context[Any], str], bool | Awaitable[bool]]
@@ -164,7 +168,7 @@ class Subscriptions:
                     asleep.setdefault(reader.loop, []).append(reader)
             for loop, woken in asleep.items():
                 with suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(_wake_all, woken)
+                    loop.call_soon_threadsafe(_wake_all, loop, woken)
 
     # ---------------------------------------------------------------- handshake era
 
@@ -509,13 +513,15 @@ class ChangeReader:
                 return message
 
 
-def _wake_all(readers: Iterable[ChangeReader]) -> None:
-    """Wake readers in their event loop, in one call of the loop for all of them."""
-    for reader in readers:
+def _wake_all(loop: asyncio.AbstractEventLoop, readers: list[ChangeReader]) -> None:
+    """Wake readers in their event loop, some at once, so that it serves others between."""
+    for _ in range(min(len(readers), WOKEN_AT_ONCE)):
         try:
-            reader.wake()
+            readers.pop().wake()
         except Exception:
             logger.exception("A subscriber could not be told of a change")
+    if readers:
+        loop.call_soon(_wake_all, loop, readers)
 
 
 class _SessionListener:
@@ -574,9 +580,11 @@ class _ListenStream:
         "_end",
         "_ended",
         "_first",
+        "_held",
         "_lists",
         "_loop",
         "_offered",
+        "_send_now",
         "_topics",
         "_uris",
         "_wake",
@@ -608,6 +616,10 @@ class _ListenStream:
         self._uris = agreed.resource_subscriptions or ()
         self.reader = ChangeReader(buffer, self._loop, self.matches, self._everything, self._wake_up)
         self._wake: asyncio.Future[None] | None = None
+        channel = ctx._session.channel
+        self._send_now = channel.send_now if isinstance(channel, ImmediateChannel) else None
+        #: What was taken and could not be sent at once.
+        self._held: ChangeMessage | None = None
         self._ended = False
         #: Topics of extensions by the kind of change, each with its keys, or True for all keys.
         self._topics = {topic.kind: (topic, keys) for topic, keys in topics.values()}
@@ -640,15 +652,30 @@ class _ListenStream:
         self._loop.call_soon_threadsafe(self._wake_up)
 
     def _wake_up(self) -> None:
-        if self._wake is not None and not self._wake.done():
+        """Send what needs no waiting. The task does the rest; while it has something in hand, it does everything."""
+        if self._wake is None or self._wake.done():
+            return
+        message = None
+        while not self._ended and (message := self.reader.take()) is not None and self._sent_now(message):
+            pass
+        if self._ended or message is not None:
+            self._held = message
             self._wake.set_result(None)
+
+    def _sent_now(self, message: ChangeMessage) -> bool:
+        """Whether a change of a list, which all subscribers may see, could be sent at once."""
+        call = self._ctx._call
+        if self._send_now is None or message.change.kind not in self._lists or call.state is not CallState.RUNNING:
+            return False
+        return self._send_now(Outgoing(message.opening + self._end, None, message.method, about=call))
 
     async def run(self) -> None:
         """Send changes until the end. Changes before the acknowledgement is sent wait for it."""
         ctx = self._ctx
         await ctx.notify("notifications/subscriptions/acknowledged", self._first)
         while ctx._call.state is CallState.RUNNING:
-            if (message := self.reader.take()) is not None:
+            message, self._held = self._held or self.reader.take(), None
+            if message is not None:
                 await self._send(message)
             elif self._ended:
                 self._announce_end()

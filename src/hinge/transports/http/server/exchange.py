@@ -122,11 +122,6 @@ class RawExchange(Protocol):
         """Take the body if it has arrived; None if `read` has to wait for it."""
         ...
 
-    @property
-    def ready(self) -> bool:
-        """Whether the next `piece` does not wait."""
-        ...
-
     async def read(self, limit: int, grow: Callable[[int], None], /) -> bytes | None:
         """Read the body, or more than `limit` bytes of a longer one; None if the client left before its end.
 
@@ -143,6 +138,10 @@ class RawExchange(Protocol):
 
     async def piece(self, data: bytes, more: bool, /) -> None:
         """Send a piece of the body; waits while the client doesn't read. Raises OSError if it left."""
+
+    def piece_now(self, data: bytes, more: bool, /) -> bool:
+        """Send a piece of the body if that needs no waiting. Returns whether it was sent."""
+        ...
 
     def watch(self, on_disconnect: Callable[[], None], /) -> None:
         """Call `on_disconnect` when the client disconnects, at once if it has. Not while `read` runs."""
@@ -177,11 +176,6 @@ class AsgiExchange(Record):
         """ASGI does not say what has arrived."""
         return None
 
-    @property
-    def ready(self) -> bool:
-        """Any ASGI `send` may wait."""
-        return False
-
     async def read(self, limit: int, grow: Callable[[int], None], /) -> bytes | None:
         message = await self.receive()
         body: bytes = message.get("body", b"")
@@ -213,6 +207,10 @@ class AsgiExchange(Record):
             start, self._start = self._start, None
             await self.send(start)
         await self.send({"type": "http.response.body", "body": data, "more_body": more})
+
+    def piece_now(self, data: bytes, more: bool, /) -> bool:
+        """Any ASGI `send` may wait."""
+        return False
 
     def watch(self, on_disconnect: Callable[[], None], /) -> None:
         """ASGI reports a disconnect from `receive` only, so a task waits for it."""
@@ -408,17 +406,23 @@ class Exchange(Record):
         Raises:
             ChannelClosed: The client left or doesn't read.
         """
-        lock = self._writing()
-        if self.started and not self.over and self.raw.ready and len(data) <= PIECE and not lock.locked():
-            await self._put(data, True)  # does not wait, so that nothing can come between
-        else:
-            async with lock:
+        if not self.write_now(data):
+            async with self._writing():
                 if not self.over:
                     await self._put(data, True)
         # The `send` of a server may return at once; a handler that only sends must not starve other tasks.
         await asyncio.sleep(0)
         if self.over:
             raise ChannelClosed(self._lost or LEFT)
+
+    def write_now(self, data: bytes) -> bool:
+        """Write a piece of an event stream that has begun, if that needs no waiting. Returns whether it was written."""
+        if not self.started or self.over or len(data) > PIECE or self._writing().locked():
+            return False
+        if not self.raw.piece_now(data, True):
+            return False
+        self._quiet_since = self._open.time()
+        return True
 
     async def end(self, data: bytes = b"") -> None:
         """Write the last piece of an event stream. Ignored if it can't be delivered."""
@@ -445,9 +449,7 @@ class Exchange(Record):
             for position in range(0, max(len(data), 1), PIECE):
                 piece = data[position : position + PIECE]
                 more_pieces = more or position + PIECE < len(data)
-                if raw.ready:
-                    await raw.piece(piece, more_pieces)
-                else:
+                if not raw.piece_now(piece, more_pieces):
                     async with asyncio.timeout(self._options.limits.stream_wait):
                         await raw.piece(piece, more_pieces)
         except TimeoutError:
@@ -455,13 +457,13 @@ class Exchange(Record):
             self._lose(NOT_READING)
         except OSError:
             self._lose(LEFT)
-        self._quiet_since = asyncio.get_running_loop().time()
+        self._quiet_since = self._open.time()
 
     # ---------------------------------------------------------------- disconnect, timer, end
 
     def watch(self) -> None:
         """It takes long: notice from now on when the client leaves."""
-        self._quiet_since = asyncio.get_running_loop().time()
+        self._quiet_since = self._open.time()
         if not self._reading and not self.over:
             self.raw.watch(self._leave)
             self._check_expiry()
@@ -595,6 +597,8 @@ class OpenExchanges:
     ) -> None:
         limits = options.limits
         self._loop = loop
+        #: The time of the event loop.
+        self.time = loop.time
         self._options = options
         self._period = min(limits.keep_alive / 4, limits.session_idle / 4, options.body_wait / 4)
         self._each_beat = each_beat

@@ -91,6 +91,10 @@ class PostChannel(Record):
         if self._accepts & TAKES_EVENTS:
             await self._exchange.write(sse.encode(message.data))
 
+    def send_now(self, message: Outgoing, /) -> bool:
+        """Carry a notification on an event stream that has begun, if that needs no waiting. Returns whether it did."""
+        return message.pending is None and self.call is not None and self._exchange.write_now(sse.encode(message.data))
+
     async def close(self) -> None:
         """End the call if it still runs."""
         self.stop("the channel was closed")
