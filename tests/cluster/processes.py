@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ SERVER = Path(__file__).with_name("server.py")
 COUNT = 4
 _HAPROXY = """
 global
-  log stderr local0 emerg
+  log stderr format raw local0 info
 defaults
   mode http
+  log global
+  log-format "answer %ST %ts"
   timeout connect 2s
   timeout client 1h
   timeout server 1h
@@ -92,6 +95,7 @@ class Cluster:
 
     def __init__(self, directory: Path, store: str, *, workers: bool) -> None:
         self.workers = workers
+        self._directory = directory
         #: Which processes were killed, and when, in seconds since 1970.
         self.kills: list[tuple[int, float]] = []
         self.restarts = 0
@@ -184,6 +188,11 @@ class Cluster:
             await asyncio.sleep(1.0)
             self.redis.start()
             await _until_listening(self._redis_port)
+
+    def answers(self) -> Counter[tuple[int, bool]]:
+        """How many responses had each status, and whether haproxy made them itself, as it does for servers that died."""
+        lines = (line.split() for line in (self._directory / "haproxy.log").read_text(errors="replace").splitlines())
+        return Counter((int(line[1]), line[2] != "--") for line in lines if line[:1] == ["answer"])
 
     async def end(self) -> None:
         """End everything."""

@@ -155,6 +155,13 @@ async def judge(
         for text, count in sorted(errors.items(), key=lambda item: -item[1])[:4]:
             print(f"      {count:4} {text}")
         violations += [f"{report['client']}: {text}" for text in report["violations"]]
+    answers = cluster.answers()
+    of_servers = {
+        status: count for (status, by_proxy), count in sorted(answers.items()) if not by_proxy and status >= 400
+    }
+    of_proxy = {status: count for (status, by_proxy), count in sorted(answers.items()) if by_proxy and status >= 400}
+    print(f"  HTTP errors by status: of servers {of_servers}, of haproxy {of_proxy}")
+    violations += [f"a server answered {status}" for status in of_servers if status >= 500 and status != 503]
     steps = read_journal(cluster.steps.read_text().splitlines())
     violations += steps.violations
     missed = sum(len(report.get("missed", ())) for report in reports)

@@ -227,6 +227,8 @@ class Tasks:
             self.calls["outcome unknown"] += 1
         elif told and "Unknown task" in str(exc):
             self.violations.append(f"an acknowledged task is lost, {time.strftime('%H:%M:%S')}: {which}")
+        elif told and str(exc) == "Server returned an error response":
+            return False  # this client does not tell the status of HTTP: run.py looks at those that servers answered
         elif told and "was made in revision" in str(exc):
             return (
                 False  # the probe of this client failed, and it fell back to the other era: the next one finds the task
