@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec import Raw
 
-from hinge import ConnectFailed, ConnectionLost, Discovery, ErrorObject, HttpStatus, Limits, PeerError
+from hinge import ConnectFailed, ConnectionLost, Discovery, ErrorObject, HttpStatus, Limits, PeerError, Server
 from hinge.client.negotiation import Initialize, Probe, StepAnswer, negotiate
 from tests.support import V2025_03, V2025_06, V2025_11, V2026_07
 from tests.transports.http_rig import ABSENT, JSON_HEADERS, Log, Site, initialize, make_server, modern, serving
@@ -171,6 +171,19 @@ async def test_a_stateless_request_is_checked_in_this_order(row: Row) -> None:
         assert (status, code) == (row.status, row.code)
         if row.name[0] in "6789" or row.name[:2] in ("10", "11", "13"):
             assert answered == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("tools/call", CALL), ("prompts/get", {"name": "hello"}), ("resources/read", {"uri": "memo://one"})],
+)
+async def test_a_server_that_mounts_another_one_requires_the_name_header_too(method: str, params: Any) -> None:
+    """HDR-06: whoever serves the method."""
+    server = make_server(Log(), eras=("2026",))
+    server.mount(Server("other"), "other")
+    async with serving(server) as site:
+        refused = await site.ask({**JSON_HEADERS, **version(V2026_07, method)}, body(method, FULL, params=params))
+        assert (refused.status, refused.json()["error"]["code"]) == (400, -32020)
 
 
 async def test_a_missing_capability_comes_last_before_the_handler() -> None:

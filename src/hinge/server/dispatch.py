@@ -193,7 +193,7 @@ class Dispatch:
         if head is not None and name_field is not None:
             sent = params if ctx.params is call.params or ctx.method != call.method else served.read(call.params)
             # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
-            judge_name(head, getattr(sent, name_field), required=served.row is not None)
+            judge_name(head, getattr(sent, name_field), required=ctx.method in METHODS)
         if self._running >= self._limit:
             self._check_room(ctx)
         ctx._parsed = params
