@@ -728,6 +728,33 @@ async def test_a_connection_may_be_idle_between_two_requests_but_not_for_ever(mo
         assert await line.answer() == (200, "GET /late ")
 
 
+@pytest.mark.parametrize(("header", "paths"), [("Connection: close", ["/a"]), ("Accept: */*", ["/a", "/b", "/c"])])
+@on_both_loops
+async def test_what_follows_a_request_that_takes_long_is_read_as_if_it_did_not(
+    header: str, paths: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the last request of a connection nothing is taken for one."""
+    monkeypatch.setattr(http_listener, "TICK", 0.01)
+    gate, served = asyncio.Event(), list[str]()
+
+    async def serve(request: ServedRequest) -> None:
+        served.append(request.scope["path"])
+        await gate.wait()
+        await request.respond(200, JSON_TYPE, b"", ())
+
+    async with listening(serve) as house:
+        line = await house.ask(get("/a", header))
+        for path in ("/b", "/c"):
+            tick = house.listener.tick
+            while house.listener.tick < tick + 5:  # noqa: ASYNC110 - it is the clock itself
+                await asyncio.sleep(0.01)
+            await line.say(get(path))
+        gate.set()
+        for _ in paths:
+            assert (await line.answer())[0] == 200
+    assert served == paths
+
+
 @on_both_loops
 async def test_a_reader_that_reads_nothing_is_cut_off_and_a_slow_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_listener, "TICK", 0.01)

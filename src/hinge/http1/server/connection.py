@@ -7,7 +7,6 @@ import logging
 import re
 import select
 import sys
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, cast
 from urllib.parse import unquote
@@ -34,6 +33,8 @@ HEAD_BYTES = 2048
 IDLE = KEEP_ALIVE + 5
 #: Seconds after which a half-closed connection is first checked where no event tells of a reset.
 RESET_WAIT = 0.05
+#: Seconds without use after which a connection frees what the next request would be parsed with.
+UNUSED = 2
 #: Seconds for the head of a request to arrive.
 HEAD_WAIT = 10
 #: Seconds to read what a client still sends after its last response; closing at once could discard the response.
@@ -78,13 +79,50 @@ class ConnectionServer(RequestServer, Protocol):
 class HttpConnection(asyncio.Protocol):
     """One connection. The server calls `sweep` once a second."""
 
+    __slots__ = (
+        "__weakref__",
+        "_ahead",
+        "_final",
+        "_final_response",
+        "_first_chunk",
+        "_half_closed",
+        "_head_began",
+        "_headers",
+        "_hosts",
+        "_ignoring",
+        "_in_head",
+        "_incoming",
+        "_known_head",
+        "_known_scope",
+        "_overhead",
+        "_parsed",
+        "_parser",
+        "_path",
+        "_paused",
+        "_resets",
+        "_room",
+        "_scope",
+        "_serving",
+        "_since",
+        "_target",
+        "_transport",
+        "_unparsed",
+        "_unsent",
+        "_url",
+        "_used",
+        "_waiting",
+        "full",
+        "server",
+    )
+
     def __init__(self, server: ConnectionServer) -> None:
         self.server = server
         self.full = False
         #: Unsent bytes at the last sweep.
         self._unsent = 0
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything else is called
-        self._parser: Any = httptools.HttpRequestParser(self)
+        #: None while there is nothing to parse.
+        self._parser: Any = None
         self._scope: Scope = {}
         #: The tick at which its present state began.
         self._since = server.tick
@@ -123,7 +161,7 @@ class HttpConnection(asyncio.Protocol):
         #: The request whose body is arriving; the one that is served; those that wait; the response that ends them.
         self._incoming: ServedRequest | None = None
         self._serving: ServedRequest | None = None
-        self._waiting: deque[ServedRequest] = deque()
+        self._waiting: list[ServedRequest] = []
         self._final_response = b""
 
     # ---------------------------------------------------------------- asyncio calls these
@@ -346,6 +384,8 @@ class HttpConnection(asyncio.Protocol):
     def _feed(self, data: bytes) -> int:
         """Parse a slice. Returns how much of it was parsed: not all if a request asks for another protocol."""
         parsed = None
+        if self._parser is None:
+            self._parser = httptools.HttpRequestParser(self)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as stop:
@@ -444,7 +484,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _next(self) -> None:
         if not self.full:
-            self._serve(self._waiting.popleft())
+            self._serve(self._waiting.pop(0))
             if not self._waiting:
                 self._ahead = 0
             if self._unparsed:
@@ -525,6 +565,9 @@ class HttpConnection(asyncio.Protocol):
     def sweep(self, tick: int) -> None:
         """Close the connection if it makes no progress."""
         waited, closing = tick - self._since, self._transport.is_closing()
+        if waited >= UNUSED and self._incoming is None and not (self._in_head or self._final or self._ignoring):
+            self._parser = self._known_head = None  # a client with a stream may send nothing more for hours
+            self._known_scope = {}
         if self.full or closing:
             size = self._transport.get_write_buffer_size()
             if size < self._unsent:

@@ -604,7 +604,7 @@ class _ListenStream:
         self._end = subscription_end(ctx.request_id)
         self._offered = offered
         self._loop = asyncio.get_running_loop()
-        self._lists = {
+        self._lists = tuple(
             kind
             for kind, on in (
                 ("tools", agreed.tools_list_changed),
@@ -612,7 +612,7 @@ class _ListenStream:
                 ("resources", agreed.resources_list_changed),
             )
             if on
-        }
+        )
         self._uris = agreed.resource_subscriptions or ()
         self.reader = ChangeReader(buffer, self._loop, self.matches, self._everything, self._wake_up)
         self._wake: asyncio.Future[None] | None = None
