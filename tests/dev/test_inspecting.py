@@ -162,6 +162,7 @@ async def test_messages_carry_the_call_and_the_round(program: Program) -> None:
             ("server", None),
         ]
         assert mine[0]["id"] == mine[1]["id"]
+        assert mine[1]["answers"] == "tools/call"
         assert mine[0]["data"]["params"]["arguments"] == {"a": 1, "b": 2}
         assert mine[0]["round"] == 1
         assert mine[0]["size"] > 50

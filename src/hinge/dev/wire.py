@@ -74,10 +74,10 @@ class _Head(msgspec.Struct):
     error: Raw | UnsetType = UNSET
 
 
-class _Began(NamedTuple):
-    """A request that is not answered yet."""
+class _OpenRequest(NamedTuple):
+    """A request that is not answered yet: what it is sent for, its method and its time in seconds."""
 
-    name: str
+    sent: Sent | None
     method: str
     at: float
 
@@ -104,11 +104,8 @@ class MessageJournal:
         self.kinds: dict[int, ChannelKind] = {}
         #: Whether messages of the client are written when their HTTP request is made.
         self.over_http = False
-        #: Requests without a response yet, of this side and of the server.
-        self._requests: dict[tuple[int, RequestId], Sent | None] = {}
-        self._server_requests: dict[tuple[int, RequestId], Sent | None] = {}
-        #: When the requests of calls were sent, and what they are; see `_add_span`.
-        self._began: dict[tuple[str, int, RequestId], _Began] = {}
+        #: Requests without a response yet, by their sender.
+        self._requests: dict[Side, dict[tuple[int, RequestId], _OpenRequest]] = {"client": {}, "server": {}}
 
     # ---------------------------------------------------------------- MessageObserver
 
@@ -118,9 +115,8 @@ class MessageJournal:
         self.kinds[self._channels] = kind
         if len(self.kinds) > _MAX_CHANNELS:
             del self.kinds[self._channels - _MAX_CHANNELS]
-        self._requests.clear()
-        self._server_requests.clear()
-        self._began.clear()
+        for requests in self._requests.values():
+            requests.clear()
         return self._channels
 
     def on_message(self, message: SeenMessage) -> None:
@@ -133,7 +129,7 @@ class MessageJournal:
     def on_failure(self, channel: int, request_id: RequestId | None, error: CallError) -> None:
         """See MessageObserver. The call that failed tells it."""
         if request_id is not None:
-            self._requests.pop((channel, request_id), None)
+            self._requests["client"].pop((channel, request_id), None)
 
     def on_close(self, channel: int, by: Side, reason: str) -> None:
         """See MessageObserver."""
@@ -157,7 +153,8 @@ class MessageJournal:
 
     def call_of(self, request_id: RequestId) -> Sent | None:
         """Return what a request of the server belongs to."""
-        return self._server_requests.get((self._channels, request_id))
+        request = self._requests["server"].get((self._channels, request_id))
+        return request.sent if request is not None else None
 
     def _add(self, message: SeenMessage, headers: HeaderPairs | None) -> None:
         data = message.data
@@ -176,9 +173,13 @@ class MessageJournal:
             fields["preview"] = data[: 4 * PREVIEW].decode("utf-8", "replace")[:PREVIEW]
             self._journal.add("bytes", fields, message=data)
             return
-        sent = self._owner(message, head) if head is not None else None
+        sent = answered = None
         if head is not None:
             fields |= {name: value for name in ("id", "method") if (value := getattr(head, name)) is not UNSET}
+            answered = self._answered(message, head)
+            sent = self._owner(message, head) if answered is None else answered.sent
+        if answered is not None:
+            fields["answers"] = answered.method
         if sent is not None and sent.call is not None:
             fields |= {"call": sent.call, "round": sent.rounds}
         if len(data) <= MAX_INLINE:
@@ -187,56 +188,53 @@ class MessageJournal:
             n = self._journal.add("message", {**fields, "preview": text[:PREVIEW]}, message=data)
         if sent is None or head is None or head.id is UNSET:
             return
-        if sent.call is not None:
-            self._time(message, head, sent)
+        if answered is not None:
+            self._add_span(message, head, answered)
         if message.sender == "server" and head.method is UNSET:
             sent.answered(n, data)
         elif message.sender == "client" and head.method is not UNSET:
             sent.request = n
 
-    def _time(self, message: SeenMessage, head: _Head, sent: Sent) -> None:
-        """Note a request of a call, or show it as a span when it is answered."""
-        side = message.sender
-        if head.method is not UNSET:
-            name = f"round {sent.rounds}" if side == "client" else str(head.method)
-            if len(self._began) < _MAX_OPEN:
-                self._began[side, message.channel, head.id] = _Began(name, str(head.method), time.time())
-            return
-        began = self._began.pop((other_side(side), message.channel, head.id), None)
-        if began is None or sent.call is None:
+    def _add_span(self, message: SeenMessage, head: _Head, request: _OpenRequest) -> None:
+        """Show a request of a call as a span, now that it is answered."""
+        if request.sent is None or request.sent.call is None:
             return
         self._spans += 1
         fields = {
-            "trace": sent.call,
+            "trace": request.sent.call,
             "span": f"{self._era}-{self._spans}",
-            "parent": sent.call,
+            "parent": request.sent.call,
             "side": "client",
-            "name": began.name,
-            "start": round(began.at * 1000, 3),
-            "ms": round((time.time() - began.at) * 1000, 3),
+            "name": request.method if message.sender == "client" else f"round {request.sent.rounds}",
+            "start": round(request.at * 1000, 3),
+            "ms": round((time.time() - request.at) * 1000, 3),
             "status": "error" if head.error is not UNSET else "ok",
-            "attributes": {"mcp.method.name": began.method, "jsonrpc.request.id": str(head.id)},
+            "attributes": {"mcp.method.name": request.method, "jsonrpc.request.id": str(head.id)},
         }
         self._journal.add("span", fields)
 
+    def _answered(self, message: SeenMessage, head: _Head) -> _OpenRequest | None:
+        """Return the request that a message answers, and forget it."""
+        if head.method is not UNSET or not isinstance(head.id, str | int):
+            return None
+        return self._requests[other_side(message.sender)].pop((message.channel, head.id), None)
+
     def _owner(self, message: SeenMessage, head: _Head) -> Sent | None:
-        """Return what a message belongs to."""
-        key = (message.channel, head.id) if isinstance(head.id, str | int) else None
-        is_ours = message.sender == "client"
+        """Return what a message that answers nothing belongs to."""
         if head.method is UNSET:
-            return None if key is None else (self._server_requests if is_ours else self._requests).pop(key, None)
-        if is_ours and key is not None:
+            return None
+        is_request = isinstance(head.id, str | int)
+        if message.sender == "server":
+            sent = self._about(message, head)
+        elif is_request:
             sent = SENT.get()
             if sent is not None:
                 sent.rounds += 1
-            if len(self._requests) < _MAX_OPEN:
-                self._requests[key] = sent
-            return sent
-        if is_ours:
+        else:
             return self._request_of(message.channel, _member(head.params, "requestId"))
-        sent = self._about(message, head)
-        if key is not None and len(self._server_requests) < _MAX_OPEN:
-            self._server_requests[key] = sent
+        requests = self._requests[message.sender]
+        if is_request and len(requests) < _MAX_OPEN:
+            requests[message.channel, head.id] = _OpenRequest(sent, str(head.method)[:PREVIEW], time.time())
         return sent
 
     def _about(self, message: SeenMessage, head: _Head) -> Sent | None:
@@ -257,11 +255,13 @@ class MessageJournal:
             return sent  # it came on the stream of the request
         if head.id is UNSET and head.method != "notifications/message":
             return None
-        calls = [sent for sent in self._requests.values() if sent is not None and sent.call is not None]
+        open_here = [request.sent for request in self._requests["client"].values()]
+        calls = [sent for sent in open_here if sent is not None and sent.call is not None]
         return calls[-1] if calls and (head.id is not UNSET or len(calls) == 1) else None
 
     def _request_of(self, channel: int, request_id: Any) -> Sent | None:
-        return self._requests.get((channel, request_id)) if isinstance(request_id, str | int) else None
+        request = self._requests["client"].get((channel, request_id)) if isinstance(request_id, str | int) else None
+        return request.sent if request is not None else None
 
 
 def _member(value: Any, name: str) -> Any:

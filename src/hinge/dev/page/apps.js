@@ -3,15 +3,14 @@ import { command, tryCommand } from "./inspector.js";
 import { CallPanel, start } from "./call.js";
 import { button, code, details, h, labelled, link, name, plain, record, select, setOptions, show, stringify, visible } from "./dom.js";
 import { isFinal, store } from "./store.js";
-import { pageOf, toolRunner } from "./offers.js";
-import { go, ui, View } from "./view.js";
+import { pageOf, toolRunner } from "./tools.js";
+import { getLook, go, ui, View } from "./view.js";
 
 const REVISION = "2026-01-26";
 const MOST_NOTES = 200;
 const LEAD = "Pages that hosts show beside tools, in a sandbox of another origin. They call tools only after you agree.";
 
-class AppsView extends View {
-  heading = "Apps";
+export default class AppsView extends View {
   topics = ["offers", "calls", "questions"];
 
   build() {
@@ -65,7 +64,9 @@ class AppsView extends View {
     const answer = await tryCommand({ do: "app", era: ui.era, uri: pageOf(tool) });
     if (!answer) return;
     const { href: src, origin } = new URL(answer.frame, store.apps ?? location.href);
-    if (!store.apps || origin !== new URL(store.apps).origin || origin === location.origin) return show(this.frameBox, h("p.bad-text", "The page has no origin of its own; it is not shown."));
+    if (!store.apps || origin !== new URL(store.apps).origin || origin === location.origin) {
+      return show(this.frameBox, h("p.bad", "The page has no origin of its own; it is not shown."));
+    }
     this.frame = h("iframe", { sandbox: "allow-scripts", title: `App of ${visible(tool.name)}`, src, referrerpolicy: "no-referrer" });
     show(this.frameBox, this.frame);
     this.id = await start(ui.era, "tools/call", { name: tool.name, arguments: args });
@@ -77,7 +78,8 @@ class AppsView extends View {
 
   note(direction, { method, params, result, error }) {
     if (this.notes.children.length >= MOST_NOTES) this.notes.firstChild.remove();
-    this.notes.append(h("li", h("span.muted", direction), " ", code(method ?? (error ? "error" : "result"), 80), " ", h("span.w-about", visible(stringify(params ?? result ?? error ?? null, 0)))));
+    const text = stringify(params ?? result ?? error ?? null, 0);
+    this.notes.append(h("li", h("span.muted", direction), " ", code(method ?? (error ? "error" : "result"), 80), " ", h("span.w-about", visible(text))));
   }
 
   send(message) {
@@ -101,10 +103,12 @@ class AppsView extends View {
 
   welcome() {
     const { weight, ...tool } = this.current() ?? {};
-    const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     return {
-      protocolVersion: REVISION, hostInfo: { name: "hinge-dev", version: "1" }, hostCapabilities: { openLinks: {}, serverTools: {}, serverResources: {}, logging: {} },
-      hostContext: { toolInfo: { tool }, theme, displayMode: "inline", availableDisplayModes: ["inline"], locale: navigator.language, platform: "web" },
+      protocolVersion: REVISION, hostInfo: { name: "hinge-dev", version: "1" },
+      hostCapabilities: { openLinks: {}, serverTools: {}, serverResources: {}, logging: {} },
+      hostContext: {
+        toolInfo: { tool }, theme: getLook(), displayMode: "inline", availableDisplayModes: ["inline"], locale: navigator.language, platform: "web",
+      },
     };
   }
 
@@ -112,7 +116,8 @@ class AppsView extends View {
   confirm(text, yes = "Allow", no = "Refuse") {
     return new Promise((resolve, reject) => {
       const close = (then, value) => () => { show(this.ask); then(value); };
-      show(this.ask, h("div.question", h("p", text), h("div.actions", button(yes, close(resolve), "primary"), button(no, close(reject, new Error("The user refused."))))));
+      const refuse = close(reject, new Error("The user refused."));
+      show(this.ask, h("div.question", h("p", text), h("div.actions", button(yes, close(resolve), "primary"), button(no, refuse))));
     });
   }
 
@@ -127,8 +132,9 @@ class AppsView extends View {
     const call = store.calls.get(this.id);
     if (!this.ready || this.passed || !isFinal(call)) return;
     this.passed = true;
-    if (call.error || call.state === "cancelled") this.send({ method: "ui/notifications/tool-cancelled", params: { reason: record(call.error).message ?? "cancelled" } });
-    else this.send({ method: "ui/notifications/tool-result", params: call.result });
+    if (call.error || call.state === "cancelled") {
+      this.send({ method: "ui/notifications/tool-cancelled", params: { reason: record(call.error).message ?? "cancelled" } });
+    } else this.send({ method: "ui/notifications/tool-result", params: call.result });
   }
 }
 
@@ -158,5 +164,3 @@ const HANDLERS = {
     return view.forward("resources/read", { uri });
   },
 };
-
-customElements.define("hinge-apps", AppsView);

@@ -1,14 +1,18 @@
 // One call: its state, progress, questions and result; and what starts calls: arguments and buttons.
-import { command, getMessage, tryCommand } from "./inspector.js";
-import { announce, button, chip, clock, copyText, duration, eraChip, h, has, lines, linkButton, list, memory, name, number, record, redraw, segments, show, visible } from "./dom.js";
+import { command, tryCommand } from "./inspector.js";
+import { announce, button, chip, clock, code, copyText, duration, eraChip, h, has, lines, linkButton, list, memory, name, number, record, redraw, refresh, segments, show, visible } from "./dom.js";
 import { Editor } from "./form.js";
 import { questionView } from "./questions.js";
-import { jsonView, resultView } from "./result.js";
+import { jsonView, loader, resultView } from "./result.js";
 import { argumentsOf, isFinal, store, subject } from "./store.js";
 import { go, hash, ui } from "./view.js";
 
-const STATES = {
-  running: ["Running", "busy"], waiting: ["Waits for an answer", "ask"], done: ["Done", "good"], failed: ["Failed", "bad"], cancelled: ["Cancelled", ""],
+export const STATES = {
+  running: ["Running", "busy"],
+  waiting: ["Waits for an answer", "ask"],
+  done: ["Done", "good"],
+  failed: ["Failed", "bad"],
+  cancelled: ["Cancelled"],
 };
 const COPIES = [["hinge", "hinge call"], ["curl", "curl"], ["pytest", "pytest"]];
 
@@ -35,15 +39,13 @@ function editHash({ call, method, params }) {
 function copyDialog(body) {
   const text = lines("");
   const choose = async (as) => {
-    memory.set("copy", as);
     try { text.textContent = (await command({ do: "copy", ...body, as })).text; } catch (error) { text.textContent = error.message; }
   };
-  const first = memory.get("copy", "hinge");
   const dialog = h("dialog", { "aria-label": "Copy this call", onclose: () => dialog.remove() },
-    h("h2", "Copy this call"), segments("Copy as", COPIES, first, (as) => { choose(as); }), text, h("div.actions", button("Copy", () => copyText(text.textContent), "primary"), button("Close", () => dialog.close())));
+    h("h2", "Copy this call"), segments("Copy as", COPIES, (as) => { choose(as); }, "copy"), text,
+    h("div.actions", button("Copy", () => copyText(text.textContent), "primary"), button("Close", () => dialog.close())));
   document.body.append(dialog);
   dialog.showModal();
-  choose(first);
 }
 
 const againButton = (call, then, kind) => button("Again", async () => {
@@ -93,7 +95,9 @@ export class CallPanel {
       h("div.call-title", stateChip(call), eraChip(call.era), this.title && h("strong", name(subject(call))),
         h("span.muted", duration(call.ms)), h("span.muted", clock(call.at))),
       h("div.actions",
-        isFinal(call) ? [againButton(call, this.onagain), linkButton("Edit", editHash(call))] : button("Cancel", () => tryCommand({ do: "cancel", call: call.call }), "danger"),
+        isFinal(call)
+          ? [againButton(call, this.onagain), linkButton("Edit", editHash(call))]
+          : button("Cancel", () => tryCommand({ do: "cancel", call: call.call }), "danger"),
         button("Copy as…", () => copyDialog({ call: call.call })), linkButton("Messages", hash("wire", "call", call.call))));
   }
 
@@ -114,6 +118,7 @@ export class CallPanel {
       const element = questionView(question);
       if (drawn) drawn.element.replaceWith(element); else this.questions.append(element);
       this.views.set(question.question, { state: question.state, element });
+      store.changed("questions"); // for the banner, which leaves out what is on the screen
       if (question.state === "open") announce(`The server asks: ${question.message ?? question.type}`);
     }
   }
@@ -128,13 +133,7 @@ function resultOf(call) {
   if (call.state === "cancelled") return h("p.muted", "The call was cancelled.");
   if (call.result !== undefined) return h("div", { class: isToolError(call) ? "is-error" : null }, resultView(call.method, call.result));
   if (call.message === undefined) return null;
-  const box = h("div", h("p.muted", "The result is large."), button("Load it", async () => {
-    try {
-      const message = await getMessage(call.message);
-      show(box, resultView(call.method, record(message).result ?? message));
-    } catch (error) { show(box, h("p.bad-text", error.message)); }
-  }));
-  return box;
+  return loader(call.message, h("p.muted", "The result is large."), "Load it", (message) => resultView(call.method, record(message).result ?? message));
 }
 
 /** Arguments, buttons that run, the call and the latest ones, for one item. */
@@ -192,15 +191,13 @@ export class Runner {
   update() {
     this.panel.update();
     const calls = [...store.calls.values()].filter(this.accepts).slice(-8).reverse();
-    const mark = calls.map((call) => `${call.call} ${call.state}`).join();
-    if (mark === this.mark) return;
-    this.mark = mark;
-    show(this.recent, calls.length > 0 && [h("h3", "Recent calls"), h("ul.recent-list", calls.map((call) => this.#row(call)))]);
+    const version = calls.map((call) => `${call.call} ${call.state}`).join();
+    refresh(this.recent, version, () => calls.length > 0 && [h("h3", "Recent calls"), h("ul.recent-list", calls.map((call) => this.#row(call)))]);
   }
 
   #row(call) {
     return h("li", stateChip(call), eraChip(call.era),
-      h("a.recent-text", { href: hash("history", call.call), title: "Open in the history" }, argumentsOf(call)),
+      h("a.recent-text", { href: hash("history", call.call), title: "Open in the history" }, code(record(call.params).uri) ?? argumentsOf(call)),
       h("span.muted", duration(call.ms)), againButton(call, (next) => this.follow(next), "small"),
       this.editor && button("Edit", () => this.edit(call), "small"));
   }

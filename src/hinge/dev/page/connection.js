@@ -7,7 +7,9 @@ import { jsonView } from "./result.js";
 import { ERAS, store } from "./store.js";
 import { View } from "./view.js";
 
-const ABILITIES = { elicitation: "answer questions (elicitation)", sampling: "ask a model (sampling)", roots: "name roots", tasks: "run tasks", progress: "take progress" };
+const ABILITIES = {
+  elicitation: "answer questions (elicitation)", sampling: "ask a model (sampling)", roots: "name roots", tasks: "run tasks", progress: "take progress",
+};
 const CHANGES = { tools: "tools", prompts: "prompts", resources: "resources" };
 const STATES = { ready: ["Connected", "good"], connecting: ["Connecting", "busy"], failed: ["Failed", "bad"], off: ["Off"] };
 
@@ -18,8 +20,7 @@ const checksOf = (texts, boxes) => h("div.checks", Object.values(texts).map((tex
 const checkedOf = (boxes) => boxes.filter((box) => box.checked).map((box) => box.value);
 const card = (title, about, ...content) => h("section.card", h("h2", title), h("p.muted", about), content);
 
-class ConnectionView extends View {
-  heading = "Connection";
+export default class ConnectionView extends View {
   topics = ["connection", "calls", "questions"];
 
   build() {
@@ -32,9 +33,11 @@ class ConnectionView extends View {
     this.page(null, [button("Restart the program", () => tryCommand({ do: "restart" }, "Restarting"))], this.eras,
       card("As a client that can't …", "Reconnects in both eras as a client without these abilities, to see what the server does then.",
         checksOf(ABILITIES, this.abilities), h("div.actions", button("Reconnect", reconnect, "primary"))),
-      card("Subscriptions", "Changes that the server reports stand in the logs; lists are fetched again.", this.listening,
+      card("Subscriptions", "Changes that the server reports appear in Logs; lists are fetched again.", this.listening,
         checksOf(CHANGES, this.changes), labelled("Resources, one address per line", this.uris),
-        h("div.actions", ERAS.map((era) => [button(`Listen in ${era}`, () => this.listen(era)), button(`Stop in ${era}`, () => tryCommand({ do: "unlisten", era }), "quiet")]))),
+        h("div.actions", ERAS.map((era) => [
+          button(`Listen in ${era}`, () => this.listen(era)), button(`Stop in ${era}`, () => tryCommand({ do: "unlisten", era }), "quiet"),
+        ]))),
       card("Any request", "Sent as it is written; nothing is checked before.", this.request()));
   }
 
@@ -78,7 +81,8 @@ class ConnectionView extends View {
     if (!this.abilities.includes(document.activeElement)) for (const box of this.abilities) box.checked = without.includes(box.value);
     show(this.listening, ERAS.map((era) => {
       const { on, uris } = store.eras[era].listening;
-      return h("p", eraChip(era), " ", chip(on ? "Listening" : "Not listening", on ? "good" : ""), " ", list(uris).slice(0, 50).map((uri) => [code(uri), " "]));
+      const state = on ? chip("Listening", "good") : chip("Not listening");
+      return h("p", eraChip(era), " ", state, " ", list(uris).slice(0, 50).map((uri) => [code(uri), " "]));
     }));
   }
 }
@@ -87,20 +91,21 @@ function eraCard(era, { connection, login }) {
   const { state, error, instructions, capabilities, revision, transport, without } = connection;
   const { name: server, version = "", title } = record(connection.server);
   const act = (text, body, done) => button(text, () => tryCommand({ ...body, era }, done), { "data-key": `${text} ${era}` });
-  return h("section.card", { "aria-label": `Era ${era}` }, h("h2", eraChip(era), " ", era === "2026" ? "Stateless" : "Handshake", " ", connectionChip(connection)),
-    h("p.bad-text", name(error, 3000)),
-    facts([["Server", server && `${visible(server)} ${visible(version)}`], ["Title", title], ["Revision", revision], ["Transport", transport], ["Client without", list(without).join(", ")]]),
+  const logins = [act("Log in", { do: "login" }), act("Log out", { do: "logout" }, "Logged out")];
+  return h("section.card", { "aria-label": `Era ${era}` },
+    h("h2", eraChip(era), " ", era === "2026" ? "Stateless" : "Handshake", " ", connectionChip(connection)),
+    h("p.bad", name(error, 3000)),
+    facts([["Server", server && `${visible(server)} ${visible(version)}`], ["Title", title], ["Revision", revision], ["Transport", transport],
+      ["Client without", list(without).join(", ")]]),
     instructions && details("Instructions", () => prose(instructions)),
     capabilities && details("Capabilities", () => jsonView(capabilities, "Capabilities")),
     login.length > 0 && h("section", h("h3", "Login"), h("ol", login.slice(-20).map(loginStep))),
     h("div.actions", ["off", "failed"].includes(state) ? act("Connect", { do: "connect" }) : act("Disconnect", { do: "disconnect" }),
       act("Refresh the lists", { do: "refresh" }, "Listing again"), act("Ping", { do: "call", method: "ping", params: {} }, "Sent"),
-      act("Log in", { do: "login" }), act("Log out", { do: "logout" }, "Logged out")));
+      transport !== "stdio" && logins));
 }
 
 function loginStep({ at, step, error, url, state }) {
-  return h("li", h("span.muted", clock(at)), " ", name(step, 400), " ", h("span.bad-text", visible(error, 600)), " ",
+  return h("li", h("span.muted", clock(at)), " ", name(step, 400), " ", h("span.bad", visible(error, 600)), " ",
     state === "open" ? link(url, "Open the login page", "button") : code(url, 400), state === "done" && chip("done", "good"));
 }
-
-customElements.define("hinge-connection", ConnectionView);

@@ -31,6 +31,13 @@ export function show(parent, ...children) {
   return put(parent, ...children);
 }
 
+/** Show new children if `version` is another one than the last time. */
+export function refresh(parent, version, make) {
+  if (parent.version === version) return;
+  parent.version = version;
+  show(parent, make());
+}
+
 export const byId = (id) => document.getElementById(id);
 
 export function svg(tag, props, ...children) {
@@ -72,25 +79,33 @@ export function link(address, text = address, kind = "") {
 }
 
 /** A button; instead of properties, its classes. */
-export const button = (text, onclick, props = {}) => h("button", { type: "button", onclick, ...(typeof props === "string" ? { class: props } : props) }, text);
+export function button(text, onclick, props) {
+  return h("button", { type: "button", onclick, ...(typeof props === "string" ? { class: props } : props) }, text);
+}
 
 export const linkButton = (text, href) => h("a.button", { href }, text);
 
-/** Buttons of [value, text] pairs, one of which is pressed. If `onchange` returns false, all stays as it was. */
-export function segments(label, pairs, value, onchange) {
+/**
+ * Buttons of [value, text] pairs, the first of which is pressed. If `onchange` returns false, all stays as it was.
+ * With a `key` the choice survives a reload, and is made at once.
+ */
+export function segments(label, pairs, onchange, key) {
   const box = h("div.segments", { role: "group", "aria-label": label });
-  for (const [key, text] of pairs) {
+  const value = (key && memory.get(key)) ?? pairs[0][0];
+  for (const [one, text] of pairs) {
     box.append(button(text, (event) => {
-      if (onchange(key) === false) return;
-      for (const one of box.children) one.ariaPressed = one === event.target;
-    }, { "aria-pressed": key === value }));
+      if (onchange(one) === false) return;
+      if (key) memory.set(key, one);
+      for (const other of box.children) other.ariaPressed = other === event.target;
+    }, { "aria-pressed": one === value }));
   }
+  if (key) onchange(value);
   return box;
 }
 
 export const chip = (text, kind = "") => textIn("span", text, 80, { class: `chip ${kind}` });
 
-export const eraChip = (era) => chip(era, era === "2026" ? "new" : "old");
+export const eraChip = (era) => chip(era, `era-${era}`);
 
 const TIME = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
 

@@ -5,7 +5,7 @@ const MOST_FIELDS = 200;
 const MOST_OPTIONS = 1000;
 const DEEPEST = 12;
 const INPUT_TYPES = { email: "email", uri: "url", date: "date", time: "time" };
-const EXAMPLES = { "date-time": "2026-07-28T12:00:00Z", uri: "https://…" };
+const EXAMPLES = { "date-time": "2026-07-28T12:00:00Z" };
 const less = (size, bound) => size < bound;
 const more = (size, bound) => size > bound;
 /** Keywords that bound values of a type: what stands beside the field, and whether the size of a value is out of bounds. */
@@ -56,7 +56,9 @@ function variants(schema) {
 /** The values to choose from, as [value, title] pairs, or null. */
 function options(schema) {
   const choices = has(schema, "const") ? [schema] : alternatives(schema);
-  if (choices.length && choices.every((one) => has(record(one), "const"))) return choices.slice(0, MOST_OPTIONS).map((one) => [one.const, one.title ?? label(one.const)]);
+  if (choices.length && choices.every((one) => has(record(one), "const"))) {
+    return choices.slice(0, MOST_OPTIONS).map((one) => [one.const, one.title ?? label(one.const)]);
+  }
   if (!list(schema.enum).length) return null;
   return schema.enum.slice(0, MOST_OPTIONS).map((value, index) => [value, list(schema.enumNames)[index] ?? label(value)]);
 }
@@ -84,7 +86,10 @@ function makeField(schema, context) {
 
 const within = (context, key, required = true) => ({ ...context, depth: context.depth + 1, key, required });
 
-/** A field. `read()` returns undefined for what is not sent, `wrong(value)` a text or "", `inner()` the fields inside. A group has several controls. */
+/**
+ * A field. `read()` returns undefined for what is not sent, `wrong(value)` a text or "", `inner()` the fields inside.
+ * A group has several controls.
+ */
 function controlField(schema, context, control, { read, write, wrong = () => "", inner = () => [], group = false }) {
   const hint = h("p.hint", { id: freshId() });
   const bounds = boundsOf(schema).map(([text]) => text);
@@ -149,14 +154,15 @@ function textField(schema, context, control, { parse, format = plain, wrong }) {
   control.placeholder = has(schema, "default") ? visible(label(schema.default), 80) : EXAMPLES[schema.format] ?? "";
   control.autocomplete = "off";
   control.spellcheck = false;
-  const field = controlField(schema, context, control, { read: () => parse(control.value), write: (value) => { control.value = format(value); }, wrong });
+  const write = (value) => { control.value = format(value); };
+  const field = controlField(schema, context, control, { read: () => parse(control.value), write, wrong });
   control.addEventListener("change", field.check);
   return field;
 }
 
 function stringField(schema, context) {
   const type = INPUT_TYPES[schema.format];
-  const control = type ? h("input", { type }) : h("textarea", { rows: schema.format === "textarea" || schema.maxLength > 500 ? 3 : 1 });
+  const control = type ? h("input", { type }) : h("textarea", { rows: schema.maxLength > 500 ? 3 : 1 });
   context.suggest?.(control, context.key);
   return textField(schema, context, control, {
     parse: (text) => (text === "" && !context.required ? undefined : text),
@@ -374,7 +380,7 @@ export class Editor {
     this.text = h("textarea.code", { rows: 8, spellcheck: "false", "aria-label": "Text of the JSON", oninput: save });
     this.hint = h("p.hint");
     this.raw = h("div.raw", { hidden: true }, this.text, this.hint);
-    this.element = h("div.editor", segments("Edit as", [["form", "Form"], ["json", "JSON"]], "form", (tab) => this.choose(tab)), this.form, this.raw);
+    this.element = h("div.editor", segments("Edit as", [["form", "Form"], ["json", "JSON"]], (tab) => this.choose(tab)), this.form, this.raw);
     if (value) this.value = value;
   }
 

@@ -13,7 +13,9 @@ async function request(path, options) {
   return body;
 }
 
-export const command = (body) => request("/api/commands", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+export const command = (body) => request("/api/commands", {
+  method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+});
 
 export async function tryCommand(body, done = "") {
   try {
@@ -33,7 +35,7 @@ export const getMessage = (number) => request(`/api/messages/${Number(number)}`)
 // The stream is read in slices: no slice keeps the page from answering for longer than a few milliseconds.
 // An EventSource would dispatch all events of a chunk in one task, however many they are.
 
-const SLICE = 8; // milliseconds
+export const SLICE = 8; // milliseconds
 const RETRY = 1000;
 const STATES = { 401: "ended", 403: "ended", 429: "crowded" };
 

@@ -3,6 +3,9 @@ import { fill, freshId, h } from "./dom.js";
 
 const OVERSCAN = 8;
 
+/** A row of two lines. */
+export const rowTexts = (title, about) => h("div.row-main", h("div.row-name", title), h("div.row-about", about));
+
 /**
  * A list box of rows of one height. `render(item)` makes a row's content, `key(item)` names the item,
  * `version(item)` changes when the row must be drawn again. A list that follows stays at its end.
@@ -19,7 +22,8 @@ export class VirtualList {
     Object.assign(this, { rowHeight, render, key, version, onselect, onopen, follow });
     this.space = h("div.list-space", { role: "presentation", onclick: (event) => this.#click(event) });
     this.empty = h("p.empty");
-    this.box = h("div.list-box", { role: "listbox", tabindex: "0", "aria-label": label, onscroll: () => this.#scrolled(), onkeydown: (event) => this.#keys(event) }, this.space);
+    const listeners = { onscroll: () => this.#scrolled(), onkeydown: (event) => this.#keys(event) };
+    this.box = h("div.list-box", { role: "listbox", tabindex: "0", "aria-label": label, ...listeners }, this.space);
     this.element = h("div.list", this.box, this.empty);
     new ResizeObserver(() => this.#schedule()).observe(this.box);
   }

@@ -1,33 +1,32 @@
 // Start, the frame around the views, and which view the address shows.
 import { button, byId, clock, decode, h, linkButton, memory, name, number, redraw, show, visible } from "./dom.js";
 import { follow, getState } from "./inspector.js";
-import { questionView } from "./questions.js";
+import { questionView, TITLES } from "./questions.js";
 import { ERAS, isFinal, store } from "./store.js";
-import { hash, isNarrow, ui } from "./view.js";
+import { getLook, hash, isNarrow, titleOf, ui } from "./view.js";
 import { connectionChip } from "./connection.js";
-import "./offers.js";
-import "./apps.js";
-import "./wire.js";
-import "./compare.js";
-import "./history.js";
-import "./compatibility.js";
 
-/** The views in groups, each with its sign. */
+/** The views in groups, each with its sign. A view is the default export of the module of its name. */
 const GROUPS = [
   { tools: "◆", resources: "▤", prompts: "❝", apps: "▣" },
   { wire: "⇄", compare: "◫", history: "↺", logs: "≡", measures: "▥" },
   { contract: "§", findings: "△", connection: "⌁" },
 ];
 const VIEWS = GROUPS.flatMap(Object.keys);
-const titleOf = (key) => key[0].toUpperCase() + key.slice(1);
 const views = new Map();
 const counts = new Map();
 let current = null;
 
+async function load(view) {
+  const module = await import(`./${view}.js`);
+  customElements.define(`hinge-${view}`, module.default);
+}
+
 function buildNavigation() {
   const item = ([key, sign]) => {
     counts.set(key, h("span.nav-count"));
-    return h("li", h("a", { href: hash(key), "data-view": key, onclick: () => openMenu(false) }, h("span.sign", { "aria-hidden": true }, sign), h("span", titleOf(key)), counts.get(key)));
+    return h("li", h("a", { href: hash(key), "data-view": key, onclick: () => openMenu(false) },
+      h("span.sign", { "aria-hidden": true }, sign), h("span", titleOf(key)), counts.get(key)));
   };
   show(byId("nav"), GROUPS.map((group) => h("ul", Object.entries(group).map(item))));
 }
@@ -74,14 +73,15 @@ function drawHeader() {
     memory.set("era-chosen", true);
     ui.setEra(era);
   };
-  redraw(byId("states"), ERAS.toReversed().map((era) => button([era, " ", connectionChip(store.eras[era].connection)], () => choose(era), { "data-key": era, "aria-pressed": ui.era === era })));
+  const chooser = (era) => button([era, " ", connectionChip(store.eras[era].connection)], () => choose(era), { "data-key": era, "aria-pressed": ui.era === era });
+  redraw(byId("states"), ERAS.toReversed().map(chooser));
   drawTitle();
 }
 
 function drawReload() {
   const { error, at } = store.restarts.at(-1);
   byId("reload").textContent = `${error ? "Reload failed" : "Reloaded"} ${clock(at).slice(0, 8)}`;
-  byId("reload").className = error ? "bad-text" : "muted";
+  byId("reload").className = error ? "bad" : "muted";
 }
 
 function drawCounts() {
@@ -111,18 +111,19 @@ function drawBanner() {
   const parts = OFFLINE[store.online] ? [h("p.banner.bad", OFFLINE[store.online])] : [];
   const open = [...store.questions.values()].filter((one) => one.state === "open");
   const ofCalls = open.filter((one) => store.calls.has(one.call));
-  const elsewhere = ofCalls.filter((one) => !location.hash.includes(encodeURIComponent(one.call)) && !document.querySelector(".call:not([hidden]) .question:not(.closed)")?.checkVisibility());
+  const isShown = [...document.querySelectorAll("#views .question:not(.closed)")].some((one) => one.checkVisibility());
+  const elsewhere = isShown ? [] : ofCalls.filter((one) => !location.hash.includes(encodeURIComponent(one.call)));
   if (elsewhere.length) {
     const [first] = elsewhere;
-    const text = elsewhere.length === 1 ? ["A question waits: ", name(first.message ?? first.type)] : `${elsewhere.length} questions wait.`;
+    const text = elsewhere.length === 1 ? ["A question waits: ", name(first.message || TITLES[first.type])] : `${elsewhere.length} questions wait.`;
     parts.push(h("p.banner.ask", h("span", text), " ", linkButton("Answer", hash("history", first.call))));
   }
   const others = open.filter((one) => !ofCalls.includes(one));
   asked = new Map(others.map((one) => [one.question, asked.get(one.question) ?? questionView(one)]));
   parts.push(...asked.values());
   const shown = byId("banner").children;
-  const isShown = (part, index) => part === shown[index] || (part.matches("p") && part.textContent === shown[index]?.textContent);
-  if (parts.length !== shown.length || !parts.every(isShown)) show(byId("banner"), parts); // what is typed stays
+  const isSame = (part, index) => part === shown[index] || (part.matches("p") && part.textContent === shown[index]?.textContent);
+  if (parts.length !== shown.length || !parts.every(isSame)) show(byId("banner"), parts); // what is typed stays
 }
 
 function setLook(value) {
@@ -142,7 +143,7 @@ function keys(event) {
     openMenu(false);
     if (target === filter) {
       if (filter.value === "") filter.blur();
-    } else if (current?.classList.contains("chosen") && isNarrow()) location.hash = hash(current.localName.slice(6));
+    } else if (current?.classList.contains("chosen") && isNarrow()) location.hash = hash(current.view);
     else if (target.closest(".detail")) current.querySelector(".list-box:not([hidden])")?.focus();
   }
 }
@@ -150,16 +151,16 @@ function keys(event) {
 async function startPage() {
   try { setLook(localStorage.getItem("hinge:theme") ?? ""); } catch { /* as the system */ }
   buildNavigation();
-  byId("menu").addEventListener("click", () => openMenu(!byId("nav").classList.contains("open")));
-  byId("theme").addEventListener("click", () => {
-    const look = document.documentElement.style.colorScheme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-    setLook(look === "dark" ? "light" : "dark");
-  });
+  byId("menu").onclick = () => openMenu(!byId("nav").classList.contains("open"));
+  byId("theme").onclick = () => setLook(getLook() === "dark" ? "light" : "dark");
   document.addEventListener("keydown", keys);
-  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
+  document.querySelector(".skip").onclick = (event) => {
+    event.preventDefault();
+    byId("main").focus();
+  };
   addEventListener("hashchange", () => { route(); requestAnimationFrame(drawBanner); });
   let state;
-  try { state = await getState(); } catch (error) {
+  try { [state] = await Promise.all([getState(), ...VIEWS.map(load)]); } catch (error) {
     show(byId("banner"), h("p.banner.bad", visible(error.message), " ", button("Try again", () => location.reload())));
     return;
   }

@@ -4,11 +4,16 @@ import { button, chip, code, details, eraChip, h, link, list, name, put, record,
 import { Editor } from "./form.js";
 import { jsonView, otherMembers, promptMessage } from "./result.js";
 
-const TITLES = { form: "The server asks", url: "The server asks to open a page", sampling: "The server asks for a model", roots: "The server asks for roots" };
+export const TITLES = {
+  form: "The server asks",
+  url: "The server asks to open a page",
+  sampling: "The server asks for a model",
+  roots: "The server asks for roots",
+};
 const text = { type: "string" };
 const object = (properties, ...required) => ({ type: "object", properties, required });
 const RESULTS = {
-  sampling: object({ content: object({ text: { type: "string", format: "textarea" } }, "text"), model: text }, "content", "model"),
+  sampling: object({ content: object({ text }, "text"), model: text }, "content", "model"),
   roots: object({ roots: { type: "array", items: object({ uri: { type: "string", format: "uri" }, name: text }, "uri") } }, "roots"),
 };
 const DEFAULTS = {
@@ -39,12 +44,14 @@ function answers({ question, type }, box, text, accept) {
   };
   const act = (action) => () => answer({ action });
   box.addEventListener("keydown", (event) => {
-    if (type !== "form" || event.key !== "Enter" || event.shiftKey || !event.target.matches("input:not([type=checkbox]), textarea:not(.code)")) return;
+    const isText = event.target.matches("input:not([type=checkbox]), textarea:not(.code)");
+    if (type !== "form" || event.key !== "Enter" || event.shiftKey || !isText) return;
     event.preventDefault();
     event.stopPropagation();
     answer(accept());
   });
-  return h("div.actions", button(text, () => answer(accept()), "primary"), button("Decline", act("decline")), (type === "form" || type === "url") && button("Cancel", act("cancel"), "quiet"));
+  return h("div.actions", button(text, () => answer(accept()), "primary"), button("Decline", act("decline")),
+    (type === "form" || type === "url") && button("Cancel", act("cancel"), "quiet"));
 }
 
 function form(question, box) {

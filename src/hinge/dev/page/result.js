@@ -1,5 +1,6 @@
 // Values as a person wants to see them: trees, tables, texts, pictures, sound. Closed branches of trees cost nothing, large ones open in pieces.
-import { button, bytes, chip, code, copyText, details, h, lines, list, name, own, plain, plural, put, record, segments, show, stringify, table, visible } from "./dom.js";
+import { getMessage } from "./inspector.js";
+import { button, bytes, chip, code, copyText, details, facts, h, lines, list, name, own, plain, plural, put, record, segments, show, stringify, table, visible } from "./dom.js";
 
 const PIECE = 100;
 const LONG_STRING = 2000;
@@ -45,21 +46,6 @@ function scalar(value) {
   return [text, " ", rest];
 }
 
-/** What differs between two JSON values: [path, left, right] triples, at most `limit`. */
-export function differences(left, right, limit = 200) {
-  const found = [];
-  const isObject = (value) => value !== null && typeof value === "object";
-  const walk = (a, b, path, depth) => {
-    if (found.length >= limit || Object.is(a, b)) return;
-    const alike = isObject(a) && isObject(b) && Array.isArray(a) === Array.isArray(b);
-    if (alike && depth < 60) {
-      for (const key of new Set([...Object.keys(a), ...Object.keys(b)])) walk(own(a, key), own(b, key), path ? `${path}.${key}` : key, depth + 1);
-    } else if (!alike || stringify(a) !== stringify(b)) found.push([path || "(all)", a, b]);
-  };
-  walk(left, right, "", 0);
-  return found;
-}
-
 const PICTURES = /^image\/(png|jpeg|gif|webp|avif|bmp|svg\+xml)$/;
 const SOUNDS = /^audio\/(x-wav|wave?|mpeg|mp3|mp4|ogg|flac|webm|aac)$/;
 const LONG = 20_000;
@@ -76,6 +62,14 @@ function objectUrl(data, type) {
   return url;
 }
 
+/** A preview, with a button that shows the whole message in its place. */
+export function loader(number, preview, text, view) {
+  const box = h("div", preview, button(text, async () => {
+    try { show(box, view(await getMessage(number))); } catch (error) { show(box, h("p.bad", error.message)); }
+  }));
+  return box;
+}
+
 export function resultView(method, result) {
   const { content, structuredContent, contents: read, messages, description, isError, resultType, ...others } = record(result);
   let shown = null;
@@ -88,7 +82,8 @@ export function resultView(method, result) {
 
 function several(items, view) {
   const more = list(items).length - MOST_BLOCKS;
-  return h("div.blocks", list(items).slice(0, MOST_BLOCKS).map((one) => view(record(one))), more > 0 && h("p.muted", `${more} more are in the message.`));
+  return h("div.blocks", list(items).slice(0, MOST_BLOCKS).map((one) => view(record(one))),
+    more > 0 && h("p.muted", `${more} more are in the message.`));
 }
 
 export const otherMembers = (title, others) => Object.keys(others).length > 0 && details(title, () => jsonView(others), "rest");
@@ -115,7 +110,8 @@ function tableOf(all) {
   const kind = (row, key) => (typeof own(row, key) === "number" ? ".number" : "");
   const heads = columns.map((key) => h(`th${kind(rows[0], key)}`, { scope: "col" }, name(key)));
   const cell = (row, key) => (own(row, key) === undefined ? h("td.muted", "–") : h(`td${kind(row, key)}`, name(row[key] ?? "null")));
-  return [table("Table", heads, rows.map((row) => columns.map((key) => cell(row, key)))), all.length > MOST_ROWS && h("p.muted", `${all.length - MOST_ROWS} more rows.`)];
+  return [table("Table", heads, rows.map((row) => columns.map((key) => cell(row, key)))),
+    all.length > MOST_ROWS && h("p.muted", `${all.length - MOST_ROWS} more rows.`)];
 }
 
 function block(item) {
@@ -125,21 +121,16 @@ function block(item) {
     audio: () => mediaView(item.data, item.mimeType),
     resource: () => contents(record(item.resource)),
     resource_link: () => [
-      h("a", { href: `#/resources/${encodeURIComponent(plain(item.uri))}`, title: "Read this resource" }, name(item.title ?? item.name ?? item.uri)), " ",
-      place(item), h("p.muted", name(item.description)),
+      h("a", { href: `#/resources/${encodeURIComponent(plain(item.uri))}`, title: "Read this resource" },
+        name(item.title ?? item.name ?? item.uri)), " ", place(item), h("p.muted", name(item.description)),
     ],
     tool_use: () => [h("p.muted", "calls ", name(item.name)), jsonView(item.input)],
   };
   return h("div.block", (own(shown, plain(item.type)) ?? (() => jsonView(item)))(), annotations(record(item.annotations)));
 }
 
-function annotations({ audience, priority, lastModified }) {
-  const notes = [];
-  if (Array.isArray(audience)) notes.push(`for ${audience.map((one) => visible(one, 20)).join(", ")}`);
-  if (typeof priority === "number") notes.push(`priority ${priority}`);
-  if (lastModified) notes.push(`modified ${visible(lastModified, 40)}`);
-  return h("p.muted", notes.join(" · "));
-}
+const annotations = ({ audience, priority, lastModified }) =>
+  facts([["For", list(audience).map(plain).join(", ")], ["Priority", priority], ["Modified", lastModified]]);
 
 export function textView(text) {
   const pre = lines(text.slice(0, LONG));
@@ -153,7 +144,7 @@ export function textView(text) {
   if (value !== undefined) {
     const tree = h("div");
     box.append(tree);
-    tools.append(segments("Show as", [["text", "Text"], ["tree", "Tree"]], "text", (kind) => {
+    tools.append(segments("Show as", [["text", "Text"], ["tree", "Tree"]], (kind) => {
       pre.hidden = kind === "tree";
       show(tree, pre.hidden && valueView(value));
     }));
@@ -168,27 +159,18 @@ function parsed(text) {
 
 function mediaView(base64, mimeType) {
   let data;
-  try { data = Uint8Array.from(atob(plain(base64)), (c) => c.charCodeAt(0)); } catch { return h("p.bad-text", "The data is not base64."); }
+  try { data = Uint8Array.from(atob(plain(base64)), (c) => c.charCodeAt(0)); } catch { return h("p.bad", "The data is not base64."); }
   const type = plain(mimeType).toLowerCase().split(";")[0].trim();
   const about = `${visible(mimeType, 60)}, ${bytes(data.length)}`;
   const figure = (element) => h("figure", element, h("figcaption", about));
   if (PICTURES.test(type)) {
-    const image = h("img", { src: objectUrl(data, type), alt: `Picture of the result (${about})`, onerror: () => image.replaceWith(h("p.bad-text", "The browser can't show this picture.")) });
+    const onerror = () => image.replaceWith(h("p.bad", "The browser can't show this picture."));
+    const image = h("img", { src: objectUrl(data, type), alt: `Picture of the result (${about})`, onerror });
     return figure(image);
   }
   if (SOUNDS.test(type)) return figure(h("audio", { controls: true, src: objectUrl(data, type), "aria-label": "Sound of the result" }));
-  return h("div", h("p.muted", about, " ", h("a", { href: objectUrl(data, "application/octet-stream"), download: "content.bin" }, "Save")), lines(hex(data)));
-}
-
-function hex(data) {
-  const rows = [];
-  for (let at = 0; at < Math.min(data.length, 256); at += 16) {
-    const part = [...data.subarray(at, at + 16)];
-    const numbers = part.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
-    const characters = part.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
-    rows.push(`${at.toString(16).padStart(8, "0")}  ${numbers.padEnd(47)}  ${characters}`);
-  }
-  return rows.join("\n") + (data.length > 256 ? "\n…" : "");
+  const save = h("a", { href: objectUrl(data, "application/octet-stream"), download: "content.bin" }, "Save");
+  return h("div", h("p.muted", about, " ", save), lines(visible(new TextDecoder("latin1").decode(data.subarray(0, 500)), 400)));
 }
 
 const place = (item) => [code(item.uri), " ", chip(item.mimeType)];
@@ -199,5 +181,6 @@ function contents(item) {
 }
 
 export function promptMessage({ role, content }) {
-  return h("div", { class: `said ${role === "assistant" ? "assistant" : ""}` }, h("p.minor", visible(role ?? "?", 40)), several(Array.isArray(content) ? content : [content], block));
+  return h(role === "assistant" ? "div.said.assistant" : "div.said",
+    h("p.minor", visible(role ?? "?", 40)), several(Array.isArray(content) ? content : [content], block));
 }

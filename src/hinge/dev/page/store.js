@@ -1,7 +1,7 @@
 // What the page knows, made from events alone. Everything is bounded: the oldest is dropped first.
 import { list, memory, plain, record, stringify, visible } from "./dom.js";
 
-const MOST = { messages: 100_000, characters: 64 * 1024 * 1024, calls: 5_000, logs: 20_000, spans: 5_000, measures: 600, methods: 20_000, others: 200 };
+const MOST = { messages: 100_000, characters: 64 * 1024 * 1024, calls: 5_000, logs: 20_000, spans: 5_000, measures: 600, others: 200 };
 const FINAL = ["done", "failed", "cancelled"];
 const SECTIONS = ["tools", "resources", "templates", "prompts"];
 export const ERAS = ["2026", "2025"];
@@ -26,11 +26,10 @@ class Store {
   pairs = memory.get("pairs", []);
   online = "online";
   #characters = 0;
-  #byCall = new Map();
-  #methods = new Map();
   #watchers = new Set();
   #dirty = new Set();
   #last = 0;
+  _bytes = this._message;
 
   /** Call `update(topics)` at most once per frame after one of these topics changed. Returns a function that ends it. */
   watch(topics, update) {
@@ -77,7 +76,7 @@ class Store {
   }
 
   messagesOf(call) {
-    return this.#byCall.get(call) ?? [];
+    return this.messages.filter((one) => one.call === call);
   }
 
   rememberPair(calls) {
@@ -93,7 +92,7 @@ class Store {
 
   /** Take in one event; `raw` is its JSON text. */
   apply(event, raw) {
-    this[`_${event.kind}`]?.(event, raw, this.eras[event.era]);
+    this[`_${event.kind}`]?.(event, this.eras[event.era], raw);
   }
 
   #append(topic, item, items = this[topic]) {
@@ -111,21 +110,21 @@ class Store {
     this.changed(topic);
   }
 
-  _connection(event, raw, era) {
+  _connection(event, era) {
     era.connection = event;
     this.changed("connection");
   }
 
-  _listening(event, raw, era) {
+  _listening(event, era) {
     era.listening = event;
     this.changed("connection");
   }
 
-  _login(event, raw, era) {
+  _login(event, era) {
     this.#append("connection", event, era.login);
   }
 
-  _offers({ section, items, part = 0, parts = 1, error = null }, raw, { offers, coming, errors }) {
+  _offers({ section, items, part = 0, parts = 1, error = null }, { offers, coming, errors }) {
     if (!SECTIONS.includes(section)) return;
     if (part === 0) coming[section] = [];
     coming[section]?.push(...list(items).map(record));
@@ -135,48 +134,25 @@ class Store {
     this.changed("offers");
   }
 
-  _message(event, raw) {
+  _message(event, era, raw) {
     if (event.n <= this.#last) return;
     this.#last = event.n;
     const data = record(event.data);
-    const hasId = event.id !== undefined && event.id !== null;
-    const answers = hasId && !event.method;
-    const requester = (event.sender === "client") === answers ? "server" : "client";
-    const key = `${event.era} ${event.channel} ${requester} ${event.id}`;
-    const method = answers ? this.#methods.get(key) : event.method;
-    if (answers) this.#methods.delete(key);
-    else if (hasId) {
-      if (this.#methods.size > MOST.methods) this.#methods.clear();
-      this.#methods.set(key, method);
-    }
     const { data: _, headers, decoded, preview, ...message } = event;
     Object.assign(message, {
-      method, answers, raw, summary: summaryOf(event, data, answers),
+      raw, method: event.method ?? event.answers, summary: visible(summaryOf(event, data), 160),
       wrong: event.kind === "bytes" || "error" in data || record(data.result).isError === true,
     });
     this.messages.push(message);
     this.#characters += raw.length;
-    if (message.call) {
-      if (!this.#byCall.has(message.call)) this.#byCall.set(message.call, []);
-      this.#byCall.get(message.call).push(message);
-    }
     if (this.messages.length > MOST.messages + 1000 || this.#characters > MOST.characters) this.#dropMessages(1000);
     this.changed("messages");
-  }
-
-  _bytes(event, raw) {
-    this._message(event, raw);
   }
 
   #dropMessages(count) {
     const gone = this.messages.splice(0, count);
     this.dropped += gone.length;
-    for (const { raw, call } of gone) {
-      this.#characters -= raw.length;
-      const those = this.#byCall.get(call);
-      those?.shift();
-      if (those?.length === 0) this.#byCall.delete(call);
-    }
+    for (const { raw } of gone) this.#characters -= raw.length;
   }
 
   _call(event) {
@@ -231,15 +207,16 @@ class Store {
   }
 }
 
-function summaryOf(event, data, answers) {
-  if (event.kind === "bytes" || !event.data) return visible(event.preview ?? event.text, 160);
-  if (data.error) return visible(`error ${plain(record(data.error).code)}: ${plain(record(data.error).message)}`, 160);
-  const result = record(data.result);
-  if (result.isError) return visible(`tool error: ${textOf(result)}`, 160);
-  if (result.resultType === "input_required") return visible(`input required: ${Object.keys(record(result.inputRequests)).join(", ")}`, 120);
-  if (answers) return visible(result.action ?? (textOf(result) || Object.keys(result).join(", ") || "{}"), 160);
-  const params = record(data.params);
-  return visible(params.name ?? params.uri ?? params.message ?? params.data ?? params.progress ?? params.requestId ?? record(params.ref).name, 160);
+/** What a message says, in a few words. */
+function summaryOf(event, { error, result, params }) {
+  if (!event.data) return event.preview;
+  if (error) return `error ${plain(record(error).code)}: ${plain(record(error).message)}`;
+  const { _meta, resultType, ttlMs, cacheScope, ...members } = record(result);
+  if (members.isError) return `tool error: ${textOf(members)}`;
+  if (resultType === "input_required") return `input required: ${Object.keys(record(members.inputRequests)).join(", ")}`;
+  if (result) return members.action ?? (textOf(members) || Object.keys(members).join(", ") || "{}");
+  const { name, uri, message, data, progress, requestId, ref } = record(params);
+  return name ?? uri ?? message ?? data ?? progress ?? requestId ?? record(ref).name;
 }
 
 const textOf = (result) => list(result.content).map((block) => record(block).text).find((text) => typeof text === "string") ?? "";
@@ -251,6 +228,10 @@ export function subject(call) {
   return visible(params.name ?? params.uri ?? call.method ?? call.call);
 }
 
-export const argumentsOf = (call) => visible(stringify(record(call.params).arguments ?? {}, 0), 200);
+/** The arguments of a call as one line, or its method if it has none. */
+export function argumentsOf({ method, params }) {
+  const { arguments: values } = record(params);
+  return visible(values ? stringify(values, 0) : method, 200);
+}
 
 export const store = new Store();

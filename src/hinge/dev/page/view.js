@@ -22,11 +22,21 @@ export function go(...parts) {
 /** Change the address without a new entry in the history of the browser. */
 export const rename = (...parts) => history.replaceState(null, "", hash(...parts));
 
+export const titleOf = (key) => key[0].toUpperCase() + key.slice(1);
+
+/** "light" or "dark", as chosen in the page or else in the system. */
+export const getLook = () => document.documentElement.style.colorScheme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+
 export const isNarrow = () => matchMedia("(max-width: 800px)").matches;
 
 /** A view is built when it is first shown, and draws only while it is shown. */
 export class View extends HTMLElement {
   #stale = null;
+
+  /** The name of the view in addresses: of `hinge-tools` it is "tools". */
+  get view() { return this.localName.slice(6); }
+
+  get heading() { return titleOf(this.view); }
 
   route() {}
 
@@ -69,6 +79,6 @@ export class View extends HTMLElement {
   }
 
   showDetail(...content) {
-    show(this.detail, h("a.back", { href: hash(this.localName.replace("hinge-", "")) }, `← ${this.heading}`), content);
+    show(this.detail, h("a.back", { href: hash(this.view) }, `← ${this.heading}`), content);
   }
 }

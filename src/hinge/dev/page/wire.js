@@ -1,54 +1,46 @@
 // The wire: every message of both directions as it comes, filtered, with details, and the rounds of one call.
-import { jsonView, textView } from "./result.js";
-import { getMessage, tryCommand } from "./inspector.js";
-import { button, bytes, check, chip, clock, code, details, duration, eraChip, facts, filterField, h, lines, linkButton, memory, name, number, own, plain, plural, record, rowHead, segments, select, setOptions, show, stringify, table } from "./dom.js";
+import { jsonView, loader, textView } from "./result.js";
+import { SLICE, tryCommand } from "./inspector.js";
+import { button, bytes, check, chip, clock, code, details, duration, eraChip, facts, filterField, h, lines, linkButton, memory, name, number, own, plural, record, rowHead, segments, select, setOptions, show, stringify, table } from "./dom.js";
 import { ERAS, store, subject } from "./store.js";
 import { go, hash, rename, View } from "./view.js";
 
-const SLICE = 8; // milliseconds
 const DIRECTIONS = { client: ["→", "client → server"], server: ["←", "server → client"] };
 
-const arrow = ({ sender }) => h(`span.arrow.${sender}`, { role: "img", "aria-label": DIRECTIONS[sender][1], title: DIRECTIONS[sender][1] }, DIRECTIONS[sender][0]);
+function arrow({ sender }) {
+  const [sign, title] = DIRECTIONS[sender];
+  return h(`span.arrow.${sender}`, { role: "img", "aria-label": title, title }, sign);
+}
 
 /** The method of a message; of an answer, that of its request. */
 function titleOf({ kind, method, answers, wrong }) {
   if (kind === "bytes") return "not JSON";
-  return [name(method ?? (answers ? "?" : "message")), answers && h("span", { class: wrong ? "bad-text" : "muted" }, wrong ? " error" : " result")];
+  return [name(method ?? "message"), answers && h("span", { class: wrong ? "bad" : "muted" }, wrong ? " error" : " result")];
 }
 
 function messageRow(message) {
   return [h("span.w-time", clock(message.at)), arrow(message), h(`span.dot.era-${message.era}`, message.era), h("span.w-method", titleOf(message)),
     message.round > 1 && chip(`round ${message.round}`, "ask"),
-    h("span", { class: `w-about ${message.wrong ? "bad-text" : ""}` }, name(message.summary)), h("span.row-side", bytes(message.size))];
+    h("span", { class: `w-about ${message.wrong ? "bad" : ""}` }, name(message.summary)), h("span.row-side", bytes(message.size))];
 }
 
 function messageDetail(message) {
   const full = JSON.parse(message.raw);
   const headers = Object.entries(record(full.headers));
   const decoded = record(full.decoded);
-  const body = h("div.message-body");
   const draw = (data) => {
     const place = h("div");
-    const choose = (kind) => {
-      memory.set("message", kind);
-      show(place, kind === "tree" ? jsonView(data, "Message", 4) : textView(stringify(data)));
-    };
-    const first = memory.get("message", "tree");
-    show(body, segments("Show as", [["tree", "Tree"], ["raw", "Raw"]], first, choose), place);
-    choose(first);
+    const choose = (kind) => show(place, kind === "tree" ? jsonView(data, "Message", 4) : textView(stringify(data)));
+    return [segments("Show as", [["tree", "Tree"], ["raw", "Raw"]], choose, "message"), place];
   };
-  const load = async () => {
-    try { draw(await getMessage(message.n)); } catch (error) { show(body, h("p.bad-text", error.message)); }
-  };
-  if (full.data === undefined) show(body, lines(plain(full.preview ?? full.text)), button("Load the whole message", load));
-  else draw(full.data);
+  const preview = () => loader(message.n, lines(full.preview), "Load the whole message", draw);
   const cell = (object, key) => h("td", code(own(object, key), 2000));
   return h("div.message",
     facts([["Time", clock(message.at)], ["Direction", DIRECTIONS[message.sender][1]], ["Era", message.era], ["Size", bytes(message.size)],
       ["Id", message.id], ["Channel", message.channel], ["Round", message.round]]),
     headers.length > 0 && h("section", h("h3", "HTTP headers"), table("HTTP headers", ["Header", "Value", "Decoded"],
       headers.map(([key]) => [rowHead(name(key)), cell(full.headers, key), cell(decoded, key)]))),
-    body);
+    h("div.message-body", full.data === undefined ? preview() : draw(full.data)));
 }
 
 export function conversation(messages) {
@@ -62,21 +54,22 @@ export function conversation(messages) {
     }
     const gap = before === null ? "" : ` · +${duration(Math.max(0, message.at - before))}`;
     before = message.at;
-    const line = [arrow(message), " ", h("strong", titleOf(message)), h("span.muted", ` ${bytes(message.size)}${gap}`), h("span.w-about", name(message.summary))];
+    const title = [arrow(message), " ", h("strong", titleOf(message))];
+    const line = [title, h("span.muted", ` ${bytes(message.size)}${gap}`), h("span.w-about", name(message.summary))];
     box.append(h(`li.bubble.${message.sender}`, details(line, () => messageDetail(message))));
   }
   if (messages.length > 500) box.append(h("li.round", `${messages.length - 500} more messages`));
   return box;
 }
 
-class WireView extends View {
-  heading = "Wire";
+export default class WireView extends View {
   topics = ["messages", "calls"];
 
   build() {
     const changed = () => this.filterAgain();
     this.text = filterField("messages", changed);
-    this.direction = select("Direction", [["", "Both directions"], ["client", "From the client"], ["server", "From the server"]], changed, "wire-direction");
+    const directions = [["", "Both directions"], ["client", "From the client"], ["server", "From the server"]];
+    this.direction = select("Direction", directions, changed, "wire-direction");
     this.era = select("Era", [["", "Both eras"], ...ERAS.map((era) => [era, era])], changed, "wire-era");
     this.method = select("Method", [["", "All methods"]], changed, "wire-method");
     this.methods = new Set();
@@ -89,7 +82,8 @@ class WireView extends View {
     };
     this.split({
       label: "Messages", one: "Message",
-      controls: [this.text, this.direction, this.method, this.era, check("Pause", this.pause), button("Clear", clear), h("a.button", { href: "/api/export", download: "" }, "Export"), this.only],
+      controls: [this.text, this.direction, this.method, this.era, check("Pause", this.pause), button("Clear", clear),
+        h("a.button", { href: "/api/export", download: "" }, "Export"), this.only],
       rowHeight: 28, key: (message) => message.n, render: messageRow, follow: true,
       onselect: (message) => {
         this.drawMessage(message);
@@ -168,7 +162,8 @@ class WireView extends View {
     const { call } = message;
     this.selected = message.n;
     this.shownCall = null;
-    this.show(h("h2", arrow(message), " ", titleOf(message)), [eraChip(message.era), call && linkButton("The whole call", hash("wire", "call", call))], messageDetail(message));
+    const whole = call && linkButton("The whole call", hash("wire", "call", call));
+    this.show(h("h2", arrow(message), " ", titleOf(message)), [eraChip(message.era), whole], messageDetail(message));
   }
 
   drawCall(id) {
@@ -177,7 +172,8 @@ class WireView extends View {
     this.shownCall = id;
     this.shownCount = messages.length;
     this.selected = null;
-    this.show(h("h2", call ? name(subject(call)) : "Call"), [eraChip(call?.era), chip(plural(messages.length, "message")), call?.rounds && chip(plural(call.rounds, "round")), linkButton("Result", hash("history", id))],
+    const counts = [chip(plural(messages.length, "message")), call?.rounds && chip(plural(call.rounds, "round"))];
+    this.show(h("h2", call ? name(subject(call)) : "Call"), [eraChip(call?.era), counts, linkButton("Result", hash("history", id))],
       messages.length ? conversation(messages) : h("p.empty", "Its messages are not known any more."));
   }
 
@@ -186,5 +182,3 @@ class WireView extends View {
     this.showDetail(h("header.item-head", title, h("div.chips", chips)), content);
   }
 }
-
-customElements.define("hinge-wire", WireView);
