@@ -437,6 +437,12 @@ def asks() -> Iterator[AskCase]:
 # ---------------------------------------------------------------- HTTP
 
 
+def http_response(body: bytes, kind: str = "application/json", extra: str = "") -> bytes:
+    """Return an HTTP response with a body of a content type; `extra` is lines of further headers."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{extra}\r\n"
+    return head.encode() + body
+
+
 def responses() -> Iterator[ResponseCase]:
     """What a server may answer to a POST instead of a response."""
     good = answer(result=correct("tools/list", "2026"))
@@ -450,19 +456,14 @@ def responses() -> Iterator[ResponseCase]:
         head = f"HTTP/1.1 307 Moved\r\nLocation: {place}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
         yield ResponseCase(f"a redirect to {place!r}", head, ("HttpStatus", "ConnectFailed", "InvalidResponse"))
 
-    def ok(kind: str, body: bytes, extra: str = "") -> bytes:
-        head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{extra}\r\n"
-        return head.encode() + body
-
-    json_type = "application/json"
     for kind in ("text/html", "text/plain", "application/xml", "", "application/octet-stream", "image/png"):
-        yield ResponseCase(f"content type {kind!r}", ok(kind, b"<html>"), INVALID)
+        yield ResponseCase(f"content type {kind!r}", http_response(b"<html>", kind), INVALID)
     for body in (b"", b" ", b"{", b"nonsense", b"null", b"5", b"[]", b"{}", b"\xff", b"<html>", b"[" * 10_000):
-        yield ResponseCase(f"the body {body[:20]!r} of {len(body)}", ok(json_type, body), INVALID)
+        yield ResponseCase(f"the body {body[:20]!r} of {len(body)}", http_response(body), INVALID)
     for identity in (b"9999", b'"@ID@"', b"null", b"[]"):
         body = good.replace(b"@ID@", identity)
-        yield ResponseCase(f"the id {identity.decode()}", ok(json_type, body), INVALID)
-    yield ResponseCase("a batch", ok(json_type, b"[" + good + b"]"), (*INVALID, "ok"))
+        yield ResponseCase(f"the id {identity.decode()}", http_response(body), INVALID)
+    yield ResponseCase("a batch", http_response(b"[" + good + b"]"), (*INVALID, "ok"))
     lost = ("ConnectionLost", "InvalidResponse")
     yield ResponseCase("nothing", b"", lost)
     for data in (
@@ -492,7 +493,7 @@ def responses() -> Iterator[ResponseCase]:
     yield ResponseCase("headers without end", b"HTTP/1.1 200 OK\r\n" + b"X: x\r\n" * 50_000, lost)
     events = "text/event-stream"
     data = b"data: " + good + b"\n\n"
-    yield ResponseCase("an event stream", ok(events, data), ("ok",))
+    yield ResponseCase("an event stream", http_response(data, events), ("ok",))
     for name, text in (
         ("comments", b": hello\n\n" * 100),
         ("an unknown field", b"x: y\n\n"),
@@ -504,7 +505,7 @@ def responses() -> Iterator[ResponseCase]:
         ("an id with NUL", b"id: a\x00b\n\n"),
         ("a wrong retry", b"retry: x\n\n"),
     ):
-        yield ResponseCase(f"an event stream with {name}", ok(events, text + data), ("ok", *INVALID))
+        yield ResponseCase(f"an event stream with {name}", http_response(text + data, events), ("ok", *INVALID))
     for name, text in (
         ("nothing", b""),
         ("no answer", b": hello\n\n"),
@@ -512,15 +513,15 @@ def responses() -> Iterator[ResponseCase]:
         ("no end of event", data[:-2]),
     ):
         ends = (*lost, "CallTimeout") if name != "no end of event" else (*lost, "ok")
-        yield ResponseCase(f"an event stream with {name}", ok(events, text), ends)
-    yield ResponseCase("a body in gzip that is not", ok(json_type, good, "Content-Encoding: gzip\r\n"), INVALID)
-    yield ResponseCase("an unknown encoding", ok(json_type, good, "Content-Encoding: x\r\n"), (*INVALID, "ok"))
-    yield ResponseCase("an interim response first", b"HTTP/1.1 100 Continue\r\n\r\n" + ok(json_type, good), ("ok",))
+        yield ResponseCase(f"an event stream with {name}", http_response(text, events), ends)
+    yield ResponseCase("a body in gzip that is not", http_response(good, extra="Content-Encoding: gzip\r\n"), INVALID)
+    yield ResponseCase("an unknown encoding", http_response(good, extra="Content-Encoding: x\r\n"), (*INVALID, "ok"))
+    yield ResponseCase("an interim response first", b"HTTP/1.1 100 Continue\r\n\r\n" + http_response(good), ("ok",))
     yield ResponseCase(
-        "early hints first", b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ok(json_type, good), ("ok",)
+        "early hints first", b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + http_response(good), ("ok",)
     )
     yield ResponseCase(
-        "a switch of protocols", b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n" + ok(json_type, good), lost
+        "a switch of protocols", b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n" + http_response(good), lost
     )
 
 

@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from hinge import Client, HingeError, Limits
@@ -19,15 +19,19 @@ from tests.hostile.client_cases import (
     AskCase,
     ClientCase,
     ResponseCase,
+    answer,
     ask_cases,
     client_cases,
     correct,
+    http_response,
     response_cases,
 )
 from tests.hostile.run import Outcome, report
 
 #: Seconds until a call that gets no answer counts as hanging.
 IDLE = 0.5
+#: The answer to what is no POST.
+NO_GET = b"HTTP/1.1 405 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 LIMITS = Limits(probe=IDLE, connect=IDLE, call_idle=IDLE, call_total=2 * IDLE, reconnects=0, retries=0)
 
 OPERATIONS: dict[str, Callable[[Client], Awaitable[object]]] = {
@@ -139,39 +143,49 @@ def _longer(found: re.Match[bytes], grown: int) -> bytes:
     return b"Content-Length: %d" % (int(found[1]) + grown)
 
 
-async def run_response_case(case: ResponseCase) -> str | None:
-    """Run one case; describe what is wrong."""
+@contextlib.asynccontextmanager
+async def serve_posts(choose: Callable[[Json], bytes | None]) -> AsyncIterator[str]:
+    """Serve HTTP and yield the URL: what `choose` returns for a message is sent as it is, else a correct answer.
+
+    `@ID@` stands for the id of the request. Only POST is served, one request for each connection.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
-            length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-            message = json.loads(await reader.readexactly(length))
-            identity = json.dumps(message.get("id")).encode()
-            if message["method"] == "tools/list":
-                data = case.response.replace(b"@ID@", identity)
-                grown = len(data) - len(case.response)  # the id is known only now
-                writer.write(re.sub(rb"Content-Length: (\d+)", lambda found: _longer(found, grown), data))
-            else:
-                result = {"jsonrpc": "2.0", "id": message.get("id"), "result": correct(message["method"], "2026")}
-                body = json.dumps(result).encode()
-                head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-                writer.write(head % len(body) + body)
+            lengths = [int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+            writer.write(_answer_to(json.loads(await reader.readexactly(lengths[0])), choose) if lengths else NO_GET)
             await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    client = Client(f"http://127.0.0.1:{port}/mcp", era="2026", limits=LIMITS)
-    try:
-        end = await ending(client, OPERATIONS["tools/list"])
-        if end not in case.ends:
-            return f"it ended with {end}, not {' or '.join(case.ends)}"
-        end = await ending(client, OPERATIONS["prompts/list"])
-        return None if end == "ok" else f"a further request ended with {end}"
-    finally:
-        await client.close()
-        server.close()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+
+
+def _answer_to(message: Json, choose: Callable[[Json], bytes | None]) -> bytes:
+    """Return the bytes that answer the POST of a message."""
+    chosen = choose(message)
+    if chosen is None and "id" not in message:
+        return b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    response = http_response(answer(result=correct(message["method"], "2026"))) if chosen is None else chosen
+    identity = json.dumps(message.get("id")).encode()
+    grown = response.partition(b"\r\n\r\n")[2].count(b"@ID@") * (len(identity) - len(b"@ID@"))  # it is known only now
+    data = response.replace(b"@ID@", identity)
+    return re.sub(rb"Content-Length: (\d+)", lambda found: _longer(found, grown), data)
+
+
+async def run_response_case(case: ResponseCase) -> str | None:
+    """Run one case; describe what is wrong."""
+    async with serve_posts(lambda message: case.response if message["method"] == "tools/list" else None) as url:
+        client = Client(url, era="2026", limits=LIMITS)
+        try:
+            end = await ending(client, OPERATIONS["tools/list"])
+            if end not in case.ends:
+                return f"it ended with {end}, not {' or '.join(case.ends)}"
+            end = await ending(client, OPERATIONS["prompts/list"])
+            return None if end == "ok" else f"a further request ended with {end}"
+        finally:
+            await client.close()
 
 
 async def run_all(only: str = "", every: int = 1) -> list[Outcome]:
