@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -12,12 +13,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
@@ -26,6 +29,7 @@ from tests.ports import free_port
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
+T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 SERVERS = Path(__file__).parent / "servers"
 WEATHER = SERVERS / "weather.py"
@@ -123,11 +127,6 @@ class Inspected:
         return page
 
 
-def go(page: Page, place: str) -> None:
-    """Go to a view by its address."""
-    page.evaluate("(place) => { location.hash = place; }", place)
-
-
 @contextmanager
 def serving(file: Path) -> Iterator[str]:
     """Run a server over HTTP; its URL."""
@@ -141,6 +140,27 @@ def serving(file: Path) -> Iterator[str]:
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(10)
+
+
+@contextmanager
+def in_thread(server: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    """Run a server in a thread with an event loop of its own."""
+    opened: Future[tuple[T, Callable[[], object]]] = Future()
+
+    async def serve() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        async with server as running:
+            opened.set_result((running, lambda: loop.call_soon_threadsafe(stop.set)))
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    running, stop = opened.result(10)
+    try:
+        yield running
+    finally:
+        stop()
+        thread.join(10)
 
 
 def wait_for_port(port: int) -> None:

@@ -1,7 +1,8 @@
-"""The page meets every answer and request of the hostile corpus, in both eras, and goes on."""
+"""The page meets every answer, request, opening and HTTP response of the hostile corpus, and goes on."""
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,10 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import inspecting
-from tests.browser.test_views import go_to
-from tests.hostile.client_cases import ask_cases, client_cases
+from tests.browser.conftest import in_thread, inspecting
+from tests.browser.steps import go_to, is_unharmed, options, run
+from tests.hostile.client_cases import ask_cases, client_cases, http_response, response_cases
+from tests.hostile.clients import serve_posts
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -21,9 +23,7 @@ if TYPE_CHECKING:
 #: Makes calls one after another. Those without an end are cancelled. Returns the state of each and the text of its result.
 CALLS = """async ([era, requests]) => {
   const { store, isFinal } = await import("/page/store.js");
-  const send = async (body) => (await fetch("/api/commands", {
-    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
-  })).json();
+  const { command: send } = await import("/page/inspector.js");
   const ended = (call) => new Promise((resolve) => {
     const timer = setTimeout(() => send({ do: "cancel", call }), 3000);
     const stop = store.watch(["calls"], () => {
@@ -41,6 +41,27 @@ CALLS = """async ([era, requests]) => {
     location.hash = `#/history/${call}`;
     for (let frames = 0; frames < 2; frames++) await new Promise(requestAnimationFrame);
     shown.push([store.calls.get(call).state, document.querySelector("hinge-history .call-result")?.innerText ?? ""]);
+  }
+  return shown;
+}"""
+#: Connects again until that succeeds. Returns what stands in the card of the era after each failure.
+OPENINGS = """async (era) => {
+  const { store } = await import("/page/store.js");
+  const { command } = await import("/page/inspector.js");
+  const ended = (before) => new Promise((resolve) => {
+    const stop = store.watch(["connection"], () => {
+      const { connection } = store.eras[era];
+      if (connection === before || !["failed", "ready"].includes(connection.state)) return;
+      stop();
+      resolve(connection);
+    });
+    store.changed("connection");
+  });
+  const shown = [];
+  for (let connection = await ended(); connection.state === "failed"; connection = await ended(connection)) {
+    for (let frames = 0; frames < 2; frames++) await new Promise(requestAnimationFrame);
+    shown.push(document.querySelector(`[aria-label="Era ${era}"] .bad:not(.chip)`).innerText);
+    await command({ do: "connect", era });
   }
   return shown;
 }"""
@@ -84,7 +105,48 @@ def test_the_page_shows_every_hostile_answer_and_stands(browser: Browser, era: s
         assert count >= 2 * len(requests)
         assert not empty
         go_to(page, "Tools")
-        expect(page.get_by_role("listbox", name="Tools").get_by_role("option")).to_contain_text("add")
-        page.get_by_role("button", name=f"Run in {era}", exact=True).click()
-        expect(page.get_by_role("region", name="Call", exact=True).locator("visible=true")).to_contain_text("Done")
+        expect(options(page, "Tools")).to_contain_text("add")
+        expect(run(page, f"Run in {era}")).to_contain_text("Done")
         assert not inspected.problems
+
+
+def chosen_response(message: dict[str, Any]) -> bytes | None:
+    """The response of the case that a request names."""
+    params = message.get("params") or {}
+    return response_cases()[params["case"]].response if "case" in params else None
+
+
+@pytest.mark.foreign_words("requests name their case, and answers are wrong")
+def test_the_page_says_what_is_wrong_with_each_response_of_http(browser: Browser) -> None:
+    cases = response_cases()
+    with in_thread(serve_posts(chosen_response)) as url, inspecting(browser, url, "--era", "2026") as inspected:
+        page = inspected.open("#/history", eras=1)
+        shown = page.evaluate(CALLS, ["2026", [("tools/list", {"case": number}) for number in range(len(cases))]])
+        states = {True: {"done", "failed"}, False: {"failed"}}
+        assert not [
+            (case.name, state, text)
+            for case, (state, text) in zip(cases, shown, strict=True)
+            if state not in states["ok" in case.ends] or (state == "failed" and not re.match("Error .{10}", text))
+        ]
+        go_to(page, "Wire")
+        assert not page.evaluate(MESSAGES)[1]
+        is_unharmed(page, inspected)
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_the_page_says_why_each_hostile_opening_fails_and_connects_at_last(browser: Browser, era: str) -> None:
+    method = "server/discover" if era == "2026" else "initialize"
+    openings = [case.answers[0] for case in client_cases() if (case.era, case.method) == (era, method)]
+    left = iter(openings)
+
+    def next_opening(message: dict[str, Any]) -> bytes | None:
+        opening = next(left, None) if message["method"] == method else None
+        return opening and http_response(opening)
+
+    with in_thread(serve_posts(next_opening)) as url, inspecting(browser, url, "--era", era) as inspected:
+        page = inspected.open("#/connection", eras=0)
+        shown = page.evaluate(OPENINGS, era)
+        assert len(shown) == len(openings)
+        assert all(shown)
+        expect(page.get_by_role("region", name=f"Era {era}")).to_contain_text("Connected")
+        is_unharmed(page, inspected)

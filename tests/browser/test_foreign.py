@@ -13,7 +13,8 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import go, inspecting, missing
+from tests.browser.conftest import inspecting, missing
+from tests.browser.steps import go
 from tests.interop.peers import FOREIGN, locate
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def test_a_server_of_others_is_inspected(browser: Browser, name: str) -> None:
     tool, argument = CALLS[name]
     with inspecting(browser, shlex.join(command)) as inspected:
         page = inspected.open(f"#/tools/{tool}", eras=1)
+        expect(page.locator("#states")).not_to_contain_text("Connecting")  # the era to look at is settled
         page.get_by_label(argument, exact=True).fill("Grüße")
         page.get_by_role("button", name="Run in").locator("visible=true").first.click()
         expect(page.locator(".call-result")).to_contain_text("Grüße")

@@ -13,7 +13,8 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import ROOT, WEATHER, Inspected, go, inspecting
+from tests.browser.conftest import ROOT, WEATHER, Inspected, inspecting
+from tests.browser.steps import fill, go, run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -42,32 +43,31 @@ def station(browser: Browser) -> Iterator[Inspected]:
     with inspecting(browser, WEATHER, "--no-reload") as inspected:
         page = inspected.open("#/tools/forecast")
         for city in ("Oslo", "Bergen", "Atlantis", "Lisbon"):
-            page.get_by_label("city", exact=True).fill(city)
-            run(page)
+            fill(page, city=city)
+            run_to_end(page)
         go(page, "#/tools/measure")
-        run(page)
+        run_to_end(page)
         inspected.contexts.pop().close()
         yield inspected
 
 
-def run(page: Page, button: str = "Run in 2026") -> None:
+def run_to_end(page: Page) -> None:
     """Run what is shown, to its end."""
-    page.get_by_role("button", name=button).locator("visible=true").click()
+    run(page)
     expect(page.locator(".call .chip.good, .call .chip.bad").locator("visible=true").first).to_be_visible()
 
 
 def tools(page: Page) -> None:
     go(page, "#/tools/forecast")
-    page.get_by_label("city", exact=True).fill("Oslo")
-    page.get_by_label("days", exact=True).fill("4")
-    run(page)
+    fill(page, city="Oslo", days="4")
+    run_to_end(page)
     expect(page.get_by_role("row").filter(has_text="Thursday")).to_be_visible()
 
 
 def question(page: Page) -> None:
     go(page, "#/tools/book")
-    page.get_by_label("city", exact=True).fill("Lisbon")
-    page.get_by_role("button", name="Run in 2026").locator("visible=true").click()
+    fill(page, city="Lisbon")
+    run(page)
     expect(page.get_by_role("heading", name="The server asks")).to_be_visible()
 
 

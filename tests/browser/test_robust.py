@@ -15,25 +15,12 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 from playwright.sync_api import expect
 
 from tests.browser.conftest import SERVERS, Inspected, inspecting
+from tests.browser.steps import VIEWS, fill, is_unharmed, run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
 MARKUP = "<img src=x onerror="
-VIEWS = [
-    "tools",
-    "resources",
-    "prompts",
-    "apps",
-    "wire",
-    "compare",
-    "history",
-    "logs",
-    "measures",
-    "contract",
-    "findings",
-    "connection",
-]
 
 
 FLOOD = """() => fetch("/api/commands", {
@@ -83,19 +70,6 @@ def open_hostile(hostile: Inspected, place: str) -> Page:
     return hostile.open(place, eras=1)
 
 
-def is_unharmed(page: Page, hostile: Inspected) -> None:
-    """Nothing of the server ran, became an element, or broke a script of the page."""
-    assert page.evaluate("document.title") != "pwned"
-    assert (
-        page.evaluate(
-            "document.querySelectorAll('img[src=x], #views script, #views [onerror], [href^=javascript]').length"
-        )
-        == 0
-    )
-    assert not hostile.problems
-    hostile.contexts.pop().close()
-
-
 # ---------------------------------------------------------------- hostile servers
 
 
@@ -111,7 +85,7 @@ def test_each_view_shows_hostile_texts_as_text(hostile: Inspected, view: str) ->
 def test_each_hostile_schema_makes_a_form_that_can_be_sent(hostile: Inspected, tool: int) -> None:
     page = open_hostile(hostile, "#/tools")
     rows(page).nth(tool).click()
-    page.get_by_role("button", name="Run in 2025").locator("visible=true").click()
+    run(page, "Run in 2025")
     call = page.get_by_role("region", name="Call", exact=True)
     expect(call).to_be_visible()
     if tool == 10:
@@ -130,8 +104,8 @@ def test_invisible_characters_of_names_are_shown(hostile: Inspected) -> None:
 
 def test_members_named_as_prototypes_are_sent(hostile: Inspected) -> None:
     page = open_hostile(hostile, "#/tools/__proto__")
-    page.get_by_label("__proto__", exact=True).fill("polluted")
-    page.get_by_role("button", name="Run in 2025").click()
+    fill(page, __proto__="polluted")
+    run(page, "Run in 2025")
     expect(page.locator(".call-result")).to_contain_text('{"__proto__": "polluted"}')
     assert page.evaluate("({}).polluted === undefined")
     is_unharmed(page, hostile)
@@ -139,7 +113,7 @@ def test_members_named_as_prototypes_are_sent(hostile: Inspected) -> None:
 
 def test_hostile_results_are_text_and_their_pictures_harmless(hostile: Inspected) -> None:
     page = open_hostile(hostile, "#/tools/results")
-    page.get_by_role("button", name="Run in 2025").click()
+    run(page, "Run in 2025")
     page.get_by_role("button", name="Load it").click()
     result = page.locator(".call-result")
     expect(result).to_contain_text(MARKUP)

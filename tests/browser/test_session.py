@@ -13,8 +13,8 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import SERVERS, go, inspecting
-from tests.browser.test_views import Open, go_to, panel, run
+from tests.browser.conftest import SERVERS, inspecting
+from tests.browser.steps import Open, fill, go, go_to, look_at, options, panel, run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def test_an_exported_recording_answers_the_same_call(open_page: Open, tmp_path: Path) -> None:
     page = open_page("#/tools/forecast")
-    page.get_by_label("city", exact=True).fill("Oslo")
+    fill(page, city="Oslo")
     expect(run(page)).to_contain_text("Done")
     go_to(page, "Wire")
     with page.expect_download() as download:
@@ -40,7 +40,7 @@ def test_an_exported_recording_answers_the_same_call(open_page: Open, tmp_path: 
 
 def test_clearing_removes_messages_and_keeps_the_connection(open_page: Open) -> None:
     page = open_page("#/wire")
-    rows = page.get_by_role("listbox", name="Messages").get_by_role("option")
+    rows = options(page, "Messages")
     expect(rows.first).to_be_visible()
     page.get_by_role("button", name="Clear", exact=True).click()
     expect(page.get_by_text("No message yet.")).to_be_visible()
@@ -48,13 +48,13 @@ def test_clearing_removes_messages_and_keeps_the_connection(open_page: Open) -> 
     expect(page.locator("#states .chip.good")).to_have_count(2)
     expect(page.get_by_text("No message yet.")).to_be_visible()
     go_to(page, "Tools")
-    expect(page.get_by_role("listbox", name="Tools").get_by_role("option").first).to_be_visible()
+    expect(options(page, "Tools").first).to_be_visible()
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_the_server_logs_from_the_chosen_level_on(open_page: Open, era: str) -> None:
     page = open_page("#/logs")
-    page.get_by_role("group", name="Era to look at").get_by_role("button", name=era).click()
+    look_at(page, era)
     page.get_by_label("Level of the server").select_option("error")
     expect(page.get_by_text("The server logs from error on.")).to_be_visible()
     go(page, "#/tools/calibrate")
@@ -63,7 +63,7 @@ def test_the_server_logs_from_the_chosen_level_on(open_page: Open, era: str) -> 
         expect(run(page, f"Run in {era}")).to_contain_text("Calibrated.")
     go_to(page, "Logs")
     page.get_by_label("Source").select_option("log")
-    lines = page.get_by_role("listbox", name="Log lines").get_by_role("option").filter(has_text=era)
+    lines = options(page, "Log lines").filter(has_text=era)
     expect(lines).to_have_count(1)  # of the two messages, the latter
     expect(lines).to_contain_text("error")
 
@@ -86,9 +86,9 @@ def test_a_list_of_tools_that_changes_is_shown_anew(browser: Browser, era: str) 
         page = inspected.open("#/connection")
         page.get_by_role("button", name=f"Listen in {era}").click()
         expect(page.get_by_text("Listening", exact=True)).to_be_visible()
-        page.get_by_role("group", name="Era to look at").get_by_role("button", name=era).click()
+        look_at(page, era)
         go(page, "#/tools/begin_winter")
-        tools = page.get_by_role("listbox", name="Tools").get_by_role("option")
+        tools = options(page, "Tools")
         expect(tools).to_have_count(1)
         expect(run(page, f"Run in {era}")).to_contain_text("Winter.")
         expect(tools).to_have_count(2)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-import threading
-from collections.abc import Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +13,8 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 from playwright.sync_api import expect
 
 from tests.auth.double import AuthDouble
-from tests.browser.conftest import SERVERS, WEATHER, go, inspecting, serving
+from tests.browser.conftest import SERVERS, WEATHER, in_thread, inspecting, serving
+from tests.browser.steps import fill, go, run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -31,7 +27,7 @@ def test_a_saved_edit_reloads_the_server_and_says_whom_it_breaks(browser: Browse
     file.write_text(text, encoding="utf-8")
     with inspecting(browser, file) as inspected:
         page = inspected.open("#/tools/forecast")
-        page.get_by_label("city", exact=True).fill("Oslo")
+        fill(page, city="Oslo")
         file.write_text(text.replace("def siren(", "def foghorn(").replace("One row", "Each row"), encoding="utf-8")
         expect(page.get_by_role("option").filter(has_text="foghorn")).to_be_visible()
         expect(page.get_by_text("Reloaded")).to_be_visible()
@@ -50,8 +46,8 @@ def test_a_saved_edit_reloads_the_server_and_says_whom_it_breaks(browser: Browse
 def test_headers_of_http_requests_are_shown_and_decoded(browser: Browser) -> None:
     with serving(WEATHER) as url, inspecting(browser, url) as inspected:
         page = inspected.open("#/tools/route_to")
-        page.get_by_label("region", exact=True).fill("Île-de-France")
-        page.get_by_role("button", name="Run in 2026").click()
+        fill(page, region="Île-de-France")
+        run(page)
         expect(page.locator(".call-result")).to_contain_text("Served in Île-de-France.")
         page.get_by_role("region", name="Call", exact=True).get_by_role("link", name="Messages").click()
         page.locator("hinge-wire .row").filter(has_text="route_to").click()
@@ -65,7 +61,7 @@ def test_headers_of_http_requests_are_shown_and_decoded(browser: Browser) -> Non
 def test_a_page_of_an_app_is_shown_and_asks_before_it_calls(browser: Browser) -> None:
     with inspecting(browser, WEATHER, "--no-reload") as inspected:
         page = inspected.open("#/apps/show_chart")
-        page.get_by_label("city", exact=True).fill("Oslo")
+        fill(page, city="Oslo")
         page.get_by_role("button", name="Run and show its page").click()
         app = page.frame_locator("iframe")
         expect(app.get_by_role("heading")).to_have_text("Chart of Oslo")
@@ -86,32 +82,9 @@ def test_a_page_of_an_app_is_shown_and_asks_before_it_calls(browser: Browser) ->
         assert not inspected.problems
 
 
-@contextmanager
-def protected_server() -> Iterator[str]:
-    """A server behind OAuth, with its authorization server, in a thread with an event loop of its own."""
-    url: Future[str] = Future()
-    stops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-
-    async def serve() -> None:
-        async with AuthDouble() as double:
-            stop = asyncio.Event()
-            stops.append((asyncio.get_running_loop(), stop))
-            url.set_result(double.url)
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    try:
-        yield url.result(10)
-    finally:
-        for loop, stop in stops:
-            loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
-
-
 def test_a_person_logs_in_and_out_from_the_page(browser: Browser, tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
-    with protected_server() as url, inspecting(browser, url, "--era", "2026", **home) as inspected:
+    with in_thread(AuthDouble()) as double, inspecting(browser, double.url, "--era", "2026", **home) as inspected:
         page = inspected.open("#/connection", eras=0)
         card = page.get_by_role("region", name="Era 2026")
         expect(card).to_contain_text("Failed")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,21 +11,10 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 
 from playwright.sync_api import expect
 
+from tests.browser.steps import Open, fill, go_to, look_at, options, panel, run
+
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
-
-Open = Callable[..., "Page"]
-
-
-def run(page: Page, button: str = "Run in 2026") -> Locator:
-    """Run what is shown; the panel of the call."""
-    page.get_by_role("button", name=button, exact=True).locator("visible=true").click()
-    return panel(page)
-
-
-def panel(page: Page) -> Locator:
-    """The panel of the call that is on the screen."""
-    return page.get_by_role("region", name="Call", exact=True).locator("visible=true").last
+    pass
 
 
 # ---------------------------------------------------------------- tools
@@ -34,7 +22,7 @@ def panel(page: Page) -> Locator:
 
 def test_the_list_of_tools_shows_names_descriptions_and_weights(open_page: Open) -> None:
     page = open_page("#/tools")
-    row = page.get_by_role("listbox", name="Tools").get_by_role("option").first
+    row = options(page, "Tools").first
     expect(row).to_contain_text("forecast")
     expect(row).to_contain_text("The weather of the coming days")
     expect(row).to_contain_text(re.compile(r"\d+ tok"))
@@ -44,7 +32,7 @@ def test_the_list_of_tools_shows_names_descriptions_and_weights(open_page: Open)
 def test_the_filter_finds_tools_by_name_and_description(open_page: Open) -> None:
     page = open_page("#/tools")
     page.get_by_label("Filter tools").fill("storm warning")
-    rows = page.get_by_role("listbox", name="Tools").get_by_role("option")
+    rows = options(page, "Tools")
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("siren")
     page.get_by_label("Filter tools").fill("no such thing")
@@ -53,8 +41,7 @@ def test_the_filter_finds_tools_by_name_and_description(open_page: Open) -> None
 
 def test_a_tool_is_called_by_its_form(open_page: Open) -> None:
     page = open_page("#/tools/forecast")
-    page.get_by_label("city", exact=True).fill("Oslo")
-    page.get_by_label("days", exact=True).fill("2")
+    fill(page, city="Oslo", days="2")
     page.get_by_label("units", exact=True).select_option("imperial")
     result = run(page)
     expect(result).to_contain_text("Done")
@@ -66,8 +53,7 @@ def test_a_tool_is_called_by_its_form(open_page: Open) -> None:
 
 def test_the_form_says_what_looks_wrong_and_sends_it_nevertheless(open_page: Open) -> None:
     page = open_page("#/tools/forecast")
-    page.get_by_label("city", exact=True).fill("Oslo")
-    page.get_by_label("days", exact=True).fill("soon")
+    fill(page, city="Oslo", days="soon")
     page.get_by_label("days", exact=True).press("Tab")
     expect(page.get_by_text("This is not a number; it is sent as text.")).to_be_visible()
     expect(run(page)).to_contain_text("expected integer")
@@ -75,7 +61,7 @@ def test_the_form_says_what_looks_wrong_and_sends_it_nevertheless(open_page: Ope
 
 def test_arguments_can_be_written_as_json(open_page: Open) -> None:
     page = open_page("#/tools/forecast")
-    page.get_by_label("city", exact=True).fill("Oslo")
+    fill(page, city="Oslo")
     page.get_by_role("button", name="JSON", exact=True).click()
     text = page.get_by_label("Text of the JSON")
     expect(text).to_have_value(re.compile('"city": "Oslo"'))
@@ -89,10 +75,9 @@ def test_arguments_can_be_written_as_json(open_page: Open) -> None:
 
 def test_nested_arguments_have_forms(open_page: Open) -> None:
     page = open_page("#/tools/add_alert")
-    page.get_by_label("title", exact=True).fill("Storm at the coast")
+    fill(page, title="Storm at the coast")
     page.get_by_role("group", name="places").get_by_role("button", name="Add item").click()
-    page.get_by_label("name", exact=True).fill("Bergen")
-    page.get_by_label("latitude", exact=True).fill("60.4")
+    fill(page, name="Bergen", latitude="60.4")
     page.get_by_label("storm").check()
     page.get_by_label("frost").check()
     result = run(page)
@@ -102,7 +87,7 @@ def test_nested_arguments_have_forms(open_page: Open) -> None:
 
 def test_errors_of_tools_are_marked(open_page: Open) -> None:
     page = open_page("#/tools/forecast")
-    page.get_by_label("city", exact=True).fill("Atlantis")
+    fill(page, city="Atlantis")
     result = run(page)
     expect(result).to_contain_text("Tool error")
     expect(result).to_contain_text("There is no station in Atlantis")
@@ -110,7 +95,7 @@ def test_errors_of_tools_are_marked(open_page: Open) -> None:
 
 def test_pictures_are_shown(open_page: Open) -> None:
     page = open_page("#/tools/radar")
-    page.get_by_label("city", exact=True).fill("Oslo")
+    fill(page, city="Oslo")
     picture = run(page).get_by_role("img")
     expect(picture).to_be_visible()
     expect(picture).to_have_js_property("naturalWidth", 180)
@@ -136,9 +121,9 @@ def test_progress_is_a_bar_and_a_call_can_be_cancelled(open_page: Open) -> None:
 
 def test_earlier_calls_can_be_made_again_and_edited(open_page: Open) -> None:
     page = open_page("#/tools/radar")
-    page.get_by_label("city", exact=True).fill("Osaka")
+    fill(page, city="Osaka")
     expect(run(page)).to_contain_text("Done")
-    page.get_by_label("city", exact=True).fill("")
+    fill(page, city="")
     recent = page.get_by_role("listitem").filter(has_text="Osaka").first
     recent.get_by_role("button", name="Edit").click()
     expect(page.get_by_label("city", exact=True)).to_have_value("Osaka")
@@ -152,7 +137,7 @@ def test_earlier_calls_can_be_made_again_and_edited(open_page: Open) -> None:
 )
 def test_a_call_can_be_copied(open_page: Open, form: str, words: str) -> None:
     page = open_page("#/tools/forecast")
-    page.get_by_label("city", exact=True).fill("Oslo")
+    fill(page, city="Oslo")
     run(page).get_by_role("button", name="Copy as…").click()
     dialog = page.get_by_role("dialog", name="Copy this call")
     dialog.get_by_role("button", name=form, exact=True).click()
@@ -167,8 +152,8 @@ def test_a_call_can_be_copied(open_page: Open, form: str, words: str) -> None:
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_questions_are_answered_in_the_page_in_rounds(open_page: Open, era: str) -> None:
     page = open_page("#/tools/book")
-    page.get_by_role("group", name="Era to look at").get_by_role("button", name=era).click()
-    page.get_by_label("city", exact=True).fill("Lisbon")
+    look_at(page, era)
+    fill(page, city="Lisbon")
     call = run(page, f"Run in {era}")
     question = call.get_by_role("region", name="The server asks")
     expect(question).to_contain_text("Which seat to Lisbon?")
@@ -185,7 +170,7 @@ def test_questions_are_answered_in_the_page_in_rounds(open_page: Open, era: str)
 
 def test_a_question_can_be_declined(open_page: Open) -> None:
     page = open_page("#/tools/book")
-    page.get_by_label("city", exact=True).fill("Oslo")
+    fill(page, city="Oslo")
     call = run(page)
     call.get_by_role("button", name="Decline").click()
     expect(call).to_contain_text("Not booked.")
@@ -204,7 +189,7 @@ def test_a_link_shows_where_it_leads(open_page: Open) -> None:
 
 def test_a_request_for_a_model_is_answered_by_hand(open_page: Open) -> None:
     page = open_page("#/tools/haiku")
-    page.get_by_label("city", exact=True).fill("Osaka")
+    fill(page, city="Osaka")
     call = run(page)
     expect(call).to_contain_text("A haiku about rain in Osaka")
     call.get_by_label("text", exact=True).fill("Rain on the old roof")
@@ -245,7 +230,7 @@ def test_a_template_is_filled_in_with_suggestions(open_page: Open) -> None:
     page.get_by_role("option").filter(has_text="archive:///{city}/{year}").click()
     page.get_by_label("city", exact=True).press_sequentially("os")
     page.get_by_role("button", name="Oslo").click()
-    page.get_by_label("year", exact=True).fill("1999")
+    fill(page, year="1999")
     expect(run(page, "Read")).to_contain_text("Oslo in 1999: 80 days of sun.")
 
 
@@ -257,7 +242,7 @@ def test_changes_of_a_resource_are_reported(open_page: Open) -> None:
     expect(page.get_by_text("Listening", exact=True)).to_be_visible()
     page.get_by_role("link", name="Tools").click()
     page.get_by_role("option").filter(has_text="write_note").click()
-    page.get_by_label("text", exact=True).fill("Fog.")
+    fill(page, text="Fog.")
     expect(run(page)).to_contain_text("Written.")
     page.get_by_role("link", name="Logs").click()
     expect(page.get_by_role("option").filter(has_text="changed: resource note:///today").first).to_be_visible()
@@ -294,7 +279,7 @@ def test_messages_appear_on_the_wire_and_are_filtered(open_page: Open) -> None:
 
 def test_one_call_runs_in_both_eras_side_by_side(open_page: Open) -> None:
     page = open_page("#/tools/forecast")
-    page.get_by_label("city", exact=True).fill("Oslo")
+    fill(page, city="Oslo")
     page.get_by_role("button", name="Run in both eras").click()
     expect(page.get_by_text("Same result")).to_be_visible()
     for era in ("2025", "2026"):
@@ -305,7 +290,7 @@ def test_one_call_runs_in_both_eras_side_by_side(open_page: Open) -> None:
 
 def test_differences_between_the_eras_are_named(open_page: Open) -> None:
     page = open_page("#/tools/book")
-    page.get_by_label("city", exact=True).fill("Oslo")
+    fill(page, city="Oslo")
     page.get_by_role("button", name="Run in both eras").click()
     page.get_by_role("region", name="Era 2025").get_by_role("button", name="Decline").click()
     other = page.get_by_role("region", name="Era 2026")
@@ -322,11 +307,11 @@ def test_differences_between_the_eras_are_named(open_page: Open) -> None:
 
 def test_the_history_has_all_calls(open_page: Open) -> None:
     page = open_page("#/tools/measure")
-    page.get_by_label("stations", exact=True).fill("3")
+    fill(page, stations="3")
     expect(run(page)).to_contain_text("3 stations answered.")
     go_to(page, "History")
     page.get_by_label("Filter calls").fill("measure")
-    page.get_by_role("listbox", name="Calls").get_by_role("option").first.click()
+    options(page, "Calls").first.click()
     expect(panel(page)).to_contain_text("3 stations answered.")
     panel(page).get_by_role("link", name="Edit").click()
     expect(page.get_by_label("stations", exact=True)).to_have_value("3")
@@ -355,7 +340,7 @@ def test_latencies_are_measured_for_each_tool(open_page: Open) -> None:
 
 def test_spans_of_a_call_are_a_waterfall(open_page: Open) -> None:
     page = open_page("#/tools/book")
-    page.get_by_label("city", exact=True).fill("Oslo")
+    fill(page, city="Oslo")
     call = run(page)
     for _ in range(2):
         call.get_by_role("button", name="Accept").click()
@@ -386,7 +371,7 @@ def test_a_client_that_cannot_answer_questions(open_page: Open) -> None:
     expect(card).to_contain_text("Connected")
     go_to(page, "Tools")
     page.get_by_role("option").filter(has_text="book").click()
-    page.get_by_label("city", exact=True).fill("Oslo")
+    fill(page, city="Oslo")
     expect(run(page)).to_contain_text(re.compile("elicitation", re.IGNORECASE))
     go_to(page, "Connection")
     page.get_by_label("answer questions (elicitation)").uncheck()
@@ -415,7 +400,7 @@ def test_any_request_can_be_sent(open_page: Open) -> None:
 
 def test_a_reload_keeps_the_view_and_what_was_typed(open_page: Open) -> None:
     page = open_page("#/tools/forecast")
-    page.get_by_label("city", exact=True).fill("Lisbon")
+    fill(page, city="Lisbon")
     expect(run(page)).to_contain_text("Done")
     page.reload()
     expect(page.get_by_label("city", exact=True)).to_have_value("Lisbon")
@@ -438,8 +423,3 @@ def test_a_narrow_window_has_a_menu(open_page: Open) -> None:
     page.get_by_role("link", name="Findings").click()
     expect(page.get_by_role("heading", name="Findings")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-def go_to(page: Page, view: str) -> None:
-    """Go to a view by the navigation."""
-    page.get_by_role("navigation").get_by_role("link", name=re.compile(f"^{view}")).click()
