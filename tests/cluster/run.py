@@ -142,7 +142,10 @@ async def judge(
         for pid, answered, why in report.get("missed", ()):
             after = min((killed - answered for other, killed in cluster.kills if other == pid), default=None)
             end = "lived on" if after is None else f"was killed {after:.2f} s after its answer"
-            violations.append(f"{report['client']}: a change was not told; the process that announced it {end}; {why}")
+            when = time.strftime("%H:%M:%S", time.localtime(answered))
+            violations.append(
+                f"{report['client']}: a change was not told, {when}; process {pid}, which announced it, {end}; {why}"
+            )
         calls, errors = report.get("calls", {}), report.get("errors", {})
         done = ", ".join(f"{kind} {count}" for kind, count in sorted(calls.items()))
         print(
