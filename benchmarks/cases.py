@@ -87,6 +87,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
             process.wait()
 
 
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
+
+
 def _say(stream: IO[bytes] | None, data: bytes) -> None:
     assert stream is not None
     stream.write(data)
@@ -120,7 +125,7 @@ class HttpServer:
         command = [sys.executable, "-m", "benchmarks.load_http"]
         for name, value in options.items():
             command += [f"--{name}", str(value)]
-        for pid in (self.process.pid, *self.contestant.pids):
+        for pid in (self.process.pid, *children(self.process.pid), *self.contestant.pids):
             command += ["--pid", str(pid)]
         limit = seconds + PATIENCE
         done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=limit)
@@ -356,6 +361,11 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
         http += (Contestant("hinge asgi", ours, "hinge_server.py", ("asgi",)),)
     tokens: tuple[Contestant, ...] = (Contestant("hinge", ours, "hinge_server.py", ("http",)),) if with_hinge else ()
     tokens += tuple(Contestant("hinge token", each.python, each.program, ("http-token",)) for each in tokens)
+    workers = tuple(
+        Contestant(name, ours, "hinge_server.py", ("workers", count))
+        for name, count in (("hinge", "1"), ("hinge, two workers", "2"))
+        if with_hinge
+    )
     return [
         Case("http", "HTTP 2026-07-28 tools/call, 32 connections, one worker", HttpServer, http),
         Case("http_token", "HTTP, the same with an access token in each call", HttpServer, tokens),
@@ -368,6 +378,7 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
             over_sessions,
             stores("hinge_shared.py"),
         ),
+        Case("workers", "HTTP, a tool that computes for half a millisecond", HttpServer, workers, compared="wall"),
         Case("fan_out", "a change told to 1,000 streams in four processes", fan_out, stores("hinge_shared.py")),
         Case("tasks", "a task without steps, client and server together", tasks, stores("hinge_tasks.py", "task")),
         Case("steps", "a step of a task, of 50 in each", tasks, stores("hinge_tasks.py", "step")),

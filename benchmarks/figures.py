@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks.cases import Case, Sample
 
-#: Cases in which Hinge is compared with itself: what a token or a backend costs.
-OF_HINGE = frozenset({"http_token", "session", "fan_out", "tasks", "steps"})
+#: Cases in which Hinge is compared with itself: what a token, a backend or another worker changes.
+OF_HINGE = frozenset({"http_token", "session", "workers", "fan_out", "tasks", "steps"})
 #: The samples of a case: contestant to one sample per round.
 Rounds = Mapping[str, Sequence[Sample]]
 

@@ -1,5 +1,6 @@
 """Hinge's server, as users start it (`http`, `stdio`), and its ASGI app in the HTTP server of all others (`asgi`).
 
+As `workers N` it has so many processes, and a tool that computes for half a millisecond.
 As `http-token` it takes calls with an access token only, a JSON Web Token that it prints behind its port.
 """
 
@@ -39,6 +40,17 @@ def serve_with_token() -> None:
     make(auth=auth).run("http", port=0, announce=lambda url: print(url.split(":")[2].split("/")[0], token, flush=True))
 
 
+def serve_from_workers(count: int) -> None:
+    server = Server("bench", version="1", state_keys=[bytes(range(32))])
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        """Add two numbers, slowly."""
+        return sum(range(40_000)) * 0 + a + b
+
+    server.run("http", port=0, workers=count, announce=lambda url: print(url.split(":")[2].split("/")[0], flush=True))
+
+
 server = make()
 
 if __name__ == "__main__":
@@ -46,6 +58,8 @@ if __name__ == "__main__":
         server.run()
     elif sys.argv[1] == "http":
         server.run("http", port=0, announce=lambda url: print(url.split(":")[2].split("/")[0], flush=True))
+    elif sys.argv[1] == "workers":
+        serve_from_workers(int(sys.argv[2]))
     elif sys.argv[1] == "http-token":
         serve_with_token()
     else:
