@@ -100,7 +100,8 @@ const steps = {
         const answered = now();
         if (await Promise.race([heard, pause(HINT_MS).then(() => false)])) return;
         const why = era === '2025' ? await tellsAnew() : 'no session';
-        if (why) missed.push([pid, answered, why]); else toldAnew++;
+        const late = await Promise.race([heard, false]); // by its own stream meanwhile
+        if (why && !late) missed.push([pid, answered, why]); else toldAnew++;
     }
 };
 

@@ -203,6 +203,34 @@ async def test_a_subscription_is_effective_when_it_is_answered_whoever_has_the_s
     assert await methods_of(stream, 1) == ["notifications/tools/list_changed"]
 
 
+async def test_a_subscription_holds_though_the_stream_is_opened_while_it_is_stored(
+    pair: list[App], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opens the stream adopts the record, which does not have the subscription yet."""
+    a, b = pair
+    session = await a.site.session()
+    record, replace = a.session(session).keys.record, a.server.backend.replace
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def late(key: str, *args: Any, **options: Any) -> bool:
+        if key == record and not begun.is_set():
+            begun.set()
+            await go_on.wait()
+        return await replace(key, *args, **options)
+
+    monkeypatch.setattr(a.server.backend, "replace", late)
+    subscribing = asyncio.create_task(a.site.ask(session, request("resources/subscribe", uri="note://x")))
+    await begun.wait()
+    stream = await a.site.listen(session)
+    await stream.head()
+    await until(lambda: a.session(session).standing._since is None)
+    go_on.set()
+    assert (await subscribing).json()["result"] == {}
+    await call(b, session, "touch", uri="note://x")
+    await call(b, session, "more")
+    assert await methods_of(stream, 1) == ["notifications/resources/updated"]
+
+
 async def test_a_subscription_made_here_is_ended_through_another_process(pair: list[App]) -> None:
     a, b = pair
     session = await a.site.session()

@@ -269,6 +269,8 @@ class SharedSession(HttpSession):
 
         try:
             record = await self._sharing.update(self, change)
+            # Until it was stored, whoever adopted the record here has undone the change.
+            await self.refresh(record)
             await self.tell_others(record, "changed")
         except BackendError as exc:
             logger.warning("A change of a session could not be stored: %s", exc)
