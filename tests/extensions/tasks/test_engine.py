@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import hashlib
 import time
+import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ import pytest
 from hinge import BackendError, DefinitionError, Overloaded
 from hinge.backends import Backend, MemoryBackend, SqliteBackend
 from hinge.extensions.tasks.backend_engine import BackendEngine
-from hinge.extensions.tasks.index import BUCKETS, FORMAT
+from hinge.extensions.tasks.index import BUCKETS, FORMAT, OpenTask
 
 #: Seconds of a lease with which engines look at the whole index every 0.2 seconds.
 SHORT = 0.6
@@ -471,6 +472,37 @@ async def test_a_task_whose_submission_is_uncertain_is_not_forgotten() -> None:
         await until(lambda: runner.ended["task"])
         await empty(backend)
     assert runner.runs["task"] == 1
+
+
+async def test_a_process_that_loses_a_suspected_task_to_another_runs_the_next_one() -> None:
+    """A task whose processes have died is run one at a time; one that another process runs does not count."""
+    suspected = OpenTask(deaths=2)
+    keys = {task_id: key_of(zlib.crc32(task_id.encode()) % BUCKETS) for task_id in ("first", "second")}
+    assert len(set(keys.values())) == 2
+
+    def index(task_id: str, entry: OpenTask) -> bytes:
+        return msgspec.msgpack.encode((FORMAT, {task_id: entry}))
+
+    class Overtaken(MemoryBackend):
+        shared = True
+        faster: bytes | None = index("first", OpenTask("other", deaths=2))
+
+        async def replace(self, key: str, expected: bytes | None, value: bytes, *, ttl: float | None = None) -> bool:
+            if key == keys["first"] and self.faster is not None:
+                faster, self.faster = self.faster, None
+                await self.set(key, faster)
+            return await super().replace(key, expected, value, ttl=ttl)
+
+    backend, runner = Overtaken(), Runner()
+    await backend.set(keys["first"], index("first", suspected))
+    async with (
+        backend.lease(f"{key_of(0).rpartition(':')[0]}:process:other", ttl=60),
+        running(backend, runner, lease=SHORT),
+    ):
+        await until(lambda: backend.faster is None)
+        await backend.set(keys["second"], index("second", suspected))
+        await until(lambda: runner.ended["second"])
+    assert runner.runs == {"second": 1}
 
 
 async def test_a_cancelled_submission_takes_no_other_with_it() -> None:

@@ -496,6 +496,8 @@ class BackendEngine:
         finally:
             if not claimed:
                 self._owned.discard(task_id)
+                if self._suspected == task_id:  # another process was faster
+                    self._suspected = ""
         if claimed:
             self._begin(task_id, process)
 
