@@ -21,7 +21,7 @@ from hinge.protocol.connection import Connection
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
 from hinge.protocol.states import RUNNING, WAITING, HandshakeState
 from hinge.signals import is_ctrl_c
-from hinge.timeouts import Deadline, Deadlines
+from hinge.timeouts import Deadline, Deadlines, current_task
 
 logger = logging.getLogger("hinge")
 
@@ -74,7 +74,7 @@ class Session(Record, weakref=True):
         connection = self.connection
         if call.state is not RUNNING:
             return None
-        task = asyncio.current_task(self.loop)
+        task = current_task(self.loop)
         assert task is not None
         call.on_cancel = task.cancel
         self._tasks[task] = call
@@ -85,7 +85,7 @@ class Session(Record, weakref=True):
         except asyncio.CancelledError as exc:
             reply = self._cancelled(call, task, exc)
         except BaseException as exc:
-            if is_ctrl_c(exc) or (isinstance(exc, GeneratorExit) and asyncio.current_task(self.loop) is not task):
+            if is_ctrl_c(exc) or (isinstance(exc, GeneratorExit) and current_task(self.loop) is not task):
                 call.on_cancel = None  # the process ends, or the task is being destroyed: there is no answer
                 connection.cancel(call)
                 raise
@@ -321,9 +321,9 @@ class Session(Record, weakref=True):
             Whether `finish` has something to wait for.
         """
         if self._tasks:
-            current_task = asyncio.current_task(self.loop)
-            if current_task in self._tasks:
-                self._tasks[current_task].on_cancel = None  # a handler that ends its own session is not cancelled
+            task = current_task(self.loop)
+            if task in self._tasks:
+                self._tasks[task].on_cancel = None  # a handler that ends its own session is not cancelled
         self.connection.close(reason)
         if self._tasks:
             for call in list(self._tasks.values()):

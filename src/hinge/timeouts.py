@@ -6,6 +6,7 @@ How long each limit is stands in `protocol/limits.py`. This file knows tasks and
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -22,6 +23,11 @@ _MAX_SECONDS = 1e12
 
 #: The limit of the connection that is being opened, which is extended while a person logs in.
 CONNECT_LIMIT: ContextVar[asyncio.Timeout | None] = ContextVar("CONNECT_LIMIT", default=None)
+
+#: The task that runs on an event loop. Before 3.12, asyncio's is a function of Python, which each call would enter twice.
+current_task: Callable[[asyncio.AbstractEventLoop], asyncio.Task[Any] | None] = (
+    asyncio.current_task if sys.version_info >= (3, 12) else vars(asyncio.tasks)["_current_tasks"].get
+)
 
 
 def give_up_if_cancelled() -> None:
@@ -65,7 +71,7 @@ class Deadlines:
         end = due = float("inf") if total is None else now + total
         if idle is not None and now + idle < end:
             due = now + idle
-        task = asyncio.current_task(self._loop)
+        task = current_task(self._loop)
         assert task is not None
         deadline = Deadline(self, task, task.cancelling(), now, end, due, idle, total, on_progress)
         self._running.add(deadline)

@@ -36,7 +36,7 @@ from hinge.protocol.eras.base import Era, Handshake
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
-from hinge.protocol.states import CALL_MOVES, PENDING_MOVES, RUNNING, WAITING, HandshakeState
+from hinge.protocol.states import CALL_MOVES, CLOSED, PENDING_MOVES, RUNNING, WAITING, HandshakeState
 from hinge.schema.notifications import CancelledParams
 
 logger = logging.getLogger("hinge")
@@ -164,11 +164,25 @@ class Connection(Record):
                         "The server sent the request %r, which this era does not have", shorten(message.method)
                     )
                     return None
-            call = Call(request_id, message.method, message.params, inbound.meta, era, revision, origin)
+            call = Call(
+                request_id,
+                message.method,
+                message.params,
+                inbound.meta,
+                era,
+                revision,
+                origin,
+                inbound.typed,
+                request_id,
+            )
             if request_id is not None:
                 if call.method == era.negotiation_method:
                     call.inline = description is not None
-                self._add_call(call)
+                if request_id in self.incoming:
+                    if self.shared:
+                        raise InvalidRequest("A request with this id is still being served")
+                    call.key = call
+                self.incoming[call.key] = call
             elif call.method == "notifications/cancelled":
                 self._cancelled_by_peer(call)
             elif call.method == "notifications/progress":
@@ -184,15 +198,6 @@ class Connection(Record):
         """Raise Overloaded while `limits.calls` requests are served, except for a few checks whether this side is alive."""
         if method != era.liveness_method or len(self.incoming) >= self.limits.calls + LIVENESS_RESERVE:
             raise Overloaded(f"Too many requests: {self.limits.calls} at once is the limit of a connection")
-
-    def _add_call(self, call: Call) -> None:
-        key: object = call.id
-        if key in self.incoming:
-            if self.shared:
-                raise InvalidRequest("A request with this id is still being served")
-            key = call
-        call.key = key
-        self.incoming[key] = call
 
     def _receive_batch(self, data: bytes, origin: Origin) -> Batch | Outgoing | None:
         eras = (self.era,) if self.description is None else self.description.eras
@@ -456,7 +461,7 @@ class Connection(Record):
         """Drop all calls and fail all our requests: the channel is closed. May be called twice."""
         if self.closed is None:
             self.closed = reason
-            self.handshake.state = HandshakeState.CLOSED
+            self.handshake.state = CLOSED
         while self.incoming:
             call = next(iter(self.incoming.values()))
             if self._end_call(call, "close") and call.on_cancel is not None:

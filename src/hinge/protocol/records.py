@@ -83,12 +83,16 @@ def origin_of(principal: Principal | str | None) -> Origin:
 
 @final
 class Inbound(Record):
-    """A decoded message with its `_meta`, and whether that names a revision. `era` is None where it is negotiated."""
+    """A decoded message with its `_meta`, and whether that names a revision. `era` is None where it is negotiated.
+
+    `typed` are the params in the type of the method, if they were decoded with `_meta`.
+    """
 
     message: Message
     meta: RequestMeta | None = None
     claims: bool = False
     era: Era | None = None
+    typed: Any = None
 
 
 @final
@@ -105,9 +109,11 @@ class Call(Record):
     era: Era
     revision: str
     origin: Origin = UNKNOWN_ORIGIN
-    state: CallState = RUNNING
-    #: Its key in `Connection.incoming`: its id, if ids are unique on the channel.
+    #: The params in the type of the method, if they are decoded already.
+    typed: Any = None
+    #: Its key in `Connection.incoming`: its id, or the call itself if ids are not unique on the channel.
     key: object = None
+    state: CallState = RUNNING
     #: No further message may be read until this call is answered.
     inline: bool = False
     #: It waits in a queue, and nothing was done for it yet.

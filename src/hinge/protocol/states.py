@@ -43,9 +43,10 @@ class PendingState(_State):
     LOST = "lost"
 
 
-#: The states that every call and request begins in, as plain names: an enum looks its members up at each access.
+#: The states of what begins, and of a handshake that is over, as plain names: an enum looks its members up at each access.
 RUNNING: Final = CallState.RUNNING
 WAITING: Final = PendingState.WAITING
+CLOSED: Final = HandshakeState.CLOSED
 
 HANDSHAKE_MOVES: dict[HandshakeState, dict[str, HandshakeState]] = {
     HandshakeState.NEW: {

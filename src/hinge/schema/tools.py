@@ -88,11 +88,15 @@ class ListToolsResult(Page, kw_only=True):
     tools: list[Tool]
 
 
+#: The arguments of a call that has none; compared by identity.
+NO_ARGUMENTS = Raw(b"{}")
+
+
 class CallToolParams(Model, kw_only=True):
     """Which tool, with which arguments (an object, kept as JSON text until the tool's own types read it)."""
 
     name: str
-    arguments: Raw = Raw(b"{}")
+    arguments: Raw = NO_ARGUMENTS
     input_responses: Raw = Raw(b"")
     request_state: str | UnsetType = UNSET
 

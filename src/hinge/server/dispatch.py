@@ -6,7 +6,6 @@ revision.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -38,6 +37,7 @@ from hinge.protocol.http.headers import judge_name
 from hinge.schema.base import EmptyResult, Result
 from hinge.schema.methods import METHODS, Method, method_in
 from hinge.server.context import Context
+from hinge.timeouts import current_task
 
 logger = logging.getLogger("hinge")
 
@@ -71,6 +71,7 @@ class Served:
         "needs_handshake",
         "result",
         "row",
+        "standard",
     )
 
     def __init__(
@@ -90,6 +91,8 @@ class Served:
         self.extension_id = extension_id
         #: The method in the table of the protocol; None for a custom method.
         self.row = row
+        #: Whether the params have the type of that table.
+        self.standard = params is None
         #: The revisions that have the method.
         if row is not None:
             self.first, self.last = row.first, row.last
@@ -188,10 +191,13 @@ class Dispatch:
         if served.extension_id is not None:
             require_client_extension(ctx, served.extension_id)
         # Middleware can't change what `initialize` negotiates.
-        params = served.read(call.params if call.inline else ctx.params)
+        text = call.params if call.inline else ctx.params
+        unchanged = text is call.params and ctx.method == call.method  # by middleware
+        typed = call.typed if unchanged and served.standard else None
+        params = served.read(text) if typed is None else typed
         head, name_field = call.origin.head, served.mirrored[call.era]
         if head is not None and name_field is not None:
-            sent = params if ctx.params is call.params or ctx.method != call.method else served.read(call.params)
+            sent = params if unchanged or ctx.method != call.method else served.read(call.params)
             # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
             judge_name(head, getattr(sent, name_field), required=ctx.method in METHODS)
         if self._running >= self._limit:
@@ -286,7 +292,7 @@ class Dispatch:
 
 async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], Awaitable[Any]], argument: Any) -> Any:
     """Run a handler or a middleware. If it is suspended, because it waits for input, the result is that of the round."""
-    task = asyncio.current_task(ctx._session.loop)
+    task = current_task(ctx._session.loop)
     assert task is not None
     outer, ctx._task = ctx._task, task
     try:

@@ -144,7 +144,7 @@ class HandshakeForm(TaskForm):
     def restore_client(self, stored: StoredCall, connection: Connection, revision: str) -> None:
         shaken = connection.handshake
         shaken.assume(revision)
-        shaken.capabilities = msgspec.json.decode(stored.capabilities, type=ClientCapabilities)
+        shaken.declared = msgspec.json.decode(stored.capabilities, type=ClientCapabilities)
         if stored.client_info:
             shaken.client_info = msgspec.json.decode(stored.client_info, type=Implementation)
 

@@ -53,8 +53,12 @@ class ParsedHead(msgspec.Struct, frozen=True, eq=False):
     #: What does not depend on the connection; `headers` is copied for each request.
     scope: Scope
     headers: list[tuple[bytes, bytes]]
-    #: The length of the body.
+    #: The length of the body, and of both.
     length: int
+    size: int
+
+
+_NO_HEAD = ParsedHead(b"", {}, [], 0, -1)
 
 
 class ConnectionServer(RequestServer, Protocol):
@@ -70,7 +74,6 @@ class ConnectionServer(RequestServer, Protocol):
     loop: asyncio.AbstractEventLoop
     create_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     connections: set[HttpConnection]
-    tasks: set[asyncio.Task[Any]]
     serve: Callable[[ServedRequest], Coroutine[Any, Any, None]]
     #: Heads that were parsed before, by their bytes.
     parsed_heads: dict[bytes, ParsedHead]
@@ -154,7 +157,7 @@ class HttpConnection(asyncio.Protocol):
         self._target = b""
         self._path: tuple[str, bytes, bytes] = ("", b"", b"")
         #: The last head that was parsed before, and the scope that it gives on this connection.
-        self._known_head: ParsedHead | None = None
+        self._known_head = _NO_HEAD
         self._known_scope: dict[str, Any] = {}
         #: The last request that was parsed, while its head may be remembered.
         self._parsed: ServedRequest | None = None
@@ -187,10 +190,15 @@ class HttpConnection(asyncio.Protocol):
             self._parse(self._unparsed + data)
             return
         between = self._serving is None and self._incoming is None and not self._in_head and not self._ignoring
+        head = self._known_head
+        if between and len(data) == head.size and data.startswith(head.raw):  # comparing is cheaper than looking it up
+            self._serve_again(head, data[len(head.raw) :])
+            return
         end = data.find(b"\r\n\r\n") + 4
-        head = self.server.parsed_heads.get(data[:end]) if between else None
-        if head is not None and len(data) - end == head.length:
-            self._serve_again(head, data[end:])
+        known = self.server.parsed_heads.get(data[:end]) if between else None
+        if known is not None and len(data) == known.size:
+            self._known_head, self._known_scope = known, {**self._scope, **known.scope}
+            self._serve_again(known, data[end:])
             return
         if (parsed := self._feed(data)) < len(data):
             self._parse(data[parsed:])
@@ -209,12 +217,10 @@ class HttpConnection(asyncio.Protocol):
             if len(heads) >= HEADS:
                 heads.clear()
             kept = {name: scope[name] for name in ("method", "path", "raw_path", "query_string")}
-            heads[head] = ParsedHead(head, kept, scope["headers"].copy(), length)
+            heads[head] = ParsedHead(head, kept, scope["headers"].copy(), length, len(head) + length)
 
     def _serve_again(self, head: ParsedHead, body: bytes) -> None:
         """Serve a request whose head was parsed before."""
-        if head is not self._known_head:
-            self._known_head, self._known_scope = head, {**self._scope, **head.scope, "headers": head.headers}
         scope = self._known_scope.copy()
         scope["headers"] = head.headers.copy()
         self._serve(ServedRequest(scope, self, True, head.raw, complete=True, received=head.length, _body=body))
@@ -227,7 +233,7 @@ class HttpConnection(asyncio.Protocol):
         """
         serving = self._serving
         secure = self._scope["scheme"] == "https"  # asyncio can't half-close it
-        if serving is None or serving.begun or self._incoming is not None or secure or not hasattr(select, "poll"):
+        if serving is None or serving.status or self._incoming is not None or secure or not hasattr(select, "poll"):
             return False
         if serving.scope["http_version"] != "1.1":
             return False
@@ -464,7 +470,7 @@ class HttpConnection(asyncio.Protocol):
         half, self._incoming = self._incoming, None
         if half is not None and half is not self._serving:
             self._waiting.remove(half)
-        elif half is not None and half.begun:
+        elif half is not None and half.status:
             self._transport.abort()
         elif half is not None:
             self._serving = None
@@ -490,9 +496,6 @@ class HttpConnection(asyncio.Protocol):
             if self._unparsed:
                 self._parse(self._unparsed)
             self.resume()
-
-    def forget(self, task: asyncio.Task[Any], /) -> None:
-        self.server.tasks.discard(task)
 
     def answered(self, last: bool, /) -> None:
         self._serving = None
@@ -566,7 +569,7 @@ class HttpConnection(asyncio.Protocol):
         """Close the connection if it makes no progress."""
         waited, closing = tick - self._since, self._transport.is_closing()
         if waited >= UNUSED and self._incoming is None and not (self._in_head or self._final or self._ignoring):
-            self._parser = self._known_head = None  # a client with a stream may send nothing more for hours
+            self._parser, self._known_head = None, _NO_HEAD  # a client with a stream may send nothing more for hours
             self._known_scope = {}
         if self.full or closing:
             size = self._transport.get_write_buffer_size()

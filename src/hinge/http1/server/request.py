@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
@@ -79,12 +79,10 @@ def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 class _Done:
     """An awaitable that is done."""
 
-    def __await__(self) -> Generator[None, None, None]:
-        return _NOTHING
+    __await__ = iter(()).__iter__  # not a function of Python, which would be entered
 
 
-_NOTHING = cast("Generator[None, None, None]", iter(()))
-_DONE = _Done()
+_DONE = cast("Awaitable[None]", _Done())
 
 
 class RequestServer(Protocol):
@@ -93,6 +91,8 @@ class RequestServer(Protocol):
     heads: ResponseHeads
     #: Whether the server is stopping: each response is the last one of its connection.
     ending: bool
+    #: The tasks that serve requests.
+    tasks: set[asyncio.Task[Any]]
 
 
 class RequestConnection(Protocol):
@@ -124,9 +124,6 @@ class RequestConnection(Protocol):
     def abort(self) -> None:
         """Close it at once."""
 
-    def forget(self, task: asyncio.Task[Any], /) -> None:
-        """The task of a request is over."""
-
 
 class ServedRequest(msgspec.Struct, eq=False):
     """A request whose body arrives and whose response leaves; see `RawExchange` for the methods that serve it."""
@@ -141,13 +138,12 @@ class ServedRequest(msgspec.Struct, eq=False):
     complete: bool = False
     #: Whether the client is gone.
     lost: bool = False
-    #: Whether the response has begun, and is complete.
-    begun: bool = False
+    #: Whether the response is complete.
     _over: bool = False
     task: asyncio.Task[Any] = None  # type: ignore[assignment]  # set when it is served
     #: Bytes of the body that have arrived.
     received: int = 0
-    #: The status of the response, 0 before it has one, and the bytes of its body that were written.
+    #: The status of the response, 0 before it has begun, and the bytes of its body that were written.
     status: int = 0
     sent: int = 0
     _body: bytes | bytearray = b""
@@ -196,12 +192,12 @@ class ServedRequest(msgspec.Struct, eq=False):
 
     def served(self, task: asyncio.Task[Any]) -> None:
         """Its task is over. Without a response it gets a 500; an incomplete response is cut off, so that the client notices."""
-        self._connection.forget(task)
+        self._connection.server.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a request failed", exc_info=error)
         if self._over or self.lost:
             return
-        if self.begun and not self._head:
+        if self.status and not self._head:
             self._connection.abort()
         else:
             self._keep_alive = False
@@ -210,8 +206,9 @@ class ServedRequest(msgspec.Struct, eq=False):
     # ---------------------------------------------------------------- the body
 
     def whole(self) -> bytes | None:
-        """Take the body if all of it has arrived."""
-        return self._take() if self.complete else None
+        """Return the body if all of it has arrived."""
+        body = self._body
+        return None if not self.complete else body if type(body) is bytes else bytes(body)
 
     def _take(self) -> bytes:
         body, self._body = self._body, b""
@@ -241,7 +238,7 @@ class ServedRequest(msgspec.Struct, eq=False):
 
     def _send_continue(self) -> None:
         """Send 100 Continue to a client that expects it, once, when its body is read (RFC 9110 §10.1.1)."""
-        if not self._continue_sent and not self._body and not self.begun:
+        if not self._continue_sent and not self._body and not self.status:
             self._continue_sent = True
             expects = _value(self.scope["headers"], b"expect") or b""
             if expects.strip().lower() == b"100-continue" and self.scope["http_version"] == "1.1":
@@ -251,7 +248,7 @@ class ServedRequest(msgspec.Struct, eq=False):
 
     def respond(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs, /) -> Awaitable[None]:
         """Send the whole response. `kind` is its content type."""
-        if self.lost or self.begun:
+        if self.lost or self.status:
             return _DONE
         if len(data) > PIECE and self.scope["method"] != "HEAD":
             return self._respond_in_pieces(status, kind, data, headers)
@@ -274,7 +271,6 @@ class ServedRequest(msgspec.Struct, eq=False):
         head = server.heads.of(status, kind, last=last)
         if headers:
             head += header_lines([pair for pair in headers if pair[0].lower() != b"connection"])
-        self.begun = True
         self.status, self.sent = status, len(data)
         if status == 204:
             connection.write(head + b"\r\n")
@@ -295,7 +291,7 @@ class ServedRequest(msgspec.Struct, eq=False):
 
     def start(self, status: int, headers: HeaderPairs, /) -> None:
         """Begin a response in pieces. Raises RuntimeError for a second one, ValueError for malformed headers."""
-        if self.begun:
+        if self.status:
             raise RuntimeError("This request has its response already")
         last, length = self._is_last() or _closes(headers), _value(headers, b"content-length")
         pairs = [pair for pair in headers if pair[0].lower() not in (b"connection", b"transfer-encoding")]
@@ -310,7 +306,6 @@ class ServedRequest(msgspec.Struct, eq=False):
             last = True
         self._keep_alive = not last
         head = self._connection.server.heads.of(status, b"", last=last) + header_lines(pairs)
-        self.begun = True
         self.status = status
         self._head = head + b"\r\n"
 
@@ -325,7 +320,7 @@ class ServedRequest(msgspec.Struct, eq=False):
         """Send a piece of the body, unless it would have to wait or the client left. Raises RuntimeError like `piece`."""
         if self._connection.full or self.lost:
             return False
-        if self._over or not self.begun:
+        if self._over or not self.status:
             raise RuntimeError("The response is complete already" if self._over else "A response begins with its head")
         head, self._head = self._head, b""
         self.sent += len(data)

@@ -40,7 +40,7 @@ class Handshake(msgspec.Struct, eq=False):
     state: HandshakeState = HandshakeState.NEW
     revision: str = ASSUMED_REVISION
     client_info: Implementation | None = None
-    capabilities: ClientCapabilities = msgspec.field(default_factory=ClientCapabilities)
+    declared: ClientCapabilities | None = None
     log_level: str | None = None
     #: The params of the `initialize` that is being answered.
     offered: InitializeParams | None = None
@@ -65,8 +65,13 @@ class Handshake(msgspec.Struct, eq=False):
         self.revision = revision
         if self.offered is not None:
             self.client_info = self.offered.client_info
-            self.capabilities = self.offered.capabilities
+            self.declared = self.offered.capabilities
         self.move("answered")
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        """The capabilities that the client declared."""
+        return self.declared or ClientCapabilities()
 
     @property
     def open(self) -> bool:

@@ -30,6 +30,7 @@ from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.records import Inbound
 from hinge.schema.base import NOTHING, RequestMeta
 from hinge.schema.methods import METHODS
+from hinge.schema.tools import NO_ARGUMENTS, CallToolParams
 
 #: All eras by name, the oldest first.
 ERAS: dict[EraName, Era] = {era.name: era for era in (HANDSHAKE, STATELESS)}
@@ -54,7 +55,13 @@ class _Params(msgspec.Struct, gc=False):
 
     meta: Raw = msgspec.field(name="_meta", default=ABSENT)
     name: Raw = ABSENT
-    arguments: Raw = ABSENT
+    arguments: Raw = NO_ARGUMENTS
+
+
+class _ToolCallParams(CallToolParams, kw_only=True):
+    """The params of the method that is called most, decoded together with `_meta`."""
+
+    meta: Raw = msgspec.field(name="_meta", default=ABSENT)
 
 
 class _InputResponses(msgspec.Struct):
@@ -66,6 +73,7 @@ MAX_ARGUMENTS_FRAME = len('{"name":,"arguments":}')
 MAX_META_FRAME = len('{"_meta":,"name":,"arguments":}')
 
 _decode_params = msgspec.json.Decoder(_Params).decode
+_decode_call = msgspec.json.Decoder(_ToolCallParams).decode
 _decode_input_responses = msgspec.json.Decoder(_InputResponses).decode
 _meta_decoder = msgspec.json.Decoder(RequestMeta | None)
 _decode_raw_meta = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -86,10 +94,20 @@ def classify(message: Message, eras: tuple[Era, ...], version_header: str | None
         Unreadable: A member of `params` or `_meta` is repeated.
     """
     meta: RequestMeta | None = None
+    typed: _ToolCallParams | None = None
     if (type(message) is Request or type(message) is Notification) and message.params is not ABSENT:
         text = message.params
-        params = _decode_params(text)
-        frame = len(text) - len(params.arguments) - len(params.name) - len(params.meta)
+        if message.method == "tools/call":
+            try:
+                typed = _decode_call(text)
+            except (msgspec.MsgspecError, ValueError):
+                typed = None  # the caller is told of it when the call is served
+        if typed is None:
+            params: _Params | _ToolCallParams = _decode_params(text)
+            frame = len(text) - len(params.arguments) - len(params.name) - len(params.meta)
+        else:
+            params = typed  # its name has no quotes; one that is written with escapes makes the frame longer
+            frame = len(text) - len(params.arguments) - len(params.name) - 2 - len(params.meta)
         if params.meta is ABSENT:
             max_frame = MAX_ARGUMENTS_FRAME
         else:
@@ -100,7 +118,7 @@ def classify(message: Message, eras: tuple[Era, ...], version_header: str | None
                 meta = last.meta if params.meta == last.text else _read_meta(params.meta)
             except InvalidRequest as exc:
                 raise _unreadable(message, str(exc)) from None
-        if frame > max_frame or params.arguments is ABSENT:
+        if frame > max_frame or params.arguments is NO_ARGUMENTS:
             _check_params(message, params)
     claims = meta is not None and meta.protocol_version is not NOTHING
     era: Era | None
@@ -112,10 +130,10 @@ def classify(message: Message, eras: tuple[Era, ...], version_header: str | None
         era = HANDSHAKE
     else:
         era = era_of_revision(version_header)
-    return Inbound(message, meta, claims, era)
+    return Inbound(message, meta, claims, era, typed)
 
 
-def _check_params(message: Request | Notification, params: _Params) -> None:
+def _check_params(message: Request | Notification, params: _Params | _ToolCallParams) -> None:
     """Raise Unreadable if a member is repeated, or if there are too many to look through.
 
     An extension may have large params of its own. They are not looked through.

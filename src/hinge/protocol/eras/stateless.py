@@ -86,20 +86,26 @@ class StatelessEra(Era):
         """
         if type(message) is Notification:
             return self.latest
+        if head is not None and head.admitted is not None:
+            last_meta, last_method, revision = head.admitted
+            if meta is last_meta and message.method == last_method:
+                return revision
         if meta is None or meta.protocol_version is NOTHING:
             raise _invalid_meta(f"Missing required params._meta field {PROTOCOL_VERSION}", supported)
-        revision = meta.protocol_version
-        if type(revision) is not str:
+        named = meta.protocol_version
+        if type(named) is not str:
             raise _invalid_meta(f"params._meta field {PROTOCOL_VERSION} must be a string", supported)
         if meta.client_capabilities is NOTHING or opening(meta.client_capabilities) != OBJECT:
             raise _invalid_meta(f"params._meta field {CLIENT_CAPABILITIES} must be present, and an object", supported)
         if head is not None:
-            judge_message(head, revision, message.method)
-        if revision not in STATELESS_REVISIONS:
-            raise UnsupportedVersion(revision, supported)
+            judge_message(head, named, message.method)
+        if named not in STATELESS_REVISIONS:
+            raise UnsupportedVersion(named, supported)
         if meta.log_level is not NOTHING and _log_level(meta) is None:
             raise InvalidParams(f"Unknown log level in {LOG_LEVEL}: use one of {', '.join(SEVERITY)}")
-        return revision
+        if head is not None:
+            head.admitted = meta, message.method, named
+        return named
 
     def admit_from_server(self, message: Request | Notification, handshake: Handshake) -> str | None:
         return None if type(message) is Request else self.latest

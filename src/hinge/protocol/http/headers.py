@@ -41,6 +41,7 @@ from hinge.protocol.http.mirror import (
 )
 from hinge.protocol.http.origin import Guard
 from hinge.protocol.http.request import OWS, REPEATED, Headers, RawHeaders, Refusal
+from hinge.schema.base import RequestMeta
 from hinge.schema.revisions import HANDSHAKE_REVISIONS
 
 SESSION_ID: Final = "Mcp-Session-Id"
@@ -116,6 +117,8 @@ class Head(Struct, eq=False):
         accepts: The kinds of answer that the client accepts, see `media_types`.
         version: The MCP-Protocol-Version header; a repeated one equals no revision.
         session_id: The Mcp-Session-Id header of a handshake-era request; None if absent or empty.
+        admitted: `_meta`, method and revision of the last request with this head that was admitted: a client sends the same
+            ones with call after call.
     """
 
     raw: dict[bytes, bytes]
@@ -126,6 +129,7 @@ class Head(Struct, eq=False):
     accepts: int
     version: str | None
     session_id: str | None = None
+    admitted: tuple[RequestMeta, str, str] | None = None
 
     @property
     def headers(self) -> Headers:

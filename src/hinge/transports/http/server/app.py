@@ -141,7 +141,8 @@ class HttpApp:
         if self._routes is not None and (routed := self._routes.find(scope)) is not None:
             await self._serve_routed(*routed, raw, life)
             return
-        exchange = life.requests.open(raw)
+        exchange = Exchange(raw, life.requests, self.options)
+        life.requests.add(exchange)
         try:
             if not life.started:
                 await life.start()

@@ -18,6 +18,7 @@ from hinge.http1.asgi import CLOSE, HeaderPairs, Message, Receive, Scope, Send
 from hinge.jsonrpc import Request, RequestId
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import body_too_large
+from hinge.protocol.http.media_types import TAKES_EVENTS
 from hinge.protocol.http.request import Refusal
 from hinge.protocol.records import Inbound, Origin, Outgoing, Record
 from hinge.protocol.scopes import write_scopes
@@ -119,7 +120,7 @@ class RawExchange(Protocol):
         ...
 
     def whole(self) -> bytes | None:
-        """Take the body if it has arrived; None if `read` has to wait for it."""
+        """Return the body if it has arrived; None if `read` has to wait for it."""
         ...
 
     async def read(self, limit: int, grow: Callable[[int], None], /) -> bytes | None:
@@ -300,6 +301,9 @@ class GrowingBody:
 class ExchangeOwner(Protocol):
     """What an exchange carries messages for: a channel or a stream."""
 
+    #: The kinds of answer that the client accepts. If it takes events, a keep-alive may turn a slow answer into a stream.
+    accepts: int
+
     def disconnected(self, reason: str) -> None:
         """The response can't be delivered any more."""
 
@@ -318,7 +322,7 @@ class ExchangeOwner(Protocol):
 
 
 class Exchange(Record):
-    """One request and its response. Made by `OpenExchanges.open`; `close` ends it."""
+    """One request and its response. `close` ends it, once."""
 
     raw: RawExchange
     _open: OpenExchanges
@@ -332,8 +336,6 @@ class Exchange(Record):
     owner: ExchangeOwner | None = None
     #: Who sent the request, if it is to end with their authorization.
     origin: Origin | None = None
-    #: Whether a keep-alive comment may turn a slow answer into an event stream.
-    may_stream: bool = False
     #: Whether an event stream has begun, so that a JSON answer is no longer possible.
     streaming: bool = False
     #: Whether the head of an event stream was sent.
@@ -346,7 +348,7 @@ class Exchange(Record):
     # ---------------------------------------------------------------- in
 
     def arrived(self) -> bytes | Refusal | None:
-        """Take the body if all of it has arrived; None if `read` has to wait for it."""
+        """Return the body if all of it has arrived; None if `read` has to wait for it."""
         body = self.raw.whole()
         limit = self._options.limits.body
         return body if body is None or len(body) <= limit else body_too_large(limit)
@@ -502,7 +504,12 @@ class Exchange(Record):
         if self._reading:
             if quiet > self._options.body_wait:
                 self._give_up(BODY_TOO_SLOW)
-        elif self.may_stream and not self.over and quiet >= self._options.limits.keep_alive * 0.8:
+        elif (
+            self.owner is not None
+            and self.owner.accepts & TAKES_EVENTS
+            and not self.over
+            and quiet >= self._options.limits.keep_alive * 0.8
+        ):
             self._open.keep(asyncio.get_running_loop().create_task(self._keep_alive()))
 
     def drain(self) -> None:
@@ -599,7 +606,6 @@ class OpenExchanges:
         self._loop = loop
         #: The time of the event loop.
         self.time = loop.time
-        self._options = options
         self._period = min(limits.keep_alive / 4, limits.session_idle / 4, options.body_wait / 4)
         self._each_beat = each_beat
         self._needed = needed
@@ -617,12 +623,6 @@ class OpenExchanges:
         self._tasks: set[asyncio.Task[None]] = set()
         self._look_handle: asyncio.TimerHandle | None = None
         self._beat_handle: asyncio.TimerHandle | None = None
-
-    def open(self, raw: RawExchange) -> Exchange:
-        """Begin an exchange. Its `close` must be called once."""
-        exchange = Exchange(raw, self, self._options)
-        self.add(exchange)
-        return exchange
 
     def add(self, request: WatchedRequest) -> None:
         """Count and watch a request until `remove`."""

@@ -449,7 +449,6 @@ class StreamResponse:
         #: The answer, if it is a JSON body.
         self.reply: Outgoing | None = None
         exchange.owner = self
-        exchange.may_stream = accepts & TAKES_EVENTS != 0
 
     def feed(self, event: bytes) -> None:
         """Queue encoded events."""

@@ -22,7 +22,8 @@ def serve_stateless(
         return exchange.refuse(head.stateless_refusal, id_of(inbound))
     if requests.stopping:
         return exchange.refuse(STOPPING_ANSWER, id_of(inbound))
-    exchange.origin = origin
+    if origin.caller is not None:
+        exchange.origin = origin
     return PostChannel(exchange, BOTH, True).run(serve, inbound, origin)
 
 
@@ -30,7 +31,7 @@ class PostChannel(Record):
     """The channel of one POST. The call runs in the task of the request; nothing is queued."""
 
     _exchange: Exchange
-    _accepts: int
+    accepts: int
     #: Whether a disconnect cancels the call: it does in the stateless era and does not in the handshake era.
     _cancels: bool
     call: Call | Batch | None = None
@@ -54,7 +55,6 @@ class PostChannel(Record):
             else:
                 self.call = call
                 exchange.owner = self
-                exchange.may_stream = self._accepts & TAKES_EVENTS != 0
                 try:
                     reply = await conversation.answer(call)
                 except asyncio.CancelledError:  # answer first; the request ends here either way
@@ -63,7 +63,7 @@ class PostChannel(Record):
                     reply = Outgoing.unfinished(call, "the server is stopping")
                 if reply is None:
                     pass  # cancelled by the client
-                elif (self._accepts & TAKES_JSON or reply.status == 403) and not exchange.streaming:
+                elif (self.accepts & TAKES_JSON or reply.status == 403) and not exchange.streaming:
                     await exchange.answer(reply)
                 else:
                     await exchange.end(sse.encode(reply.data))
@@ -88,7 +88,7 @@ class PostChannel(Record):
             raise ChannelClosed("this client can't be sent requests: each of its POSTs stands alone")
         if self.call is None:
             raise ChannelClosed(self.disconnect_reason or "no call is being served")
-        if self._accepts & TAKES_EVENTS:
+        if self.accepts & TAKES_EVENTS:
             await self._exchange.write(sse.encode(message.data))
 
     def send_now(self, message: Outgoing, /) -> bool:

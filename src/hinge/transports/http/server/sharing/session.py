@@ -217,7 +217,7 @@ class SharedSession(HttpSession):
         handshake = self.session.connection.handshake
         handshake.revision = record.revision
         handshake.client_info = record.client_info
-        handshake.capabilities = record.capabilities
+        handshake.declared = record.capabilities
         handshake.state = HandshakeState.READY
         self.revision = record.revision
         self._retry = self._options.retry if knows(record.revision, "priming event") else None
