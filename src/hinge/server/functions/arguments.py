@@ -72,19 +72,18 @@ class Parameter(NamedTuple):
 class Arguments:
     """Reads the arguments of a function by its annotations. `schema` is the JSON Schema of all arguments."""
 
-    __slots__ = ("_decoder", "_parameters", "_schema", "_separate", "_struct")
+    __slots__ = ("_decoder", "_parameters", "_schema", "_separate")
 
     def __init__(self, parameters: Sequence[Parameter], schema: Schema) -> None:
         self._parameters = parameters
         self._schema = schema
         #: Made at the first call: of many tools, few are called soon after the start.
         self._decoder: Callable[[bytes | Raw], Any] | None = None
-        self._struct = _struct(parameters)
         #: Parameters that msgspec leaves as JSON text, for another library to read.
         self._separate = tuple(parameter for parameter in parameters if parameter.type.field is Raw)
 
     def _make_decoder(self) -> Callable[[bytes | Raw], Any]:
-        self._decoder = msgspec.json.Decoder(self._struct).decode
+        self._decoder = msgspec.json.Decoder(_struct(self._parameters)).decode
         return self._decoder
 
     def from_json(self, text: bytes | Raw) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def root_schema(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
         if _refers(list(unused.values()), reference) or _refers(root, reference):
             unused[name] = root
         schema = {**root, **{key: value for key, value in schema.items() if key != "$ref"}}
-    return {**schema, "$defs": unused} if unused else schema
+    return {**schema, **({"$defs": unused} if unused else {})}
 
 
 def _refers(schema: Any, reference: str) -> bool:

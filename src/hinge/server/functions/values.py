@@ -75,6 +75,8 @@ class ValueType(Protocol):
 
 def value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
     """The reader and writer of an annotation. Raises TypeError with the reason for one that JSON can't carry."""
+    if type(annotation) is type and annotation in _PLAIN:
+        return _plain_type(annotation)
     traits = _traits(annotation)
     if not traits.pydantic:
         try:
@@ -116,8 +118,7 @@ class MsgspecType:
     def __init__(self, annotation: Any, writer: SchemaWriter) -> None:
         self.field = annotation
         try:
-            plain = type(annotation) is type and annotation in _PLAIN
-            info = _plain_info(annotation) if plain else mi.type_info(annotation)
+            info = mi.type_info(annotation)
         except TypeError as reason:
             raise UnsupportedType(_one_line(reason)) from None
         self.schema = writer.write(info, annotation)
@@ -143,9 +144,13 @@ class MsgspecType:
     write_default = write
 
 
-#: The types of most parameters.
+#: The types of most parameters, which need no definitions.
 _PLAIN: tuple[Any, ...] = (str, int, float, bool)
-_plain_info = functools.cache(mi.type_info)
+
+
+@functools.cache
+def _plain_type(annotation: Any) -> MsgspecType:
+    return MsgspecType(annotation, SchemaWriter(reading=True))
 
 
 def encode(value: Any) -> bytes:
