@@ -193,6 +193,8 @@ REPEATED = [
     '{"_meta":{"progressToken":1,"acme/x":1,"acme/x":1}}',
     '{"_meta":{"acme/x":1,"acme/x":1}}',
     f'{{"_meta":{{"{CLAIM}":"2026-07-28","{CLAIM}":"2025-11-25"}},"name":"a","arguments":{{}}}}',
+    '{"_meta":{},"name":"","name":""}',
+    '{"name":"","arguments":{},"name":""}',
     f'{{"_meta":{{"{CLAIM}":5,"{CLAIM}":6}}}}',
     # Written in full, the last numbers take as many bytes as both members.
     f'{{"_meta":{{"":0,"":0,"{CLAIM}":1e15}}}}',

@@ -126,6 +126,23 @@ def test_the_first_of_several_faults_is_told(meta: Any, headers: dict[str, str],
     assert type(refused.value) is error
 
 
+def test_a_request_that_differs_from_the_last_one_with_its_head_is_judged_anew() -> None:
+    head = head_of({"mcp-protocol-version": V2026_07, "mcp-method": "tools/list"})
+
+    def text(method: str, **more: str) -> bytes:
+        return jsonrpc.encode_request(1, method, {"_meta": {**FULL, **more}})
+
+    for _ in range(2):
+        for _ in range(2):
+            assert admit(text("tools/list"), head) == V2026_07
+        with pytest.raises(HeaderMismatch):
+            admit(text("tools/call"), head)
+        with pytest.raises(InvalidParams):
+            admit(text("tools/list", **{LOG_LEVEL: "loud"}), head)
+        with pytest.raises(InvalidEnvelope):
+            admit(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}', head)
+
+
 @pytest.mark.parametrize("revision", [*HANDSHAKE_REVISIONS, UNKNOWN, "", "2026-07-28 "])
 def test_any_other_revision_is_refused_with_the_list_of_ours(revision: str) -> None:
     """VER-01, ERR-08, T-07: a handshake revision, too, though it is in the list."""
