@@ -28,10 +28,11 @@ def test_a_saved_edit_reloads_the_server_and_says_whom_it_breaks(browser: Browse
     with inspecting(browser, file) as inspected:
         page = inspected.open("#/tools/forecast")
         fill(page, city="Oslo")
-        file.write_text(text.replace("def siren(", "def foghorn(").replace("One row", "Each row"), encoding="utf-8")
+        file.write_text(text.replace("def siren(", "def foghorn("), encoding="utf-8")
         expect(page.get_by_role("option").filter(has_text="foghorn")).to_be_visible()
         expect(page.get_by_text("Reloaded")).to_be_visible()
         expect(page.get_by_label("city", exact=True)).to_have_value("Oslo")  # what was typed stays
+        expect(page.get_by_label("city", exact=True)).to_be_focused()
         go(page, "#/contract")
         expect(page.get_by_text("breaks clients").first).to_be_visible()
         expect(page.get_by_text("siren").locator("visible=true").first).to_be_visible()

@@ -99,13 +99,13 @@ function eraCard(era, { connection, login }) {
       ["Client without", list(without).join(", ")]]),
     instructions && details("Instructions", () => prose(instructions)),
     capabilities && details("Capabilities", () => jsonView(capabilities, "Capabilities")),
-    login.length > 0 && h("section", h("h3", "Login"), h("ol", login.slice(-20).map(loginStep))),
+    login.length > 0 && h("section", h("h3", "Login"), h("ol", login.slice(-20).map((one) => loginStep(one, one === login.at(-1))))),
     h("div.actions", ["off", "failed"].includes(state) ? act("Connect", { do: "connect" }) : act("Disconnect", { do: "disconnect" }),
       act("Refresh the lists", { do: "refresh" }, "Listing again"), act("Ping", { do: "call", method: "ping", params: {} }, "Sent"),
       transport !== "stdio" && logins));
 }
 
-function loginStep({ at, step, error, url, state }) {
+function loginStep({ at, step, error, url, state }, isLast) {
   return h("li", h("span.muted", clock(at)), " ", name(step, 400), " ", h("span.bad", visible(error, 600)), " ",
-    state === "open" ? link(url, "Open the login page", "button") : code(url, 400), state === "done" && chip("done", "good"));
+    url && isLast && link(url, "Open the login page", "button"), state === "done" && chip("done", "good"));
 }

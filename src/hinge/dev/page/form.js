@@ -5,7 +5,6 @@ const MOST_FIELDS = 200;
 const MOST_OPTIONS = 1000;
 const DEEPEST = 12;
 const INPUT_TYPES = { email: "email", uri: "url", date: "date", time: "time" };
-const EXAMPLES = { "date-time": "2026-07-28T12:00:00Z" };
 const less = (size, bound) => size < bound;
 const more = (size, bound) => size > bound;
 /** Keywords that bound values of a type: what stands beside the field, and whether the size of a value is out of bounds. */
@@ -151,7 +150,8 @@ function outOfBounds(schema, value) {
 
 /** A field of one text. `parse` makes the value, `format` the text. */
 function textField(schema, context, control, { parse, format = plain, wrong }) {
-  control.placeholder = has(schema, "default") ? visible(label(schema.default), 80) : EXAMPLES[schema.format] ?? "";
+  const example = schema.format === "date-time" ? "2026-07-28T12:00:00Z" : "";
+  control.placeholder = has(schema, "default") ? visible(label(schema.default), 80) : example;
   control.autocomplete = "off";
   control.spellcheck = false;
   const write = (value) => { control.value = format(value); };

@@ -1,5 +1,5 @@
 // What the views of tools, resources and prompts share: a list with a filter, and the form, calls and definition of an item.
-import { chip, details, filterField, h, name, number, plain, prose, select, visible } from "./dom.js";
+import { chip, details, filterField, h, name, number, plain, prose, select, stringify, visible } from "./dom.js";
 import { rowTexts } from "./list.js";
 import { jsonView } from "./result.js";
 import { store } from "./store.js";
@@ -43,7 +43,7 @@ export class ItemsView extends View {
     if (this.order.value === "weight") shown.sort((a, b) => (b.weight ?? 0) - (a.weight ?? 0));
     const { connection, errors } = store.eras[ui.era];
     let empty = all.length ? "Nothing matches the filter." : `The server has no ${this.view}.`;
-    if (connection.state !== "ready") empty = `Not connected in ${ui.era}.`;
+    if (connection.state !== "ready") empty = `Not connected in ${ui.era}. ${visible(connection.error)}`;
     if (errors[this.view]) empty = `Listing failed: ${visible(errors[this.view])}`;
     this.rows.setItems(shown, empty);
     const weight = all.reduce((sum, item) => sum + (Number(item.weight) || 0), 0);
@@ -79,10 +79,10 @@ export class ItemsView extends View {
 
   drawDetail() {
     const item = this.items().find((one) => this.keyOf(one) === this.key) ?? this.unlisted?.(this.key);
-    if (item && item === this.drawn && ui.era === this.drawnEra) return;
+    const drawn = ui.era + stringify(item);
+    if (item && drawn === this.drawn) return; // listed again as it was: what is typed keeps the focus
     const isFocused = this.detail.contains(document.activeElement);
-    this.drawn = item;
-    this.drawnEra = ui.era;
+    this.drawn = drawn;
     this.runner = null;
     if (!item) return this.showDetail(h("p.empty", "There is no ", name(this.key), ` in ${ui.era}.`));
     this.showDetail(this.detailOf(item));

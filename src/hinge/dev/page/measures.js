@@ -6,7 +6,6 @@ import { hash, View } from "./view.js";
 
 const WIDTH = 160;
 const HEIGHT = 34;
-const COLUMNS = ["Calls", "Errors", "p50", "p95", "Max"];
 
 const picture = (label, props, ...children) => svg("svg", { role: "img", "aria-label": label, ...props }, ...children);
 
@@ -25,7 +24,7 @@ function histogram(pairs) {
 
 function line(label, values, format) {
   const known = values.filter(Number.isFinite);
-  if (!known.length) return h("p.muted", `No ${label} known for this target.`);
+  if (!known.length) return h("p.muted", `${label} is not known for this target.`);
   const [most, least, last] = [Math.max(...known), Math.min(...known), format(known.at(-1))];
   const points = [known[0], ...known].map((value, index) => `${(index / known.length) * 300},${58 - ((value - least) / (most - least || 1)) * 52}`);
   return h("figure.card", h("figcaption", `${label} `, h("strong", last), h("span.muted", ` from ${format(least)} to ${format(most)}`)),
@@ -50,7 +49,7 @@ export default class MeasuresView extends View {
     if (dirty.has("spans")) this.drawSpans();
     if (!dirty.has("measures")) return;
     const { tools, samples } = store.measures;
-    const heads = ["Tool", ...COLUMNS.map((text) => h("th.number", { scope: "col" }, text)), "Histogram"];
+    const heads = ["Tool", ...["Calls", "Errors", "p50", "p95", "Max"].map((text) => h("th.number", { scope: "col" }, text)), "Histogram"];
     const rows = Object.entries(tools).slice(0, 500).map(([tool, { count, errors, p50, p95, max, histogram: pairs }]) => [
       rowHead(h("a", { href: hash("tools", tool) }, name(tool))),
       h("td.number", number(count)), h(errors ? "td.number.bad" : "td.number", number(errors)),

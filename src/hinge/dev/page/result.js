@@ -1,13 +1,13 @@
 // Values as a person wants to see them: trees, tables, texts, pictures, sound. Closed branches of trees cost nothing, large ones open in pieces.
 import { getMessage } from "./inspector.js";
-import { button, bytes, chip, code, copyText, details, facts, h, lines, list, name, own, plain, plural, put, record, segments, show, stringify, table, visible } from "./dom.js";
+import { button, bytes, chip, code, copyText, details, facts, h, lines, list, name, number, own, plain, plural, put, record, segments, show, stringify, table, visible } from "./dom.js";
 
 const PIECE = 100;
 const LONG_STRING = 2000;
 
 export function jsonView(value, label = "JSON", open = 2) {
   return h("div.json", { role: "group", "aria-label": label },
-    button("Copy", () => copyText(stringify(value)), { class: "small copy", title: "Copy as JSON" }),
+    button("Copy", () => copyText(stringify(value)), "small copy"),
     node(value, null, open));
 }
 
@@ -137,7 +137,7 @@ export function textView(text) {
   const tools = h("div.actions", button("Copy", () => copyText(text), "small"));
   const box = h("div", tools, pre);
   if (text.length > LONG) {
-    const more = button(`Show all ${text.length.toLocaleString("en-US")} characters`, () => { pre.textContent = text; more.remove(); }, "small");
+    const more = button(`Show all ${number(text.length)} characters`, () => { pre.textContent = text; more.remove(); }, "small");
     tools.append(more);
   }
   const value = parsed(text);

@@ -37,7 +37,7 @@ function messageDetail(message) {
   const cell = (object, key) => h("td", code(own(object, key), 2000));
   return h("div.message",
     facts([["Time", clock(message.at)], ["Direction", DIRECTIONS[message.sender][1]], ["Era", message.era], ["Size", bytes(message.size)],
-      ["Id", message.id], ["Channel", message.channel], ["Round", message.round]]),
+      ["Id", message.id], ["Round", message.round]]),
     headers.length > 0 && h("section", h("h3", "HTTP headers"), table("HTTP headers", ["Header", "Value", "Decoded"],
       headers.map(([key]) => [rowHead(name(key)), cell(full.headers, key), cell(decoded, key)]))),
     h("div.message-body", full.data === undefined ? preview() : draw(full.data)));
