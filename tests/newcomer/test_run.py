@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.docs import documents
+from tests.docs.console import commands
 from tests.newcomer import run
 from tests.newcomer.run import Failed, Reader
 from tests.source import ROOT
@@ -86,3 +88,17 @@ def test_what_does_not_work_is_told(
 def test_every_reason_belongs_to_a_document() -> None:
     for part in ("skipped", "replaced"):
         assert not [name for name in run.TABLE[part] if not (ROOT / name).exists()]
+
+
+@pytest.mark.parametrize("document", [*run.SHORT, *sorted(run.HOW_TO.glob("*.md"))], ids=lambda path: path.name)
+def test_programs_that_a_document_names_are_written_before(document: Path) -> None:
+    written: set[str] = set()
+    missing: list[str] = []
+    skipped = run.TABLE["skipped"].get(document.relative_to(ROOT).as_posix(), {})
+    for block in documents.blocks(document):
+        if block.file is not None:
+            written.add(Path(block.file).name)
+        elif block.language in ("sh", "console") and not any(block.text.startswith(text) for text in skipped):
+            text = "\n".join(command for command, _ in commands(block.text)) if block.language == "console" else block.text
+            missing += [name for name in re.findall(r"(?<![\w/.-])[\w-]+\.py\b", text) if name not in written]
+    assert not missing
