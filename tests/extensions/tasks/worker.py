@@ -36,13 +36,13 @@ def serve(url: str, port: int, notes: str) -> None:
     async def work(name: str, steps: int, pause: float, ctx: Context[Any], retry: bool = True) -> list[int]:
         """Take some steps."""
 
-        async def step(number: int) -> int:
+        async def step(number: int, beside: object) -> int:
             note("begin", name, number, ctx.step.key, os.getpid())
             await asyncio.sleep(pause)
             note("end", name, number, ctx.step.key, os.getpid())
             return number * number
 
-        return [await ctx.step.options(retry=retry)(step, number) for number in range(steps)]
+        return [await ctx.step.options(retry=retry)(step, number, ctx) for number in range(steps)]
 
     @server.tool(task="required")
     async def ask(name: str, ctx: Context[Any]) -> str:

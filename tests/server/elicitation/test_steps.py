@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,3 +80,32 @@ async def test_a_step_that_is_cut_short_has_the_same_key_when_it_runs_again() ->
         assert (await client.call_tool("pay")).text == "yes"
     prepared, cut_short, again = keys
     assert cut_short == again != prepared
+
+
+class Bank:
+    """A connection, of which each round has another one."""
+
+
+@pytest.mark.parametrize("values", [(5, 7), (Path("a"), Path("b")), ({3, 1}, {3, 2})], ids=["numbers", "paths", "sets"])
+@pytest.mark.parametrize("beside", ["context", "connection", "function"])
+async def test_a_step_is_known_by_the_values_of_its_arguments(beside: str, values: tuple[object, object]) -> None:
+    """Also in a round that takes the steps in another order, and has other objects beside them."""
+    server: Server[Any] = Server("steps")
+    rounds: list[dict[str, str]] = []
+    objects: list[object] = []  # kept, so that no two of them have one address
+
+    async def charge(value: object, *others: object) -> str:
+        return f"{value} in round {len(rounds)}"
+
+    @server.tool
+    async def pay(ctx: Context[Any]) -> str:
+        rounds.append({})
+        for value in values if len(rounds) == 1 else reversed(values):
+            objects.append({"context": ctx, "connection": Bank(), "function": lambda: None}[beside])
+            rounds[-1][str(value)] = await ctx.step(charge, value, objects[-1])
+        return await ctx.elicit("Really?", str)
+
+    async with Client(server, era="2026", on_elicit=lambda request: {"value": "yes"}) as client:
+        assert (await client.call_tool("pay")).text == "yes"
+    first, second = rounds
+    assert first == second == {str(value): f"{value} in round 1" for value in values}

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Generic, NoReturn, TypeVar, get_type_hints
+from typing import Any, Final, Generic, NoReturn, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import UNSET
@@ -26,7 +27,7 @@ from hinge.errors import (
     shorten,
 )
 from hinge.jsonrpc import encode_value
-from hinge.protocol.records import Call
+from hinge.protocol.records import Call, Record
 from hinge.protocol.revisions.adapt import known_in, shape
 from hinge.protocol.states import HandshakeState
 from hinge.protocol.validation import compile_schema, first_problem
@@ -150,8 +151,22 @@ class UrlElicitation(ClientInput[None]):
         return self._elicitation.elicitation_id(self)
 
 
+#: Where an object lies, in its repr.
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
+
 #: The key of the step that is running.
 running_step: ContextVar[str | None] = ContextVar("hinge_running_step", default=None)
+
+
+def _text_of(value: Any) -> str:
+    """An argument that JSON can't represent, as text that shows no address of this process.
+
+    What is compared by its value counts with it; a function counts by its name, a connection or a client by its type.
+    """
+    kind: Any = type(value)
+    if kind.__eq__ is object.__eq__ or callable(value):
+        return str(getattr(value, "__qualname__", kind.__qualname__))
+    return _ADDRESS.sub("", repr(value))
 
 
 class StepCall:
@@ -169,9 +184,12 @@ class StepCall:
 
     @property
     def arguments(self) -> bytes:
-        """The arguments as text, to tell one call from another."""
+        """The arguments as text, to tell one call from another: the same in another round, and in another process."""
+        # A Context is a struct: it would be encoded with all that belongs to its request.
+        arguments = [value for value in self._arguments if not isinstance(value, Record)]
+        named = {name: value for name, value in self._named.items() if not isinstance(value, Record)}
         try:
-            return msgspec.json.encode([self._arguments, self._named], order="deterministic", enc_hook=repr)
+            return msgspec.json.encode([arguments, named], order="deterministic", enc_hook=_text_of)
         except (TypeError, ValueError):
             return b""
 
