@@ -99,6 +99,8 @@ def test_programs_that_a_document_names_are_written_before(document: Path) -> No
         if block.file is not None:
             written.add(Path(block.file).name)
         elif block.language in ("sh", "console") and not any(block.text.startswith(text) for text in skipped):
-            text = "\n".join(command for command, _ in commands(block.text)) if block.language == "console" else block.text
+            text = (
+                "\n".join(command for command, _ in commands(block.text)) if block.language == "console" else block.text
+            )
             missing += [name for name in re.findall(r"(?<![\w/.-])[\w-]+\.py\b", text) if name not in written]
     assert not missing
