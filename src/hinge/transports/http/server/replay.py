@@ -135,7 +135,8 @@ class MemoryReplayLog:
         self._bytes = 0
         self._position = 0
         self._tag = token_urlsafe(6)
-        self._events: deque[_StoredEvent] = deque()
+        #: Made with the first event: an empty deque has room for 64.
+        self._events: deque[_StoredEvent] | None = None
         self._streams: dict[int, _StreamState] = {}
 
     @property
@@ -147,10 +148,14 @@ class MemoryReplayLog:
         """Keep one message of a stream. Returns its encoded event."""
         encoded = sse.encode(data, id=self._next_id(stream))
         event = _StoredEvent(self._store.add(self, len(data) + EVENT_OVERHEAD), stream, self._position, data)
+        if self._events is None:
+            self._events = deque()
         self._events.append(event)
         self._bytes += len(data)
         self._streams[stream].events += 1
-        while len(self._events) > self._limits.replay_events or self._bytes > self._limits.replay_bytes:
+        while self._events and (
+            len(self._events) > self._limits.replay_events or self._bytes > self._limits.replay_bytes
+        ):
             self.drop_oldest()
         self._store.trim()
         return encoded
@@ -170,7 +175,10 @@ class MemoryReplayLog:
 
     def drop_oldest(self) -> None:
         """Drop the oldest event."""
+        assert self._events is not None
         event = self._events.popleft()
+        if not self._events:
+            self._events = None
         self._store.remove(event.number, event.size)
         self._bytes -= len(event.data)
         state = self._streams[event.stream]
@@ -213,7 +221,7 @@ class MemoryReplayLog:
             raise InvalidRequest("Events after this Last-Event-ID are no longer kept: open the stream without it")
         return [
             sse.encode(event.data, id=self._id(stream, event.position))
-            for event in self._events
+            for event in self._events or ()
             if event.stream == stream and event.position > position
         ]
 

@@ -292,6 +292,14 @@ class HttpSession:
             stream.end()
         self._log.close()
 
+    def trim(self) -> None:
+        """Free the room of tables that are empty: it may stay idle for long."""
+        for table in (self._streams, self._stream_of, self._tasks):
+            if not table:
+                table.clear()
+        if isinstance(self.conversation, Session):
+            self.conversation.trim()
+
     async def finish(self) -> None:
         """After `end`: wait, bounded, for handlers and clean-up."""
         await self.conversation.finish()

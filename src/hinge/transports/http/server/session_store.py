@@ -67,11 +67,13 @@ class SessionStore:
         self.by_key.pop((session.id, session.owner), None)
 
     def expire(self, now: float) -> None:
-        """End sessions that have been idle for too long."""
+        """End sessions that have been idle for too long; others that are idle need less memory."""
         limit = self._options.limits.session_idle
-        idle = [each for each in self.by_key.values() if not each.busy and now - each.idle_since >= limit]
-        for session in idle:
-            self.end(session, f"the session was idle for {limit:g} seconds", TimeoutError())
+        for session in [each for each in self.by_key.values() if not each.busy]:
+            if now - session.idle_since >= limit:
+                self.end(session, f"the session was idle for {limit:g} seconds", TimeoutError())
+            else:
+                session.trim()
 
     def _reclaim(self, now: float) -> None:
         """End sessions that were never used after their handshake."""
