@@ -81,8 +81,12 @@ async def test_the_end_of_input_fails_what_waits_and_lets_calls_finish() -> None
     await turns()
     told: list[str] = []
     session.on_end_of_input(lambda: told.append("one"))
-    forget = session.on_end_of_input(lambda: told.append("two"))
-    forget()
+
+    def forgotten() -> None:
+        told.append("two")
+
+    session.on_end_of_input(forgotten)
+    session.forget_end_of_input(forgotten)
     session.end_input("the peer has said all")
     with pytest.raises(ConnectionLost, match="has said all"):
         await asking_task

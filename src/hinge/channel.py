@@ -73,11 +73,37 @@ class StreamChannel(Channel, Protocol):
 
 @runtime_checkable
 class ImmediateChannel(Channel, Protocol):
-    """A channel that can send without waiting: a change reaches many readers without waking a task for each."""
+    """A channel of one call that can wait without a task, and send without waiting: for calls that last."""
+
+    @property
+    def can_detach(self) -> bool:
+        """Whether the handler of the call may raise `Detached`."""
+        ...
 
     def send_now(self, message: Outgoing, /) -> bool:
         """Send a notification if that needs no waiting. Returns False if it was not sent: `send` waits, or says why."""
         ...
+
+    def detach(self) -> None:
+        """Let the call go on without a task when the present one is over, until `resume`."""
+
+    def resume(self) -> None:
+        """Serve the detached call again, in a new task."""
+
+
+class Detached(Exception):
+    """Raised by a handler that has nothing to do for now. Its call goes on without a task, until `ImmediateChannel.resume`.
+
+    Then the handler is called again, unless the call is over.
+
+    Args:
+        on_cancel: Called if the call is cancelled meanwhile; resumes it after its own clean-up.
+        on_detached: Called when nothing else but the channel has to be told.
+    """
+
+    def __init__(self, on_cancel: Callable[[], object], on_detached: Callable[[], object]) -> None:
+        self.on_cancel = on_cancel
+        self.on_detached = on_detached
 
 
 class SessionLike(Protocol):

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, field
 
 from hinge import jsonrpc
-from hinge.channel import Channel
+from hinge.channel import Channel, Detached
 from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, NotSent, as_failure
 from hinge.protocol.connection import Connection
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
@@ -45,7 +45,7 @@ class Session(Record, weakref=True):
     # Made when first needed: most sessions are one POST.
     _sending: set[asyncio.Task[None]] | None = None
     _cleanups: list[Callable[[], Awaitable[None]]] | None = None
-    _end_of_input_hooks: dict[object, Callable[[], None]] | None = None
+    _end_of_input_hooks: list[Callable[[], None]] | None = None
     _deadlines: Deadlines | None = None
     #: On a client: since when requests of the server are being served; None while there are none.
     _serving_since: float | None = None
@@ -68,7 +68,7 @@ class Session(Record, weakref=True):
             notify()
 
     async def answer(self, call: Call | Batch) -> Outgoing | None:
-        """Serve a call in the current task. Returns its response, or None for a notification or a cancelled call."""
+        """Serve a call in the current task. Returns its response, or None for a notification, a cancelled or detached call."""
         if type(call) is Batch:
             return await self._answer_batch(call)
         connection = self.connection
@@ -84,6 +84,12 @@ class Session(Record, weakref=True):
             reply = connection.answer(call, await self.handle(self, call))
         except asyncio.CancelledError as exc:
             reply = self._cancelled(call, task, exc)
+        except Detached as detached:
+            call.on_cancel = detached.on_cancel
+            detached.on_detached()
+            del self._tasks[task]
+            self.trim()
+            return None
         except BaseException as exc:
             if is_ctrl_c(exc) or (isinstance(exc, GeneratorExit) and current_task(self.loop) is not task):
                 call.on_cancel = None  # the process ends, or the task is being destroyed: there is no answer
@@ -91,7 +97,7 @@ class Session(Record, weakref=True):
                 raise
             reply = connection.refuse(call, as_failure(exc))
         finally:
-            del self._tasks[task]
+            self._tasks.pop(task, None)
             if self._serving_since is not None and call.id is not None:
                 self._call_served(self._serving_since)
         if reply is None and task.cancelling():
@@ -292,22 +298,21 @@ class Session(Record, weakref=True):
             self._cleanups = []
         self._cleanups.append(cleanup)
 
-    def on_end_of_input(self, hook: Callable[[], None]) -> Callable[[], None]:
-        """Register a hook for the end of input, to end what has no end of its own. Returns a function that unregisters it."""
+    def on_end_of_input(self, hook: Callable[[], None]) -> None:
+        """Register a hook for the end of input, to end what has no end of its own."""
         if self._end_of_input_hooks is None:
-            self._end_of_input_hooks = {}
-        hooks, key = self._end_of_input_hooks, object()
-        hooks[key] = hook
+            self._end_of_input_hooks = []
+        self._end_of_input_hooks.append(hook)
 
-        def unregister() -> None:
-            hooks.pop(key, None)
-
-        return unregister
+    def forget_end_of_input(self, hook: Callable[[], None]) -> None:
+        """Unregister a hook."""
+        assert self._end_of_input_hooks is not None
+        self._end_of_input_hooks.remove(hook)
 
     def end_input(self, reason: str) -> None:
         """The peer will send nothing more, but still reads: fail our requests, let calls finish, call the hooks."""
         self.connection.end_input(reason)
-        for hook in list((self._end_of_input_hooks or {}).values()):
+        for hook in list(self._end_of_input_hooks or ()):
             hook()
 
     def expire(self, reason: str) -> list[Outgoing]:
@@ -333,6 +338,12 @@ class Session(Record, weakref=True):
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
         return bool(self._tasks or self._sending or self._cleanups)
+
+    def trim(self) -> None:
+        """Free the room of tables that are empty: nothing may happen for long."""
+        for table in (self._tasks, self.connection.incoming, self.connection.outgoing):
+            if not table:
+                table.clear()
 
     async def ended(self) -> str:
         """Wait until the session has ended, and return why."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from hinge import Changed, Context, Server
 from tests.transports.http_rig import META, Site, modern, serving
+from tests.transports.loops import until
 from tests.wire import routes
 from tests.wire.talk import Talk
 
@@ -80,6 +82,57 @@ async def test_every_listener_is_told_of_all_changes_in_their_order() -> None:
                 messages = [await listener.message() for _ in told]
                 assert [message["method"] for message in messages] == [f"notifications/{name}" for name in told]
                 assert {message["params"]["_meta"][f"{META}subscriptionId"] for message in messages} == {number}
+
+
+async def test_a_stream_that_waits_has_no_task() -> None:
+    """Ten thousand of them are to cost little. What has to wait, such as who may see a resource, is told all the same."""
+    server = the_server()
+    server.resource("note://a", name="a")(lambda: "a")
+    wanted = {"toolsListChanged": True, "resourceSubscriptions": ["note://a"]}
+    async with serving(server) as site:
+        before = asyncio.all_tasks()
+        listeners = [await site.call(*modern("subscriptions/listen", {"notifications": wanted}, n)) for n in range(20)]
+        for listener in listeners:
+            await listener.head()
+            assert (await listener.message())["method"] == "notifications/subscriptions/acknowledged"
+        for change in (Changed("tools"), Changed("resource", "note://a"), Changed("tools")):
+            await until(lambda: asyncio.all_tasks() == before)
+            server.notify(change)
+            for listener in listeners:
+                assert (await listener.message())["method"].startswith("notifications/")
+        left, *others = listeners
+        left.close()
+        await until(lambda: site.app is not None and site.app.calls == len(others))
+        assert site.app is not None
+        await site.app.stop()
+        for listener in others:
+            assert (await listener.message())["result"]["resultType"] == "complete"
+            assert await listener.message() is None
+
+
+async def test_a_middleware_is_around_the_whole_life_of_a_stream() -> None:
+    server, seen = the_server(), list[str]()
+
+    @server.add_middleware
+    async def around(ctx: Context[Any], call_next: Any) -> Any:
+        seen.append(f"{ctx.method} begins")
+        try:
+            return await call_next(ctx)
+        finally:
+            seen.append(f"{ctx.method} ends")
+
+    async with serving(server) as site:
+        wanted = {"notifications": {"toolsListChanged": True}}
+        listener = await site.call(*modern("subscriptions/listen", wanted, "l"))
+        await listener.head()
+        assert (await listener.message())["method"] == "notifications/subscriptions/acknowledged"
+        server.notify(Changed("tools"))
+        assert (await listener.message())["method"] == "notifications/tools/list_changed"
+        assert seen == ["subscriptions/listen begins"]
+        assert site.app is not None
+        await site.app.stop()
+        assert "result" in await listener.message()
+        assert seen == ["subscriptions/listen begins", "subscriptions/listen ends"]
 
 
 async def test_a_question_is_the_last_word_on_its_stream() -> None:

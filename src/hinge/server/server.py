@@ -412,6 +412,7 @@ class Server(Router, Generic[StateT]):
             observer=observer,
             innermost=innermost,
         )
+        self._subscriptions.outermost = self._chains.request == self._dispatch.request
 
     # ---------------------------------------------------------------- serving
 

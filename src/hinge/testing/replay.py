@@ -373,11 +373,11 @@ class _ReplayedCall:
 
     async def _until_over(self) -> None:
         over = asyncio.Event()
-        forget = self._session.on_end_of_input(over.set)
+        self._session.on_end_of_input(over.set)
         try:
             await over.wait()
         finally:
-            forget()
+            self._session.forget_end_of_input(over.set)
 
     def _answer(self, recorded: RecordedCall) -> Any:
         assert recorded.answer is not None

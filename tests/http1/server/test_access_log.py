@@ -30,6 +30,29 @@ async def test_each_request_is_one_line(caplog: pytest.LogCaptureFixture) -> Non
     ]
 
 
+async def test_a_response_that_goes_on_without_a_task_is_logged_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    requests: list[ServedRequest] = []
+
+    async def begin(request: ServedRequest) -> None:
+        request.start(200, ((b"content-length", b"7"),))
+        await request.piece(b"one,", True)
+        requests.append(request)
+        request.detach()
+
+    async with listening(with_access_log(begin)) as house:
+        with caplog.at_level(logging.INFO, "hinge.access"):
+            line = await house.ask(get("/"))
+            await until(lambda: bool(requests) and not house.listener.tasks)
+            assert not caplog.records
+            requests[0].run(requests[0].piece(b"two", False))
+            assert await line.answer() == (200, "one,two")
+            await until(lambda: not house.listener.tasks)
+    [message] = [record.getMessage() for record in caplog.records if record.name == "hinge.access"]
+    assert message.rsplit(" ", 2)[0] == '127.0.0.1 - "GET / HTTP/1.1" 200 7 bytes'
+
+
 async def forwarded(headers: Sequence[str], proxies: Sequence[str]) -> tuple[str, str]:
     """The client's address and scheme as the app sees them."""
     seen: list[tuple[str, str]] = []

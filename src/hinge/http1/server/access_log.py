@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, TypeAlias
 
@@ -27,25 +27,26 @@ def with_access_log(serve: ServeRequest) -> ServeRequest:
         logger.addHandler(handler)
 
     async def serve_and_log(request: ServedRequest) -> None:
-        began = time.perf_counter()
-        try:
-            await serve(request)
-        finally:
-            scope, address = request.scope, request.scope["client"]
-            query = b"?" + scope["query_string"] if scope["query_string"] else b""
-            logger.info(
-                '%s %s "%s %s HTTP/%s" %d %d bytes %d ms',
-                "unix" if address is None else address[0],
-                ascii(scope.get("hinge.principal") or "-")[1:-1],
-                scope["method"],
-                ascii((scope["raw_path"] + query).decode("latin-1"))[1:-1],
-                scope["http_version"],
-                request.status,
-                request.sent,
-                (time.perf_counter() - began) * 1000,
-            )
+        request.on_over = partial(_log, request, time.perf_counter())
+        await serve(request)
 
     return serve_and_log
+
+
+def _log(request: ServedRequest, began: float) -> None:
+    scope, address = request.scope, request.scope["client"]
+    query = b"?" + scope["query_string"] if scope["query_string"] else b""
+    logger.info(
+        '%s %s "%s %s HTTP/%s" %d %d bytes %d ms',
+        "unix" if address is None else address[0],
+        ascii(scope.get("hinge.principal") or "-")[1:-1],
+        scope["method"],
+        ascii((scope["raw_path"] + query).decode("latin-1"))[1:-1],
+        scope["http_version"],
+        request.status,
+        request.sent,
+        (time.perf_counter() - began) * 1000,
+    )
 
 
 def with_trusted_proxies(serve: ServeRequest, proxies: Iterable[str]) -> ServeRequest:

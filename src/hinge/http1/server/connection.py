@@ -8,6 +8,7 @@ import re
 import select
 import sys
 from collections.abc import Callable, Coroutine
+from functools import lru_cache
 from typing import Any, Protocol, cast
 from urllib.parse import unquote
 
@@ -72,7 +73,6 @@ class ConnectionServer(RequestServer, Protocol):
     #: Seconds after which a client that reads nothing loses its connection.
     stall: float
     loop: asyncio.AbstractEventLoop
-    create_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     connections: set[HttpConnection]
     serve: Callable[[ServedRequest], Coroutine[Any, Any, None]]
     #: Heads that were parsed before, by their bytes.
@@ -85,6 +85,7 @@ class HttpConnection(asyncio.Protocol):
     __slots__ = (
         "__weakref__",
         "_ahead",
+        "_client",
         "_final",
         "_final_response",
         "_first_chunk",
@@ -126,7 +127,9 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything else is called
         #: None while there is nothing to parse.
         self._parser: Any = None
+        #: What connections share of the scopes of their requests, and the address of the client.
         self._scope: Scope = {}
+        self._client: tuple[str, int | None] | None = None
         #: The tick at which its present state began.
         self._since = server.tick
         self._used = False
@@ -174,15 +177,9 @@ class HttpConnection(asyncio.Protocol):
         get = transport.get_extra_info
         if get("sslcontext") is not None:
             self._transport.set_write_buffer_limits(PIECE)
-        self._scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.4"},
-            "http_version": "1.1",
-            "scheme": "http" if get("sslcontext") is None else "https",
-            "server": _address(get("sockname") or get("addr")),
-            "client": _address(get("peername")),
-            "root_path": "",
-        }
+        scheme = "http" if get("sslcontext") is None else "https"
+        self._scope = _shared_scope(scheme, get("sockname") or get("addr"))
+        self._client = _address(get("peername"))
         self.server.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -197,7 +194,7 @@ class HttpConnection(asyncio.Protocol):
         end = data.find(b"\r\n\r\n") + 4
         known = self.server.parsed_heads.get(data[:end]) if between else None
         if known is not None and len(data) == known.size:
-            self._known_head, self._known_scope = known, {**self._scope, **known.scope}
+            self._known_head, self._known_scope = known, {**self._scope, "client": self._client, **known.scope}
             self._serve_again(known, data[end:])
             return
         if (parsed := self._feed(data)) < len(data):
@@ -325,6 +322,7 @@ class HttpConnection(asyncio.Protocol):
         path, raw_path, query = self._path
         scope = {
             **self._scope,
+            "client": self._client,
             "method": parser.get_method().decode(),
             "path": path,
             "raw_path": raw_path,
@@ -483,10 +481,7 @@ class HttpConnection(asyncio.Protocol):
     def _serve(self, request: ServedRequest) -> None:
         self._serving = request
         self._used = True
-        server = self.server
-        request.task = task = server.create_task(server.serve(request))
-        server.tasks.add(task)
-        task.add_done_callback(request.served)
+        request.run(self.server.serve(request))
 
     def _next(self) -> None:
         if not self.full:
@@ -586,6 +581,19 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.abort()
         elif waited >= (IDLE if self._used and not self._in_head and self._incoming is None else HEAD_WAIT):
             self._close()
+
+
+@lru_cache(maxsize=64)
+def _shared_scope(scheme: str, address: Any) -> Scope:
+    """What the scopes of all requests to one address have in common."""
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "scheme": scheme,
+        "server": _address(address),
+        "root_path": "",
+    }
 
 
 def _address(address: Any) -> tuple[str, int | None] | None:

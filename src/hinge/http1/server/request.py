@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from http import HTTPStatus
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import msgspec
 
@@ -93,6 +93,7 @@ class RequestServer(Protocol):
     ending: bool
     #: The tasks that serve requests.
     tasks: set[asyncio.Task[Any]]
+    create_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class RequestConnection(Protocol):
@@ -138,9 +139,13 @@ class ServedRequest(msgspec.Struct, eq=False):
     complete: bool = False
     #: Whether the client is gone.
     lost: bool = False
+    #: Whether it goes on although no task serves it.
+    detached: bool = False
+    #: Called once when the request is over.
+    on_over: Callable[[], None] | None = None
     #: Whether the response is complete.
     _over: bool = False
-    task: asyncio.Task[Any] = None  # type: ignore[assignment]  # set when it is served
+    task: asyncio.Task[Any] = None  # type: ignore[assignment]  # set while it is served
     #: Bytes of the body that have arrived.
     received: int = 0
     #: The status of the response, 0 before it has begun, and the bytes of its body that were written.
@@ -159,6 +164,7 @@ class ServedRequest(msgspec.Struct, eq=False):
     _head: bytes = b""
     _chunked: bool = False
     _missing: int | None = None
+    can_detach: ClassVar[bool] = True
 
     # ---------------------------------------------------------------- called by the connection
 
@@ -190,18 +196,37 @@ class ServedRequest(msgspec.Struct, eq=False):
         if self._on_disconnect is not None:
             self._on_disconnect()
 
+    def run(self, serving: Coroutine[Any, Any, None], /) -> None:
+        """Serve the request in a task of its own."""
+        self.detached = False
+        server = self._connection.server
+        self.task = task = server.create_task(serving)
+        server.tasks.add(task)
+        task.add_done_callback(self.served)
+
+    def detach(self) -> None:
+        """Go on without a task when the present one is over, until `run`."""
+        self.detached = True
+
     def served(self, task: asyncio.Task[Any]) -> None:
         """Its task is over. Without a response it gets a 500; an incomplete response is cut off, so that the client notices."""
         self._connection.server.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a request failed", exc_info=error)
-        if self._over or self.lost:
+        if task is not self.task:
+            return  # it was detached, and has another one by now
+        if self.detached:
+            self.task = None  # type: ignore[assignment]  # set again with the next one
             return
-        if self.status and not self._head:
+        if self._over or self.lost:
+            pass
+        elif self.status and not self._head:
             self._connection.abort()
         else:
             self._keep_alive = False
             self._whole(500, TEXT_TYPE, b"Internal Server Error", ())
+        if self.on_over is not None:
+            self.on_over()
 
     # ---------------------------------------------------------------- the body
 

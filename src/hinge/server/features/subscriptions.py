@@ -17,9 +17,9 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache
 from typing import Any, Protocol, TypeAlias
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
@@ -28,7 +28,7 @@ from msgspec import Raw, Struct
 
 from hinge import jsonrpc
 from hinge.backends.base import Backend, Event
-from hinge.channel import ImmediateChannel
+from hinge.channel import Detached, ImmediateChannel
 from hinge.errors import ChannelClosed, ConnectionLost, InsufficientScope, InvalidParams, Overloaded
 from hinge.protocol.changes import (
     LIST_CHANGED,
@@ -41,7 +41,7 @@ from hinge.protocol.changes import (
     subscription_end,
 )
 from hinge.protocol.limits import Limits
-from hinge.protocol.records import Outgoing
+from hinge.protocol.records import Call, Outgoing
 from hinge.protocol.states import CallState
 from hinge.schema.base import SUBSCRIPTION_ID
 from hinge.schema.lifecycle import ServerCapabilities
@@ -104,7 +104,10 @@ class Subscriptions:
         self._buffer = SharedBuffer(limits)
         self._max_streams = limits.streams
         self._max_uris = limits.watched
-        self._streams: set[_ListenStream] = set()
+        #: By the call of `subscriptions/listen`.
+        self._streams: dict[Call, _ListenStream] = {}
+        #: Whether nothing surrounds the handlers, such as middleware, which would notice that a call is served twice.
+        self.outermost = False
         #: By session and URI: the context of the request that subscribed to the resource.
         self._watched: dict[Session, dict[str, Context[Any]]] = {}
         self._sessions: WeakSet[Session] = WeakSet()
@@ -156,11 +159,11 @@ class Subscriptions:
     def _on_event(self, event: Event) -> None:
         with self._buffer.lock:
             position = self._buffer.add(event)
-            readers = [stream.reader for stream in list(self._streams) if stream.matches(event)]
+            readers: list[ChangeReader] = [stream for stream in list(self._streams.values()) if stream.matches(event)]
             readers += [
-                self._listener(session).reader
+                self._listener(session)
                 for session in list(self._sessions)
-                if session.connection.handshake.open and self._session_matches(ref(session), event)
+                if session.connection.handshake.open and self.tells(ref(session), event)
             ]
             asleep: dict[asyncio.AbstractEventLoop, list[ChangeReader]] = {}
             for reader in readers:
@@ -177,7 +180,7 @@ class Subscriptions:
         self._connect()
         listener = self._listeners.get(session)
         if listener is not None:
-            listener.reader.begin()
+            listener.begin()
         self._sessions.add(session)
 
     # ---------------------------------------------------------------- sessions that several processes serve
@@ -197,12 +200,12 @@ class Subscriptions:
             self._sessions.discard(session)
             listener = self._listeners.get(session)
             if listener is not None:
-                listener.reader.skip()
+                listener.skip()
 
     def told(self, session: Session, *, sending: bool) -> int:
         """The position up to which a session that has joined was told; with `sending`, when the change in hand is sent."""
         listener = self._listeners.get(session)
-        return self._buffer.position if listener is None else listener.reader.told(sending)
+        return self._buffer.position if listener is None else listener.told(sending)
 
     def changes_after(self, position: int) -> list[Changed] | None:
         """The changes after a position, each thing once; None if some of them are no longer kept."""
@@ -221,12 +224,12 @@ class Subscriptions:
         """Tell a session what it missed elsewhere; None stands for everything that it subscribed to."""
         known = ref(session)
         matching = (
-            self._everything_of(known)
+            self.everything_of(known)
             if changes is None
-            else [change for change in changes if self._session_matches(known, change)]
+            else [change for change in changes if self.tells(known, change)]
         )
         if matching:
-            self._listener(session).reader.repeat(matching)
+            self._listener(session).repeat(matching)
 
     def watched(self, session: Session) -> list[str]:
         """The resources that a session subscribed to."""
@@ -247,18 +250,16 @@ class Subscriptions:
     def _listener(self, session: Session) -> _SessionListener:
         listener = self._listeners.get(session)
         if listener is None:
-            known = ref(session)
-            matches, everything = partial(self._session_matches, known), partial(self._everything_of, known)
-            listener = _SessionListener(session, self._buffer, matches, everything, self._session_may_see)
-            self._listeners[session] = listener
+            listener = self._listeners[session] = _SessionListener(session, self._buffer, self)
         return listener
 
-    def _session_matches(self, session: ReferenceType[Session], event: Event) -> bool:
+    def tells(self, session: ReferenceType[Session], event: Event) -> bool:
+        """Whether a session is told of an event."""
         if isinstance(event, ChangesLost) or event.kind in LIST_CHANGED:
             return True
         return _is_watched(event, self._uris_of(session))
 
-    def _everything_of(self, session: ReferenceType[Session]) -> list[Changed]:
+    def everything_of(self, session: ReferenceType[Session]) -> list[Changed]:
         """All that a session is told about."""
         lists = [Changed(kind) for kind in self._offered_lists()]
         return lists + [Changed("resource", uri) for uri in self._uris_of(session)]
@@ -267,7 +268,7 @@ class Subscriptions:
         alive = session()
         return () if alive is None else tuple(self._watched.get(alive, ()))
 
-    async def _session_may_see(self, session: Session, uri: str) -> bool:
+    async def session_may_see(self, session: Session, uri: str) -> bool:
         """Whether a session that watches a resource, or one above it, may learn that it changed."""
         contexts = self._watched.get(session, {})
         ctx = next((ctx for watched, ctx in contexts.items() if covers(watched, uri)), None)
@@ -275,7 +276,15 @@ class Subscriptions:
             return False
         if session.authority is not None:
             ctx._call.origin = session.authority
-        return await _may_see_change(self._offered, ctx, uri)
+        return await self.may_see(ctx, uri)
+
+    async def may_see(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether a caller may learn that a resource changed."""
+        try:
+            return await self._offered.may_see_change(ctx, uri)
+        except Exception:
+            logger.exception("A change of %s is not reported: it could not be decided who may see it", uri)
+            return False
 
     async def subscribe(self, ctx: Context[Any], params: SubscribeParams) -> None:
         """`resources/subscribe` of the handshake era. Raises Overloaded, InvalidParams and InsufficientScope."""
@@ -310,35 +319,58 @@ class Subscriptions:
     # ---------------------------------------------------------------- stateless era
 
     async def listen(self, ctx: Context[Any], params: ListenParams) -> ListenResult:
-        """`subscriptions/listen`: acknowledge, then send changes until the client or the server ends the stream."""
+        """`subscriptions/listen`: acknowledge, then send changes until the client or the server ends the stream.
+
+        Where nothing surrounds the handler and the channel allows it, the call is detached while there is nothing to send,
+        and this is called again when there is something that has to wait.
+        """
+        stream = self._streams.get(ctx._call)
+        try:
+            if stream is None:
+                stream = await self._open(ctx, params.notifications)
+            await stream.run(ctx, can_detach=self.outermost)
+        except Detached:
+            raise
+        except BaseException:
+            self.close(ctx._call)
+            raise
+        self.close(ctx._call)
+        return ListenResult(meta={SUBSCRIPTION_ID: ctx.request_id})
+
+    async def _open(self, ctx: Context[Any], notifications: SubscriptionFilter) -> _ListenStream:
+        """Begin a subscription, and acknowledge it."""
         self._connect()
         if len(self._streams) >= self._max_streams:
             raise Overloaded(f"Too many subscriptions: {self._max_streams} at once is the limit here")
-        requested = list(dict.fromkeys(params.notifications.resource_subscriptions or ()))
+        requested = list(dict.fromkeys(notifications.resource_subscriptions or ()))
         if len(requested) > self._max_uris:
             raise InvalidParams(f"Too many resources in one subscription: {self._max_uris} is the limit here")
         self._watch(requested)
+        uris: Sequence[str] = ()
         try:
-            agreed = await self._agreed(ctx, params.notifications, requested)
-            rejected = set(requested).difference(agreed.resource_subscriptions or ())
-            self._unwatch(rejected)
-            requested = [uri for uri in requested if uri not in rejected]
-            await self._run(ctx, agreed)
+            agreed = await self._agreed(ctx, notifications, requested)
+            topics = await self._agreed_topics(ctx)
+            uris = agreed.resource_subscriptions or ()
         finally:
-            self._unwatch(requested)
-        return ListenResult(meta={SUBSCRIPTION_ID: ctx.request_id})
-
-    async def _run(self, ctx: Context[Any], agreed: SubscriptionFilter) -> None:
-        stream = _ListenStream(ctx, agreed, await self._agreed_topics(ctx), self._buffer, self._offered)
+            self._unwatch(set(requested).difference(uris))
+        stream = _ListenStream(ctx, agreed, topics, self._buffer, self)
         with self._buffer.lock:
-            self._streams.add(stream)
+            self._streams[ctx._call] = stream
         count("hinge.server.active_subscriptions", 1)
-        unregister = ctx._session.on_end_of_input(stream.end)
-        try:
-            await stream.run()
-        finally:
-            unregister()
-            self._streams.discard(stream)
+        ctx._session.on_end_of_input(stream.end)
+        accepted = {member: keys for member, (_, keys) in topics.items()}
+        await ctx.notify(
+            "notifications/subscriptions/acknowledged",
+            {"notifications": {**msgspec.to_builtins(agreed), **accepted}, "_meta": {SUBSCRIPTION_ID: ctx.request_id}},
+        )
+        return stream
+
+    def close(self, call: Call) -> None:
+        """End a subscription, if there is one."""
+        stream = self._streams.pop(call, None)
+        if stream is not None:
+            stream.session.forget_end_of_input(stream.end)
+            self._unwatch(stream.uris)
             count("hinge.server.active_subscriptions", -1)
 
     async def _agreed(
@@ -376,7 +408,7 @@ class Subscriptions:
 
         Changes are still received: another process that goes on for a session asks this one what has changed.
         """
-        for stream in list(self._streams):
+        for stream in list(self._streams.values()):
             stream.end()
 
     def disconnect(self) -> None:
@@ -409,37 +441,13 @@ class ChangeReader:
     Args:
         buffer: The changes.
         loop: The event loop of the reader.
-        matches: Whether the reader subscribed to a change.
-        everything: All that it subscribed to.
-        wake: Called in its event loop when there is something to take.
     """
 
-    __slots__ = (
-        "_buffer",
-        "_everything",
-        "_idle",
-        "_matches",
-        "_position",
-        "_repeating",
-        "_skipped",
-        "_told",
-        "loop",
-        "wake",
-    )
+    __slots__ = ("_buffer", "_idle", "_position", "_repeating", "_skipped", "_told", "loop")
 
-    def __init__(
-        self,
-        buffer: SharedBuffer,
-        loop: asyncio.AbstractEventLoop,
-        matches: Callable[[Changed], bool],
-        everything: Callable[[], Iterable[Changed]],
-        wake: Callable[[], None],
-    ) -> None:
+    def __init__(self, buffer: SharedBuffer, loop: asyncio.AbstractEventLoop) -> None:
         self._buffer = buffer
         self.loop = loop
-        self._matches = matches
-        self._everything = everything
-        self.wake = wake
         self._position = 0
         #: Whether it has read all that it subscribed to. Its position counts only while it has not.
         self._idle = True
@@ -448,6 +456,18 @@ class ChangeReader:
         self._repeating: Iterator[Changed] | None = None
         #: The position up to which it was told when something could not be sent; None while all was sent.
         self._skipped: int | None = None
+
+    def matches(self, event: Event) -> bool:
+        """Whether it subscribed to an event."""
+        raise NotImplementedError
+
+    def everything(self) -> Iterable[Changed]:
+        """All that it subscribed to."""
+        raise NotImplementedError
+
+    def wake(self) -> None:
+        """Called in its event loop when there is something to take."""
+        raise NotImplementedError
 
     def told(self, sending: bool) -> int:
         """The position up to which the reader was told; with `sending`, when the change that it took is sent."""
@@ -508,8 +528,8 @@ class ChangeReader:
                 self._position, message = found
             if isinstance(message, ChangesLost):
                 count("hinge.server.dropped_changes", behind)
-                self._repeating = iter(list(self._everything()))
-            elif self._matches(message.change):
+                self._repeating = iter(list(self.everything()))
+            elif self.matches(message.change):
                 return message
 
 
@@ -524,23 +544,27 @@ def _wake_all(loop: asyncio.AbstractEventLoop, readers: list[ChangeReader]) -> N
         loop.call_soon(_wake_all, loop, readers)
 
 
-class _SessionListener:
+class _SessionListener(ChangeReader):
     """The changes that a session of the handshake era was not told yet; one task sends them while there are any."""
 
-    def __init__(
-        self,
-        session: Session,
-        buffer: SharedBuffer,
-        matches: Callable[[Changed], bool],
-        everything: Callable[[], Iterable[Changed]],
-        may_see: Callable[[Session, str], Awaitable[bool]],
-    ) -> None:
-        self._session = ref(session)
-        self._may_see = may_see
-        self._sending = False
-        self.reader = ChangeReader(buffer, session.loop, matches, everything, self._start)
+    __slots__ = ("__weakref__", "_sending", "_session", "_subscriptions")
 
-    def _start(self) -> None:
+    def __init__(self, session: Session, buffer: SharedBuffer, subscriptions: Subscriptions) -> None:
+        super().__init__(buffer, session.loop)
+        self._session = ref(session)
+        self._subscriptions = subscriptions
+        self._sending = False
+
+    def matches(self, event: Event) -> bool:
+        """Whether the session is told of an event."""
+        return self._subscriptions.tells(self._session, event)
+
+    def everything(self) -> list[Changed]:
+        """All that the session is told about."""
+        return self._subscriptions.everything_of(self._session)
+
+    def wake(self) -> None:
+        """Send the changes in a task."""
         session = self._session()
         if session is not None and not self._sending:
             self._sending = True
@@ -550,45 +574,47 @@ class _SessionListener:
         try:
             while session.connection.closed is None:
                 if session.authority is not None and session.authority.has_expired(time.time()):
-                    session.on_authority = self._start  # it is told with another token
+                    session.on_authority = self.wake  # it is told with another token
                     return
-                if (message := self.reader.take()) is None:
+                if (message := self.take()) is None:
                     return
                 uri = resource_of(message.change)
-                if uri is None or await self._may_see(session, uri):
+                if uri is None or await self._subscriptions.session_may_see(session, uri):
                     await session.send_notification(message.data, message.method)
         except BaseException:
-            self.reader.skip()
+            self.skip()
             raise
         finally:
             self._sending = False
 
 
-async def _may_see_change(offered: Offered, ctx: Context[Any], uri: str) -> bool:
-    try:
-        return await offered.may_see_change(ctx, uri)
-    except Exception:
-        logger.exception("A change of %s is not reported: it could not be decided who may see it", uri)
-        return False
+_NO_TOPICS: dict[str, tuple[Topic, Any]] = {}
 
 
-class _ListenStream:
-    """One listen request: its filter, and the changes that it wasn't told yet."""
+@cache
+def _lists_of(*on: bool | None) -> tuple[str, ...]:
+    """The kinds of the lists of a filter, in the order of LIST_CHANGED; all streams share them."""
+    return tuple(kind for kind, chosen in zip(LIST_CHANGED, on, strict=True) if chosen)
+
+
+class _ListenStream(ChangeReader):
+    """One listen request: its filter, and the changes that it wasn't told yet.
+
+    A call that is served is told by its task. While it is detached, or its task waits, `wake` sends what needs no waiting.
+    """
 
     __slots__ = (
-        "_ctx",
+        "_call",
+        "_detached",
         "_end",
         "_ended",
-        "_first",
         "_held",
         "_lists",
-        "_loop",
-        "_offered",
-        "_send_now",
+        "_subscriptions",
         "_topics",
-        "_uris",
         "_wake",
-        "reader",
+        "session",
+        "uris",
     )
 
     def __init__(
@@ -597,37 +623,25 @@ class _ListenStream:
         agreed: SubscriptionFilter,
         topics: Mapping[str, tuple[Topic, Any]],
         buffer: SharedBuffer,
-        offered: Offered,
+        subscriptions: Subscriptions,
     ) -> None:
-        self._ctx = ctx
+        super().__init__(buffer, asyncio.get_running_loop())
+        self._call = ctx._call
+        self.session = ctx._session
         assert ctx.request_id is not None
         self._end = subscription_end(ctx.request_id)
-        self._offered = offered
-        self._loop = asyncio.get_running_loop()
-        self._lists = tuple(
-            kind
-            for kind, on in (
-                ("tools", agreed.tools_list_changed),
-                ("prompts", agreed.prompts_list_changed),
-                ("resources", agreed.resources_list_changed),
-            )
-            if on
-        )
-        self._uris = agreed.resource_subscriptions or ()
-        self.reader = ChangeReader(buffer, self._loop, self.matches, self._everything, self._wake_up)
+        self._subscriptions = subscriptions
+        self._lists = _lists_of(agreed.tools_list_changed, agreed.prompts_list_changed, agreed.resources_list_changed)
+        #: The resources that it watches.
+        self.uris = tuple(agreed.resource_subscriptions or ())
+        #: What the task waits for; whether the call has none.
         self._wake: asyncio.Future[None] | None = None
-        channel = ctx._session.channel
-        self._send_now = channel.send_now if isinstance(channel, ImmediateChannel) else None
+        self._detached = False
         #: What was taken and could not be sent at once.
         self._held: ChangeMessage | None = None
         self._ended = False
         #: Topics of extensions by the kind of change, each with its keys, or True for all keys.
-        self._topics = {topic.kind: (topic, keys) for topic, keys in topics.values()}
-        accepted_keys = {member: keys for member, (_, keys) in topics.items()}
-        self._first = {"notifications": {**msgspec.to_builtins(agreed), **accepted_keys}, "_meta": self._meta()}
-
-    def _meta(self) -> dict[str, Any]:
-        return {SUBSCRIPTION_ID: self._ctx.request_id}
+        self._topics = {topic.kind: (topic, keys) for topic, keys in topics.values()} if topics else _NO_TOPICS
 
     def matches(self, event: Event) -> bool:
         """Whether the filter has an event."""
@@ -636,10 +650,11 @@ class _ListenStream:
         if event.kind in self._topics:
             _, keys = self._topics[event.kind]
             return keys is True or event.uri in keys
-        return event.kind in self._lists or _is_watched(event, self._uris)
+        return event.kind in self._lists or _is_watched(event, self.uris)
 
-    def _everything(self) -> list[Changed]:
-        lists = [Changed(kind) for kind in self._lists] + [Changed("resource", uri) for uri in self._uris]
+    def everything(self) -> list[Changed]:
+        """All that the filter has."""
+        lists = [Changed(kind) for kind in self._lists] + [Changed("resource", uri) for uri in self.uris]
         return lists + [change for kind in self._topics for change in self._all_of(kind)]
 
     def _all_of(self, kind: str) -> list[Changed]:
@@ -649,40 +664,68 @@ class _ListenStream:
     def end(self) -> None:
         """Send the changes that are left, then end with the result."""
         self._ended = True
-        self._loop.call_soon_threadsafe(self._wake_up)
+        self.loop.call_soon_threadsafe(self.wake)
 
-    def _wake_up(self) -> None:
+    def wake(self) -> None:
         """Send what needs no waiting. The task does the rest; while it has something in hand, it does everything."""
-        if self._wake is None or self._wake.done():
+        if not self._detached and (self._wake is None or self._wake.done()):
             return
         message = None
-        while not self._ended and (message := self.reader.take()) is not None and self._sent_now(message):
+        while not self._ended and (message := self.take()) is not None and self._sent_now(message):
             pass
         if self._ended or message is not None:
             self._held = message
+            self._resume()
+
+    def _resume(self) -> None:
+        if self._wake is not None:
             self._wake.set_result(None)
+        elif self._detached:
+            self._detached = False
+            self._channel.resume()
+
+    @property
+    def _channel(self) -> ImmediateChannel:
+        channel = self.session.channel
+        assert isinstance(channel, ImmediateChannel)
+        return channel
 
     def _sent_now(self, message: ChangeMessage) -> bool:
         """Whether a change of a list, which all subscribers may see, could be sent at once."""
-        call = self._ctx._call
-        if self._send_now is None or message.change.kind not in self._lists or call.state is not CallState.RUNNING:
+        call, channel = self._call, self.session.channel
+        if message.change.kind not in self._lists or call.state is not CallState.RUNNING:
             return False
-        return self._send_now(Outgoing(message.opening + self._end, None, message.method, about=call))
+        if not isinstance(channel, ImmediateChannel):
+            return False
+        return channel.send_now(Outgoing(message.opening + self._end, None, message.method, about=call))
 
-    async def run(self) -> None:
-        """Send changes until the end. Changes before the acknowledgement is sent wait for it."""
-        ctx = self._ctx
-        await ctx.notify("notifications/subscriptions/acknowledged", self._first)
+    async def run(self, ctx: Context[Any], *, can_detach: bool) -> None:
+        """Send changes until the end. Raises Detached when there are none, if the call can go on without a task."""
+        channel = ctx._session.channel
+        # Nothing may wait between here and the end of the task.
+        can_detach = can_detach and not (ctx.depth or ctx._log_queue or ctx._published)
+        can_detach = can_detach and isinstance(channel, ImmediateChannel) and channel.can_detach
         while ctx._call.state is CallState.RUNNING:
-            message, self._held = self._held or self.reader.take(), None
+            message, self._held = self._held or self.take(), None
             if message is not None:
-                await self._send(message)
+                await self._send(ctx, message)
             elif self._ended:
                 self._announce_end()
                 break
+            elif can_detach:
+                raise Detached(self._cancel, self._detach)
             else:
-                self._wake = self._loop.create_future()
+                self._wake = self.loop.create_future()
                 await self._wake
+
+    def _detach(self) -> None:
+        self._detached = True
+        self._channel.detach()
+
+    def _cancel(self) -> None:
+        """The detached call was cancelled."""
+        self._subscriptions.close(self._call)
+        self._resume()
 
     def _announce_end(self) -> None:
         """On a channel that stays open, a cancellation follows the result.
@@ -691,24 +734,25 @@ class _ListenStream:
         In the other order, clients of the official SDKs would treat the cancellation as a lost subscription.
         """
         method, reason = "notifications/cancelled", "the server ended the subscription"
-        params = {"requestId": self._ctx.request_id, "reason": reason, "_meta": self._meta()}
-        self._ctx._call.parting = Outgoing(jsonrpc.encode_notification(method, params), None, method)
+        params = {"requestId": self._call.id, "reason": reason, "_meta": {SUBSCRIPTION_ID: self._call.id}}
+        self._call.parting = Outgoing(jsonrpc.encode_notification(method, params), None, method)
 
-    async def _send(self, message: ChangeMessage) -> None:
-        change, ctx, uri = message.change, self._ctx, resource_of(message.change)
+    async def _send(self, ctx: Context[Any], message: ChangeMessage) -> None:
+        change, uri = message.change, resource_of(message.change)
         if change.kind in self._topics:
-            await self._send_topic(change)
-        elif (uri is None or await _may_see_change(self._offered, ctx, uri)) and ctx._call.state is CallState.RUNNING:
+            await self._send_topic(ctx, change)
+        elif (uri is None or await self._subscriptions.may_see(ctx, uri)) and ctx._call.state is CallState.RUNNING:
             with suppress(ChannelClosed, ConnectionLost):
                 await ctx._session.send_notification(message.opening + self._end, message.method, ctx._call)
 
-    async def _send_topic(self, change: Changed) -> None:
+    async def _send_topic(self, ctx: Context[Any], change: Changed) -> None:
         """Send an extension's notification. If the extension fails, only this notification is lost."""
         topic, _ = self._topics[change.kind]
         try:
-            params = await topic.describe(self._ctx, change.uri)
+            params = await topic.describe(ctx, change.uri)
         except Exception:
             logger.exception("%s: the extension failed to describe the change", topic.method)
             return
         if params is not None:
-            await self._ctx.notify(topic.method, {**params, "_meta": {**params.get("_meta", {}), **self._meta()}})
+            meta = {**params.get("_meta", {}), SUBSCRIPTION_ID: ctx.request_id}
+            await ctx.notify(topic.method, {**params, "_meta": meta})

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hinge.channel import Serve
-from hinge.errors import DefinitionError, wire_error
+from hinge.errors import DefinitionError
 from hinge.http1.asgi import AsgiApp, Receive, Scope, Send
-from hinge.jsonrpc import encode_failure
 from hinge.options import accepts, check_option, options_of, resolve
 from hinge.protocol.eras.base import EraName
 from hinge.protocol.http.headers import judge_site
@@ -151,7 +150,7 @@ class HttpApp:
             else:
                 await self._serve_path(scope, exchange, life)
         except Exception as exc:
-            await _fail(exchange, exc)
+            await exchange.fail(exc)
         finally:
             exchange.close()
 
@@ -246,14 +245,6 @@ class HttpApp:
         """Take no new work, end streams, let calls finish within `limits.drain`, cancel the rest. May be called twice."""
         if self._life is not None and self._life.loop is asyncio.get_running_loop():
             await self._life.stop()
-
-
-async def _fail(exchange: Exchange, exc: Exception) -> None:
-    error = wire_error(exc, "an HTTP request")
-    if exchange.streaming:
-        exchange.cut()
-    elif not exchange.over:
-        await exchange.reply(500, encode_failure(None, error.error))
 
 
 def _is_mount_point(scope: Scope) -> bool:

@@ -238,7 +238,9 @@ class Endpoint:
         elif self._requests.stopping and _is_new_work(inbound):
             await exchange.refuse(STOPPING_ANSWER, id_of(inbound))
         elif not self._options.sessions:
-            await PostChannel(exchange, head.accepts, False).run(self._serve, inbound, origin)
+            channel = PostChannel(exchange, head.accepts, False)
+            channel.conversation = conversation = self._serve(channel)
+            await channel.answer(conversation.receive(inbound, origin))
         elif head.session_id is None and isinstance(inbound, Inbound) and _is_initialize(inbound.message):
             await self._initialize(exchange, head, origin, inbound)
         elif not isinstance(session := self._sessions.find(head.session_id, _owner_of(origin)), Refusal):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from math import ceil, inf
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from hinge import jsonrpc
-from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest, Overloaded
+from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest, Overloaded, wire_error
 from hinge.http1.asgi import CLOSE, HeaderPairs, Message, Receive, Scope, Send
 from hinge.jsonrpc import Request, RequestId
 from hinge.protocol.http import sse
@@ -153,6 +153,15 @@ class RawExchange(Protocol):
     def cut(self) -> None:
         """Close the connection at once, without what was not sent yet, if the HTTP server allows it."""
 
+    #: Whether the exchange can go on without a task.
+    can_detach: ClassVar[bool]
+
+    def detach(self) -> None:
+        """Go on without a task when the present one is over, until `run`."""
+
+    def run(self, serving: Coroutine[Any, Any, None], /) -> None:
+        """Serve the rest of a detached exchange in a new task."""
+
     def receive(self) -> Awaitable[Message]:
         """ASGI `receive`, for other apps."""
         ...
@@ -172,6 +181,8 @@ class AsgiExchange(Record):
     head: bytes = b""
     _start: Message | None = None
     _watcher: asyncio.Task[None] | None = None
+    #: The response ends when the app returns.
+    can_detach: ClassVar[bool] = False
 
     def whole(self) -> bytes | None:
         """ASGI does not say what has arrived."""
@@ -231,6 +242,12 @@ class AsgiExchange(Record):
         if self._watcher is not None:
             self._watcher.cancel()
             self._watcher = None
+
+    def detach(self) -> None:
+        raise RuntimeError("The response of an ASGI app ends when the app returns")
+
+    def run(self, serving: Coroutine[Any, Any, None], /) -> None:
+        raise RuntimeError("It is not detached")
 
     def cut(self) -> None:
         """ASGI has no message for this. The `send` of uvicorn is a method of an object that holds the transport.
@@ -344,6 +361,8 @@ class Exchange(Record):
     over: bool = False
     #: Set by OpenExchanges.
     watched: bool = False
+    #: Whether no task serves it although it is not over.
+    detached: bool = False
 
     # ---------------------------------------------------------------- in
 
@@ -419,7 +438,7 @@ class Exchange(Record):
 
     def write_now(self, data: bytes) -> bool:
         """Write a piece of an event stream that has begun, if that needs no waiting. Returns whether it was written."""
-        if not self.started or self.over or len(data) > PIECE or self._writing().locked():
+        if not self.started or self.over or len(data) > PIECE or (self._lock is not None and self._lock.locked()):
             return False
         if not self.raw.piece_now(data, True):
             return False
@@ -553,8 +572,37 @@ class Exchange(Record):
             self.raw.cut()
             self._lose("the server is stopping")
 
+    def detach(self) -> None:
+        """Go on without a task when the present one is over."""
+        self.detached = True
+        self._lock = None  # nothing is being written
+        self.raw.detach()
+
+    def resume(self, serving: Awaitable[None]) -> None:
+        """Serve the rest of a detached exchange in a new task."""
+        self.detached = False
+        self.raw.run(self._serve(serving))
+
+    async def _serve(self, serving: Awaitable[None]) -> None:
+        try:
+            await serving
+        except Exception as exc:
+            await self.fail(exc)
+        finally:
+            self.close()
+
+    async def fail(self, exc: Exception) -> None:
+        """Answer in the place of what failed."""
+        error = wire_error(exc, "an HTTP request")
+        if self.streaming:
+            self.cut()
+        elif not self.over:
+            await self.reply(500, jsonrpc.encode_failure(None, error.error))
+
     def close(self) -> None:
-        """The request was served."""
+        """The request was served, unless it goes on without a task."""
+        if self.detached:
+            return
         if not self.over:
             self._finish()
         # Breaks a reference cycle; the garbage collector would have to find one per request.

@@ -24,11 +24,13 @@ def serve_stateless(
         return exchange.refuse(STOPPING_ANSWER, id_of(inbound))
     if origin.caller is not None:
         exchange.origin = origin
-    return PostChannel(exchange, BOTH, True).run(serve, inbound, origin)
+    channel = PostChannel(exchange, BOTH, True)
+    channel.conversation = conversation = serve(channel)
+    return channel.answer(conversation.receive(inbound, origin))
 
 
 class PostChannel(Record):
-    """The channel of one POST. The call runs in the task of the request; nothing is queued."""
+    """The channel of one POST. The call runs in the task of the request, or waits without one; nothing is queued."""
 
     _exchange: Exchange
     accepts: int
@@ -39,11 +41,10 @@ class PostChannel(Record):
     conversation: SessionLike | None = None
     kind: ChannelKind = "post"
 
-    async def run(self, serve: Serve, inbound: Inbound | bytes, origin: Origin) -> None:
-        """Serve one message and answer it."""
-        exchange = self._exchange
-        conversation = self.conversation = serve(self)
-        call = conversation.receive(inbound, origin)
+    async def answer(self, call: Call | Batch | Outgoing | None) -> None:
+        """Serve what was received, and answer it."""
+        exchange, conversation = self._exchange, self.conversation
+        assert conversation is not None
         try:
             if type(call) is Outgoing:
                 await exchange.answer(call)
@@ -59,6 +60,8 @@ class PostChannel(Record):
                     reply = await conversation.answer(call)
                 except asyncio.CancelledError:  # answer first; the request ends here either way
                     reply = Outgoing.interrupted(call)
+                if exchange.detached:
+                    return
                 if reply is None and not exchange.over:
                     reply = Outgoing.unfinished(call, "the server is stopping")
                 if reply is None:
@@ -68,10 +71,11 @@ class PostChannel(Record):
                 else:
                     await exchange.end(sse.encode(reply.data))
         finally:
-            if conversation.close("the POST is answered") is not False:
-                await conversation.finish()
-            # Breaks a reference cycle; the garbage collector would have to find one per request.
-            self.conversation = None
+            if not exchange.detached:
+                if conversation.close("the POST is answered") is not False:
+                    await conversation.finish()
+                # Breaks a reference cycle; the garbage collector would have to find one per request.
+                self.conversation = None
 
     # ---------------------------------------------------------------- Channel
 
@@ -94,6 +98,19 @@ class PostChannel(Record):
     def send_now(self, message: Outgoing, /) -> bool:
         """Carry a notification on an event stream that has begun, if that needs no waiting. Returns whether it did."""
         return message.pending is None and self.call is not None and self._exchange.write_now(sse.encode(message.data))
+
+    @property
+    def can_detach(self) -> bool:
+        """Whether the call may go on without a task."""
+        return self._exchange.raw.can_detach
+
+    def detach(self) -> None:
+        """Go on without a task when the present one is over."""
+        self._exchange.detach()
+
+    def resume(self) -> None:
+        """Serve the detached call again, in a new task."""
+        self._exchange.resume(self.answer(self.call))
 
     async def close(self) -> None:
         """End the call if it still runs."""
