@@ -71,6 +71,39 @@ async def test_the_call_of_a_process_that_was_killed_ends_once_with_an_unknown_o
             assert "unknown" in answer["error"]["message"]
 
 
+@pytest.mark.parametrize("written", [0, 1, 3])
+async def test_a_call_ends_though_its_process_was_killed_before_its_events_were_written(
+    tmp_path: Path, written: int
+) -> None:
+    """They are written behind, and a store may be slow: whatever its client has seen of the stream, the call ends once."""
+    program = f"""
+import asyncio
+from hinge.transports.http.server.sharing.events import LogWriter
+append = LogWriter._append
+
+async def append_some(self, batch, most):
+    await append(self, batch[:{written}], most)
+    await asyncio.sleep(3600)
+
+LogWriter._append = append_some if {written} else lambda *_: asyncio.sleep(3600)
+"""
+    async with processes(tmp_path, 2, program=program + PROGRAM) as ((a, pid), (b, _)):
+        session = await a.session()
+        wire = await a.call(session, handshake_call("stream", "nine", count=20))
+        await wire.head()
+        ids = [event.id for event in [await wire.event() for _ in range(21)] if event is not None and event.id]
+        os.kill(pid, signal.SIGKILL)
+        for _ in range(2):  # the first to come back ends the stream; the answer may be lost on the way
+            for last in (ids[0], ids[-1]):
+                resumed = await b.listen(session, last)
+                assert (await resumed.head()).status == 200
+                messages = []
+                while (message := await resumed.message()) is not None:
+                    messages.append(message)
+                assert (messages[-1]["id"], messages[-1]["error"]["code"]) == ("nine", 504)
+                assert len(messages) <= max(1, written)
+
+
 async def test_another_process_takes_the_stream_of_one_that_was_killed(tmp_path: Path) -> None:
     async with processes(tmp_path, 2) as ((a, pid), (b, _)):
         session = await a.session()

@@ -73,6 +73,30 @@ async def test_a_stream_goes_on_in_another_process_while_its_call_runs(pair: lis
     assert await resumed.event() is None
 
 
+async def test_a_stream_goes_on_in_another_process_before_its_events_are_stored(pair: list[App]) -> None:
+    """They are written behind: a client that comes back meanwhile waits for them."""
+    a, b = pair
+    session = await a.site.session()
+    stored, append = asyncio.Event(), a.server.backend.append
+
+    async def append_later(*arguments: Any, **options: Any) -> int:
+        await stored.wait()
+        return await append(*arguments, **options)
+
+    a.server.backend.append = append_later  # type: ignore[method-assign]  # this store is slow
+    first, last = await broken_off(a, session, 5)
+    streams = [await b.site.listen(session, event_id) for event_id in (first, last)]
+    for stream in streams:
+        assert (await stream.head()).status == 200
+    stored.set()
+    a.log.gate.set()
+    for stream, begin in zip(streams, (0, 1), strict=True):
+        told = [(await stream.message())["params"]["message"] for _ in range(begin, 5)]
+        assert told == [f"stream {number}" for number in range(begin, 5)]
+        assert text_of(await stream.message()) == "stream"
+        assert await stream.event() is None
+
+
 async def test_a_stream_is_complete_in_another_process_after_its_call_has_ended(pair: list[App]) -> None:
     a, b = pair
     session = await a.site.session()
@@ -128,12 +152,14 @@ async def test_foreign_and_dropped_events_are_refused(store_url: str) -> None:
         first, *_ = await broken_off(a, session, 50)
         a.log.gate.set()
         await a.log.until("stream ends")
-        tag, writer, stream, number = first.split(".")
+        tag, writer, stream, number, ids = first.split(".")
         for headers, event_id in (
             (other, first),
             (session, first),  # its successors are dropped
-            (session, f"{tag}.{writer}.99.{number}"),
-            (session, f"{tag}.nobody-1.{stream}.{number}"),
+            (session, f"{tag}.{writer}.99.{number}.{ids}"),
+            (session, f"{tag}.{writer}.99.{number}."),
+            (session, f"{tag}.nobody-1.{stream}.{number}."),
+            (session, f"{tag}.{writer}.{stream}.{number}"),
             (session, f"{tag}.{writer}.{stream}"),
             (session, f"{tag}.s.1"),
             (session, f"{tag}.s.x.y.z"),

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from heapq import heappop, heappush
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -32,6 +32,11 @@ logger = logging.getLogger("hinge")
 _BATCH, _BATCH_BYTES = 100, 4 << 20
 #: Seconds between two attempts to write, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+#: The numbers that a writer gives its own events are below this one. What others write after its death has greater ones:
+#: clients may have events that it could not write.
+_OWN = 1 << 40
+#: Characters that ids of requests may take in the id of an event.
+_LONGEST_IDS = 200
 #: What a call gets whose process has died.
 LOST = "the process that ran it has ended"
 
@@ -53,6 +58,8 @@ class StoredEvent(msgspec.Struct, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(StoredEvent).decode
+_encode_ids = msgspec.json.Encoder().encode
+_decode_ids = msgspec.json.Decoder(list[RequestId]).decode
 
 
 class Budget:
@@ -193,8 +200,21 @@ class LogWriter:
         return False
 
 
+class EventPlace(NamedTuple):
+    """The place in the stream of a call that an event id names."""
+
+    writer: str
+    stream: int
+    number: int
+    #: The requests that the stream answers; none if they take too much room in an id.
+    ids: list[RequestId]
+
+
 class SharedReplayLog:
-    """The replay log of the calls that one process runs for a session. Ids have the form `tag.writer.stream.number`.
+    """The replay log of the calls that one process runs for a session.
+
+    Ids of events have the form `tag.writer.stream.number.ids`: whoever reads one of a process that died before it could
+    write anything knows which requests will never be answered.
 
     Args:
         keys: Those of the session.
@@ -249,14 +269,14 @@ class SharedReplayLog:
         self._newest[stream] = self._number, ids
         for entry in seal_event(self._keys, self._name, StoredEvent(kind, stream, self._number, previous, ids, data)):
             self._log.add(entry)
-        return event_id(self._keys, self._writer, stream, self._number)
+        return event_id(self._keys, self._writer, stream, self._number, ids)
 
     async def find(self, event_id: str) -> tuple[int, int]:
         """Return the stream and the position of an event id of this writer. Raises InvalidRequest."""
-        named = parse_event_id(self._keys, event_id)
-        if named is None or named[0] != self._writer or not 0 < named[2] <= self._number:
+        place = parse_event_id(self._keys, event_id)
+        if place is None or place.writer != self._writer or not 0 < place.number <= self._number:
             raise unknown_event(event_id)
-        return named[1:]
+        return place.stream, place.number
 
     async def after(self, stream: int, position: int) -> list[bytes]:
         """Return the events of one stream after a position. Raises InvalidRequest if some of them were dropped."""
@@ -280,17 +300,22 @@ class SharedReplayLog:
         self._log.stop(kept=kept)
 
 
-def event_id(keys: SessionKeys, writer: str, stream: int, number: int) -> str:
+def event_id(keys: SessionKeys, writer: str, stream: int, number: int, ids: list[RequestId]) -> str:
     """The id of an event of a call."""
-    return f"{keys.tag}.{writer}.{stream}.{number}"
+    text = _encode_ids(ids).hex()
+    return f"{keys.tag}.{writer}.{stream}.{number}.{text if len(text) <= _LONGEST_IDS else ''}"
 
 
-def parse_event_id(keys: SessionKeys, text: str) -> tuple[str, int, int] | None:
-    """The writer, stream and number that an event id of a call names; None if it is none of this session."""
+def parse_event_id(keys: SessionKeys, text: str) -> EventPlace | None:
+    """The place that an event id of a call names; None if it is none of this session."""
     tag, *parts = text.split(".")
-    if tag != keys.tag or len(parts) != 3 or not all(map(_is_number, parts[1:])) or not _is_writer(parts[0]):
+    if tag != keys.tag or len(parts) != 4 or not all(map(_is_number, parts[1:3])) or not _is_writer(parts[0]):
         return None
-    return parts[0], int(parts[1]), int(parts[2])
+    try:
+        ids = _decode_ids(bytes.fromhex(parts[3])) if parts[3] else []
+    except ValueError:  # msgspec's errors are such
+        return None
+    return EventPlace(parts[0], int(parts[1]), int(parts[2]), ids)
 
 
 def _is_writer(text: str) -> bool:
@@ -313,7 +338,7 @@ def seal_event(keys: SessionKeys, name: str, event: StoredEvent) -> list[bytes]:
 
 def encode_event(keys: SessionKeys, writer: str, event: StoredEvent) -> bytes:
     """Encode an event as it is sent."""
-    return sse.encode(event.data, id=event_id(keys, writer, event.stream, event.number))
+    return sse.encode(event.data, id=event_id(keys, writer, event.stream, event.number, event.ids))
 
 
 async def read_events(backend: Backend, keys: SessionKeys, writer: str) -> list[StoredEvent]:
@@ -376,9 +401,7 @@ class Follower:
     Args:
         backend: Has the events.
         keys: Those of the session.
-        writer: Who writes them.
-        stream: The stream.
-        number: The last event that the client has.
+        place: The last event that the client has, which may not be written yet.
         is_alive: Whether the writer still lives.
         ttl: Seconds that the error is kept.
     """
@@ -387,23 +410,22 @@ class Follower:
         self,
         backend: Backend,
         keys: SessionKeys,
-        writer: str,
-        stream: int,
-        number: int,
+        place: EventPlace,
         is_alive: Callable[[], Awaitable[bool]],
         ttl: float,
     ) -> None:
         self._backend = backend
         self._keys = keys
-        self._writer = writer
-        self._stream = stream
-        self._number = number
+        self._writer = place.writer
+        self._stream = place.stream
+        self._number = place.number
+        self._ids = place.ids
         self._is_alive = is_alive
         self._ttl = ttl
-        self._reader = EventLogReader(backend, keys, writer)
-        #: The newest event of the stream, and the number of the newest event of its writer.
+        self._reader = EventLogReader(backend, keys, place.writer)
+        #: The newest event of the stream, the number of the newest event of its writer, and of that which it wrote itself.
         self._last: StoredEvent | None = None
-        self._newest = 0
+        self._newest = self._own = 0
         #: Whether the stream has ended.
         self.ended = False
 
@@ -417,7 +439,7 @@ class Follower:
         events: list[bytes] = []
         while more := await self._reader.read():
             events += self._encoded(more)
-        if self._last is None:
+        if self._last is None and (self._own >= self._number or not self._ids):
             raise InvalidRequest("The stream of this Last-Event-ID is no longer kept: call again")
         return events
 
@@ -437,6 +459,10 @@ class Follower:
                     events = await self._reader.read()
                     dead = not events and not arrived.is_set() and not await self._is_alive()
                     if dead and not (events := await self._reader.read()):
+                        if self._last is None:  # it died before it could write anything of the stream
+                            answer = StoredEvent("message", self._stream, _OWN, 0, self._ids, _lost(self._ids))
+                            response.feed(encode_event(self._keys, self._writer, answer))
+                            break
                         await self._end()
                         continue
                 except HingeError as exc:
@@ -459,6 +485,8 @@ class Follower:
         encoded: list[bytes] = []
         for event in events:
             self._newest = event.number
+            if event.number < _OWN:
+                self._own = event.number
             if event.stream != self._stream:
                 continue
             if self._last is None and event.previous > self._number:
@@ -473,12 +501,11 @@ class Follower:
         """End the stream of a writer that has died, unless somebody has written meanwhile."""
         last, name, entries = self._last, self._keys.events(self._writer), list[bytes]()
         assert last is not None
-        error = NotFinished(LOST).error
         answered = last.kind == "message" and (jsonrpc.is_batch(last.data) or jsonrpc.meant_as(last.data) == "response")
-        answers = [] if answered else [jsonrpc.encode_failure(request_id, error) for request_id in last.ids]
-        data = answers[0] if len(answers) == 1 else b"[" + b",".join(answers) + b"]"
-        previous, newest = last.number, self._newest
-        kinds: list[tuple[EventKind, bytes]] = [("message", data), ("end", b"")] if answers else [("end", b"")]
+        previous, newest = last.number, max(self._newest, _OWN)
+        kinds: list[tuple[EventKind, bytes]] = [("end", b"")]
+        if last.ids and not answered:
+            kinds.insert(0, ("message", _lost(last.ids)))
         for kind, content in kinds:
             newest += 1
             event = StoredEvent(kind, self._stream, newest, previous, last.ids, content)
@@ -486,3 +513,10 @@ class Follower:
             previous = newest
         with suppress(LogConflict):
             await self._backend.append(name, entries, ttl=self._ttl, after=self._reader.position)
+
+
+def _lost(ids: list[RequestId]) -> bytes:
+    """The answer to requests whose process has died."""
+    error = NotFinished(LOST).error
+    answers = [jsonrpc.encode_failure(request_id, error) for request_id in ids]
+    return answers[0] if len(answers) == 1 else b"[" + b",".join(answers) + b"]"

@@ -431,10 +431,10 @@ class SharedSession(HttpSession):
         if last_event_id is None or cursor is not None:
             await self._carry_standing(exchange, cursor)
             return
-        named = parse_event_id(self.keys, last_event_id)
-        if named is None:
+        place = parse_event_id(self.keys, last_event_id)
+        if place is None:
             raise unknown_event(last_event_id)
-        writer, number, position = named
+        writer, number = place.writer, place.stream
         if writer == self.writer and number in self._streams:
             await super().listen(exchange, last_event_id)
             return
@@ -447,7 +447,7 @@ class SharedSession(HttpSession):
                 return writer == self.writer and number in self._streams
             return await sharing.mailbox.is_alive(process_of(writer))
 
-        follower = Follower(sharing.state.backend, self.keys, writer, number, position, is_alive, sharing.ttl)
+        follower = Follower(sharing.state.backend, self.keys, place, is_alive, sharing.ttl)
         events = await follower.begin()
         response = StreamResponse(exchange, self._options.limits.stream_bytes, TAKES_EVENTS)
         if events:
