@@ -155,6 +155,18 @@ def test_a_command_ends_with_one_line(
     assert all("/src/hinge/" not in one for one in lines)
 
 
+def test_a_missing_module_is_named_with_the_place_of_its_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "shop.py").write_text("import shop_storage\n")
+    (tmp_path / "shop_storage.py").write_text("\nimport nothing_of_this_name\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "shop.py"]) == 1
+    *frames, line = capsys.readouterr().err.splitlines()
+    assert line == "hinge: shop.py can't be imported: No module named 'nothing_of_this_name'"
+    assert any("shop_storage.py" in frame and "line 2" in frame for frame in frames)
+
+
 # ---------------------------------------------------------------- HTTP
 
 

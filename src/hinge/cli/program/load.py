@@ -135,17 +135,31 @@ def _module(place: str, *, is_module: bool) -> ModuleType:
         except ModuleNotFoundError as exc:
             if exc.name == place:
                 raise StartError(f"No such file or module: {place!r}") from exc
+            frames = _users_frames(exc)
+            if len(frames) > 1:  # the file itself does not import it
+                sys.stderr.write("".join(frames))
             raise StartError(f"{place} can't be imported: {exc}") from exc
         except StartError:
             raise
         except HingeError as exc:
             raise StartError(f"{place}: {exc}") from exc
         except Exception as exc:
-            import traceback
+            sys.stderr.write("".join(_users_frames(exc)))
+            raise StartError(f"{place} can't be imported: {_last_line(exc)}") from exc
 
-            frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if _is_users(frame.filename)]
-            sys.stderr.write("".join(traceback.format_list(frames)))
-            raise StartError(f"{place} can't be imported: {traceback.format_exception_only(exc)[-1].strip()}") from exc
+
+def _users_frames(exc: Exception) -> list[str]:
+    """Return where an exception passed through files of the user."""
+    import traceback
+
+    frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if _is_users(frame.filename)]
+    return traceback.format_list(frames)
+
+
+def _last_line(exc: Exception) -> str:
+    import traceback
+
+    return traceback.format_exception_only(exc)[-1].strip()
 
 
 def _is_users(filename: str) -> bool:
