@@ -119,6 +119,32 @@ async def test_lists_of_anything_are_shown_as_empty_with_the_reason(tmp_path: Pa
             assert offers["error"]
 
 
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        ({"content": [], "structuredContent": {"days": [1, "two"]}}, "days.1"),
+        ({"content": [{"type": "text", "text": "two days"}]}, "no structured content"),
+        ({"content": "two days"}, "$.content"),
+        ({"content": [], "structuredContent": {"days": [1, 2]}}, None),
+        ({"content": [{"type": "text", "text": "no station"}], "isError": True}, None),
+    ],
+)
+async def test_a_result_that_clients_refuse_comes_with_the_reason(
+    tmp_path: Path, result: dict[str, Any], problem: str | None
+) -> None:
+    days = {"type": "array", "items": {"type": "integer"}}
+    schema = {"type": "object", "properties": {"days": days}, "required": ["days"]}
+    tool = {"name": "forecast", "inputSchema": {"type": "object"}, "outputSchema": schema}
+    async with inspecting(
+        misbehaving(tmp_path, tools_list={"tools": [tool]}, tools_call=result), era="2025"
+    ) as program:
+        await program.ready("2025")
+        ended = await program.ended(await program.call("2025", "tools/call", {"name": "forecast"}))
+        assert ended["state"] == "done"
+        assert ended["result"] == result
+        assert (problem in ended["problem"]) if problem else ("problem" not in ended)
+
+
 async def test_a_list_without_end_is_given_up(tmp_path: Path) -> None:
     page = {"tools": [{"name": "again", "inputSchema": {"type": "object"}}], "nextCursor": "same"}
     async with inspecting(misbehaving(tmp_path, tools_list=page), era="2025") as program:

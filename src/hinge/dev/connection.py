@@ -382,12 +382,14 @@ class EraConnection:
         self.state = state
         self.error = more.get("error")
         fields: dict[str, Any] = {"era": self.era, "state": state, "without": self.without, **more}
+        if self._messages.over_http:
+            fields["transport"] = "http"
         if state == "ready" and self.client is not None:
             discovery = self.client.discovery
             server = discovery.server_info
             fields |= {
                 "revision": discovery.revision,
-                "transport": "http" if self._messages.over_http else self._messages.kind,
+                "transport": fields.get("transport", self._messages.kind),
                 "capabilities": discovery.capabilities,
             }
             if server is not None:

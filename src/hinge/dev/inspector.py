@@ -391,12 +391,22 @@ class Inspector:
         finally:
             del self._calls[call.id]
             ms = round((time.perf_counter() - call.start) * 1000, 3)
+            if "result" in ending:
+                ending |= self._judge(connection, command, ending["result"])
             self._show(call, {**ending, "ms": ms, "rounds": call.sent.rounds})
             name = command.params.get("name")
             self._add_span(call, command.method, name, ending["state"], ms)
             if command.method == "tools/call" and isinstance(name, str) and ending["state"] != "cancelled":
                 failed = ending["state"] == "failed" or ending.get("result", {}).get("isError") is True
                 self._measures.add(name, ms, failed=failed)
+
+    def _judge(self, connection: EraConnection, command: MakeCall, result: dict[str, Any]) -> dict[str, str]:
+        """Return what is wrong with a result, as a member of the event of its call."""
+        from hinge.dev.offers import find_problem
+
+        tools = connection.listed.get("tools", ())
+        problem = find_problem(command.method, command.params, result, tools)
+        return {} if problem is None else {"problem": problem}
 
     async def _closing(self, connection: EraConnection) -> None:
         """End the calls of a connection that is being closed, also those that wait for a person."""

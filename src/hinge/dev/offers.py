@@ -10,11 +10,15 @@ from typing import Any
 import msgspec
 
 from hinge.client.methods import ClientMethods
+from hinge.client.requests import read_result
+from hinge.client.tools import KnownTool
 from hinge.contracts.compare import SEVERITIES, differences
 from hinge.contracts.contract import Contract, Section, definitions, identity
 from hinge.contracts.lock_file import is_lock, read_lock
 from hinge.doctor.check import Offers, check
-from hinge.errors import Difference, StartError
+from hinge.errors import Difference, InvalidResponse, StartError
+from hinge.schema.methods import METHODS
+from hinge.schema.tools import CallToolResult, Tool
 
 #: Differences and findings of one event.
 MAX_ITEMS = 1000
@@ -83,6 +87,29 @@ def _summary(changes: Sequence[Difference], what: str) -> str:
 
 def _places(count: int) -> str:
     return "one place" if count == 1 else f"{count} places"
+
+
+def find_problem(method: str, params: Mapping[str, Any], result: dict[str, Any], tools: Sequence[Tool]) -> str | None:
+    """Return why clients refuse the result of a call: it is none of the protocol, or does not fit the output schema.
+
+    Args:
+        method: The method of the call.
+        params: Its params.
+        result: Its result, as it came.
+        tools: The listed tools.
+    """
+    row = METHODS.get(method)
+    if row is None or row.result is None or "task" in params:  # a task has another result
+        return None
+    try:
+        value = read_result(msgspec.Raw(msgspec.json.encode(result)), method, row.result)
+        if isinstance(value, CallToolResult):
+            for tool in tools:
+                if tool.name == params.get("name"):
+                    KnownTool(tool, ()).check(value)
+    except InvalidResponse as exc:
+        return str(exc)
+    return None
 
 
 def find_problems(client: ClientMethods, listed: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ const MOST_NOTES = 200;
 const LEAD = "Pages that hosts show beside tools, in a sandbox of another origin. They call tools only after you agree.";
 
 export default class AppsView extends View {
-  topics = ["offers", "calls", "questions"];
+  topics = ["offers", "calls", "questions", "logs"];
 
   build() {
     this.tool = select("Tool", [], (value) => go("apps", value));

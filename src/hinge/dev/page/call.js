@@ -14,21 +14,23 @@ export const STATES = {
   failed: ["Failed", "bad"],
   cancelled: ["Cancelled"],
 };
+const LATE = 300; // milliseconds in which what a server wrote last arrives
 const COPIES = [["hinge", "hinge call"], ["curl", "curl"], ["pytest", "pytest"]];
 
 export function stateChip(call) {
+  if (call.problem) return chip("Wrong result", "bad");
   if (call.state === "done" && isToolError(call)) return chip("Tool error", "bad");
   return chip(...STATES[call.state]);
 }
 
 const isToolError = (call) => record(call.result).isError === true;
 
-/** Start a call; returns its name, or those of two calls with `both`. */
+/** Start a call; returns its name. With `both`, show the calls of both eras. */
 export async function start(era, method, params, both = false) {
   const answer = await tryCommand({ do: "call", era, method, params, both });
   if (!answer?.calls) return answer?.call;
   store.rememberPair(answer.calls);
-  return answer.calls;
+  return go("compare", answer.calls.join("+"));
 }
 
 function editHash({ call, method, params }) {
@@ -42,7 +44,7 @@ function copyDialog(body) {
     try { text.textContent = (await command({ do: "copy", ...body, as })).text; } catch (error) { text.textContent = error.message; }
   };
   const dialog = h("dialog", { "aria-label": "Copy this call", onclose: () => dialog.remove() },
-    h("h2", "Copy this call"), segments("Copy as", COPIES, (as) => { choose(as); }, "copy"), text,
+    h("h2", "Copy this call"), segments("Copy as", COPIES, choose, "copy"), text,
     h("div.actions", button("Copy", () => copyText(text.textContent), "primary"), button("Close", () => dialog.close())));
   document.body.append(dialog);
   dialog.showModal();
@@ -61,7 +63,9 @@ export class CallPanel {
     this.progress = h("div.progress");
     this.questions = h("div.questions");
     this.result = h("div.call-result");
-    this.element = h("section.call", { "aria-label": label, hidden: true }, this.head, this.progress, this.questions, this.result);
+    this.logs = h("div");
+    this.time = h("span.muted");
+    this.element = h("section.call", { "aria-label": label, hidden: true }, this.head, this.progress, this.questions, this.result, this.logs);
   }
 
   show(id) {
@@ -80,6 +84,8 @@ export class CallPanel {
     this.element.hidden = !call || !this.accepts(call);
     if (this.element.hidden) return;
     this.#drawQuestions(call);
+    this.#drawLogs(call);
+    this.time.textContent = isFinal(call) ? duration(call.ms) : `${Math.round((Date.now() - call.at) / 1000)} s`;
     if (this.drawn === call.version) return;
     this.drawn = call.version;
     this.#drawHead(call);
@@ -93,7 +99,7 @@ export class CallPanel {
   #drawHead(call) {
     redraw(this.head,
       h("div.call-title", stateChip(call), eraChip(call.era), this.title && h("strong", name(subject(call))),
-        h("span.muted", duration(call.ms)), h("span.muted", clock(call.at))),
+        this.time, h("span.muted", clock(call.at))),
       h("div.actions",
         isFinal(call)
           ? [againButton(call, this.onagain), linkButton("Edit", editHash(call))]
@@ -111,6 +117,11 @@ export class CallPanel {
       h("span", [share, visible(message)].filter(Boolean).join(" · ")));
   }
 
+  #drawLogs(call) {
+    const text = store.written(call.era, call.at, isFinal(call) ? call.at + call.ms + LATE : undefined);
+    refresh(this.logs, call.call + text, () => text && [h("h3.minor", "Written by the server meanwhile"), lines(text)]);
+  }
+
   #drawQuestions(call) {
     for (const question of store.questions.values()) {
       const drawn = this.views.get(question.question);
@@ -124,14 +135,17 @@ export class CallPanel {
   }
 }
 
+const errorBox = (title, text, data) => h("div.error-box", { role: "group", "aria-label": "Error" },
+  h("p", h("strong", title), " ", name(text, 4000)), data && jsonView(data, "Data of the error"));
+
 function resultOf(call) {
   if (call.error) {
     const { code, message, data } = record(call.error);
-    return h("div.error-box", { role: "group", "aria-label": "Error" },
-      h("p", h("strong", `Error ${visible(code, 20)}`), " ", name(message, 4000)), data && jsonView(data, "Data of the error"));
+    return errorBox(`Error ${visible(code, 20)}`, message, data);
   }
   if (call.state === "cancelled") return h("p.muted", "The call was cancelled.");
-  if (call.result !== undefined) return h("div", { class: isToolError(call) ? "is-error" : null }, resultView(call.method, call.result));
+  if (call.result !== undefined) return h("div", { class: isToolError(call) ? "is-error" : null },
+    call.problem && errorBox("Clients refuse this result:", call.problem), resultView(call.method, call.result));
   if (call.message === undefined) return null;
   return loader(call.message, h("p.muted", "The result is large."), "Load it", (message) => resultView(call.method, record(message).result ?? message));
 }
@@ -179,8 +193,7 @@ export class Runner {
   async start(both = false) {
     const params = this.current();
     const made = params && await start(ui.era, this.method, params, both);
-    if (!made) return;
-    if (both) go("compare", made.join("+")); else this.follow(made);
+    if (made) this.follow(made);
   }
 
   follow(call) {
@@ -190,7 +203,7 @@ export class Runner {
 
   update() {
     this.panel.update();
-    const calls = [...store.calls.values()].filter(this.accepts).slice(-8).reverse();
+    const calls = store.callsThat(this.accepts).slice(-8).reverse();
     const version = calls.map((call) => `${call.call} ${call.state}`).join();
     refresh(this.recent, version, () => calls.length > 0 && [h("h3", "Recent calls"), h("ul.recent-list", calls.map((call) => this.#row(call)))]);
   }

@@ -21,7 +21,7 @@ const checkedOf = (boxes) => boxes.filter((box) => box.checked).map((box) => box
 const card = (title, about, ...content) => h("section.card", h("h2", title), h("p.muted", about), content);
 
 export default class ConnectionView extends View {
-  topics = ["connection", "calls", "questions"];
+  topics = ["connection", "calls", "questions", "logs"];
 
   build() {
     this.eras = h("div.cards.columns");
@@ -38,12 +38,12 @@ export default class ConnectionView extends View {
         h("div.actions", ERAS.map((era) => [
           button(`Listen in ${era}`, () => this.listen(era)), button(`Stop in ${era}`, () => tryCommand({ do: "unlisten", era }), "quiet"),
         ]))),
-      card("Any request", "Sent as it is written; nothing is checked before.", this.request()));
+      card("Any request", "Sent as it is written.", this.request()));
   }
 
   request() {
     const saved = memory.get("raw", { method: "ping", params: "{}" });
-    this.era = select("Era", ERAS.map((era) => [era, era]));
+    this.era = select("Era", ERAS);
     this.method = h("input", { type: "text", value: saved.method, spellcheck: "false" });
     this.params = h("textarea.code", { rows: 4, spellcheck: "false", value: saved.params });
     this.panel = new CallPanel();
@@ -89,20 +89,19 @@ export default class ConnectionView extends View {
 
 function eraCard(era, { connection, login }) {
   const { state, error, instructions, capabilities, revision, transport, without } = connection;
-  const { name: server, version = "", title } = record(connection.server);
+  const { name: server, version = "" } = record(connection.server);
   const act = (text, body, done) => button(text, () => tryCommand({ ...body, era }, done), { "data-key": `${text} ${era}` });
-  const logins = [act("Log in", { do: "login" }), act("Log out", { do: "logout" }, "Logged out")];
   return h("section.card", { "aria-label": `Era ${era}` },
     h("h2", eraChip(era), " ", era === "2026" ? "Stateless" : "Handshake", " ", connectionChip(connection)),
     h("p.bad", name(error, 3000)),
-    facts([["Server", server && `${visible(server)} ${visible(version)}`], ["Title", title], ["Revision", revision], ["Transport", transport],
+    facts([["Server", server && `${visible(server)} ${visible(version)}`], ["Revision", revision], ["Transport", transport],
       ["Client without", list(without).join(", ")]]),
     instructions && details("Instructions", () => prose(instructions)),
     capabilities && details("Capabilities", () => jsonView(capabilities, "Capabilities")),
     login.length > 0 && h("section", h("h3", "Login"), h("ol", login.slice(-20).map((one) => loginStep(one, one === login.at(-1))))),
     h("div.actions", ["off", "failed"].includes(state) ? act("Connect", { do: "connect" }) : act("Disconnect", { do: "disconnect" }),
-      act("Refresh the lists", { do: "refresh" }, "Listing again"), act("Ping", { do: "call", method: "ping", params: {} }, "Sent"),
-      transport !== "stdio" && logins));
+      state === "ready" && [act("Refresh the lists", { do: "refresh" }, "Listing again"), era === "2025" && act("Ping", { do: "call", method: "ping", params: {} }, "Sent")],
+      transport === "http" && [act("Log in", { do: "login" }), act("Log out", { do: "logout" }, "Logged out")]));
 }
 
 function loginStep({ at, step, error, url, state }, isLast) {

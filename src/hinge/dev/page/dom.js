@@ -173,13 +173,14 @@ export const labelled = (text, control) => h("label.labelled", h("span", text), 
 
 export const check = (text, box) => h("label.inline", box, " ", text);
 
-/** Replace the options of a select by [value, text] pairs; its value stays if it can. */
-export function setOptions(element, pairs, value = element.value) {
+/** Replace the options of a select by [value, text] pairs or texts; its value stays if it can. */
+export function setOptions(element, choices, value = element.value) {
+  const pairs = choices.map((one) => (Array.isArray(one) ? one : [one, one]));
   show(element, pairs.map(([key, text]) => h("option", { value: key }, visible(text, 100))));
   if (pairs.some(([key]) => key === value)) element.value = value;
 }
 
-/** A select of [value, text] pairs; its value survives a reload under `key`. */
+/** A select of choices; its value survives a reload under `key`. */
 export function select(label, pairs, onchange, key) {
   const element = h("select", { "aria-label": label, onchange() {
     if (key) memory.set(key, element.value);
@@ -189,6 +190,7 @@ export function select(label, pairs, onchange, key) {
   return element;
 }
 
+/** A field to filter by a text. `accepts(text)` says whether the text has what is typed. */
 export function filterField(what, onchange) {
   const key = `filter:${what}`;
   const element = h("input.filter", {
@@ -198,6 +200,7 @@ export function filterField(what, onchange) {
       onchange();
     },
   });
+  element.accepts = (text) => text.toLowerCase().includes(element.value.toLowerCase());
   return element;
 }
 

@@ -20,7 +20,7 @@ export default class FindingsView extends View {
 
   update() {
     const hosts = Object.groupBy(store.findings, (one) => plain(one.host));
-    setOptions(this.host, [["", "All hosts"], ...Object.keys(hosts).sort().map((host) => [host, host])]);
+    setOptions(this.host, [["", "All hosts"], ...Object.keys(hosts).sort()]);
     const severities = SEVERITIES.slice(0, SEVERITIES.indexOf(this.least.value) + 1);
     const shown = Object.entries(hosts).filter(([host]) => !this.host.value || host === this.host.value)
       .map(([host, found]) => [host, found.filter((one) => severities.includes(one.severity))]).filter(([, found]) => found.length);

@@ -9,7 +9,7 @@ import { go, View } from "./view.js";
 const CHOICES = [["", "All states"], ...Object.entries(STATES).map(([state, [text]]) => [state, text])];
 
 export default class HistoryView extends View {
-  topics = ["calls", "questions"];
+  topics = ["calls", "questions", "logs"];
 
   build() {
     this.filter = filterField("calls", () => this.fill());
@@ -25,10 +25,9 @@ export default class HistoryView extends View {
   }
 
   fill() {
-    const text = this.filter.value.toLowerCase();
-    const all = [...store.calls.values()].filter((call) => call.method !== "completion/complete").reverse();
+    const all = store.callsThat((call) => call.method !== "completion/complete").reverse();
     const shown = all.filter((call) => (!this.state.value || call.state === this.state.value)
-      && `${subject(call)} ${call.method} ${stringify(call.params, 0)}`.toLowerCase().includes(text));
+      && this.filter.accepts(`${subject(call)} ${call.method} ${stringify(call.params, 0)}`));
     this.rows.setItems(shown, all.length ? "No call matches." : "No call yet.");
     this.count.textContent = number(shown.length);
   }
@@ -45,8 +44,8 @@ export default class HistoryView extends View {
     this.showDetail(this.params, this.panel.element);
   }
 
-  update() {
-    this.fill();
+  update(dirty) {
+    if (dirty.has("calls")) this.fill();
     if (store.calls.has(this.missing)) this.route([this.missing]);
     this.panel.update();
   }

@@ -8,7 +8,7 @@ import { go, isNarrow, rename, ui, View } from "./view.js";
 const ORDERS = [["listed", "As listed"], ["name", "By name"], ["weight", "By weight"]];
 
 export class ItemsView extends View {
-  topics = ["offers", "calls", "questions", "connection"];
+  topics = ["offers", "calls", "questions", "connection", "logs"];
 
   build() {
     this.filter = filterField(this.view, () => this.fillList());
@@ -35,19 +35,18 @@ export class ItemsView extends View {
   }
 
   fillList() {
-    const text = this.filter.value.toLowerCase();
     const all = this.items();
     const textOf = (item) => [this.keyOf(item), item.name, item.title, item.description].map(plain).join(" ");
-    const shown = all.filter((item) => textOf(item).toLowerCase().includes(text));
+    const shown = all.filter((item) => this.filter.accepts(textOf(item)));
     if (this.order.value === "name") shown.sort((a, b) => (this.keyOf(a) < this.keyOf(b) ? -1 : 1));
     if (this.order.value === "weight") shown.sort((a, b) => (b.weight ?? 0) - (a.weight ?? 0));
     const { connection, errors } = store.eras[ui.era];
     let empty = all.length ? "Nothing matches the filter." : `The server has no ${this.view}.`;
-    if (connection.state !== "ready") empty = `Not connected in ${ui.era}. ${visible(connection.error)}`;
+    if (connection.state !== "ready") empty = `${connection.state === "connecting" ? "Connecting" : "Not connected"} in ${ui.era}.`;
     if (errors[this.view]) empty = `Listing failed: ${visible(errors[this.view])}`;
     this.rows.setItems(shown, empty);
     const weight = all.reduce((sum, item) => sum + (Number(item.weight) || 0), 0);
-    const count = text ? `${number(shown.length)} of ${number(all.length)}` : number(all.length);
+    const count = this.filter.value ? `${number(shown.length)} of ${number(all.length)}` : number(all.length);
     this.count.textContent = count + (weight ? ` · ${number(weight)} tokens` : "");
   }
 

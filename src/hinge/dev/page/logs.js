@@ -7,7 +7,7 @@ import { store } from "./store.js";
 import { ui, View } from "./view.js";
 
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-const SOURCES = [["", "Everything"], ["stderr", "Standard error"], ["log", "Log messages"], ["change", "Changes"]];
+const SOURCES = [["", "Everything"], ["stderr", "Standard error"], ["log", "Log messages"], ["change", "Changes"], ["not JSON", "Not JSON"]];
 
 export default class LogsView extends View {
   topics = ["logs"];
@@ -17,7 +17,7 @@ export default class LogsView extends View {
     this.filter = filterField("lines", changed);
     this.source = select("Source", SOURCES, changed);
     this.least = select("Least level", [["", "All levels"], ...LEVELS.map((level) => [level, `${level} and above`])], changed);
-    const level = select("Level of the server", [["", "–"], ...LEVELS.map((one) => [one, one])], () => {
+    const level = select("Level of the server", [["", "–"], ...LEVELS], () => {
       if (level.value) tryCommand({ do: "log_level", era: ui.era, level: level.value }, `The server logs from ${level.value} on.`);
     });
     this.whole = h("section.whole", { "aria-label": "Whole line" });
@@ -31,11 +31,9 @@ export default class LogsView extends View {
   }
 
   update() {
-    const text = this.filter.value.toLowerCase();
     const source = this.source.value;
     const least = LEVELS.indexOf(this.least.value);
-    const shown = store.logs.filter((line) => (!source || line.source === source) && LEVELS.indexOf(line.level) >= least
-      && line.text.toLowerCase().includes(text));
+    const shown = store.logs.filter((line) => (!source || line.source === source) && LEVELS.indexOf(line.level) >= least && this.filter.accepts(line.text));
     this.rows.setItems(shown, store.logs.length ? "No line matches." : "Nothing was logged.");
     this.count.textContent = number(shown.length);
   }

@@ -1,6 +1,6 @@
 // Start, the frame around the views, and which view the address shows.
-import { button, byId, clock, decode, h, linkButton, memory, name, number, redraw, show, visible } from "./dom.js";
-import { follow, getState } from "./inspector.js";
+import { button, byId, clock, decode, h, lines, linkButton, memory, name, number, redraw, show, visible } from "./dom.js";
+import { follow, getState, tryCommand } from "./inspector.js";
 import { questionView, TITLES } from "./questions.js";
 import { ERAS, isFinal, store } from "./store.js";
 import { getLook, hash, isNarrow, titleOf, ui } from "./view.js";
@@ -62,13 +62,14 @@ function drawTitle() {
 function drawHeader() {
   const [recent, old] = ERAS.map((era) => store.eras[era].connection);
   if (!memory.get("era-chosen")) {
-    const fitting = old.state === "ready" && ["off", "failed"].includes(recent.state) ? "2025" : "2026";
+    const fitting = old.state === "ready" && recent.state !== "connecting" && !store.eras[2026].wasReady ? "2025" : "2026";
     if (ui.era !== fitting) ui.setEra(fitting);
   }
   const server = store.eras[ui.era].connection.server ?? recent.server ?? old.server ?? {};
-  byId("server").textContent = visible(server.title ?? server.name ?? (store.target || "Connecting …"), 80);
+  const title = server.title ?? server.name;
+  byId("server").textContent = visible(title ?? (store.target || "Connecting …"), 80);
   byId("version").textContent = visible(server.version, 40);
-  byId("target").textContent = visible(store.target, 120);
+  byId("target").textContent = title ? visible(store.target, 120) : "";
   const choose = (era) => {
     memory.set("era-chosen", true);
     ui.setEra(era);
@@ -84,6 +85,8 @@ function drawReload() {
   byId("reload").className = error ? "bad" : "muted";
 }
 
+const openCalls = () => store.callsThat((call) => !isFinal(call));
+
 function drawCounts() {
   const offers = (section) => store.offers(ui.era, section).length;
   const set = (key, count, kind = "") => {
@@ -94,7 +97,7 @@ function drawCounts() {
   set("resources", offers("resources") + offers("templates"));
   set("prompts", offers("prompts"));
   set("wire", store.messages.length);
-  set("history", [...store.calls.values()].filter((call) => !isFinal(call)).length, "busy");
+  set("history", openCalls().length, "busy");
   set("contract", store.contracts.at(-1)?.differences?.filter((one) => one.severity === "breaking").length, "bad");
   set("findings", store.findings.filter((one) => one.severity === "breaks").length, "bad");
 }
@@ -106,9 +109,19 @@ const OFFLINE = {
 };
 let asked = new Map();
 
-/** What concerns the whole page: a lost process, and questions of a server that are not on the screen. */
+/** Why there is no connection, and what the server wrote last. */
+function failure() {
+  const { connection, since } = store.eras[ui.era];
+  if (connection.state !== "failed" || ERAS.some((era) => store.eras[era].connection.state === "connecting")) return [];
+  const text = store.written(ui.era, since);
+  return h("p.banner.bad", h("span", `Not connected in ${ui.era}: `, name(connection.error, 2000)),
+    button("Connect", () => tryCommand({ do: "connect", era: ui.era }), "small"),
+    text && text !== `hinge: ${connection.error}` && lines(text));
+}
+
+/** What concerns the whole page: a lost process or server, and questions of a server that are not on the screen. */
 function drawBanner() {
-  const parts = OFFLINE[store.online] ? [h("p.banner.bad", OFFLINE[store.online])] : [];
+  const parts = [OFFLINE[store.online] ? h("p.banner.bad", OFFLINE[store.online]) : failure()].flat();
   const open = [...store.questions.values()].filter((one) => one.state === "open");
   const ofCalls = open.filter((one) => store.calls.has(one.call));
   const isShown = [...document.querySelectorAll("#views .question:not(.closed)")].some((one) => one.checkVisibility());
@@ -170,7 +183,8 @@ async function startPage() {
   store.watch(["connection", "era"], drawHeader);
   store.watch(["restarts"], drawReload);
   store.watch(["offers", "era", "messages", "calls", "contracts", "findings"], drawCounts);
-  store.watch(["online", "questions", "calls"], () => requestAnimationFrame(drawBanner)); // after the views
+  store.watch(["online", "questions", "calls", "connection", "era", "logs"], () => requestAnimationFrame(drawBanner)); // after the views
+  setInterval(() => openCalls().length && store.changed("calls"), 1000); // for the time that they take
   drawHeader();
   route();
   follow(0); // also what is still the present state of what was dropped

@@ -39,16 +39,15 @@ function matches(template, uri) {
   return typeof uri === "string" && uri.startsWith(first) && uri.endsWith(last);
 }
 
-export const resourceRunner = ({ uri }) => new Runner({
-  key: `resource:${plain(uri)}`, method: "resources/read", runText: "Read", params: () => ({ uri }), isAbout: (params) => params.uri === uri,
-});
-
-function templateRunner(template) {
+function runnerOf({ uri, uriTemplate }) {
+  const template = plain(uriTemplate);
+  const base = { key: `resource:${plain(uri ?? template)}`, method: "resources/read", runText: "Read" };
+  if (!template) return new Runner({ ...base, params: () => ({ uri }), isAbout: (params) => params.uri === uri });
   const names = variables(template);
   return new Runner({
-    key: `resource:${template}`, method: "resources/read", runText: "Read", reference: { type: "ref/resource", uri: template },
+    ...base, reference: { type: "ref/resource", uri: template },
     schema: { type: "object", required: names, properties: Object.fromEntries(names.map((one) => [one, { type: "string" }])) },
-    params: (values) => ({ uri: expand(template, values) }), isAbout: ({ uri }) => matches(template, uri),
+    params: (values) => ({ uri: expand(template, values) }), isAbout: (params) => matches(template, params.uri),
   });
 }
 
@@ -70,7 +69,7 @@ export default class ResourcesView extends ItemsView {
   detailOf(item) {
     const key = this.keyOf(item);
     const isListed = this.items().includes(item);
-    this.runner = item.uriTemplate ? templateRunner(key) : resourceRunner(item);
+    this.runner = runnerOf(item);
     const listen = () => {
       const uris = new Set([...list(store.eras[ui.era].listening.uris), item.uri]);
       tryCommand({ do: "listen", era: ui.era, uris: [...uris] }, "Changes are shown in the logs.");

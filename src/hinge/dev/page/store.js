@@ -29,7 +29,6 @@ class Store {
   #watchers = new Set();
   #dirty = new Set();
   #last = 0;
-  _bytes = this._message;
 
   /** Call `update(topics)` at most once per frame after one of these topics changed. Returns a function that ends it. */
   watch(topics, update) {
@@ -71,8 +70,18 @@ class Store {
     this.changed(topic);
   }
 
+  /** The last lines that the server wrote in a time: often the reason of what happened. */
+  written(era, from, to = Infinity) {
+    const lines = this.logs.filter((one) => one.era === era && one.at >= from && one.at <= to).slice(-30);
+    return lines.map(({ source, text }) => (source === "stderr" ? text : `${source}: ${text}`)).join("\n");
+  }
+
   offers(era, section) {
     return this.eras[era].offers[section] ?? [];
+  }
+
+  callsThat(test) {
+    return [...this.calls.values()].filter(test);
   }
 
   messagesOf(call) {
@@ -112,6 +121,8 @@ class Store {
 
   _connection(event, era) {
     era.connection = event;
+    if (event.state === "connecting") era.since = event.at;
+    era.wasReady ||= event.state === "ready";
     this.changed("connection");
   }
 
@@ -147,6 +158,11 @@ class Store {
     this.#characters += raw.length;
     if (this.messages.length > MOST.messages + 1000 || this.#characters > MOST.characters) this.#dropMessages(1000);
     this.changed("messages");
+  }
+
+  _bytes(event, era, raw) {
+    this._message(event, era, raw);
+    if (event.sender === "server") this.#log(event, "not JSON", plain(event.preview));
   }
 
   #dropMessages(count) {

@@ -36,7 +36,7 @@ function messageDetail(message) {
   const preview = () => loader(message.n, lines(full.preview), "Load the whole message", draw);
   const cell = (object, key) => h("td", code(own(object, key), 2000));
   return h("div.message",
-    facts([["Time", clock(message.at)], ["Direction", DIRECTIONS[message.sender][1]], ["Era", message.era], ["Size", bytes(message.size)],
+    facts([["Time", clock(message.at)], ["Direction", DIRECTIONS[message.sender][1]], ["Size", bytes(message.size)],
       ["Id", message.id], ["Round", message.round]]),
     headers.length > 0 && h("section", h("h3", "HTTP headers"), table("HTTP headers", ["Header", "Value", "Decoded"],
       headers.map(([key]) => [rowHead(name(key)), cell(full.headers, key), cell(decoded, key)]))),
@@ -70,7 +70,7 @@ export default class WireView extends View {
     this.text = filterField("messages", changed);
     const directions = [["", "Both directions"], ["client", "From the client"], ["server", "From the server"]];
     this.direction = select("Direction", directions, changed, "wire-direction");
-    this.era = select("Era", [["", "Both eras"], ...ERAS.map((era) => [era, era])], changed, "wire-era");
+    this.era = select("Era", [["", "Both eras"], ...ERAS], changed, "wire-era");
     this.method = select("Method", [["", "All methods"]], changed, "wire-method");
     this.methods = new Set();
     this.pause = h("input", { type: "checkbox", onchange: () => { if (!this.pause.checked) changed(); } });
@@ -144,7 +144,7 @@ export default class WireView extends View {
     if (at < messages.length) this.timer = setTimeout(() => this.more(), 0);
     if (this.methods.size < this.method.options.length) return;
     const before = this.method.value;
-    setOptions(this.method, [["", "All methods"], ...[...this.methods].sort().map((one) => [one, one])], before || memory.get("wire-method"));
+    setOptions(this.method, [["", "All methods"], ...[...this.methods].sort()], before || memory.get("wire-method"));
     if (this.method.value !== before) this.filterAgain();
   }
 
