@@ -295,9 +295,15 @@ class Ask:
         self.message = message
 
 
+_MARKERS = (Depends, Ask)
+
+
 def marker_of(annotation: Any) -> Depends | Ask | None:
     """The `Depends` or `Ask` of an annotation."""
-    return next((item for item in metadata_of(annotation) if isinstance(item, Depends | Ask)), None)
+    for item in metadata_of(annotation):
+        if isinstance(item, _MARKERS):
+            return item
+    return None
 
 
 def is_injected(annotation: Any) -> bool:
@@ -315,7 +321,7 @@ def inspect_handler(
 
 
 def _check_default(parameter: inspect.Parameter, place: Place) -> None:
-    if isinstance(parameter.default, Depends | Ask):
+    if isinstance(parameter.default, _MARKERS):
         kind = type(parameter.default).__name__
         raise place.mistake(
             f"{kind}(…) is no default; write `{parameter.name}: Annotated[{shown(parameter.annotation)}, {kind}(…)]`",

@@ -54,13 +54,20 @@ def resolve(annotation: Any, function: Any) -> Any:
     that are running now, so that classes defined beside a local function are found. Raises NameError, or whatever else
     evaluating raises.
     """
-    if is_class(annotation):
+    if is_class(annotation) or _is_resolved(annotation):
         return annotation
     names = getattr(function, "__globals__", {})
     try:
         return _evaluate(annotation, names, _own_names(function))
     except NameError:
         return _evaluate(annotation, names, {**_running_names(names), **_own_names(function)})
+
+
+def _is_resolved(annotation: Any) -> bool:
+    """Whether it is a Literal, or an alias of classes alone: `list[int]`, `str | None`."""
+    arguments = getattr(annotation, "__args__", ())
+    is_literal = getattr(annotation, "__origin__", None) is typing.Literal
+    return bool(arguments) and (is_literal or all(map(is_class, arguments)))
 
 
 def _evaluate(annotation: Any, module: dict[str, Any], local: dict[str, Any]) -> Any:
@@ -250,4 +257,8 @@ Predicate = Callable[[Any], bool]
 
 def holds(annotation: Any, predicate: Predicate) -> bool:
     """Whether the predicate is true of the annotation, or of a member of its union."""
-    return predicate(annotation) or any(predicate(member) for member in members(annotation) if member is not annotation)
+    if predicate(annotation):
+        return True
+    if is_class(annotation):
+        return False
+    return any(predicate(member) for member in members(annotation) if member is not annotation)

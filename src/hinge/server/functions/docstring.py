@@ -192,6 +192,8 @@ def _indent(line: str) -> int:
 
 def _flow(lines: list[str]) -> str:
     """Join wrapped lines; paragraphs, list items and fenced code keep their own lines."""
+    if len(lines) == 1:
+        return lines[0].strip()
     text, fenced = "", False
     for line in [*lines[:1], *textwrap.dedent("\n".join(lines[1:])).split("\n")]:
         fence = _FENCE.match(line) is not None

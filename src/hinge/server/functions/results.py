@@ -28,7 +28,7 @@ from hinge.server.functions.values import MsgspecType, NotSerializable, ValueRej
 
 _AWAITED = (collections.abc.Awaitable, collections.abc.Coroutine)
 _CONTAINERS = (list, tuple, collections.abc.Sequence)
-_BLOCKS = typing.get_args(ContentBlock)
+_CONTENT_TYPES = (*typing.get_args(ContentBlock), Result)
 
 _to_json = msgspec.json.Encoder().encode
 
@@ -49,7 +49,9 @@ class Output(NamedTuple):
 
 def is_content(annotation: Any) -> bool:
     """Whether values of this type are content blocks or whole results, which go out as they are."""
-    return isinstance(annotation, type) and issubclass(annotation, (*_BLOCKS, Result))
+    if type(annotation) is type:  # `int`: all of them are structs, whose type is another
+        return False
+    return isinstance(annotation, type) and issubclass(annotation, _CONTENT_TYPES)
 
 
 def inspect_output(annotation: Any, place: Place, content: Predicate, description: str | None = None) -> Output:
@@ -149,14 +151,14 @@ class _TypedOutput:
                 "or remove the annotation to send text"
             ) from None
         self.schema = root_schema(self.type.schema, writer.definitions)
-        self._decode = msgspec.json.Decoder(annotation).decode if isinstance(self.type, MsgspecType) else None
+        self._checked = self.type if isinstance(self.type, MsgspecType) else None
         self._may_hold_nan = _may_hold_nan(self.schema)
 
     def encode(self, value: Any) -> Encoded:
-        if self._decode is not None:
+        if self._checked is not None:
             try:
                 text = _to_json(value)
-                self._decode(text)
+                self._checked.decode(text)
                 if self._may_hold_nan and may_hold_null(text):
                     check_finite(value)
                 return Encoded(Raw(text), text.decode())

@@ -20,6 +20,7 @@ from hinge.server.functions.annotations import (
     bare,
     described_by,
     holds,
+    is_annotated,
     is_field_info,
     metadata_of,
     place_of,
@@ -114,8 +115,8 @@ def inspect_function(
     Raises DefinitionError: one line with function, file, line, parameter and what to change.
     """
     function = _callable(function, name)
-    yields = _yields(function)
     code = _code_of(function)
+    yields = _yields(code)
     called = name or _name_of(function)
     place = place_of(code, called)
     if yields and not generators:
@@ -125,12 +126,12 @@ def inspect_function(
         for item in signature.parameters.values():
             check(item, place)
     fixed = _fixed_keywords(function)
-    parameters = [item for item in signature.parameters.values() if item.name not in fixed]
-    _check_kinds(parameters, place)
-    annotations = {item.name: _resolve(item.annotation, code, place, item.name) for item in parameters}
+    parameters = {name: item for name, item in signature.parameters.items() if name not in fixed}
+    _check_kinds(parameters.values(), place)
+    annotations = {name: _resolve(item.annotation, code, place, name) for name, item in parameters.items()}
     hidden = {key: value for key, value in annotations.items() if holds(value, injected)}
     docs = parse_docstring(_doc_of(function))
-    visible = [item for item in parameters if item.name not in hidden]
+    visible = {name: item for name, item in parameters.items() if name not in hidden}
     read, definitions = _read_parameters(visible, annotations, docs.arguments, place)
     properties = {item.wire_name: item.schema for item in read}
     required = [item.wire_name for item in read if item.required]
@@ -166,9 +167,10 @@ def _callable(function: Any, name: str | None) -> Callable[..., Any]:
     return unwrapped
 
 
-def _yields(function: Any) -> bool:
-    called = inspect.unwrap(_inner(function))
-    return inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called)
+def _yields(code: Any) -> bool:
+    """Whether it is a generator function, sync or async."""
+    flags: int = getattr(getattr(code, "__code__", None), "co_flags", 0)
+    return bool(flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR))
 
 
 def _inner(function: Any) -> Any:
@@ -197,7 +199,7 @@ def _doc_of(function: Any) -> str | None:
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isroutine(function):
-        return inspect.getdoc(function)
+        return function.__doc__ or inspect.getdoc(function)
     return type(function).__call__.__doc__ or inspect.getdoc(type(function))
 
 
@@ -257,13 +259,13 @@ def _unannotated(parameter: inspect.Parameter) -> str:
 
 
 def _read_parameters(
-    parameters: Iterable[inspect.Parameter], annotations: Mapping[str, Any], docs: Mapping[str, str], place: Place
+    parameters: Mapping[str, inspect.Parameter], annotations: Mapping[str, Any], docs: Mapping[str, str], place: Place
 ) -> tuple[list[Parameter], dict[str, Schema]]:
     """The parameters in order, and the definitions that their schemas refer to. Raises DefinitionError."""
     writer = SchemaWriter(reading=True)
     read = [
-        _read_parameter(parameter, annotations[parameter.name], docs.get(parameter.name), writer, place)
-        for parameter in parameters
+        _read_parameter(name, parameter.default, annotations[name], docs.get(name), writer, place)
+        for name, parameter in parameters.items()
     ]
     taken: set[str] = set()
     for parameter in read:
@@ -274,25 +276,26 @@ def _read_parameters(
 
 
 def _read_parameter(
-    parameter: inspect.Parameter, annotation: Any, doc: str | None, writer: SchemaWriter, place: Place
+    name: str, default: Any, annotation: Any, doc: str | None, writer: SchemaWriter, place: Place
 ) -> Parameter:
-    default = parameter.default
-    field = default if is_field_info(default) else next(filter(is_field_info, metadata_of(annotation)), None)
+    field = None
     if is_field_info(default):
-        annotation, default = Annotated[annotation, field], EMPTY
+        field, annotation, default = default, Annotated[annotation, default], EMPTY
+    elif is_annotated(annotation):
+        field = next(filter(is_field_info, metadata_of(annotation)), None)
     if field is not None and default is EMPTY and not field.is_required():
         default = _Factory(field.default_factory) if field.default_factory is not None else field.default
     try:
         kind = value_type(annotation, writer)
     except (TypeError, NameError) as reason:
-        raise place.mistake(_unusable(annotation, reason), parameter.name) from None
+        raise place.mistake(_unusable(annotation, reason), name) from None
     schema = dict(kind.schema)
     if text := described_by(annotation) or schema.get("description") or doc:
         schema["description"] = text
     if default is not EMPTY and not isinstance(default, _Factory) and default is not msgspec.UNSET:
-        schema["default"] = _default(default, kind, annotation, writer, place, parameter.name)
-    wire_name = getattr(field, "alias", None) or parameter.name
-    return Parameter(parameter.name, wire_name, kind, schema, _maker(default))
+        schema["default"] = _default(default, kind, annotation, writer, place, name)
+    wire_name = getattr(field, "alias", None) or name
+    return Parameter(name, wire_name, kind, schema, _maker(default))
 
 
 class _Factory(NamedTuple):

@@ -75,12 +75,10 @@ class ValueType(Protocol):
 
 def value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
     """The reader and writer of an annotation. Raises TypeError with the reason for one that JSON can't carry."""
-    if type(annotation) is type and annotation in _PLAIN:
-        return _plain_type(annotation)
     traits = _traits(annotation)
     if not traits.pydantic:
         try:
-            return MsgspecType(annotation, writer)
+            return _shared_type(annotation, writer) or MsgspecType(annotation, writer)
         except UnsupportedType as reason:
             return _fallback(annotation, writer, reason)
     if traits.struct:
@@ -124,19 +122,20 @@ class MsgspecType:
         self.schema = writer.write(info, annotation)
 
     @functools.cached_property
-    def _decode(self) -> Callable[[bytes | Raw], Any]:
+    def decode(self) -> Callable[[bytes | Raw], Any]:
+        """What msgspec reads of JSON text. Made at the first call: of many functions, few are called soon."""
         return msgspec.json.Decoder(self.field).decode
 
     def read(self, text: bytes | Raw) -> Any:
         try:
-            return self._decode(text)
+            return self.decode(text)
         except msgspec.ValidationError as error:
             raise ValueRejected([rejection_of(error)], _decoded(text)) from None
 
     def write(self, value: Any) -> bytes:
         text = _written(value)
         try:
-            self._decode(text)
+            self.decode(text)
         except msgspec.ValidationError as error:
             raise ValueRejected([rejection_of(error)], _decoded(text)) from None
         return _finite(value, text)
@@ -144,13 +143,23 @@ class MsgspecType:
     write_default = write
 
 
-#: The types of most parameters, which need no definitions.
-_PLAIN: tuple[Any, ...] = (str, int, float, bool)
+def _shared_type(annotation: Any, writer: SchemaWriter) -> MsgspecType | None:
+    """The type of an annotation that many functions have, such as `str` and `list[float]`; None if it needs definitions.
+
+    Annotations are equal whatever the order of their literals and members of unions, which schemas keep. So they are
+    told apart by their texts, too.
+    """
+    try:
+        return _without_definitions(annotation, repr(annotation), writer.reading)
+    except TypeError:  # it has no hash, or msgspec does not know it
+        return None
 
 
-@functools.cache
-def _plain_type(annotation: Any) -> MsgspecType:
-    return MsgspecType(annotation, SchemaWriter(reading=True))
+@functools.lru_cache(maxsize=256)
+def _without_definitions(annotation: Any, _text: str, reading: bool) -> MsgspecType | None:
+    writer = SchemaWriter(reading=reading)
+    shared = MsgspecType(annotation, writer)
+    return None if writer.definitions else shared
 
 
 def encode(value: Any) -> bytes:
