@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidResponse, shorten
-from hinge.protocol.http.mirror import ParamHeader, collect_param_headers, param_headers
+from hinge.protocol.http.mirror import ParamHeader, collect_param_headers, may_annotate, param_headers
 from hinge.protocol.validation import Validator, compile_schema, first_problem
 from hinge.schema.tools import WRAP_MARKERS, CallToolResult, Tool
 
@@ -29,7 +29,7 @@ class KnownTool:
 
     __slots__ = ("_compiled_once", "_validator", "headers", "needs_task", "safe", "tool")
 
-    def __init__(self, tool: Tool, headers: tuple[ParamHeader, ...]) -> None:
+    def __init__(self, tool: Tool, headers: tuple[ParamHeader, ...] = ()) -> None:
         self.tool = tool
         self.headers = headers
         hints, execution = tool.annotations, tool.execution
@@ -86,8 +86,11 @@ class ToolIndex:
         #: Whom they were requested for: another caller may have other tools.
         self.caller: tuple[str, tuple[tuple[str, str], ...]] = "", ()
 
-    def take(self, tools: Iterable[Tool], *, mirrored: bool) -> list[Tool]:
+    def take(self, tools: Sequence[Tool], *, mirrored: bool) -> list[Tool]:
         """Replace the tools. If headers repeat arguments, tools with invalid annotations for that are left out and logged."""
+        if not may_annotate([tool.input_schema for tool in tools]):
+            self.by_name = {tool.name: KnownTool(tool) for tool in tools}
+            return list(tools)
         self.by_name = {}
         usable: list[Tool] = []
         for tool in tools:

@@ -186,7 +186,7 @@ class Server(Router, Generic[StateT]):
             "resources/subscribe": self._subscriptions.subscribe,
             "resources/unsubscribe": self._subscriptions.unsubscribe,
         }
-        for method, handler in {**protocol_handlers, **self.catalog.own_handlers}.items():
+        for method, handler in {**protocol_handlers, **self.catalog.sole_handlers}.items():
             self._dispatch.requests[method] = Served(method, self._applied(method, handler))
         self._build()
         for extension in settings["extensions"]:

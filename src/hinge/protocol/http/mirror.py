@@ -166,7 +166,7 @@ def collect_param_headers(input_schema: Any) -> tuple[ParamHeader, ...]:
             a tool, HTTP clients drop it from the list.
     """
     by_name: dict[str, ParamHeader] = {}
-    for schema, path in _schemas(input_schema) if _may_annotate(input_schema) else ():
+    for schema, path in _schemas(input_schema) if may_annotate(input_schema) else ():
         if ANNOTATION not in schema:
             continue
         if not path:
@@ -182,10 +182,10 @@ def collect_param_headers(input_schema: Any) -> tuple[ParamHeader, ...]:
     return tuple(by_name.values())
 
 
-def _may_annotate(schema: Any) -> bool:
-    """Whether the text of a schema names the annotation: in most it doesn't, and searching is faster than walking."""
+def may_annotate(schemas: Any) -> bool:
+    """Whether the text of schemas names the annotation: in most it doesn't, and searching is faster than walking."""
     try:
-        return _encode_json(schema).find(_NAMES_ANNOTATION) >= 0
+        return _encode_json(schemas).find(_NAMES_ANNOTATION) >= 0
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         return True
 

@@ -32,10 +32,11 @@ from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, RequestHandler, Served
 from hinge.server.extensions import Extensions, merged
 from hinge.server.features.caching import list_scope
+from hinge.server.features.encoded_lists import encoded_once
 from hinge.server.features.pagination import item_key, paginate
 from hinge.server.features.subscriptions import Authorize
 from hinge.server.features.tools import RegisteredTool
-from hinge.server.features.visibility import has_scopes, require_scopes
+from hinge.server.features.visibility import Entries, has_scopes, require_scopes
 from hinge.server.middleware.chain import Middleware, ResourceKeeper
 
 logger = logging.getLogger("hinge")
@@ -170,6 +171,16 @@ class Catalog:
             "resources/read": self._resources.read,
             "completion/complete": self._complete_own,
         }
+        entries: dict[str, Entries[Any]] = {
+            "tools": self._tools,
+            "prompts": self._prompts,
+            "resources": self._resources,
+        }
+        #: The same for a server without mounted ones.
+        self.sole_handlers: dict[str, RequestHandler] = self.own_handlers | {
+            method: encoded_once(method, what.field, self.own_handlers[method], entries[what.kind], self._sends_lists)
+            for method, what in _LISTS.items()
+        }
         self._mounts: list[Mount] = []
         self._outer: list[Catalog] = []
         self._users = 0
@@ -215,6 +226,10 @@ class Catalog:
             return []
         own = [name for name, tool in self._tools.all.items() if tool.task_support is not None]
         return own + [name for mount in self._mounts for name in mount.server.catalog.tools_without_tasks()]
+
+    def _sends_lists(self) -> bool:
+        """Whether the lists are sent as they are made, since no middleware may look into them."""
+        return all(vars(type(one)).get("leaves_results") for one in self._middleware)
 
     @property
     def is_mounted(self) -> bool:

@@ -172,6 +172,8 @@ class Entries(Generic[EntryT]):
         #: Those that depend on the caller.
         self.restricted: dict[str, EntryT] = {}
         self._public_listings: dict[type, list[Any]] = {}
+        #: First pages of the lists that every caller sees, by method and revision, with JSON text in place of the items.
+        self.encoded: dict[tuple[str, str], Any] = {}
 
     def __len__(self) -> int:
         return len(self.all)
@@ -186,7 +188,7 @@ class Entries(Generic[EntryT]):
             )
         self.all[name] = entry
         self._classify(name, entry)
-        self._public_listings.clear()
+        self._forget_lists()
         self.changed()
 
     def remove(self, name: str, /) -> None:
@@ -194,8 +196,12 @@ class Entries(Generic[EntryT]):
         del self.all[name]
         self.public.pop(name, None)
         self.restricted.pop(name, None)
-        self._public_listings.clear()
+        self._forget_lists()
         self.changed()
+
+    def _forget_lists(self) -> None:
+        self._public_listings = {}
+        self.encoded = {}
 
     def _classify(self, name: str, entry: EntryT) -> None:
         visibility = self._visibility
@@ -210,7 +216,7 @@ class Entries(Generic[EntryT]):
         self.restricted.clear()
         for name, entry in self.all.items():
             self._classify(name, entry)
-        self._public_listings.clear()
+        self._forget_lists()
         return before != {*self.public, *self.restricted}
 
     def find(self, ctx: Context[Any], name: str) -> EntryT | None:
@@ -234,10 +240,11 @@ class Entries(Generic[EntryT]):
         """What this caller sees of the listings of one type, in the order of registration; not to be changed."""
         if self.restricted:
             return [listing for _, listing in self._seen(ctx) if isinstance(listing, kind)]
-        public = self._public_listings.get(kind)
+        known = self._public_listings
+        public = known.get(kind)
         if public is None:
             listings = [entry.item.listing for entry in self.public.values()]
-            public = self._public_listings[kind] = [listing for listing in listings if isinstance(listing, kind)]
+            public = known[kind] = [listing for listing in listings if isinstance(listing, kind)]
         return public
 
     def _seen(self, ctx: Context[Any]) -> Iterable[tuple[str, Any]]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -55,6 +55,9 @@ class AccessLog:
     Raises:
         DefinitionError: A value of the wrong type.
     """
+
+    #: Results pass as they are.
+    leaves_results: Final = True
 
     def __init__(
         self,

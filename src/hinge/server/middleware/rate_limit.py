@@ -11,7 +11,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 from hinge.backends.base import Backend
 from hinge.errors import BackendError, Overloaded
@@ -63,6 +63,9 @@ class RateLimit:
     Raises:
         DefinitionError: A value out of range.
     """
+
+    #: Results pass as they are.
+    leaves_results: Final = True
 
     def __init__(
         self,
