@@ -80,8 +80,8 @@ class ImmediateChannel(Channel, Protocol):
         """Whether the handler of the call may raise `Detached`."""
         ...
 
-    def send_now(self, message: Outgoing, /) -> bool:
-        """Send a notification if that needs no waiting. Returns False if it was not sent: `send` waits, or says why."""
+    def send_now(self, data: bytes, /) -> bool:
+        """Send an encoded notification of the call. Returns False if that would have to wait: `send` waits, or says why not."""
         ...
 
     def detach(self) -> None:

@@ -140,6 +140,8 @@ class ChangeBuffer:
 
     def after(self, position: int) -> tuple[int, ChangeMessage | ChangesLost] | None:
         """Find the next change and its position, or that changes after this position are no longer kept; None at the end."""
+        if position == self.position:
+            return None
         if position < self._dropped:
             return self.position, ChangesLost("too many changes were not read")
         for index in range(bisect_right(self._entries, position, key=_position_of), len(self._entries)):

@@ -605,6 +605,7 @@ class _ListenStream(ChangeReader):
 
     __slots__ = (
         "_call",
+        "_channel",
         "_detached",
         "_end",
         "_ended",
@@ -628,6 +629,8 @@ class _ListenStream(ChangeReader):
         super().__init__(buffer, asyncio.get_running_loop())
         self._call = ctx._call
         self.session = ctx._session
+        channel = ctx._session.channel
+        self._channel = channel if isinstance(channel, ImmediateChannel) else None
         assert ctx.request_id is not None
         self._end = subscription_end(ctx.request_id)
         self._subscriptions = subscriptions
@@ -682,29 +685,21 @@ class _ListenStream(ChangeReader):
             self._wake.set_result(None)
         elif self._detached:
             self._detached = False
+            assert self._channel is not None
             self._channel.resume()
-
-    @property
-    def _channel(self) -> ImmediateChannel:
-        channel = self.session.channel
-        assert isinstance(channel, ImmediateChannel)
-        return channel
 
     def _sent_now(self, message: ChangeMessage) -> bool:
         """Whether a change of a list, which all subscribers may see, could be sent at once."""
-        call, channel = self._call, self.session.channel
-        if message.change.kind not in self._lists or call.state is not CallState.RUNNING:
+        call, channel = self._call, self._channel
+        if channel is None or message.change.kind not in self._lists or call.state is not CallState.RUNNING:
             return False
-        if not isinstance(channel, ImmediateChannel):
-            return False
-        return channel.send_now(Outgoing(message.opening + self._end, None, message.method, about=call))
+        return channel.send_now(message.opening + self._end)
 
     async def run(self, ctx: Context[Any], *, can_detach: bool) -> None:
         """Send changes until the end. Raises Detached when there are none, if the call can go on without a task."""
-        channel = ctx._session.channel
         # Nothing may wait between here and the end of the task.
         can_detach = can_detach and not (ctx.depth or ctx._log_queue or ctx._published)
-        can_detach = can_detach and isinstance(channel, ImmediateChannel) and channel.can_detach
+        can_detach = can_detach and self._channel is not None and self._channel.can_detach
         while ctx._call.state is CallState.RUNNING:
             message, self._held = self._held or self.take(), None
             if message is not None:
@@ -720,6 +715,7 @@ class _ListenStream(ChangeReader):
 
     def _detach(self) -> None:
         self._detached = True
+        assert self._channel is not None
         self._channel.detach()
 
     def _cancel(self) -> None:

@@ -578,14 +578,14 @@ class Exchange(Record):
         self._lock = None  # nothing is being written
         self.raw.detach()
 
-    def resume(self, serving: Awaitable[None]) -> None:
+    def resume(self, serve: Callable[[], Awaitable[None]]) -> None:
         """Serve the rest of a detached exchange in a new task."""
         self.detached = False
-        self.raw.run(self._serve(serving))
+        self.raw.run(self._serve(serve))
 
-    async def _serve(self, serving: Awaitable[None]) -> None:
+    async def _serve(self, serve: Callable[[], Awaitable[None]]) -> None:
         try:
-            await serving
+            await serve()
         except Exception as exc:
             await self.fail(exc)
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 
 from hinge.channel import ChannelKind, Serve, SessionLike
 from hinge.errors import ChannelClosed
@@ -95,9 +96,9 @@ class PostChannel(Record):
         if self.accepts & TAKES_EVENTS:
             await self._exchange.write(sse.encode(message.data))
 
-    def send_now(self, message: Outgoing, /) -> bool:
+    def send_now(self, data: bytes, /) -> bool:
         """Carry a notification on an event stream that has begun, if that needs no waiting. Returns whether it did."""
-        return message.pending is None and self.call is not None and self._exchange.write_now(sse.encode(message.data))
+        return self.call is not None and self._exchange.write_now(sse.encode(data))
 
     @property
     def can_detach(self) -> bool:
@@ -110,7 +111,7 @@ class PostChannel(Record):
 
     def resume(self) -> None:
         """Serve the detached call again, in a new task."""
-        self._exchange.resume(self.answer(self.call))
+        self._exchange.resume(partial(self.answer, self.call))
 
     async def close(self) -> None:
         """End the call if it still runs."""
