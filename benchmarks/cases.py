@@ -356,7 +356,7 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
 
     over_sessions = partial(WithStore, partial(HttpServer, sessions=32))
     fan_out, tasks = partial(WithStore, FanOut), partial(WithStore, InMemory)
-    http = entrants("http", (("mcp", "http"), ("mcp json", "http-json")))
+    http = (Contestant("raw", ours, "raw_http.py"), *entrants("http", (("mcp", "http"), ("mcp json", "http-json"))))
     if with_hinge:
         http += (Contestant("hinge asgi", ours, "hinge_server.py", ("asgi",)),)
     tokens: tuple[Contestant, ...] = (Contestant("hinge", ours, "hinge_server.py", ("http",)),) if with_hinge else ()
@@ -378,7 +378,7 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
             over_sessions,
             stores("hinge_shared.py"),
         ),
-        Case("workers", "HTTP, a tool that computes for half a millisecond", HttpServer, workers, compared="wall"),
+        Case("workers", "HTTP, a tool that computes for half a millisecond", HttpServer, workers),
         Case("fan_out", "a change told to 1,000 streams in four processes", fan_out, stores("hinge_shared.py")),
         Case("tasks", "a task without steps, client and server together", tasks, stores("hinge_tasks.py", "task")),
         Case("steps", "a step of a task, of 50 in each", tasks, stores("hinge_tasks.py", "step")),

@@ -1,13 +1,15 @@
 """Ceilings on what a call may cost, in counts that other work on the machine does not change: `python -m benchmarks.ceilings`.
 
 `functions` counts the Python functions that are entered per call, of Hinge and of the libraries that it uses; it takes seconds.
-`instructions` counts what is executed in user mode, by valgrind; it takes about a minute. The exit code is 1 if a row is above
-its ceiling.
+`instructions` counts what is executed in user mode, by valgrind; it takes about a minute. `bytes` counts what Python allocates for
+clients that wait, without the sockets; it takes seconds. The exit code is 1 if a row is above its ceiling.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import gc
 import json
 import os
 import platform
@@ -16,16 +18,17 @@ import subprocess
 import sys
 import tempfile
 import threading
+import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import uvloop
 
 from benchmarks.installing import ROOT
 from benchmarks.instructions import COUNT, VALGRIND
-from benchmarks.paths import PATHS, listed_server
+from benchmarks.paths import PATHS, STREAMS, WAITING, listed_server
 
 
 class Row(NamedTuple):
@@ -54,8 +57,27 @@ ROWS = (
     Row("list", "listing 1,000 tools", 1_117, 41_700_000, 1, 2),
     Row("register", "registering 1,000 tools", 348_500, 742_000_000, 0, 1),
     Row("text", "1 MB of text", 77, 15_400_000, 2, 10),
+    Row("fan_out", f"a change told to {STREAMS} streams", 1_565, 4_370_000, 10, 30),
 )
-UNITS = ("functions", "instructions")
+UNITS = ("functions", "instructions", "bytes")
+
+
+class Held(NamedTuple):
+    """Clients that wait, of `benchmarks.paths`, and the most bytes that each may take, in the same way."""
+
+    path: str
+    title: str
+    bytes: int
+
+
+#: The ceilings hold on every Python.
+HELD = (
+    Held("connections", "idle HTTP connection", 720),
+    Held("sessions", "HTTP session that waits", 2_740),
+    Held("streams", "stream of changes that waits", 4_020),
+)
+#: Clients that wait before counting, those that are counted, and seconds until they have freed what they do not need.
+FEW, MANY, SETTLED = 100, 600, 3.5
 #: The Python whose instructions the ceilings are for.
 BUILD = ("CPython", "3.11", "x86_64")
 #: In Python 3.12 and newer these are no functions.
@@ -70,11 +92,17 @@ def exceeded(counts: Mapping[str, float], unit: str) -> Iterator[str]:
         counts: What was counted, by path.
         unit: "functions" or "instructions".
     """
-    for row in ROWS:
+    for row in rows_of(unit):
         ceiling, count = getattr(row, unit), counts[row.path]
         if count > ceiling:
             more = f"{count - ceiling:,.0f} more than its ceiling of {ceiling:,} ({count / ceiling - 1:+.1%})"
-            yield f"{row.title}: {count:,.0f} {unit} per call, {more}; see `python -m benchmarks.profile {row.path}`"
+            hint = f"; see `python -m benchmarks.profile {row.path}`" if isinstance(row, Row) else ""
+            yield f"{row.title}: {count:,.0f} {unit} each, {more}{hint}"
+
+
+def rows_of(unit: str) -> Sequence[Row | Held]:
+    """The rows that have a ceiling in this unit."""
+    return HELD if unit == "bytes" else ROWS
 
 
 # ---------------------------------------------------------------- functions
@@ -117,6 +145,29 @@ async def functions(row: Row) -> int:
 def count_functions(rows: Sequence[Row]) -> dict[str, float]:
     """Count for these rows."""
     return {row.path: uvloop.run(functions(row)) for row in rows}
+
+
+# ---------------------------------------------------------------- bytes
+
+
+async def held(row: Held) -> float:
+    """The difference of many clients and few."""
+    async with WAITING[row.path]() as more:
+        await more(FEW)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            await more(MANY)
+            await asyncio.sleep(SETTLED)
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0] / MANY
+        finally:
+            tracemalloc.stop()
+
+
+def count_bytes(rows: Sequence[Held]) -> dict[str, float]:
+    """Count for these rows."""
+    return {row.path: uvloop.run(held(row)) for row in rows}
 
 
 # ---------------------------------------------------------------- instructions
@@ -171,12 +222,13 @@ def why_not() -> str | None:
 
 def check(unit: str) -> list[str]:
     """Count, print the counts, and return what is above its ceiling, twice: timers may run while a call is counted."""
-    count = count_functions if unit == "functions" else count_instructions
-    counts = count(ROWS)
-    again = [row for row in ROWS if counts[row.path] > getattr(row, unit)]
+    count: Any = {"functions": count_functions, "instructions": count_instructions, "bytes": count_bytes}[unit]
+    rows = rows_of(unit)
+    counts: dict[str, float] = count(rows)
+    again = [row for row in rows if counts[row.path] > getattr(row, unit)]
     counts |= {path: min(number, counts[path]) for path, number in (count(again) if again else {}).items()}
-    for row in ROWS:
-        print(f"{row.title:24}{counts[row.path]:>14,.0f} {unit} per call, at most {getattr(row, unit):,}", flush=True)
+    for row in rows:
+        print(f"{row.title:30}{counts[row.path]:>14,.0f} {unit} each, at most {getattr(row, unit):,}", flush=True)
     return list(exceeded(counts, unit))
 
 

@@ -43,7 +43,7 @@ def summary(case: Case, rounds: Rounds) -> dict[str, dict[str, Any]]:
         }
         for key in samples[0].extra:
             row[key] = spread([sample.extra[key] for sample in samples])
-        for other in ("mcp", "mcp json", "bare", *(("hinge",) if case.key in OF_HINGE else ())):
+        for other in ("mcp", "mcp json", "bare", "raw", *(("hinge",) if case.key in OF_HINGE else ())):
             if other in rounds and other != name:
                 row[f"of_{other.replace(' ', '_')}"] = spread(ratios(case, rounds, name, other))
         if case.key in OF_HINGE and name != "hinge":
@@ -61,7 +61,7 @@ def table(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """The lines of one case, for people and for a README: a Markdown table."""
     one_shot = case.one_shot
     heads = ["", "wall ms" if one_shot else "calls/s", "CPU ms" if one_shot else "CPU µs/call"]
-    others = ("mcp", "mcp JSON", "bare") if case.key == "http" else ("mcp", "bare")
+    others: tuple[str, ...] = ("mcp", "mcp JSON", "bare", "raw") if case.key == "http" else ("mcp", "bare")
     if case.key in OF_HINGE:
         others = ("hinge",)
     heads += [f"× {other}" for other in others]

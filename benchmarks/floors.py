@@ -13,7 +13,7 @@ from benchmarks.stores import redis_program
 class Floor:
     """In this case, the median ratio of the figure of `name` to the other's must not be above `most`.
 
-    With `above`, it is not the ratio, but how many microseconds it is above the other's.
+    With `above`, it is not the ratio, but how many microseconds it is above the other's; without another, microseconds of CPU.
     """
 
     case: str
@@ -27,6 +27,15 @@ class Floor:
 FLOORS = (
     Floor("http", "mcp", 0.1, "HTTP: CPU per call at most 0.1 of mcp's"),
     Floor("http", "bare", 2.0, "HTTP: at least half of the bare app's rate (CPU per call at most twice its)"),
+    Floor("http", "raw", 2.22, "HTTP: at least 0.45 of the raw protocol's rate (CPU per call at most 2.22 times its)"),
+    Floor(
+        "workers",
+        "hinge",
+        1.11,
+        "Two workers: at least 1.8 times the calls for the same CPU time of each core (CPU per call at most 1.11)",
+        "hinge, two workers",
+    ),
+    Floor("fan_out", "", 15.0, "Fan-out: at most 15 µs of CPU for each of 1,000 streams"),
     Floor("http_token", "hinge", 1.15, "HTTP: a call with an access token at most 1.15 of one without", "hinge token"),
     *(
         floor
@@ -64,7 +73,7 @@ def verdicts(results: Mapping[str, Mapping[str, Any]], slack: float = 1.0) -> li
         if floor.name == "hinge redis" and redis_program() is None:
             continue
         row = results.get(floor.case, {}).get(floor.name)
-        figure = f"{'above' if floor.above else 'of'}_{floor.other}"
+        figure = f"{'above' if floor.above else 'of'}_{floor.other}" if floor.other else "cpu_us"
         reached = row[figure][0] if row and row.get(figure) else None
         judged.append((floor, reached, reached is not None and reached <= floor.most * slack))
     return judged

@@ -8,15 +8,29 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache, partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from benchmarks.wire import INITIALIZE, INITIALIZED, REVISION, SESSION_REVISION, call, check, http_post, http_request
-from hinge import Client, Server
+from benchmarks.wire import (
+    INITIALIZE,
+    INITIALIZED,
+    REVISION,
+    SESSION_REVISION,
+    WrongAnswer,
+    call,
+    check,
+    http_listen,
+    http_post,
+    http_request,
+)
+from hinge import Changed, Client, Server
+
+if TYPE_CHECKING:
+    from hinge.http1.server.listener import Listener
 
 #: Does it once and looks at the answer.
 One = Callable[[], Awaitable[None]]
-#: Tools of a large server, and the size of a large result.
-TOOLS, SIZE = 1000, 1_000_000
+#: Tools of a large server, the size of a large result, and streams that are told of one change.
+TOOLS, SIZE, STREAMS = 1000, 1_000_000, 100
 
 _HEADERS = [
     (b"host", b"127.0.0.1:8000"),
@@ -78,12 +92,17 @@ listed_server = cache(large_server)
 # ---------------------------------------------------------------- HTTP
 
 
+_ADDRESSES = {"sockname": ("127.0.0.1", 8000), "peername": ("127.0.0.1", 50000)}
+
+
 class _Transport(asyncio.Transport):
-    """Takes what our HTTP server writes."""
+    """Takes what our HTTP server writes, while somebody waits for it."""
+
+    __slots__ = ("written",)
 
     def __init__(self) -> None:
-        super().__init__({"sockname": ("127.0.0.1", 8000), "peername": ("127.0.0.1", 50000)})
-        self.written: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        super().__init__(_ADDRESSES)
+        self.written: asyncio.Future[bytes]
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written.set_result(bytes(data))
@@ -92,41 +111,81 @@ class _Transport(asyncio.Transport):
         return False
 
 
+class HttpClient:
+    """A connection to our own HTTP server."""
+
+    def __init__(self, listener: "Listener") -> None:
+        from hinge.http1.server.connection import HttpConnection
+
+        self.transport = _Transport()
+        self.connection = HttpConnection(listener)
+        self.connection.connection_made(self.transport)
+
+    async def post(self, request: bytes) -> tuple[bytes, bytes]:
+        """Send a request. Returns head and body of what is written for it first."""
+        self.transport.written = asyncio.get_running_loop().create_future()
+        self.connection.data_received(request)
+        head, _, body = (await self.transport.written).partition(b"\r\n\r\n")
+        del self.transport.written
+        return head, body
+
+    async def open_session(self) -> str:
+        """Open a session of the handshake era. Returns its id."""
+        head, _ = await self.post(http_post(8000, SESSION_REVISION, INITIALIZE))
+        opened = next(line[16:] for line in head.decode().split("\r\n") if line.lower().startswith("mcp-session-id: "))
+        await self.post(http_post(8000, SESSION_REVISION, INITIALIZED, f"Mcp-Session-Id: {opened}"))
+        return opened
+
+
+@asynccontextmanager
+async def http_listener(server: Server[Any]) -> AsyncIterator["Listener"]:
+    """Our own HTTP server, without sockets."""
+    from hinge.http1.server.listener import Listener
+
+    app = server.http_app()
+    await app.start()
+    listener = Listener(app.serve, 1 << 17)
+    await listener.open([], None)
+    yield listener
+    for connection in list(listener.connections):
+        connection.connection_lost(None)
+    listener.close()
+    await app.stop()
+
+
 @asynccontextmanager
 async def over_http(make: Callable[[], Server[Any]] = adding_server, *, session: bool = False) -> AsyncIterator[One]:
     """Our own HTTP server, from the bytes of a request to the bytes of its response."""
-    from hinge.http1.server.connection import HttpConnection
-    from hinge.http1.server.listener import Listener
+    async with http_listener(make()) as listener:
+        client = HttpClient(listener)
+        request = http_request(3, 8000, session=await client.open_session() if session else None)
 
-    app = make().http_app()
-    await app.start()
-    listener, transport = Listener(app.serve, 1 << 17), _Transport()
-    await listener.open([], None)
-    connection = HttpConnection(listener)
-    connection.connection_made(transport)
-    loop = asyncio.get_running_loop()
+        async def one() -> None:
+            _, body = await client.post(request)
+            check(body, 3)
 
-    async def post(request: bytes) -> tuple[bytes, bytes]:
-        transport.written = loop.create_future()
-        connection.data_received(request)
-        head, _, body = (await transport.written).partition(b"\r\n\r\n")
-        return head, body
+        yield one
 
-    request = http_request(3, 8000)
-    if session:
-        head, _ = await post(http_post(8000, SESSION_REVISION, INITIALIZE))
-        opened = next(line[16:] for line in head.decode().split("\r\n") if line.lower().startswith("mcp-session-id: "))
-        await post(http_post(8000, SESSION_REVISION, INITIALIZED, f"Mcp-Session-Id: {opened}"))
-        request = http_request(3, 8000, session=opened)
 
-    async def one() -> None:
-        _, body = await post(request)
-        check(body, 3)
+@asynccontextmanager
+async def told_of_changes() -> AsyncIterator[One]:
+    """One change that streams are told of, all at once."""
+    server = adding_server()
+    async with http_listener(server) as listener:
+        clients = [HttpClient(listener) for _ in range(STREAMS)]
+        for number, client in enumerate(clients):
+            await client.post(http_listen(number, 8000))
 
-    yield one
-    connection.connection_lost(None)
-    listener.close()
-    await app.stop()
+        async def one() -> None:
+            for client in clients:
+                client.transport.written = asyncio.get_running_loop().create_future()
+            server.notify(Changed("tools"))
+            for number, client in enumerate(clients):
+                event = await client.transport.written
+                if b"tools/list_changed" not in event or b":%d}" % number not in event:
+                    raise WrongAnswer(f"stream {number} was told {event!r}")
+
+        yield one
 
 
 def _scope(body: bytes) -> dict[str, Any]:
@@ -265,6 +324,34 @@ async def registering() -> AsyncIterator[One]:
     yield one
 
 
+# ---------------------------------------------------------------- clients that wait
+
+#: Adds so many of them.
+More = Callable[[int], Awaitable[None]]
+
+
+@asynccontextmanager
+async def waiting(kind: Literal["connections", "sessions", "streams"]) -> AsyncIterator[More]:
+    """Clients of our own HTTP server that wait: idle connections, HTTP sessions without one, streams of changes."""
+    async with http_listener(adding_server()) as listener:
+        caller = HttpClient(listener)
+
+        async def more(count: int) -> None:
+            for number in range(count):
+                if kind == "sessions":
+                    opened = await caller.open_session()
+                    await caller.post(http_request(3, 8000, session=opened))
+                    continue
+                client = HttpClient(listener)
+                await client.post(http_request(3, 8000) if kind == "connections" else http_listen(number, 8000))
+
+        yield more
+
+
+WAITING: dict[str, Callable[[], AbstractAsyncContextManager[More]]] = {
+    kind: partial(waiting, kind) for kind in ("connections", "sessions", "streams")
+}
+
 PATHS: dict[str, Callable[[], AbstractAsyncContextManager[One]]] = {
     "http": over_http,
     "session": partial(over_http, session=True),
@@ -275,4 +362,5 @@ PATHS: dict[str, Callable[[], AbstractAsyncContextManager[One]]] = {
     "text": large_text,
     "list": listing,
     "register": registering,
+    "fan_out": told_of_changes,
 }

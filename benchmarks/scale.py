@@ -1,7 +1,8 @@
-"""What clients cost the store that processes share, and its operations for each kind of call: `python -m benchmarks.scale`.
+"""What clients that wait cost a process and the store that processes share: `python -m benchmarks.scale [--only waiting|store]`.
 
-Two processes serve. Sessions are opened at one of them, and half of them are used at the other one, too. These figures are counts
-and bytes, which other work on the machine does not change. How many writes a second a store takes depends on its disk.
+For the store, which is asked for its operations, too, two processes serve. Sessions are opened at one of them, and half of them are
+used at the other one, too. These figures are counts and bytes, which other work on the machine does not change. How many writes a
+second a store takes depends on its disk.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import asyncio
 import http.client
 import json
+import socket
 import sqlite3
 import sys
 import time
@@ -21,7 +23,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.cases import Contestant, end, spawn
 from benchmarks.stores import Store, opened_store, redis_program
-from benchmarks.wire import SESSION_REVISION, WrongAnswer, message, open_session
+from benchmarks.wire import SESSION_REVISION, VARIANTS, WrongAnswer, http_listen, http_request, message, open_session
 from hinge.backends import backend_for
 
 _HEADERS = {
@@ -99,6 +101,46 @@ def two_processes(store: Store, *, count: bool = False) -> Iterator[tuple[Proces
             processes.append(Process(store.url, count=count))
             stack.callback(processes[-1].close)
         yield processes[0], processes[1]
+
+
+# ---------------------------------------------------------------- clients that wait
+
+
+#: Clients of each kind, at which the memory of the process is looked at, and seconds until it has freed what it can.
+FEW, MANY, IDLE = 1000, 3000, 5.0
+#: By kind: what waits, and the most KiB that it may take.
+WAITING = {
+    "connection": ("idle connection", None),
+    "session": ("HTTP session of 2025-11-25, without a connection", 3.0),
+    "stream": ("stream of `subscriptions/listen`, with its connection", 6.0),
+}
+
+
+def waiting(kind: str, few: int, many: int) -> list[str]:
+    """Memory of one process for each client of a kind that waits: what it occupies more with many than with few."""
+    process = Process("memory://")
+    words, most = WAITING[kind]
+    with ExitStack() as stack:
+        stack.callback(process.close)
+        opened = 0
+
+        def occupied(count: int) -> int:
+            nonlocal opened
+            while opened < count:
+                if kind == "session":
+                    process.call(open_session(process.port), "add")
+                else:
+                    client = stack.enter_context(socket.create_connection(("127.0.0.1", process.port), 20))
+                    client.sendall((http_listen if kind == "stream" else http_request)(opened % VARIANTS, process.port))
+                    if not client.recv(1 << 16).startswith(b"HTTP/1.1 200 "):
+                        raise WrongAnswer(f"a {kind} could not be opened")
+                opened += 1
+            time.sleep(IDLE)
+            return process.memory
+
+        before = occupied(few)
+        each = (occupied(many) - before) / (many - few) / 1024
+    return [words, f"{each:.1f}", "" if most is None else f"at most {most:g}: {'kept' if each <= most else 'MISSED'}"]
 
 
 # ---------------------------------------------------------------- keys and bytes
@@ -245,8 +287,13 @@ def print_table(heads: Sequence[str], rows: Iterator[list[str]]) -> None:
 def main() -> None:
     """Read the options, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.add_argument("--only", choices=["waiting", "store"], help="default: both")
     parser.add_argument("--sessions", type=int, nargs="+", default=[100, 1000], help="default: 100 1000")
     options = parser.parse_args()
+    if options.only != "store":
+        print_table(["what waits", "KiB each", "target"], (waiting(kind, FEW, MANY) for kind in WAITING))
+    if options.only == "waiting":
+        return
     heads = [
         "store",
         "sessions",

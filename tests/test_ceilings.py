@@ -23,18 +23,29 @@ def test_calls_enter_no_more_functions_than_allowed() -> None:
     done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     print(done.stdout)
     assert done.returncode == 0, done.stdout
-    assert done.stdout.count(" functions per call, at most ") == len(ceilings.ROWS)
+    assert done.stdout.count(" functions each, at most ") == len(ceilings.ROWS)
+
+
+def test_clients_that_wait_take_no_more_bytes_than_allowed() -> None:
+    """In a process of its own, as above."""
+    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    command = [sys.executable, "-m", "benchmarks.ceilings", "bytes"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count(" bytes each, at most ") == len(ceilings.HELD)
 
 
 @pytest.mark.parametrize("unit", ceilings.UNITS)
 def test_what_exceeds_its_ceiling_is_named_with_how_to_look_at_it(unit: str) -> None:
-    counts = {row.path: float(getattr(row, unit)) for row in ceilings.ROWS}
+    rows = ceilings.rows_of(unit)
+    counts = {row.path: float(getattr(row, unit)) for row in rows}
     assert not list(ceilings.exceeded(counts, unit))
-    row = ceilings.ROWS[0]
-    counts[row.path] *= 1.5
+    counts[rows[0].path] *= 1.5
     (line,) = ceilings.exceeded(counts, unit)
-    assert line.startswith("HTTP stateless: ")
-    assert f"ceiling of {getattr(row, unit):,} (+50.0%); see `python -m benchmarks.profile http`" in line
+    assert line.startswith(f"{rows[0].title}: ")
+    assert f"ceiling of {getattr(rows[0], unit):,} (+50.0%)" in line
+    assert ("; see `python -m benchmarks.profile http`" in line) == (unit != "bytes")
 
 
 def _inner() -> None:
