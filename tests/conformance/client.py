@@ -60,7 +60,7 @@ async def reconnect(url: str) -> None:
 
 @scenario("request-metadata")
 async def every_request(url: str) -> None:
-    async with Client(url) as client:
+    async with Client(url, on_roots=list, on_sample=lambda request: "", on_elicit=lambda form: {}) as client:
         for tool in await client.list_tools():
             await client.call_tool(tool.name, raise_on_error=False)
         await client.ping()

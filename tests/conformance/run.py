@@ -51,7 +51,7 @@ def _print_leg(name: str, leg: verdict.Leg, unexpected: list[str], stale: list[s
     exits = f"  {sum(status != 0 for status in leg.exits.values())} non-zero exits" if leg.side == "client" else ""
     print(
         f"{name:<27}{len(good):>3} of {len(leg.scored):>2} scenarios  {checks.count('SUCCESS'):>3} checks passed "
-        f"{failed:>3} failed{exits}  {len(unexpected)} unexpected  {len(stale)} stale  "
+        f"{failed:>3} failed  {checks.count('SKIPPED')} skipped{exits}  {len(unexpected)} unexpected  {len(stale)} stale  "
         f"(+{len(leg.unscored)} unscored)  {seconds:.1f} s",
         flush=True,
     )

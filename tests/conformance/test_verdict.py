@@ -17,7 +17,7 @@ def scenario(name: str, **checks: str) -> Scenario:
 
 
 def expected(**lists: list[str]) -> dict[str, list[str]]:
-    return {"server": [], "client": [], "authorization": [], "exits": [], "vacuous": [], **lists}
+    return {"server": [], "client": [], "authorization": [], "exits": [], "vacuous": [], "skipped": [], **lists}
 
 
 def test_a_failure_or_warning_that_is_not_listed_is_unexpected() -> None:
@@ -49,6 +49,13 @@ def test_a_client_that_ends_badly_or_not_at_all_is_unexpected_unless_its_status_
 
 def test_a_scenario_in_which_nothing_was_checked_is_unexpected() -> None:
     assert differences(leg(scenario("empty", note="INFO")), expected()) == (["vacuous: empty"], [])
+
+
+def test_a_check_that_was_skipped_is_unexpected_unless_it_is_listed() -> None:
+    found = leg(scenario("tasks", good="SUCCESS", later="SKIPPED"), scenario("ping", good="SUCCESS"))
+    assert differences(found, expected()) == (["skipped: tasks:later"], [])
+    assert differences(found, expected(skipped=["tasks:later"])) == ([], [])
+    assert differences(found, expected(skipped=["tasks:later", "ping:good"])) == ([], ["skipped: ping:good"])
 
 
 def test_unscored_scenarios_are_not_judged() -> None:

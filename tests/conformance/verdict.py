@@ -1,6 +1,7 @@
 """What a finished leg means: reads the suite's results and our expected failures, and says what is not as expected.
 
-Stricter than the suite: a client's exit status counts, and so does a scenario in which nothing was checked at all.
+Stricter than the suite: a client's exit status counts, and so do a scenario in which nothing was checked at all and a check
+that was skipped.
 """
 
 import json
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STAMP = re.compile(r"-\d{4}-\d\d-\d\dT[\d-]+Z$")
-SECTIONS = ("server", "client", "authorization", "exits", "vacuous")
+SECTIONS = ("server", "client", "authorization", "exits", "vacuous", "skipped")
 
 Expected = dict[str, list[str]]
 
@@ -26,6 +27,11 @@ class Scenario:
     def failing(self) -> list[str]:
         """The ids of the checks that failed or warned, each once, in order."""
         return list(dict.fromkeys(id_ for id_, status, _ in self.checks if status in ("FAILURE", "WARNING")))
+
+    @property
+    def skipped(self) -> list[str]:
+        """The ids of the checks that the suite left out, each once, in order."""
+        return list(dict.fromkeys(id_ for id_, status, _ in self.checks if status == "SKIPPED"))
 
     @property
     def is_vacuous(self) -> bool:
@@ -59,6 +65,7 @@ class Leg:
             self.side: failing,
             "exits": sorted(name for name in {*exits, *missing} if name in scored),
             "vacuous": [one.name for one in self.scored if one.is_vacuous],
+            "skipped": [f"{one.name}:{check}" for one in self.scored for check in one.skipped],
         }
 
 
