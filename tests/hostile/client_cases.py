@@ -178,6 +178,24 @@ WRONG_VALUES: tuple[tuple[str, Json, Any], ...] = (
         (f"lists of {levels} levels under a recursive anyOf", {"$ref": "#/$defs/lists"}, _nested(levels))
         for levels in (12, 20, 90)
     ),
+    ("8,000 fractions for an enum of 8,000 numbers", {"items": {"enum": list(range(8000))}}, [7999.5] * 8000),
+    ("20,000 large numbers for multiples of a tiny one", {"items": {"multipleOf": 1e-300}}, [1e308] * 20_000),
+    ("1,000 numbers of 4,000 digits that must differ", {"uniqueItems": True}, [10**4000 + n for n in range(1000)]),
+    ("a text of 2 MB for a pattern in 900 places", {"pattern": "(?:[ab].{0,300}[cd]){3}$"}, "abcd" * 500_000),
+)
+
+
+def _unevaluated(levels: int) -> Json:
+    schema: Json = {"properties": {"a": {"type": "integer"}}}
+    for _ in range(levels):
+        schema = {"allOf": [schema], "unevaluatedProperties": False}
+    return schema
+
+
+#: Output schemas that take seconds or gigabytes to compile or to apply: no result is validated by them.
+UNUSABLE_SCHEMAS: tuple[tuple[str, Json], ...] = (
+    ("200 patterns of 8 MB each", {"anyOf": [{"pattern": rf"(?:\p{{L}}.{{0,900}}){{5}}{n}"} for n in range(200)]}),
+    ("30 levels of unevaluatedProperties", _unevaluated(30)),
 )
 
 
@@ -193,6 +211,16 @@ def expensive_values() -> Iterator[ClientCase]:
             tool = {"name": "add", "inputSchema": {"type": "object"}, "outputSchema": output}
             result = {**correct("tools/call", era), "structuredContent": {"value": value}}
             yield ClientCase(f"{era} {name}", era, "tools/call", (answer(result=result),), INVALID, tool=tool)
+
+
+def expensive_schemas() -> Iterator[ClientCase]:
+    """A tool whose output schema can't be used is used without it."""
+    for era in ERAS:
+        for name, schema in UNUSABLE_SCHEMAS:
+            output = {"type": "object", "properties": {"value": schema}}
+            tool = {"name": "add", "inputSchema": {"type": "object"}, "outputSchema": output}
+            result = {**correct("tools/call", era), "structuredContent": {"value": {"a": 1}}}
+            yield ClientCase(f"{era} {name}", era, "tools/call", (answer(result=result),), ("ok",), tool=tool)
 
 
 def unknown_members() -> Iterator[ClientCase]:
@@ -528,7 +556,7 @@ def responses() -> Iterator[ResponseCase]:
 def client_cases() -> list[ClientCase]:
     """Return all answers to clients."""
     tables = (
-        *(wrong_results, wrong_members, expensive_values, unknown_members, wrong_openings),
+        *(wrong_results, wrong_members, expensive_values, expensive_schemas, unknown_members, wrong_openings),
         *(errors, envelopes, ids, junk, notifications),
     )
     return unique(case for make in tables for case in make())

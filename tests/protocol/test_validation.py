@@ -334,6 +334,19 @@ def test_a_large_wrong_value_is_decided_and_not_explained(schema: Any, value: An
         ({"allOf": [{"pattern": f"{number}$"} for number in range(1000)]}, "x" * 4_000_000),
         ({"items": {"allOf": [{"minimum": number} for number in range(2000)]}}, list(range(100_000))),
         ({"items": {"dependentRequired": {f"p{number}": [] for number in range(5000)}}}, [{"q": 1}] * 20_000),
+        ({"items": {"enum": list(range(8000))}}, [7999.5] * 8000),
+        ({"items": {"enum": list(range(8000))}}, [2**70] * 8000),
+        ({"items": {"enum": [number + 0.5 for number in range(8000)]}}, [7999] * 8000),
+        ({"items": {"enum": [*range(4000), *map(str, range(4000))]}}, ["3999"] * 40_000),
+        ({"items": {"enum": [0], "const": {"a": OPTIONS}}}, [{"a": OPTIONS}] * 10),
+        ({"items": {"allOf": [{"maximum": number + 0.5} for number in range(100)]}}, list(range(20_000))),
+        ({"items": {"multipleOf": 1e-300}}, [1e308] * 20_000),
+        ({"items": {"maximum": 10}}, [10**4000] * 2),
+        ({"uniqueItems": True}, [2**70 + number for number in range(1000)]),
+        ({"pattern": "[ab].{50}[cd]"}, "abcd" * 1_000_000),
+        ({"pattern": "^(a|b)[ab]{500}[cd]"}, "abcd" * 100_000),
+        ({"patternProperties": {"[ab].{500}[cd]": True}}, {"abcd" * 100_000: 1}),
+        ({"propertyNames": {"pattern": "[ab].{500}[cd]"}}, {"abcd" * 100_000: 1}),
     ],
 )
 def test_a_validation_that_takes_too_many_steps_does_not_begin(schema: Any, value: Any) -> None:
@@ -341,6 +354,49 @@ def test_a_validation_that_takes_too_many_steps_does_not_begin(schema: Any, valu
     assert problems == ["validating it takes more than 10,000,000 steps: it is too large for its schema"]
     assert calls == []
     assert not compile_schema(schema).is_valid(value)
+
+
+def test_what_was_evaluated_is_asked_once_more_at_each_level() -> None:
+    """JSON-04: which takes the library twelve seconds for twenty levels."""
+    for word, same in (("unevaluatedProperties", "allOf"), ("unevaluatedItems", "anyOf")):
+        schema: Any = {"type": "object"}
+        for _ in range(20):
+            schema = {same: [schema], word: False}
+        with pytest.raises(ValueError, match="in more than 1,000,000 ways"):
+            compile_schema(schema)
+    few = {
+        "allOf": [{"allOf": [{"properties": {"a": True}}], "unevaluatedProperties": False}],
+        "properties": {"a": True},
+    }
+    assert asked(few, {"a": 1}) == ([], ["is_valid"])
+
+
+def test_patterns_share_a_bounded_memory() -> None:
+    """JSON-04: each of these takes eight megabytes when it is compiled, and 50 milliseconds."""
+    large = [{"pattern": r"(?:\p{L}.{0,900}){5}" + str(number)} for number in range(100)]
+    assert compile_schema(large[0]).is_valid("x") is False
+    for schema in ({"allOf": large}, {"patternProperties": {one["pattern"]: True for one in large}}):
+        with pytest.raises(ValueError, match="small when compiled"):
+            compile_schema(schema)
+    assert compile_schema({"allOf": [large[0]] * 100}).is_valid("x") is False
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ({"pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"}, "0123abcd-0123-0123-0123456789ab"),
+        ({"pattern": r"^[^\s@]+@[^\s@]+\.[^\s@]+$"}, "ada@example.com"),
+        ({"pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"}, "2026-01-01T10:00:00Z"),
+        ({"type": "integer", "enum": list(range(100))}, 99),
+        ({"type": "number", "minimum": 0.0}, 12.5),
+        ({"type": "number", "multipleOf": 0.01}, 0.25),
+        ({"uniqueItems": True}, [1.5, 2.5, 3.5]),
+    ],
+)
+def test_tables_with_patterns_and_bounds_are_accepted(member: Any, value: Any) -> None:
+    """Ten thousand rows."""
+    row = {"type": "object", "properties": {"a": member, "b": {"type": "string"}, "c": {"type": "integer"}}}
+    assert asked({"items": row}, [{"a": value, "b": "some words", "c": 1}] * 10_000) == ([], ["is_valid"])
 
 
 @pytest.mark.parametrize("value", [object(), nested_lists(1_000_000)], ids=["no JSON", "too deep"])

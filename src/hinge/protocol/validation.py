@@ -5,7 +5,8 @@ jsonschema_rs validates. It cannot be interrupted, so the work is estimated befo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
@@ -13,6 +14,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 import msgspec
 
 from hinge.errors import shorten
+from hinge.protocol.patterns import count_positions
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -31,10 +33,23 @@ MAX_STEPS = 10_000_000
 MAX_STEPS_FIRST = 100_000
 MAX_STEPS_ALL = 10_000
 MAX_PROBLEMS = 20
+#: All patterns of a schema together may take so much memory, compiled, and so much again while they are used.
+MAX_PATTERN_BYTES = 32 * 1024 * 1024
+#: A number with more digits is not validated: comparing takes the square of their number.
+MAX_DIGITS = 400
 #: A pattern looks at each character: so many of them count as one more part.
 _CHARACTERS_PER_PART = 16
+#: A pattern that can be in so few places at once is run by a table. Another one visits each of them for each character.
+_FREE_POSITIONS = 12
+_LOOKS_PER_POSITION = 4
 #: Comparing one part of a listed array or object is slower than a look.
 _LOOKS_PER_LISTED_PART = 10
+#: Numbers with a fraction or more than 64 bits are compared as fractions of any size.
+_LOOKS_PER_NUMBER = 50
+#: The same for an ordinary number and one bound.
+_LOOKS_PER_FRACTIONAL_BOUND = 10
+#: A number with an exponent or of 19 digits is so much slower again.
+_LOOKS_OF_LONG_NUMBER = 20
 
 #: Keywords that look at the same value again.
 _SAME_VALUE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies", "extends")
@@ -43,6 +58,10 @@ _ITEMS = ("items", "additionalItems", "unevaluatedItems", "contains")
 _PROPERTIES = ("patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames", "contentSchema")
 _NAMED = ("dependentSchemas", "dependencies", "patternProperties")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+#: Keywords that ask again what the keywords of _SAME_VALUE and _REFERENCES beside them have looked at: twice.
+_UNEVALUATED = ("unevaluatedItems", "unevaluatedProperties")
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 class _Looks(NamedTuple):
@@ -66,10 +85,14 @@ class _Looks(NamedTuple):
 
 
 class _Counter:
-    """Counts the looks of one schema, once for each of its parts. Raises ValueError for too long chains of references."""
+    """Counts the looks of one schema, once for each of its parts. Raises ValueError for too long chains of references.
 
-    def __init__(self, schema: Any) -> None:
+    `own` says how many looks the keywords of a part take that hold no schemas.
+    """
+
+    def __init__(self, schema: Any, own: Callable[[dict[str, Any]], int]) -> None:
         self._root = schema
+        self._own = own
         self._counted: dict[int, _Looks] = {}
         self._open: set[int] = set()
         self._bases: dict[int, str] = {}
@@ -100,9 +123,9 @@ class _Counter:
 
     def _count(self, part: Any, depth: int) -> _Looks:
         if not isinstance(part, dict):
-            return _Looks()
+            return _Looks(here=self._own({}))
         if id(part) in self._open:
-            return _Looks(items_loops=1, properties_loops=1)
+            return _Looks(here=self._own({}), items_loops=1, properties_loops=1)
         if id(part) not in self._counted:
             if depth > MAX_REFERENCES:
                 raise ValueError(f"its references follow each other for more than {MAX_REFERENCES} steps")
@@ -122,9 +145,11 @@ class _Counter:
         named = part.get("properties")
         each = named.values() if isinstance(named, dict) else ()
         properties.append(_worst([self._count(inner, depth) for inner in each]))
+        properties += [_Looks(here=self._own({"pattern": pattern})) for pattern in part.get("patternProperties") or ()]
+        times = 3 if any(word in part for word in _UNEVALUATED) else 1
         return _Looks(
-            here=1 + _listed(part) + sum(looks.here for looks in same),
-            inside=sum(looks.inside for looks in same)
+            here=self._own(part) + times * sum(looks.here for looks in same),
+            inside=times * sum(looks.inside for looks in same)
             + max(sum(looks.worst for looks in items), sum(looks.worst for looks in properties)),
             items_loops=sum(looks.items_loops for looks in same) + sum(looks.loops for looks in items),
             properties_loops=sum(looks.properties_loops for looks in same) + sum(looks.loops for looks in properties),
@@ -162,30 +187,76 @@ def _worst(looks: list[_Looks]) -> _Looks:
     return _Looks(*map(max, zip(*looks, strict=True))) if looks else _Looks(here=0)
 
 
-def _listed(part: dict[str, Any]) -> int:
-    """The looks at what is listed: names are looked up one by one, and arrays and objects are compared one by one."""
-    options = part.get("enum", [part.get("const")])
-    options = options if isinstance(options, list) else []
-    looks = _LOOKS_PER_LISTED_PART * _parts(options) if any(isinstance(one, dict | list) for one in options) else 0
-    return looks + sum(len(part.get(word) or ()) for word in ("dependentRequired", "dependentSchemas"))
+def _looks(part: dict[str, Any]) -> int:
+    """The looks that keywords without schemas take at any value."""
+    listed = _listed(part)
+    names = sum(len(part.get(word) or ()) for word in ("dependentRequired", "dependentSchemas"))
+    looks = 1 + names
+    if any(isinstance(one, dict | list) for one in listed):
+        looks += _LOOKS_PER_LISTED_PART * _parts(listed)  # compared one by one
+    if any(map(_is_slow_number, listed)):
+        looks += _LOOKS_PER_NUMBER * len(listed)
+    if len(set(map(type, listed))) > 1:
+        looks += len(listed) // 4  # not looked up
+    return looks + sum(_LOOKS_PER_FRACTIONAL_BOUND for word in _BOUNDS if _is_slow_number(part.get(word)))
+
+
+def _looks_at_number(part: dict[str, Any]) -> int:
+    """The further looks that keywords take at a number with a fraction or with more than 64 bits."""
+    numbers = sum(isinstance(one, int | float) for one in _listed(part))
+    return _LOOKS_PER_NUMBER * (numbers + sum(word in part for word in (*_BOUNDS, "uniqueItems")))
+
+
+def _looks_at_text(part: dict[str, Any]) -> int:
+    """The further looks that a pattern takes at a part of a text."""
+    pattern = part.get("pattern")
+    positions = count_positions(pattern) if isinstance(pattern, str) else 0
+    return _LOOKS_PER_POSITION * positions if positions > _FREE_POSITIONS else 0
+
+
+def _listed(part: dict[str, Any]) -> list[Any]:
+    """The values that `enum` and `const` list."""
+    options = part.get("enum")
+    return [*(options if isinstance(options, list) else ()), *([part["const"]] if "const" in part else ())]
+
+
+def _is_slow_number(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) >= 2**63)
 
 
 def _parts(value: Any) -> int:
     """An upper bound of the number of parts of a JSON value."""
-    text = msgspec.json.encode(value)
+    return _parts_of(msgspec.json.encode(value))
+
+
+def _parts_of(text: bytes) -> int:
     return 1 + sum(map(text.count, (b",", b"{", b"["))) + len(text) // _CHARACTERS_PER_PART
+
+
+def _slow_numbers(numbers: bytes, *, pairs: bool) -> int:
+    """How many numbers in JSON without its strings have a fraction or many digits; `pairs` if they are compared in pairs."""
+    if re.search(rb"\d{%d}" % (MAX_DIGITS + 1), numbers):
+        return MAX_STEPS + 1
+    long = len(re.findall(rb"\d{19}", numbers))
+    exponents = len(re.findall(rb"\de", numbers))
+    return numbers.count(b".") + _LOOKS_OF_LONG_NUMBER * (exponents + long) + (long * long if pairs else 0)
 
 
 class Validator:
     """A compiled schema. It decides first and explains afterwards, both within counted steps; see `compile_schema`."""
 
-    __slots__ = ("_compiled", "_looks", "_schema_parts", "_small")
+    __slots__ = ("_at_numbers", "_at_texts", "_compares_items", "_compiled", "_looks", "_schema_parts", "_small")
 
-    def __init__(self, compiled: jsonschema_rs.Validator, looks: _Looks, schema_parts: int) -> None:
+    def __init__(self, compiled: jsonschema_rs.Validator, looks: _Looks, schema: Any) -> None:
         self._compiled = compiled
         self._looks = looks
-        self._schema_parts = schema_parts
-        self._small = MAX_STEPS // looks.worst // 2
+        #: Further looks of the slowest place.
+        self._at_numbers = _Counter(schema, _looks_at_number).count().worst
+        self._at_texts = _Counter(schema, _looks_at_text).count().worst
+        text = msgspec.json.encode(schema)
+        self._schema_parts = _parts_of(text)
+        self._compares_items = b'"uniqueItems"' in text
+        self._small = MAX_STEPS // (looks.worst + _LOOKS_OF_LONG_NUMBER * self._at_numbers + self._at_texts) // 2
 
     def is_valid(self, value: Any) -> bool:
         """Return whether a JSON value fits, False for one that would take too many steps."""
@@ -196,12 +267,11 @@ class Validator:
 
         A value that would take too many steps is one problem, and so is one that is too large to explain.
         """
-        steps = 0 if self._is_small(value) else self._steps(value)
-        if steps > MAX_STEPS:
+        if not self._is_small(value) and self._steps(value) > MAX_STEPS:
             return [f"validating it takes more than {MAX_STEPS:,} steps: it is too large for its schema"]
         if self._compiled.is_valid(value):
             return []
-        steps = self._steps_to_explain(value, steps or self._steps(value))
+        steps = self._steps_to_explain(value)
         if steps > MAX_STEPS_FIRST:
             return ["it does not fit the schema, and is too large to say where"]
         if steps > MAX_STEPS_ALL:
@@ -217,12 +287,19 @@ class Validator:
 
     def _steps(self, value: Any) -> int:
         try:
-            return _parts(value) * self._looks.worst
+            text = msgspec.json.encode(value)
+            steps = _parts_of(text) * self._looks.worst
+            if steps <= MAX_STEPS and (self._at_numbers or self._at_texts):
+                numbers = _STRINGS.sub(b"", text)
+                steps += _slow_numbers(numbers, pairs=self._compares_items) * self._at_numbers
+                steps += (len(text) - len(numbers)) * self._at_texts // _CHARACTERS_PER_PART
+            return steps
         except (TypeError, ValueError, RecursionError):
             return MAX_STEPS + 1  # not JSON, or nested too deeply to be written
 
-    def _steps_to_explain(self, value: Any, steps: int) -> int:
+    def _steps_to_explain(self, value: Any) -> int:
         """An error repeats the options of an enum, and that of a recursive schema has one inside for each alternative."""
+        steps = _parts(value) * self._looks.worst
         if self._looks.loops > 1:
             steps *= self._looks.loops ** min(depth(value), 50)
         return steps * (1 + self._schema_parts // 100)
@@ -251,16 +328,30 @@ def compile_schema(schema: Any) -> Validator:
         raise ValueError(f"the schema is larger than {MAX_BYTES} bytes")
     if depth(schema, MAX_DEPTH) > MAX_DEPTH:
         raise ValueError(f"the schema is nested deeper than {MAX_DEPTH} levels")
-    looks = _Counter(schema).count()
+    looks = _Counter(schema, _looks).count()
     if looks.worst > MAX_LOOKS:
         raise ValueError(f"the schema looks at one place of a value in more than {MAX_LOOKS:,} ways")
+    share = MAX_PATTERN_BYTES // (len(set(_patterns(schema))) or 1)
+    options = jsonschema_rs.RegexOptions(size_limit=share, dfa_size_limit=share)
     try:
-        compiled = jsonschema_rs.validator_for(
-            schema, retriever=_refuse, pattern_options=jsonschema_rs.RegexOptions(), mask="the value"
-        )
+        compiled = jsonschema_rs.validator_for(schema, retriever=_refuse, pattern_options=options, mask="the value")
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as exc:
-        raise ValueError(f"no usable JSON Schema: {shorten(_line(exc))}") from exc
-    return Validator(compiled, looks, _parts(schema))
+        hint = " that can be used here (without lookaround, small when compiled)" if '"regex"' in str(exc) else ""
+        raise ValueError(f"no usable JSON Schema: {shorten(_line(exc))}{hint}") from exc
+    return Validator(compiled, looks, schema)
+
+
+def _patterns(schema: Any) -> Iterator[str]:
+    """All patterns in a schema, those that no value reaches included."""
+    pending = [schema]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            named = part.get("patternProperties")
+            yield from named if isinstance(named, dict) else ()
+            if isinstance(part.get("pattern"), str):
+                yield part["pattern"]
+        pending += _inner(part)
 
 
 def _line(exc: Exception) -> str:
