@@ -33,6 +33,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 SERVERS = Path(__file__).parent / "servers"
 WEATHER = SERVERS / "weather.py"
+AXE = ROOT / ".cache" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [
     "--headless",
@@ -84,6 +85,13 @@ def browser() -> Iterator[Browser]:
         running = playwright.chromium.launch(executable_path=program, args=FLAGS)
         yield running
         running.close()
+
+
+def load_axe(page: Page) -> None:
+    """Load axe-core into a page that was opened with `bypass_csp=True`."""
+    if not AXE.exists():
+        missing("axe-core is not installed: make browser")
+    page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
 
 
 def _be_patient() -> None:

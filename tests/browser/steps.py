@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -68,3 +68,11 @@ def is_unharmed(page: Page, hostile: Inspected) -> None:
     )
     assert not hostile.problems
     hostile.contexts.pop().close()
+
+
+def violations(page: Page, view: str) -> list[Any]:
+    """What axe-core, which is loaded into the page, says about it as it is now."""
+    found = page.evaluate("axe.run({ resultTypes: ['violations'] })")
+    return [
+        (view, one["id"], one["help"], [node["target"] for node in one["nodes"]][:3]) for one in found["violations"]
+    ]

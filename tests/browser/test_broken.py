@@ -14,8 +14,8 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import SERVERS, Inspected, inspecting
-from tests.browser.steps import go, go_to, look_at, options, panel, run
+from tests.browser.conftest import SERVERS, Inspected, inspecting, load_axe
+from tests.browser.steps import go, go_to, look_at, options, panel, run, violations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -106,6 +106,20 @@ def test_a_result_that_clients_refuse_is_marked_with_the_reason(unfit: Inspected
     call = run(page, "Run in 2025")
     expect(call).to_contain_text("Wrong result")
     expect(call.get_by_role("group", name="Error")).to_contain_text(reason)
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_axe_finds_nothing_in_what_failed(broken: Inspected, look: str) -> None:
+    page = broken.open("#/tools/divide", bypass_csp=True, color_scheme=look)
+    load_axe(page)
+    expect(run(page)).to_contain_text("ZeroDivisionError")
+    go(page, "#/tools/leave")
+    run(page)
+    expect(page.locator("#banner")).to_contain_text("out of licences")
+    found = violations(page, "leave")
+    go(page, "#/tools/divide")
+    expect(panel(page)).to_contain_text("ZeroDivisionError")
+    assert not found + violations(page, "divide")
 
 
 def test_what_is_printed_among_the_messages_stands_in_the_logs(unfit: Inspected) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,13 +10,8 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import ROOT, missing
-from tests.browser.steps import VIEWS, Open, go, run
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-AXE = ROOT / ".cache" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+from tests.browser.conftest import load_axe
+from tests.browser.steps import VIEWS, Open, go, run, violations
 
 
 def test_a_tool_is_found_run_and_answered_by_keyboard_alone(open_page: Open) -> None:
@@ -76,10 +71,8 @@ def test_the_end_of_a_call_is_announced(open_page: Open) -> None:
     "look", [{"color_scheme": "light"}, {"color_scheme": "dark"}, {"viewport": {"width": 400, "height": 800}}]
 )
 def test_axe_finds_nothing_in_any_view(open_page: Open, look: dict[str, Any]) -> None:
-    if not AXE.exists():
-        missing("axe-core is not installed: make browser")
     page = open_page("#/tools/siren", bypass_csp=True, **look)
-    page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
+    load_axe(page)
     page.get_by_role("button", name="Run in both eras").click()
     expect(page.get_by_text("Same result")).to_be_visible()
     go(page, "#/tools/pay")
@@ -98,11 +91,3 @@ def test_axe_finds_nothing_in_any_view(open_page: Open, look: dict[str, Any]) ->
     go(page, "#/tools/pay")
     panel.get_by_role("button", name="Decline").click()
     expect(panel).to_contain_text("Tool error")
-
-
-def violations(page: Page, view: str) -> list[Any]:
-    """What axe-core says about the page as it is now."""
-    found = page.evaluate("axe.run({ resultTypes: ['violations'] })")
-    return [
-        (view, one["id"], one["help"], [node["target"] for node in one["nodes"]][:3]) for one in found["violations"]
-    ]

@@ -13,7 +13,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import ROOT, WEATHER, Inspected, inspecting
+from tests.browser.conftest import ROOT, SERVERS, WEATHER, Inspected, inspecting
 from tests.browser.steps import fill, go, run
 
 if TYPE_CHECKING:
@@ -118,6 +118,18 @@ def test_the_page_looks_as_in_the_documentation(
 ) -> None:
     page = station.open("#/contract", **look)
     prepare(page)
+    assert difference_from(station, page, name) < TOLERANCE
+
+
+def test_a_failure_looks_as_in_the_documentation(browser: Browser) -> None:
+    with inspecting(browser, SERVERS / "broken.py", "--no-reload") as broken:
+        page = broken.open("#/tools/count")
+        expect(run(page)).to_contain_text("fit its output schema")
+        assert difference_from(broken, page, "dev-failed") < TOLERANCE
+
+
+def difference_from(inspected: Inspected, page: Page, name: str) -> float:
+    """How much a page differs from a picture of the documentation. Closes the page."""
     page.locator("#toasts:empty").wait_for(state="attached")
     session = page.context.new_cdp_session(page)
     taken = session.send("Page.captureScreenshot", {"format": "webp", "quality": 82})["data"]
@@ -125,8 +137,8 @@ def test_the_page_looks_as_in_the_documentation(
     if os.environ.get("PICTURES"):
         file.write_bytes(base64.b64decode(taken))
     kept = base64.b64encode(file.read_bytes()).decode()
-    judge = station.browser.new_page()
-    difference = judge.evaluate(COMPARE, [kept, taken])
+    judge = inspected.browser.new_page()
+    difference: float = judge.evaluate(COMPARE, [kept, taken])
     judge.close()
-    station.contexts.pop().close()
-    assert difference < TOLERANCE
+    inspected.contexts.pop().close()
+    return difference

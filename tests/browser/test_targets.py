@@ -81,6 +81,8 @@ def test_a_page_of_an_app_is_shown_and_asks_before_it_calls(browser: Browser) ->
             == "refused"
         )
         assert not inspected.problems
+        state = f"fetch({inspected.base + 'api/state'!r}, {{ credentials: 'include' }})"
+        assert frame.evaluate(f"{state}.then(() => 'read', () => 'refused')") == "refused"
 
 
 def test_a_person_logs_in_and_out_from_the_page(browser: Browser, tmp_path: Path) -> None:

@@ -59,6 +59,13 @@ def test_the_form_says_what_looks_wrong_and_sends_it_nevertheless(open_page: Ope
     expect(run(page)).to_contain_text("expected integer")
 
 
+def test_a_click_runs_what_was_just_typed_also_if_it_looks_wrong(open_page: Open) -> None:
+    page = open_page("#/tools/forecast")
+    fill(page, city="Oslo", days="soon")
+    expect(run(page)).to_contain_text("expected integer")  # the hint that appears does not move the button away
+    expect(page.get_by_text("This is not a number; it is sent as text.")).to_be_visible()
+
+
 def test_arguments_can_be_written_as_json(open_page: Open) -> None:
     page = open_page("#/tools/forecast")
     fill(page, city="Oslo")
@@ -286,6 +293,12 @@ def test_one_call_runs_in_both_eras_side_by_side(open_page: Open) -> None:
         side = page.get_by_role("region", name=f"Era {era}")
         expect(side).to_contain_text("Done")
         expect(side.get_by_text("tools/call").first).to_be_visible()
+    first = page.url
+    page.get_by_role("button", name="Again in both eras").click()
+    page.wait_for_url(lambda url: url != first)
+    expect(page.get_by_text("Same result")).to_be_visible()
+    page.get_by_role("listitem").filter(has_text="forecast").last.get_by_role("link").click()
+    page.wait_for_url(first)
 
 
 def test_differences_between_the_eras_are_named(open_page: Open) -> None:
@@ -336,6 +349,8 @@ def test_latencies_are_measured_for_each_tool(open_page: Open) -> None:
     row = page.get_by_role("row").filter(has_text="siren")
     expect(row).to_contain_text("ms")
     expect(row.get_by_role("img", name="Latencies")).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile(r"Memory: now [\d.]+ MiB"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile(r"CPU: now [\d.]+ %"))).to_be_visible()
 
 
 def test_spans_of_a_call_are_a_waterfall(open_page: Open) -> None:

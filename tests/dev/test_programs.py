@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -152,6 +153,25 @@ async def test_a_command_line_is_inspected(folder: Path) -> None:
         await program.do("restart")
         await program.event("restarted", reason="asked for")
         assert await program.result("2025", "ping") == {}
+
+
+async def test_an_entry_of_a_configuration_is_inspected(folder: Path) -> None:
+    entry = {"command": sys.executable, "args": ["weather.py"]}
+    (folder / "hosts.json").write_text(json.dumps({"mcpServers": {"station": entry}}))
+    async with command("hosts.json:station", "--port", "0", cwd=folder) as (program, line):
+        assert "station" in line
+        await program.ready()
+        for era in ("2025", "2026"):
+            await program.result(era, "tools/call", {"name": "forecast", "arguments": {"city": "Oslo"}})
+
+
+async def test_a_proxied_server_is_inspected(folder: Path) -> None:
+    proxy = f"{sys.executable} -m hinge proxy weather.py --to stdio"
+    async with command(proxy, "--port", "0", cwd=folder) as (program, _):
+        await program.ready()
+        for era in ("2025", "2026"):
+            result = await program.result(era, "tools/call", {"name": "forecast", "arguments": {"city": "Oslo"}})
+            assert "sunny" in json.dumps(result)
 
 
 async def test_a_program_that_ends_is_shown_and_started_again(folder: Path) -> None:

@@ -8,7 +8,6 @@ import { getLook, go, ui, View } from "./view.js";
 
 const REVISION = "2026-01-26";
 const MOST_NOTES = 200;
-const LEAD = "Pages that hosts show beside tools, in a sandbox of another origin. They call tools only after you agree.";
 
 export default class AppsView extends View {
   topics = ["offers", "calls", "questions", "logs"];
@@ -23,7 +22,7 @@ export default class AppsView extends View {
     this.none = h("p.empty", "No tool of this server has a page.");
     this.some = h("div", labelled("Tool", this.tool), this.editorBox, h("div.actions", button("Run and show its page", () => this.run(), "primary")),
       this.ask, this.frameBox, details("Messages between the app and this page", () => this.notes, "rest"), this.panel.element);
-    this.page(LEAD, [], this.none, this.some);
+    this.page("Pages that hosts show beside tools, in a sandbox of another origin. They call tools only after you agree.", [], this.none, this.some);
     addEventListener("message", (event) => this.receive(event));
   }
 

@@ -11,7 +11,8 @@ export default class CompareView extends View {
   build() {
     this.pairs = h("div.recent");
     this.body = h("div");
-    this.page("One call in both eras of the protocol, at the same time.", [], this.body, this.pairs);
+    this.again = button("Again in both eras", () => start(null, this.call.method, this.call.params, true));
+    this.page("One call in both eras of the protocol, at the same time.", [this.again], this.body, this.pairs);
   }
 
   route([pair = ""]) {
@@ -23,17 +24,17 @@ export default class CompareView extends View {
 
   update() {
     const calls = (this.calls ?? []).map((id) => store.calls.get(id)).filter(Boolean).sort((a, b) => (a.era < b.era ? -1 : 1));
+    [this.call] = calls;
+    this.again.hidden = calls.length !== 2;
     this.drawEarlier();
-    if (calls.length !== 2) {
+    if (this.again.hidden) {
       this.sides = null;
-      return show(this.body, h("p.empty", "“Run in both eras” beside a tool, a resource or a prompt shows both calls here."));
+      return show(this.body, h("p.empty", "“Run in both eras” at a tool, resource or prompt shows its calls here."));
     }
     if (!this.sides) {
       this.verdict = h("div.verdict", { role: "status" });
       this.sides = calls.map((call) => this.side(call));
-      const [{ method, params }] = calls;
-      const again = () => start(null, method, params, true);
-      show(this.body, button("Run again in both eras", again, "primary"), this.verdict, h("div.columns", this.sides.map((one) => one.element)));
+      show(this.body, this.verdict, h("div.columns", this.sides.map((one) => one.element)));
     }
     for (const side of this.sides) side.update();
     refresh(this.verdict, calls.map((call) => call.version).join(), () => verdictOf(...calls));
@@ -83,7 +84,7 @@ function differences(left, right, limit = 200) {
 function verdictOf(old, recent) {
   if (!isFinal(old) || !isFinal(recent)) return chip("Running", "busy");
   const found = differences(essence(old), essence(recent));
-  if (found.length === 0) return [chip("Same result", "good"), " What only one era has (result type, cache hints, wrapped lists) is left out."];
+  if (found.length === 0) return [chip("Same result", "good"), " Members that only one era has are left out."];
   const cell = (value) => h("td", h("code", value === undefined ? "–" : visible(stringify(value, 0), 300)));
   return [chip(plural(found.length, "difference"), "bad"),
     table("Differences", ["Where", "2025", "2026"], found.map(([path, left, right]) => [rowHead(name(path)), cell(left), cell(right)]))];

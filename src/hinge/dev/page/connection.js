@@ -31,7 +31,7 @@ export default class ConnectionView extends View {
     this.listening = h("div");
     const reconnect = () => tryCommand({ do: "as_client", without: checkedOf(this.abilities) }, "Reconnecting");
     this.page(null, [button("Restart the program", () => tryCommand({ do: "restart" }, "Restarting"))], this.eras,
-      card("As a client that can't …", "Reconnects in both eras as a client without these abilities, to see what the server does then.",
+      card("As a client that can't …", "Connects in both eras without these abilities, to see what the server does then.",
         checksOf(ABILITIES, this.abilities), h("div.actions", button("Reconnect", reconnect, "primary"))),
       card("Subscriptions", "Changes that the server reports appear in Logs; lists are fetched again.", this.listening,
         checksOf(CHANGES, this.changes), labelled("Resources, one address per line", this.uris),

@@ -4,14 +4,13 @@ import { store } from "./store.js";
 import { View } from "./view.js";
 
 const VERDICTS = { breaking: ["breaks clients", "bad"], "may break": ["may break clients", "ask"] };
-const LEAD = "What each saved edit changes for clients, and what differs from the lock file beside the server.";
 
 export default class ContractView extends View {
   topics = ["contracts", "restarts"];
 
   build() {
     this.body = h("div");
-    this.page(LEAD, [], this.body);
+    this.page("What each saved edit changes for clients, and what differs from the lock file beside the server.", [], this.body);
   }
 
   update() {

@@ -5,7 +5,6 @@ import { View } from "./view.js";
 
 const SEVERITIES = ["breaks", "degrades", "note"];
 const KINDS = { breaks: "bad", degrades: "ask" };
-const LEAD = "What known hosts can't take of this server, with the report or documentation behind each rule.";
 
 export default class FindingsView extends View {
   topics = ["findings"];
@@ -15,7 +14,7 @@ export default class FindingsView extends View {
     this.least = select("Severity", [["degrades", "Degrades and breaks"], ["breaks", "Breaks"], ["note", "All"]], changed, "findings");
     this.host = select("Host", [["", "All hosts"]], changed);
     this.body = h("div");
-    this.page(LEAD, [this.least, this.host], this.body);
+    this.page("What known hosts can't take of this server, with the report or documentation behind each rule.", [this.least, this.host], this.body);
   }
 
   update() {

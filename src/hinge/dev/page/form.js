@@ -156,7 +156,7 @@ function textField(schema, context, control, { parse, format = plain, wrong }) {
   control.spellcheck = false;
   const write = (value) => { control.value = format(value); };
   const field = controlField(schema, context, control, { read: () => parse(control.value), write, wrong });
-  control.addEventListener("change", field.check);
+  control.addEventListener("change", () => setTimeout(field.check, 300)); // else a hint moves the button of a click
   return field;
 }
 

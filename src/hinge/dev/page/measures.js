@@ -88,7 +88,7 @@ export default class MeasuresView extends View {
       return h("li", details(line, () => jsonView(record(span.attributes), "Attributes")));
     };
     const sides = [chip("client", "busy"), " ", chip("server", "good"), " ", chip("error", "bad")];
-    show(this.waterfall, h("ol.waterfall.card", spans.map(row)), h("p.muted", `${spans.length} spans, ${duration(whole)} in all `, sides));
+    show(this.waterfall, h("ol.waterfall.card", spans.map(row)), h("p.muted", `Spans: ${spans.length}, ${duration(whole)} in all `, sides));
   }
 }
 
