@@ -56,7 +56,9 @@ class Session(Record, weakref=True):
     #: Called once with the next authority.
     on_authority: Callable[[], None] | None = None
 
-    def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN) -> Call | Batch | Outgoing | None:
+    def receive(
+        self, data: bytes | Inbound | jsonrpc.Request | jsonrpc.Response, origin: Origin = UNKNOWN_ORIGIN
+    ) -> Call | Batch | Outgoing | None:
         """Take one message; see `Connection.receive`. Never raises, never waits."""
         return self.connection.receive(data, origin)
 
@@ -97,7 +99,8 @@ class Session(Record, weakref=True):
                 raise
             reply = connection.refuse(call, as_failure(exc))
         finally:
-            self._tasks.pop(task, None)
+            if self._tasks.pop(task, None) is not None:  # it was not detached
+                call.on_cancel = None
             if self._serving_since is not None and call.id is not None:
                 self._call_served(self._serving_since)
         if reply is None and task.cancelling():
@@ -130,7 +133,7 @@ class Session(Record, weakref=True):
                 replies.append(reply)
         if not replies:
             return None
-        return Outgoing(b"[" + b",".join(reply.data for reply in replies) + b"]")
+        return Outgoing(b"[" + b",".join(reply.text for reply in replies) + b"]")
 
     def cancel(self, call: Call | Batch, reason: str) -> None:
         """Cancel the handlers of a call or batch whose caller is gone. It gets no response."""
@@ -183,12 +186,18 @@ class Session(Record, weakref=True):
             CallTimeout: A time limit passed.
             NotSent, PeerError, InvalidResponse, ConnectionLost: See their `outcome`.
         """
+        connection, data, request = self.connection, b"", None
         try:
-            data = jsonrpc.encode_request(pending.id, pending.method, params)
+            if connection.hands_over and params is not UNSET:
+                request = jsonrpc.Request(pending.id, pending.method, Raw(jsonrpc.encode_value(params)))
+            else:
+                data = jsonrpc.encode_request(pending.id, pending.method, params)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
-            self.connection.abandon_request(pending)
+            connection.abandon_request(pending)
             raise _not_json(pending.method, exc) from exc
-        message = Outgoing(data, pending.id, pending.method, about=about, pending=pending, headers=headers)
+        message = Outgoing(
+            data, pending.id, pending.method, about=about, pending=pending, headers=headers, message=request
+        )
         deadline: Deadline | None = None
         try:
             if idle is None and total is None:
@@ -210,8 +219,8 @@ class Session(Record, weakref=True):
             self.connection.abandon_request(pending)
             raise
         finally:
-            if deadline is not None:
-                deadline.stop()
+            if deadline is not None and self._deadlines is not None:
+                self._deadlines.end(deadline)
         if pending.error is not None:
             raise pending.error
         return pending.result

@@ -48,11 +48,14 @@ class Deadlines:
     without limit by sending requests.
     """
 
-    __slots__ = ("_is_paused", "_loop", "_next_check", "_running", "_stopping", "_timer")
+    __slots__ = ("_idle", "_is_paused", "_loop", "_next_check", "_running", "_stopping", "_timer", "_total")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, is_paused: Callable[[], bool]) -> None:
         self._loop = loop
         self._is_paused = is_paused
+        #: The last limits that were checked.
+        self._idle: float | None = None
+        self._total: float | None = None
         self._running: set[Deadline] = set()
         self._next_check = float("inf")
         self._timer: asyncio.TimerHandle | None = None
@@ -63,10 +66,10 @@ class Deadlines:
 
         Raises DefinitionError for limits that are not seconds.
         """
-        if idle is not None:
-            idle = _seconds("idle", idle)
-        if total is not None:
-            total = _seconds("total", total)
+        if idle is not self._idle:  # most requests have the limits of the one before
+            self._idle = idle = None if idle is None else _seconds("idle", idle)
+        if total is not self._total:
+            self._total = total = None if total is None else _seconds("total", total)
         now = self._loop.time()
         end = due = float("inf") if total is None else now + total
         if idle is not None and now + idle < end:
@@ -79,8 +82,8 @@ class Deadlines:
             self._set_timer(due)
         return deadline
 
-    def remove(self, deadline: Deadline) -> None:
-        """Forget a deadline whose request is over."""
+    def end(self, deadline: Deadline) -> None:
+        """End the limits of a request that is over."""
         self._running.discard(deadline)
         if self._stopping and not self._running:
             self._set_timer(float("inf"))
@@ -172,10 +175,6 @@ class Deadline(Record):
     def uncancel(self) -> bool:
         """After a cancellation: whether it was this deadline's alone. Then it is taken off the task."""
         return self.expired and self._task.uncancel() <= self._cancellations
-
-    def stop(self) -> None:
-        """End the time limits: the request is over."""
-        self._deadlines.remove(self)
 
     @property
     def description(self) -> str:

@@ -93,9 +93,9 @@ def _answers(note: Note) -> None:
         reply = await plain(self, call)
         if reply is not None and hasattr(call, "method"):
             revision = self.connection.handshake.revision if call.inline else call.revision
-            note(Sent(_side(self), revision, reply.data, call.method))
+            note(Sent(_side(self), revision, reply.text, call.method))
             if reply.follow is not None:
-                note(Sent(_side(self), revision, reply.follow.data))
+                note(Sent(_side(self), revision, reply.follow.text))
         return reply
 
     Session.answer = answer  # type: ignore[method-assign]  # the same, overheard
@@ -109,7 +109,7 @@ def _questions(note: Note) -> None:
 
     @functools.wraps(carry)
     async def heard_carry(self: Session, message: Any, pending: Any) -> None:
-        note(Sent(_side(self), _spoken(self, message.about), message.data))
+        note(Sent(_side(self), _spoken(self, message.about), message.text))
         await carry(self, message, pending)
 
     @functools.wraps(notify)

@@ -88,6 +88,9 @@ class Connection(Record):
     #: The era of the requests that our side sends: a server's are always handshake requests, a client's are negotiated.
     era: Era = HANDSHAKE
     handshake: Handshake = msgspec.field(default_factory=Handshake)
+    #: Whether requests and results are handed to the other end as messages, whose params and results only are encoded: it is
+    #: in the same process, and runs this code.
+    hands_over: bool = False
     #: What the ids of our requests begin with, where the answers of several processes arrive at any of them.
     id_prefix: str = ""
     #: Called with the progress of our calls that run as tasks, by token.
@@ -96,7 +99,9 @@ class Connection(Record):
 
     # ---------------------------------------------------------------- messages that arrive
 
-    def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN) -> Call | Batch | Outgoing | None:
+    def receive(
+        self, data: bytes | Inbound | Request | Response, origin: Origin = UNKNOWN_ORIGIN
+    ) -> Call | Batch | Outgoing | None:
         """Decode a message and update the state. Never raises.
 
         Returns:
@@ -106,14 +111,18 @@ class Connection(Record):
             inbound = data
         else:
             try:
-                message = jsonrpc.decode(data)
+                message = jsonrpc.decode(data) if isinstance(data, bytes) else data
                 if (type(message) is Response or type(message) is Failure) and not self.one_shot:
                     self._receive_response(message)
                     return None
                 eras = () if self.description is None else self.description.eras
                 inbound = detect.classify(message, eras, _version(origin))
             except ProtocolError as exc:
-                return self._receive_unreadable(data, exc, origin)
+                return self._receive_unreadable(data if isinstance(data, bytes) else jsonrpc.encode(data), exc, origin)
+            except msgspec.MsgspecError:  # params of a message that was handed over are no JSON: read it as a text
+                if isinstance(data, bytes):
+                    raise
+                return self.receive(jsonrpc.encode(data), origin)
         message, era = inbound.message, inbound.era or self.era
         if type(message) is Response or type(message) is Failure:
             if self.one_shot:
@@ -317,8 +326,12 @@ class Connection(Record):
         if call.id is None or call.state is not RUNNING:
             self._end_call(call, "answer")
             return None
+        data, response = b"", None
         try:
-            data = jsonrpc.encode_response(call.id, result)
+            if self.hands_over:
+                response = Response(call.id, msgspec.Raw(jsonrpc.encode_value(result)))
+            else:
+                data = jsonrpc.encode_response(call.id, result)
             if call.inline:
                 self.handshake.commit(result)
         except ProtocolError as exc:
@@ -328,7 +341,9 @@ class Connection(Record):
             return self.refuse(call, ProtocolError("Handler returned an invalid result"))
         if not self._end_call(call, "answer"):
             return None
-        return Outgoing(data, call.id) if call.parting is None else Outgoing(data, call.id, follow=call.parting)
+        if call.parting is None and response is None:
+            return Outgoing(data, call.id)
+        return Outgoing(data, call.id, follow=call.parting, message=response)
 
     def refuse(self, call: Call, exc: BaseException) -> Outgoing | None:
         """Finish a call with an error.

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from hinge.errors import ErrorObject, NotFinished, Overloaded, ProtocolError
-from hinge.jsonrpc import ABSENT, Message, RequestId, encode_failure
+from hinge.jsonrpc import ABSENT, Message, Request, RequestId, Response, encode, encode_failure
 from hinge.protocol.eras.base import Era
 from hinge.protocol.http.headers import Head
 from hinge.protocol.http.request import Headers, Owner, Principal
@@ -169,6 +169,8 @@ class Outgoing(Record):
 
     `about` is the inbound call that it belongs to: on HTTP it is sent on that call's stream. `status` is the HTTP status of a
     response that is sent as a body. `follow` is sent after it, if the channel stays open.
+
+    `data` is empty if the other end takes `message` as it is; see `Connection.hands_over`.
     """
 
     data: bytes
@@ -180,6 +182,12 @@ class Outgoing(Record):
     error: ErrorObject | None = None
     status: int = 200
     follow: Outgoing | None = None
+    message: Request | Response | None = None
+
+    @property
+    def text(self) -> bytes:
+        """The message as JSON text."""
+        return self.data if self.message is None else encode(self.message)
 
     @classmethod
     def failure(cls, data: bytes, request_id: RequestId | None, error: ProtocolError, status: int) -> Outgoing:
@@ -200,6 +208,6 @@ class Outgoing(Record):
         """The response to a call that the server itself ended: nothing else answers it."""
         if isinstance(call, Batch):
             errors = [cls.unfinished(each, reason) for each in call.calls if each.id is not None]
-            return cls(b"[" + b",".join(reply.data for reply in (*call.replies, *errors)) + b"]")
+            return cls(b"[" + b",".join(reply.text for reply in (*call.replies, *errors)) + b"]")
         error = call.unfinished_error(reason)
         return cls.failure(encode_failure(call.id, error.error), call.id, error, error.http_status)

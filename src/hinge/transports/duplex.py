@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from typing import Any
 
 from hinge import jsonrpc
 from hinge.channel import SessionLike
 from hinge.errors import Overloaded, ProtocolError
 from hinge.protocol.limits import Limits
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Origin, Outgoing
+from hinge.timeouts import current_task
 
 logger = logging.getLogger("hinge")
 
@@ -45,8 +47,9 @@ class DuplexChannel:
         self._server = server
         self._origin = origin
         self._session: SessionLike | None = None
-        self._receive: Callable[[bytes, Origin], Call | Batch | Outgoing | None] = _ignore
-        self._running: dict[Call | Batch, asyncio.Task[None]] = {}
+        self._receive: Callable[[Any, Origin], Call | Batch | Outgoing | None] = _ignore
+        #: What is being served, with its task as soon as that has begun.
+        self._running: dict[Call | Batch, asyncio.Task[Any] | None] = {}
         self._held_back = False
         self._backlog: deque[bytes] = deque()
         self._backlog_bytes = 0
@@ -80,6 +83,10 @@ class DuplexChannel:
         """The session is over: flush what was written, then end the channel."""
         raise NotImplementedError
 
+    def _start_serving(self, serving: Coroutine[Any, Any, None], name: str) -> None:
+        """Start to serve a call, in a task."""
+        self._loop.create_task(serving, name=name)
+
     # ---------------------------------------------------------------- what a subclass uses
 
     @property
@@ -95,9 +102,10 @@ class DuplexChannel:
         else:
             self._receive = session.receive
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | jsonrpc.Request | jsonrpc.Response) -> None:
         """Hand over one message, or hold it back while an inline call is being answered."""
         if self._held_back:
+            assert isinstance(data, bytes), "what is held back is text"
             self._backlog.append(data)
             self._backlog_bytes += len(data)
             if not self._holding and self._backlog_full:
@@ -118,8 +126,9 @@ class DuplexChannel:
         if len(self._running) >= 2 * self.limits.calls and type(got) is Call and got.id is None:
             logger.warning("%s is dropped: too many calls and notifications are being handled", name)
             return
-        self._running[got] = self._loop.create_task(self._serve(got), name=name)
+        self._running[got] = None
         self._held_back = got.inline
+        self._start_serving(self._serve(got), name)
 
     def end_input(self, why: str, *, still_reads: bool = False) -> None:
         """The peer sends no more. A server finishes its calls first.
@@ -172,6 +181,7 @@ class DuplexChannel:
 
     async def _serve(self, call: Call | Batch) -> None:
         assert self._session is not None
+        self._running[call] = current_task(self._loop)
         reply = None
         try:
             reply = await self._session.answer(call)

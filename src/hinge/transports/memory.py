@@ -1,22 +1,28 @@
-"""The in-memory transport: client and server in one process exchange encoded messages without I/O."""
+"""The in-memory transport: client and server in one process exchange messages, whose params and results are JSON text."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from types import coroutine
 from typing import Any, TypeAlias
 
 from hinge.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from hinge.errors import ChannelClosed, ProtocolError
+from hinge.protocol.connection import Connection
 from hinge.protocol.http.request import Principal
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.records import UNKNOWN_ORIGIN, Call, Origin, Outgoing, origin_of
+from hinge.protocol.states import WAITING
 from hinge.session import Session
 from hinge.transports.duplex import DuplexChannel
+from hinge.transports.eager import EagerTasks
+
+#: After so many requests that were answered at once, the sender lets other tasks run.
+STRAIGHT = 16
 
 
 @coroutine
@@ -32,8 +38,8 @@ Running: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 class MemoryChannel(DuplexChannel):
     """One end of the pair. What is sent is delivered at once: the other end decides, and serves in tasks of its own.
 
-     What comes before that end has begun, while it is full, or in the middle of a delivery to it, waits in its inbox
-    . While more than `limits.stream_bytes` wait there, `send` waits too, for at most `limits.stream_wait` seconds.
+    What comes before that end has begun, while it is full, or in the middle of a delivery to it, waits in its inbox.
+    While more than `limits.stream_bytes` wait there, `send` waits too, for at most `limits.stream_wait` seconds.
     """
 
     def __init__(self, limits: Limits, *, server: bool, origin: Origin = UNKNOWN_ORIGIN) -> None:
@@ -41,7 +47,10 @@ class MemoryChannel(DuplexChannel):
         self._peer = self
         self._inbox: deque[bytes] = deque()
         self._size = 0
-        self._begun = self._scheduled = self._full = self._delivering = False
+        self._begun = self._scheduled = self._full = self._delivering = self._eager = False
+        self._tasks = EagerTasks(self._loop)
+        #: How many requests in a row were answered without a turn of the event loop.
+        self._straight = 0
         self._room = asyncio.Event()
         self._room.set()
         # The task that serves a message must not inherit the context variables of the sender.
@@ -63,22 +72,37 @@ class MemoryChannel(DuplexChannel):
         """Start the session; deliver the messages that are waiting."""
         super().begin(session)
         self._begun = True
+        here, there = self._connection(), self._peer._connection()
+        if here is not None and there is not None and self.reason is None:
+            here.hands_over = there.hands_over = True
+            self._receive, self._peer._receive = here.receive, there.receive
         self._schedule()
+
+    def _connection(self) -> Connection | None:
+        """The connection that reads what arrives, unless something stands in front of it that reads it, too."""
+        session = self._session
+        return session.connection if isinstance(session, Session) and session.channel is self else None
 
     async def send(self, message: Outgoing, /) -> None:
         """Deliver a message to the other end. Raises ChannelClosed if the channel has ended."""
         peer = self._peer
-        if not peer._room.is_set() and self.reason is None:
+        if peer._size and not peer._room.is_set() and self.reason is None:
             await self._wait_for_room()
         if self.reason is not None:
             raise ChannelClosed(self.reason)
-        peer._take(message.data)
-        if message.pending is not None:
-            # The task of the other end runs next, so the answer has often arrived when this one continues. Messages that
-            # came before the answer are served first, too.
+        pending = message.pending
+        if pending is None:
+            peer._take(message)
+            return
+        # Where nothing else is served, the call begins at once, and most have no need to wait: then the answer is here.
+        peer._take(message, eager=not peer._running)
+        self._straight += 1
+        if pending.state is WAITING or self._straight >= STRAIGHT:
+            self._straight = 0
+            # The task of the other end runs next, so the answer has often arrived when this one continues.
             await _next_turn()
-            if self._running:
-                await _next_turn()
+        if self._running:  # messages that came before the answer are served first, too
+            await _next_turn()
 
     async def close(self) -> None:
         """End both ends: deliver what was sent, then close both sessions.
@@ -89,6 +113,7 @@ class MemoryChannel(DuplexChannel):
         for end in (self, self._peer):
             if end._finishing is not None and asyncio.current_task() not in end._running.values():
                 await asyncio.shield(end._finishing)
+            await end._tasks.close()
 
     def _end_both(self, here: str, there: str) -> None:
         if self.reason is None:
@@ -107,14 +132,18 @@ class MemoryChannel(DuplexChannel):
 
     # ---------------------------------------------------------------- the inbox
 
-    def _take(self, data: bytes) -> None:
-        if self._begun and not (self._inbox or self._full or self._delivering):
+    def _take(self, message: Outgoing, *, eager: bool = False) -> None:
+        if self._begun and not (self._inbox or self._full or self._delivering or self._held_back):
             self._delivering = True
-            self._context.run(self.feed, data)
-            self._delivering = False
+            self._eager = eager
+            try:
+                self._context.run(self.feed, message.data if message.message is None else message.message)
+            finally:
+                self._delivering = self._eager = False
             if self._inbox:
                 self._schedule()
             return
+        data = message.text
         self._inbox.append(data)
         self._size += len(data)
         if self._size > self.limits.stream_bytes:
@@ -154,10 +183,16 @@ class MemoryChannel(DuplexChannel):
 
     # ---------------------------------------------------------------- DuplexChannel
 
+    def _start_serving(self, serving: Coroutine[Any, Any, None], name: str) -> None:
+        if self._eager:
+            self._tasks.start(serving, name, contextvars.copy_context())
+        else:
+            super()._start_serving(serving, name)
+
     def _reply(self, message: Outgoing, *, last: bool) -> None:
         failure = self._failures.pop(message.id, None) if self._failures else None
         if failure is None or not self._peer._fail(message.id, failure):
-            self._peer._take(message.data)
+            self._peer._take(message)
 
     def _fail(self, request_id: Any, failure: BaseException) -> bool:
         """Let a request fail with an exception of its handler. Returns False if it is over."""
