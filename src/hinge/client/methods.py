@@ -237,13 +237,21 @@ class ClientMethods(ABC):
     def _context(
         self, method: str, params: Mapping[str, Any] | None, result: type | None, options: RequestOptions | CallOptions
     ) -> ClientContext:
-        complete: dict[str, Any] = {"idle": UNSET, "total": UNSET, **options}
-        if complete["idle"] is UNSET:
-            complete["idle"] = self.limits.call_idle
-        if complete["total"] is UNSET:
-            complete["total"] = self.limits.call_total
-        complete["on_progress"] = options.get("on_progress") or self._on_progress
-        return ClientContext(client=self, method=method, params=dict(params or {}), result=result, **complete)
+        limits = self.limits
+        context = ClientContext(
+            client=self,
+            method=method,
+            params=dict(params or {}),
+            idle=limits.call_idle,
+            total=limits.call_total,
+            on_progress=self._on_progress,
+            result=result,
+        )
+        if not options:
+            return context
+        own: dict[str, Any] = {name: value for name, value in options.items() if value is not UNSET}
+        own["on_progress"] = options.get("on_progress") or self._on_progress
+        return msgspec.structs.replace(context, **own)
 
     async def request_pages(
         self, method: str, page: type[PageT], *, cache: CacheMode = "use", **options: Unpack[CallOptions]

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -402,13 +403,19 @@ def _remaining(seconds: float | None, start: float) -> float | None:
 
 def _read_typed(raw: Raw, kind: Any) -> Result | None:
     """A result as its type; None for one that does not fit, and for types that do not hold the type of the result."""
-    if kind is None or "result_type" not in getattr(kind, "__struct_fields__", ()):
+    decode = _typed_decoder(kind)
+    if decode is None:
         return None
     try:
-        value: Result = _decoder(kind)(raw)
+        value: Result = decode(raw)
     except (msgspec.MsgspecError, RecursionError):
         return None
     return value
+
+
+@cache
+def _typed_decoder(kind: Any) -> Callable[[Raw], Any] | None:
+    return _decoder(kind) if "result_type" in getattr(kind, "__struct_fields__", ()) else None
 
 
 def _decoder(kind: Any) -> Callable[[Raw], Any]:

@@ -55,18 +55,13 @@ class KnownTool:
             raise InvalidResponse(
                 f"Tool {self.tool.name!r} has an output schema, but its result has no structured content"
             )
-        validator = self._compiled(schema)
-        if validator is None:
-            return
-        problem = first_problem(validator, result.structured_content)
-        if problem is not None:
-            raise InvalidResponse(f"Tool {self.tool.name!r}: the result does not fit its output schema: {problem}")
-
-    def _compiled(self, schema: Any) -> Validator | None:
         if not self._compiled_once:
             self._compiled_once = True
             self._validator = _compile(schema, self.tool.name)
-        return self._validator
+        validator, value = self._validator, result.structured_content
+        if validator is not None and not validator.is_valid(value):
+            problem = first_problem(validator, value)
+            raise InvalidResponse(f"Tool {self.tool.name!r}: the result does not fit its output schema: {problem}")
 
 
 def _compile(schema: Any, name: str) -> Validator | None:
