@@ -72,6 +72,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     #: Open `subscriptions/listen` streams of one server, and subscribed URIs of one client.
     streams: int = 10_000
     watched: int = 1000
+    #: Bytes of the requests of all open subscriptions of one server, which keeps them; further ones are rejected.
+    subscription_bytes: int = 128 * MIB
     #: Change notifications that a server keeps for all `subscriptions/listen` streams and sessions that have not read them yet,
     #: and the bytes of their URIs; repeats are merged. For a reader that falls behind further, everything that it subscribed
     #: to counts as changed.

@@ -380,6 +380,33 @@ async def test_the_end_of_input_ends_subscriptions_on_a_pipe() -> None:
         assert (await talk.answer_to(number))["result"]["_meta"][ID] == number
 
 
+async def test_large_subscriptions_share_a_bounded_memory() -> None:
+    """The server keeps the request of each, whatever else is in it; the room is given back."""
+    server = a_server(limits=Limits(subscription_bytes=5000))
+    padding = "x" * 2000
+    async with talking(server, "2026") as talk:
+        filter = {"notifications": {"toolsListChanged": True}, "padding": padding}
+        for _ in range(3):
+            number = await talk.begin("subscriptions/listen", **filter)
+            await talk.hear(ACKNOWLEDGED)
+            other = await talk.begin("subscriptions/listen", **filter)
+            await talk.hear(ACKNOWLEDGED)
+            answer = await talk.ask("subscriptions/listen", **filter)
+            assert answer["error"]["code"] == Overloaded.code
+            assert answer["error"]["message"] == "Too large subscriptions: 5000 bytes of all requests is the limit here"
+            await talk.route.cancel(number, "2026")
+            await talk.route.cancel(other, "2026")
+    for _ in range(3):
+        async with talking(server, "2025") as talk:
+            for name in (1, 1, 2):  # the same one again takes no more room
+                answer = await talk.ask("resources/subscribe", uri=f"file:///dir/{name}", padding=padding)
+                assert "result" in answer
+            answer = await talk.ask("resources/subscribe", uri="file:///dir/3", padding=padding)
+            assert answer["error"]["code"] == Overloaded.code
+            await talk.ask("resources/unsubscribe", uri="file:///dir/1")
+            assert "result" in await talk.ask("resources/subscribe", uri="file:///dir/3", padding=padding)
+
+
 async def test_too_many_streams_or_resources_are_refused() -> None:
     """C-056, C-125: each with the code of its reason, and at once."""
     server = a_server(limits=Limits(streams=1, watched=2))

@@ -104,6 +104,9 @@ class Subscriptions:
         self._buffer = SharedBuffer(limits)
         self._max_streams = limits.streams
         self._max_uris = limits.watched
+        self._max_bytes = limits.subscription_bytes
+        #: Of the requests that subscribed, all of which are kept.
+        self._bytes = 0
         #: By the call of `subscriptions/listen`.
         self._streams: dict[Call, _ListenStream] = {}
         #: Whether nothing surrounds the handlers, such as middleware, which would notice that a call is served twice.
@@ -244,7 +247,9 @@ class Subscriptions:
 
     def unwatch(self, session: Session, uri: str) -> None:
         """End the subscription of a session to a resource."""
-        if self._watched.get(session, {}).pop(uri, None) is not None:
+        ctx = self._watched.get(session, {}).pop(uri, None)
+        if ctx is not None:
+            self._bytes -= len(ctx._call.params)
             self._unwatch((uri,))
 
     def _listener(self, session: Session) -> _SessionListener:
@@ -295,6 +300,7 @@ class Subscriptions:
             session.on_close(self._unsubscriber(session))
         if len(watched) >= self._max_uris and params.uri not in watched:
             raise Overloaded(f"Too many subscriptions: {self._max_uris} at once is the limit here")
+        self._check_size(ctx)
         self._watch((params.uri,))
         try:
             if not await self._offered.may_watch(ctx, params.uri):
@@ -302,15 +308,25 @@ class Subscriptions:
             if self._watched.get(session) is watched:
                 if params.uri not in watched:
                     self._watch((params.uri,))
+                else:
+                    self._bytes -= len(watched[params.uri]._call.params)
                 watched[params.uri] = ctx
+                self._bytes += len(ctx._call.params)
         finally:
             self._unwatch((params.uri,))
 
     def _unsubscriber(self, session: Session) -> Callable[[], Awaitable[None]]:
         async def unsubscribe() -> None:
-            self._unwatch(self._watched.pop(session, ()))
+            watched = self._watched.pop(session, {})
+            self._bytes -= sum(len(ctx._call.params) for ctx in watched.values())
+            self._unwatch(watched)
 
         return unsubscribe
+
+    def _check_size(self, ctx: Context[Any]) -> None:
+        """Raise Overloaded if there is no room for the request of one more subscription."""
+        if self._bytes + len(ctx._call.params) > self._max_bytes:
+            raise Overloaded(f"Too large subscriptions: {self._max_bytes} bytes of all requests is the limit here")
 
     async def unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> None:
         """`resources/unsubscribe`."""
@@ -345,6 +361,7 @@ class Subscriptions:
         requested = list(dict.fromkeys(notifications.resource_subscriptions or ()))
         if len(requested) > self._max_uris:
             raise InvalidParams(f"Too many resources in one subscription: {self._max_uris} is the limit here")
+        self._check_size(ctx)
         self._watch(requested)
         uris: Sequence[str] = ()
         try:
@@ -356,6 +373,7 @@ class Subscriptions:
         stream = _ListenStream(ctx, agreed, topics, self._buffer, self)
         with self._buffer.lock:
             self._streams[ctx._call] = stream
+            self._bytes += len(ctx._call.params)
         count("hinge.server.active_subscriptions", 1)
         ctx._session.on_end_of_input(stream.end)
         accepted = {member: keys for member, (_, keys) in topics.items()}
@@ -370,6 +388,7 @@ class Subscriptions:
         stream = self._streams.pop(call, None)
         if stream is not None:
             stream.session.forget_end_of_input(stream.end)
+            self._bytes -= len(call.params)
             self._unwatch(stream.uris)
             count("hinge.server.active_subscriptions", -1)
 
