@@ -155,6 +155,18 @@ def test_a_command_ends_with_one_line(
     assert all("/src/hinge/" not in one for one in lines)
 
 
+def test_a_syntax_error_is_shown_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "shop.py").write_text("from hinge import Server\ndef sell(:\n    pass\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "shop.py"]) == 1
+    *where, line = capsys.readouterr().err.splitlines()
+    assert line == "hinge: shop.py can't be imported: SyntaxError: invalid syntax"
+    assert any("shop.py" in one and "line 2" in one for one in where)
+    assert any("def sell(:" in one for one in where)
+
+
 def test_a_missing_module_is_named_with_the_place_of_its_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

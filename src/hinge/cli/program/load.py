@@ -144,8 +144,9 @@ def _module(place: str, *, is_module: bool) -> ModuleType:
         except HingeError as exc:
             raise StartError(f"{place}: {exc}") from exc
         except Exception as exc:
-            sys.stderr.write("".join(_users_frames(exc)))
-            raise StartError(f"{place} can't be imported: {_last_line(exc)}") from exc
+            *where, reason = _description(exc)  # of a syntax error, the line
+            sys.stderr.write("".join([*_users_frames(exc), *where]))
+            raise StartError(f"{place} can't be imported: {reason.strip()}") from exc
 
 
 def _users_frames(exc: Exception) -> list[str]:
@@ -156,10 +157,10 @@ def _users_frames(exc: Exception) -> list[str]:
     return traceback.format_list(frames)
 
 
-def _last_line(exc: Exception) -> str:
+def _description(exc: Exception) -> list[str]:
     import traceback
 
-    return traceback.format_exception_only(exc)[-1].strip()
+    return traceback.format_exception_only(exc)
 
 
 def _is_users(filename: str) -> bool:
