@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import hashlib
 import time
@@ -16,9 +17,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import BackendError, DefinitionError, Overloaded
+from hinge import BackendError, Client, Context, DefinitionError, Overloaded, Server, Tasks
 from hinge.backends import Backend, MemoryBackend, SqliteBackend
-from hinge.extensions.tasks.backend_engine import BackendEngine
+from hinge.extensions.tasks import BackendEngine, TaskEngine, TaskRunner
 from hinge.extensions.tasks.index import BUCKETS, FORMAT, OpenTask
 
 #: Seconds of a lease with which engines look at the whole index every 0.2 seconds.
@@ -534,3 +535,55 @@ async def test_an_engine_closes_when_there_is_something_to_look_at() -> None:
     engine._look.set()  # the wait of the engine ends, and is cancelled, in the same turn of the loop
     async with asyncio.timeout(20):
         await engine.close()
+
+
+class TaskGroupEngine:
+    """The smallest engine: tasks run at once, in the process that made them."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._runner: TaskRunner | None = None
+
+    async def start(self, runner: TaskRunner) -> None:
+        self._runner = runner
+
+    async def submit(self, task_id: str) -> None:
+        assert self._runner is not None
+        self._running[task_id] = asyncio.create_task(self._runner.run(task_id))
+
+    async def wake(self, task_id: str) -> None:
+        assert self._runner is not None
+        self._runner.woken(task_id)
+
+    def waiting(self, task_id: str) -> contextlib.AbstractAsyncContextManager[None]:
+        return contextlib.nullcontext()
+
+    async def close(self) -> None:
+        for task in self._running.values():
+            task.cancel()
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_tasks_run_on_an_engine_of_the_user(era: Any) -> None:
+    engine: TaskEngine = TaskGroupEngine()
+    server: Server[Any] = Server("jobs")
+    server.add_extension(Tasks(engine=engine, poll_interval=0.01))
+
+    @server.tool(task=True)
+    async def double(number: int, ctx: Context[Any]) -> int:
+        if not await ctx.elicit("Double it?", bool):
+            return number
+        return 2 * number
+
+    @server.tool(task=True)
+    async def wait() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async with Client(server, era=era, on_elicit=lambda form: {"value": True}) as client:
+        task = await client.call_tool("double", {"number": 21}, task=True)
+        assert task.id is not None
+        assert (await task.result()).data == 42
+        endless = await client.call_tool("wait", task=True)
+        await endless.cancel()
+        assert (await endless.refresh()).status == "cancelled"
