@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from benchmarks.clocks import cpu_seconds
-from benchmarks.installing import ROOT
+from benchmarks.installing import CACHE, ROOT
 from benchmarks.stores import opened_store, redis_program
 from benchmarks.wire import VARIANTS, call, check
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
+#: The Go SDK takes part if somebody has built it; docs/performance.md says how.
+GO_SERVER = CACHE / "go-server"
 #: A program that says nothing for so long is broken.
 PATIENCE = 30.0
 
@@ -357,6 +359,8 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
     over_sessions = partial(WithStore, partial(HttpServer, sessions=32))
     fan_out, tasks = partial(WithStore, FanOut), partial(WithStore, InMemory)
     http = (Contestant("raw", ours, "raw_http.py"), *entrants("http", (("mcp", "http"), ("mcp json", "http-json"))))
+    if GO_SERVER.exists():
+        http += tuple(Contestant(name, GO_SERVER, "go", mode) for name, mode in (("go", ()), ("go json", ("json",))))
     if with_hinge:
         http += (Contestant("hinge asgi", ours, "hinge_server.py", ("asgi",)),)
     tokens: tuple[Contestant, ...] = (Contestant("hinge", ours, "hinge_server.py", ("http",)),) if with_hinge else ()
@@ -379,7 +383,12 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
             stores("hinge_shared.py"),
         ),
         Case("workers", "HTTP, a tool that computes for half a millisecond", HttpServer, workers),
-        Case("fan_out", "a change told to 1,000 streams in four processes", fan_out, stores("hinge_shared.py")),
+        Case(
+            "fan_out",
+            "a change told to 1,000 streams, over a store in four processes",
+            fan_out,
+            (Contestant("bare", ours, "bare_listen.py", ("memory",)), *stores("hinge_shared.py")),
+        ),
         Case("tasks", "a task without steps, client and server together", tasks, stores("hinge_tasks.py", "task")),
         Case("steps", "a step of a task, of 50 in each", tasks, stores("hinge_tasks.py", "step")),
         Case("cold_start", "stdio server, start to first answer", ColdStart, stdio, compared="wall", one_shot=True),

@@ -63,7 +63,9 @@ def measure_again(
     """Measure the cases that missed a floor up to twice more: on a shared machine a floor counts as missed the third time."""
     for _ in range(2):
         missed = {
-            floor.case for floor, ratio, kept in verdicts(results, options.slack) if ratio is not None and not kept
+            floor.case
+            for floor, ratio, kept in verdicts(results, options.slack)
+            if floor.other and ratio is not None and not kept
         }
         for case in cases:
             if case.key in missed:
@@ -159,7 +161,7 @@ def report(results: dict[str, dict[str, Any]], slack: float) -> int:
             worst = max(worst, 2)
         else:
             print(f"{'kept' if kept else 'MISSED':12}  {floor.words}: {ratio:.3f} (at most {floor.most * slack:g})")
-            worst = worst if kept else 1
+            worst = worst if kept or not floor.other else 1
     return worst
 
 
