@@ -52,6 +52,8 @@ ROWS = (
     Row("http", "HTTP stateless", 55, 202_000),
     Row("session", "HTTP session", 91, 244_500),
     Row("memory", "in memory", 57, 175_500),
+    Row("client", "our client over HTTP", 87, 193_000),
+    Row("post", "its floor, a raw POST", 39, 90_800),
     Row("stdio", "stdio", 41, 176_000),
     Row("sync", "sync tool, over HTTP", 76, 240_000),
     Row("list", "listing 1,000 tools", 1_117, 41_700_000, 1, 2),

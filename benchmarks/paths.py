@@ -5,10 +5,14 @@ They are measured by `benchmarks.profile` and counted by `benchmarks.ceilings`.
 
 import asyncio
 import os
+import re
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from benchmarks.wire import (
     INITIALIZE,
@@ -267,6 +271,88 @@ async def over_stdio() -> AsyncIterator[One]:
         os.close(descriptor)
 
 
+# ---------------------------------------------------------------- the client over HTTP
+
+_RESPONSE = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Fri, 01 Aug 2026 10:00:00 GMT\r\n"
+    b"Content-Length: %d\r\n\r\n%b"
+)
+_RESULT = (
+    b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"complete","content":[{"type":"text","text":"10"}],'
+    b'"structuredContent":10,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1"}}}}'
+)
+_ID = re.compile(rb'"id":(\d+)')
+
+
+class _Answering(asyncio.Transport):
+    """A connection to a server that answers each call in the next turn of the event loop."""
+
+    def __init__(self, connection: asyncio.Protocol, sock: socket.socket) -> None:
+        super().__init__({"socket": sock})
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        found = _ID.search(data)
+        assert found is not None, data
+        body = _RESULT % found[1]
+        self._loop.call_soon(self._connection.data_received, _RESPONSE % (len(body), body))
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def abort(self) -> None:
+        self._connection.connection_lost(None)
+
+
+@asynccontextmanager
+async def _wire() -> AsyncIterator[Any]:
+    """Our HTTP client's connections, without sockets."""
+    from hinge.http1.client.pool import SocketWire
+
+    class Wire(SocketWire):
+        async def _open_connection(self, target: Any, route: Any, connection: Any) -> None:
+            connection.connection_made(_Answering(connection, ours))
+
+    ours, theirs = socket.socketpair()  # the connection looks whether anything has come
+    with ours, theirs:
+        yield Wire
+
+
+@asynccontextmanager
+async def client_over_http() -> AsyncIterator[One]:
+    """A call of our client over HTTP, from the arguments to the result, with the response of a server."""
+    async with Client(adding_server()) as local:
+        discovery = local.discovery
+    async with _wire() as wire, Client("http://127.0.0.1:8000/mcp", discovery=discovery, wire=wire) as client:
+
+        async def one() -> None:
+            result = await client.call_tool("add", {"a": 3, "b": 7})
+            assert result.data == 10, result
+
+        yield one
+
+
+@asynccontextmanager
+async def raw_post() -> AsyncIterator[One]:
+    """The least of such a client: the same bytes posted on the same connections, and the response decoded."""
+    body, headers = call(3), [(name.decode(), value.decode()) for name, value in _HEADERS[1:]]
+    async with _wire() as make:
+        wire = make()
+
+        async def one() -> None:
+            response = await wire.open("POST", "http://127.0.0.1:8000/mcp", headers, body)
+            result = msgspec.json.decode(await response.read())["result"]
+            response.release(finish=True)
+            assert result["structuredContent"] == 10, result
+
+        yield one
+        await wire.close()
+
+
 # ---------------------------------------------------------------- client and server together
 
 
@@ -357,6 +443,8 @@ PATHS: dict[str, Callable[[], AbstractAsyncContextManager[One]]] = {
     "session": partial(over_http, session=True),
     "asgi": over_asgi,
     "stdio": over_stdio,
+    "client": client_over_http,
+    "post": raw_post,
     "memory": in_memory,
     "sync": partial(over_http, sync_server),
     "text": large_text,

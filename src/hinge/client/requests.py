@@ -155,7 +155,7 @@ class Requests:
         for rounds in range(self._limits.rounds + 1):
             start = asyncio.get_running_loop().time()
             try:
-                raw = await self._send_round(request, params, seconds)
+                raw = await self._send_round(request, params, seconds, start)
             except CallTimeout as exc:
                 if rounds == 0:
                     raise
@@ -235,10 +235,11 @@ class Requests:
             params["requestState"] = required.request_state
         return params
 
-    async def _send_round(self, request: ClientContext, params: dict[str, Any], seconds: float | None) -> Raw:
-        """One round: an attempt, and more where `Retries` allows them. `seconds` limits all attempts together."""
+    async def _send_round(
+        self, request: ClientContext, params: dict[str, Any], seconds: float | None, start: float
+    ) -> Raw:
+        """One round: an attempt, and more where `Retries` allows them. `seconds` from `start` limit all attempts together."""
         connection = self._connection
-        start = asyncio.get_running_loop().time()
         retries: Retries | None = None
         while True:
             session = connection.session

@@ -179,7 +179,7 @@ class SocketResponse:
         return b""
 
     async def _wait(self) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._waiter = self._connection.loop.create_future()
         try:
             await self._waiter
         finally:
@@ -198,6 +198,7 @@ class SocketConnection(asyncio.Protocol):
     ) -> None:
         self._on_free = on_free
         self._on_gone = on_gone
+        self.loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._response: SocketResponse | None = None
         self._parser: Any = None
@@ -274,7 +275,7 @@ class SocketConnection(asyncio.Protocol):
             self.abort()
             return
         self._finish_left = FINISH_BYTES
-        self._timer = asyncio.get_running_loop().call_later(FINISH_SECONDS, self.abort)
+        self._timer = self.loop.call_later(FINISH_SECONDS, self.abort)
         self._resume()
 
     def resume(self, response: SocketResponse) -> None:

@@ -259,7 +259,7 @@ class SocketWire:
         if self._closed:
             raise NotSent("The wire is closed")
         idle = self._idle.get(origin)
-        now = asyncio.get_running_loop().time() if idle else 0.0
+        now = idle[0].loop.time() if idle else 0.0
         while idle:
             connection = idle.pop()
             if connection.usable and now - connection.idle_since < connection.idle_limit:
@@ -272,7 +272,7 @@ class SocketWire:
         if self._closed:
             connection.abort()
             return
-        loop = asyncio.get_running_loop()
+        loop = connection.loop
         connection.idle_since = loop.time()
         connection.idle_limit = idle_limit(keep_alive, self._idle_limit) if keep_alive else self._idle_limit
         self._idle.setdefault(origin, []).append(connection)

@@ -245,6 +245,26 @@ async def test_cancelling_a_call_that_waits_for_its_turn_sends_nothing() -> None
         assert not server.messages("second")
 
 
+async def test_a_place_that_a_cancelled_request_was_given_is_free_again() -> None:
+    """Also if the place was given in the turn of the event loop in which its caller gave up."""
+    release = asyncio.Event()
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        await release.wait()
+        await answers(asked, answer)
+
+    async with ScriptedServer(script) as server, Talking(server.url, limits=ONE) as client:
+        first = asyncio.create_task(client.call("first"))
+        await until(lambda: len(server.asked) == 1)
+        second = asyncio.create_task(client.call("second"))
+        await asyncio.sleep(0.01)
+        first.add_done_callback(lambda _: second.cancel())  # when its place was passed on
+        release.set()
+        await asyncio.wait([first, second])
+        async with asyncio.timeout(10):
+            assert await client.call("third") == {"method": "third"}
+
+
 async def test_listening_takes_no_place_from_calls() -> None:
 
     async def script(asked: Asked, answer: Answer) -> None:

@@ -11,6 +11,7 @@ import inspect
 import logging
 import os
 import secrets
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
@@ -35,7 +36,7 @@ from hinge.errors import (
     shorten,
 )
 from hinge.http1.client.network import DEFAULT_TLS, TlsContext
-from hinge.http1.client.pool import SocketWire, read_url
+from hinge.http1.client.pool import HEADS, SocketWire, read_url
 from hinge.http1.client.wire import BODY_PROGRESS, HeaderPairs, Wire, WireResponse
 from hinge.jsonrpc import Failure, Message, Response, decode, is_batch, meant_as, split_batch
 from hinge.lazy import load
@@ -45,7 +46,7 @@ from hinge.protocol.http import mirror
 from hinge.protocol.http.media_types import EVENT_STREAM, JSON, POST_HEADERS, STREAM_HEADERS, media_type
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.records import Call, Inbound, Outgoing, Pending
-from hinge.protocol.states import PendingState
+from hinge.protocol.states import WAITING, PendingState
 from hinge.timeouts import CONNECT_LIMIT
 from hinge.transports.http.client.headers import user_headers
 from hinge.transports.http.client.options import AuthScheme, Credentials, HttpClientOptions, Network
@@ -182,6 +183,7 @@ class RemoteEndpoint:
         headers = settings["headers"]
         self._ask_headers = headers if callable(headers) else None
         self._fixed = user_headers({} if headers is None or callable(headers) else headers)
+        self._known: dict[tuple[tuple[str, str], ...], HeaderPairs] = {}
         #: Whether requests may have different credentials.
         self._varies = callable(headers) or auth is not None
 
@@ -219,10 +221,7 @@ class RemoteEndpoint:
                 fixed, authorization = await self._ask(method)
                 if pending is not None:
                     pending.credentials = self._digest(fixed)
-            pairs: HeaderPairs = headers
-            if fixed:
-                own = {name.lower() for name, _ in headers}
-                pairs = [*headers, *(pair for pair in fixed if pair[0].lower() not in own)]
+            pairs = _merged(headers, fixed) if self._varies else self._with_fixed(headers)
             response = await self._wire.open(method, self.url, pairs, body)
             if response.status in _REDIRECTS:
                 response = await self._follow_redirects(method, pairs, body, response)
@@ -236,8 +235,20 @@ class RemoteEndpoint:
             if refusals > MAX_REFUSALS or not await _keep_waiting(self._auth.refused(refusal, authorization)):
                 raise refusal
 
+    def _with_fixed(self, headers: HeaderPairs) -> HeaderPairs:
+        """The headers of a request with those of the user, looked up: most requests to a server have the same ones."""
+        key = tuple(headers)
+        merged = self._known.get(key)
+        if merged is None:
+            merged = _merged(key, self._fixed)
+            if len(self._known) >= HEADS:
+                self._known.clear()
+            self._known[key] = merged
+        return merged
+
     async def close(self) -> None:
         """Close the wire, and let credentials finish what they do."""
+        self._known.clear()  # they may hold tokens
         try:
             await self._wire.close()
         finally:
@@ -290,6 +301,12 @@ class RemoteEndpoint:
                 return response
         response.release()
         raise status_error(f"More than {MAX_REDIRECTS} redirects", response.status, response.headers)
+
+
+def _merged(headers: HeaderPairs, fixed: HeaderPairs) -> HeaderPairs:
+    """Headers of a request, and those of the client that it does not replace."""
+    own = {name.lower() for name, _ in headers}
+    return (*headers, *(pair for pair in fixed if pair[0].lower() not in own))
 
 
 def _authorizes(headers: HeaderPairs) -> bool:
@@ -349,7 +366,9 @@ class HttpChannel:
         self._endpoint = endpoint
         self._revision: str | None = None
         self._session_headers: tuple[tuple[str, str], ...] = ()
-        self._slots = asyncio.Semaphore(limits.connections)
+        #: How many more requests may be open at once, and those that wait until one is over.
+        self._free = limits.connections
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._deliveries = asyncio.Semaphore(_DELIVERIES)
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Task[None] | None = None
@@ -384,11 +403,36 @@ class HttpChannel:
         elif message.method in _ENDLESS:
             await self._exchange(message, pending)
         else:
-            async with self._slots:
+            if self._free:
+                self._free -= 1
+            else:
+                await self._wait_for_slot()
+            try:
                 if self._closed:
                     raise ChannelClosed(f"The channel to {self._endpoint.url} is closed")
-                if pending.state is PendingState.WAITING:
+                if pending.state is WAITING:
                     await self._exchange(message, pending)
+            finally:
+                self._leave_slot()
+
+    async def _wait_for_slot(self) -> None:
+        """Wait until a request may be opened. `asyncio.Semaphore` enters six functions also where there is room."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._leave_slot()  # it was given one meanwhile
+            raise
+
+    def _leave_slot(self) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._free += 1
 
     async def close(self) -> None:
         """End the HTTP session with DELETE, and every stream and connection. Waits for a bounded time."""
@@ -432,17 +476,15 @@ class HttpChannel:
             finally:
                 response.release(finish=pending.state is PendingState.ANSWERED)
         except CallError:
-            if pending.state is PendingState.WAITING:
+            if pending.state is WAITING:
                 raise
         finally:
             BODY_PROGRESS.set(None)
-        if pending.state is PendingState.WAITING:
+        if pending.state is WAITING:
             raise InvalidResponse(f"The server answered {pending.method} with a message that is not an answer")
 
     async def _post(self, message: Outgoing) -> WireResponse:
-        headers = [*_POST]
-        if message.headers is not None:
-            headers += message.headers.items()
+        headers = _POST if message.headers is None else (*_POST, *message.headers.items())
         if message.method != "initialize":
             headers += self._session_headers
             return await self._endpoint.request("POST", headers, message.data, message.pending)
@@ -513,7 +555,11 @@ class HttpChannel:
             InvalidResponse: The data is not a message, or an answer to another request.
             PeerError: The answer is an error without id, which on this stream means the request.
         """
-        for item, message in self._decode(data, pending.method, is_handshake):
+        try:
+            messages: list[tuple[bytes, Message | None]] = [(data, decode(data))]
+        except ProtocolError:  # it may be a batch
+            messages = self._decode(data, pending.method, is_handshake)
+        for item, message in messages:
             if isinstance(message, Response | Failure):
                 if message.id is None:
                     raise PeerError(message.error)
@@ -766,7 +812,7 @@ class _ResponseStream:
                 reason = await self._feed(response)
                 response.release(finish=pending.state is PendingState.ANSWERED)
                 self._response = None
-                if pending.state is not PendingState.WAITING:
+                if pending.state is not WAITING:
                     await asyncio.sleep(0)  # requests that came before the answer start before the caller gets it
                     return
                 if not self._is_handshake or not self._reconnection.last_id:
@@ -797,7 +843,7 @@ class _ResponseStream:
                         self._feeding = True
                         self._channel.feed(event.data, self._pending, self._is_handshake, resumed=self._resumed)
                         self._feeding = False
-                    if self._pending.state is not PendingState.WAITING:
+                    if self._pending.state is not WAITING:
                         return ""
                 await self._channel.wait_for_room()
         except ConnectionLost as exc:
