@@ -113,7 +113,11 @@ _array_decoder = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
 #: Bytes of JSON text that are searched for a null.
 _LONG = 16384
-_pack = msgspec.msgpack.Encoder().encode
+_packer = msgspec.msgpack.Encoder()
+#: Buffers for the MessagePack of long values that nobody uses now: the pages of a new one cost more than to fill it.
+_spare: list[bytearray] = []
+#: Bytes of a buffer that is kept.
+_MAX_SPARE = 1 << 22
 
 
 def meant_as(data: bytes) -> Literal["request", "notification", "response"] | None:
@@ -279,7 +283,7 @@ def encode_value(value: Any) -> bytes:
     """A value as JSON text. Raises TypeError (or another of msgspec's errors), and ValueError for NaN and infinity."""
     text = _encoder.encode(value)
     if len(text) > _LONG or text.find(b"null") >= 0:
-        check_finite(value)
+        check_finite(value, len(text))
     return text
 
 
@@ -289,17 +293,39 @@ def may_hold_null(text: bytes) -> bool:
     return len(text) > _LONG or text.find(b"null") >= 0
 
 
-def check_finite(value: Any) -> None:
-    """Raise ValueError for NaN and infinity, which JSON can't represent and msgspec writes as null."""
+def check_finite(value: Any, size: int = 0) -> None:
+    """Raise ValueError for NaN and infinity, which JSON can't represent and msgspec writes as null.
+
+    Args:
+        value: What was encoded.
+        size: The bytes of its text, if they are known.
+    """
     try:
-        # MessagePack has a form for them, so that one search tells that there are none. Their exponent is all ones, and so
-        # they begin with these bytes, as very large numbers do. The first test is the fastest one.
-        packed = _pack(value)
-        if packed.find(b"\xcb") < 0 or (packed.find(b"\xcb\x7f") < 0 and packed.find(b"\xcb\xff") < 0):
+        if not (_may_hold_nan(_packer.encode(value)) if size <= _LONG else _long_may_hold_nan(value)):
             return
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         pass
     _check_parts(value)
+
+
+def _may_hold_nan(packed: bytes | bytearray) -> bool:
+    """Whether MessagePack may hold NaN or infinity, for which it has a form.
+
+    Their exponent is all ones, and so they begin with these bytes, as very large numbers do. The first test is the fastest.
+    """
+    return packed.find(b"\xcb") >= 0 and (packed.find(b"\xcb\x7f") >= 0 or packed.find(b"\xcb\xff") >= 0)
+
+
+def _long_may_hold_nan(value: Any) -> bool:
+    try:
+        buffer = _spare.pop()
+    except IndexError:
+        buffer = bytearray()
+    _packer.encode_into(value, buffer)
+    found = _may_hold_nan(buffer)
+    if len(buffer) <= _MAX_SPARE:
+        _spare.append(buffer)
+    return found
 
 
 def _check_parts(value: Any) -> None:
