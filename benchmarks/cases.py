@@ -330,6 +330,8 @@ class Case:
     compared: str = "cpu"
     #: A sample is one start of a process: measure it more often than the rest.
     one_shot: bool = False
+    #: Whether the calls per second are compared with the bare floor, too.
+    rated: bool = False
 
 
 def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
@@ -351,6 +353,8 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
             Contestant("hinge", ours, "from hinge import Server, Context"),
             Contestant("hinge client", ours, "from hinge import Client"),
         ]
+
+    in_threads = tuple(replace(each, arguments=("add_in_thread",)) for each in memory if each.name != "bare")
 
     def stores(program: str, *arguments: str) -> tuple[Contestant, ...]:
         names = {"hinge": "memory", "hinge sqlite": "sqlite"} | ({"hinge redis": "redis"} if redis_program() else {})
@@ -374,8 +378,9 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
         Case("http", "HTTP 2026-07-28 tools/call, 32 connections, one worker", HttpServer, http),
         Case("http_token", "HTTP, the same with an access token in each call", HttpServer, tokens),
         Case("stdio_pipelined", "stdio server, 16 calls in flight", lambda c: StdioServer(c, 16), stdio),
-        Case("stdio_pingpong", "stdio server, one call at a time", lambda c: StdioServer(c, 1), stdio),
+        Case("stdio_pingpong", "stdio server, one call at a time", lambda c: StdioServer(c, 1), stdio, rated=True),
         Case("memory", "in memory, client and server together", InMemory, tuple(memory)),
+        Case("sync", "in memory, a sync tool in a thread", InMemory, in_threads),
         Case(
             "session",
             "HTTP 2025-11-25 tools/call in 32 sessions, 32 connections",

@@ -1,14 +1,16 @@
 """Ceilings on what a call may cost, in counts that other work on the machine does not change: `python -m benchmarks.ceilings`.
 
-`functions` counts the Python functions that are entered per call, of Hinge and of the libraries that it uses; it takes seconds.
-`instructions` counts what is executed in user mode, by valgrind; it takes about a minute. `bytes` counts what Python allocates for
-clients that wait, without the sockets; it takes seconds. The exit code is 1 if a row is above its ceiling.
+`functions` counts the Python functions that are entered per call, of Hinge and of the libraries that it uses, and the modules
+that a start imports; it takes seconds. `instructions` counts what is executed in user mode, by valgrind, per call and for a start;
+it takes about a minute. `bytes` counts what Python allocates for clients that wait, without the sockets; it takes seconds. The
+exit code is 1 if a row is above its ceiling.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import compileall
 import gc
 import json
 import os
@@ -26,9 +28,12 @@ from typing import Any, NamedTuple
 
 import uvloop
 
+from benchmarks.cases import PROGRAMS
 from benchmarks.installing import ROOT
 from benchmarks.instructions import COUNT, VALGRIND
 from benchmarks.paths import PATHS, STREAMS, WAITING, listed_server
+from benchmarks.wire import call
+from benchmarks.wire import check as check_answer
 
 
 class Row(NamedTuple):
@@ -56,9 +61,9 @@ ROWS = (
     Row("post", "its floor, a raw POST", 39, 90_800),
     Row("stdio", "stdio", 41, 176_000),
     Row("sync", "sync tool, over HTTP", 76, 240_000),
-    Row("list", "listing 1,000 tools", 1_117, 41_700_000, 1, 2),
+    Row("list", "listing 1,000 tools", 1_117, 41_600_000, 1, 2),
     Row("register", "registering 1,000 tools", 348_500, 742_000_000, 0, 1),
-    Row("text", "1 MB of text", 77, 15_400_000, 2, 10),
+    Row("text", "1 MB of text", 57, 15_400_000, 2, 10),
     Row("fan_out", f"a change told to {STREAMS} streams", 1_565, 4_370_000, 10, 30),
 )
 UNITS = ("functions", "instructions", "bytes")
@@ -80,6 +85,10 @@ HELD = (
 )
 #: Clients that wait before counting, those that are counted, and seconds until they have freed what they do not need.
 FEW, MANY, SETTLED = 100, 600, 3.5
+
+#: From the start of a server over stdio to the end of its process after one answer: the modules of Hinge that are imported,
+#: on every Python, and the instructions.
+START = {"functions": 132, "instructions": 570_000_000}
 #: The Python whose instructions the ceilings are for.
 BUILD = ("CPython", "3.11", "x86_64")
 #: In Python 3.12 and newer these are no functions.
@@ -219,6 +228,37 @@ def why_not() -> str | None:
     return None if build == BUILD else f"the ceilings are for {' '.join(BUILD)}, this is {' '.join(build)}"
 
 
+# ---------------------------------------------------------------- start
+
+
+def start_server(under: Sequence[str] = (), options: Sequence[str] = ()) -> str:
+    """Start a server over stdio and let it answer one call; what was written to standard error, by Python or `under`."""
+    command = [*under, sys.executable, *options, str(PROGRAMS / "hinge_server.py"), "stdio"]
+    environment = dict(os.environ, PYTHONPATH=f"{ROOT / 'src'}{os.pathsep}{ROOT}", PYTHONHASHSEED="0")
+    done = subprocess.run(command, env=environment, input=call(3) + b"\n", capture_output=True, check=True)
+    check_answer(done.stdout, 3)
+    return done.stderr.decode()
+
+
+def count_start(unit: str) -> int:
+    """Modules of Hinge that a start imports, or its instructions."""
+    if unit == "functions":
+        names = (line.rpartition("|")[2].strip() for line in start_server(options=["-X", "importtime"]).splitlines())
+        return sum(name.partition(".")[0] == "hinge" for name in names)
+    compileall.compile_dir(ROOT / "src", quiet=1)  # as for installed packages
+    found = COUNT.search(start_server(under=VALGRIND))
+    if found is None:
+        raise SystemExit("valgrind counted nothing")
+    return int(found[1].replace(",", ""))
+
+
+def start_exceeded(count: int, unit: str) -> Iterator[str]:
+    """Describe a start that is above its ceiling."""
+    if count > START[unit]:
+        what = "modules of Hinge are imported" if unit == "functions" else "instructions are executed"
+        yield f"stdio start: {count:,} {what}, at most {START[unit]:,}; see `python -X importtime -c 'import hinge.server.run'`"
+
+
 # ---------------------------------------------------------------- command
 
 
@@ -231,7 +271,12 @@ def check(unit: str) -> list[str]:
     counts |= {path: min(number, counts[path]) for path, number in (count(again) if again else {}).items()}
     for row in rows:
         print(f"{row.title:30}{counts[row.path]:>14,.0f} {unit} each, at most {getattr(row, unit):,}", flush=True)
-    return list(exceeded(counts, unit))
+    above = list(exceeded(counts, unit))
+    if unit in START:
+        start, what = count_start(unit), "modules of Hinge" if unit == "functions" else unit
+        print(f"{'stdio, start to answer':30}{start:>14,} {what}, at most {START[unit]:,}", flush=True)
+        above += start_exceeded(start, unit)
+    return above
 
 
 def main() -> int:

@@ -46,6 +46,9 @@ def summary(case: Case, rounds: Rounds) -> dict[str, dict[str, Any]]:
         for other in ("mcp", "mcp json", "bare", "raw", *(("hinge",) if case.key in OF_HINGE else ())):
             if other in rounds and other != name:
                 row[f"of_{other.replace(' ', '_')}"] = spread(ratios(case, rounds, name, other))
+        if case.rated and name != "bare":
+            pairs = zip(samples, rounds["bare"], strict=True)
+            row["rate_of_bare"] = spread([one.calls / one.seconds / (bare.calls / bare.seconds) for one, bare in pairs])
         if case.key in OF_HINGE and name != "hinge":
             row["above_hinge"] = spread(differences(case, rounds, name, "hinge"))
         rows[name] = row
@@ -66,6 +69,7 @@ def table(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> str:
         others = ("hinge",)
     heads += [f"× {other}" for other in others]
     heads += ["µs above hinge"] if case.key in OF_HINGE else []
+    heads += ["calls/s × bare"] if case.rated else []
     heads += ["peak MB"] if one_shot else []
     lines = [f"**{case.title}**", "", _line(heads), _line(["---", *["---:"] * (len(heads) - 1)])]
     for name, row in rows.items():
@@ -76,6 +80,7 @@ def table(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> str:
             cells += [f"{row['per_second'][0]:,.0f}", _range(row["cpu_us"], "{:.1f}")]
         cells += [_range(row.get(f"of_{other.lower().replace(' ', '_')}"), "{:.3f}") for other in others]
         cells += [_range(row.get("above_hinge"), "{:.1f}")] if case.key in OF_HINGE else []
+        cells += [_range(row.get("rate_of_bare"), "{:.3f}")] if case.rated else []
         cells += [f"{row['peak_mb'][0]:.0f}"] if one_shot else []
         lines.append(_line(cells))
     return "\n".join(lines)

@@ -24,6 +24,7 @@ def test_calls_enter_no_more_functions_than_allowed() -> None:
     print(done.stdout)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count(" functions each, at most ") == len(ceilings.ROWS)
+    assert " modules of Hinge, at most " in done.stdout
 
 
 def test_clients_that_wait_take_no_more_bytes_than_allowed() -> None:
@@ -46,6 +47,14 @@ def test_what_exceeds_its_ceiling_is_named_with_how_to_look_at_it(unit: str) -> 
     assert line.startswith(f"{rows[0].title}: ")
     assert f"ceiling of {getattr(rows[0], unit):,} (+50.0%)" in line
     assert ("; see `python -m benchmarks.profile http`" in line) == (unit != "bytes")
+
+
+@pytest.mark.parametrize("unit", ceilings.START)
+def test_a_start_that_imports_more_is_named(unit: str) -> None:
+    most = ceilings.START[unit]
+    assert not list(ceilings.start_exceeded(most, unit))
+    (line,) = ceilings.start_exceeded(most + 1, unit)
+    assert f"at most {most:,}; see `python -X importtime" in line
 
 
 def _inner() -> None:

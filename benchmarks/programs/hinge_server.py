@@ -20,6 +20,11 @@ def make(**options) -> Server:
         """Add two numbers."""
         return a + b
 
+    @server.tool
+    def add_in_thread(a: int, b: int) -> int:
+        """Add two numbers in a thread."""
+        return a + b
+
     return server
 
 

@@ -1,6 +1,7 @@
 """The official SDK's client and server in one process, over its in-memory transport."""
 
 import asyncio
+import sys
 
 from mcp import Client
 
@@ -8,15 +9,15 @@ from benchmarks.programs.mcp_server import server
 from benchmarks.programs.memory_main import on_command
 
 
-async def main() -> None:
+async def main(tool: str = "add") -> None:
     async with Client(server) as client:
         await client.list_tools()
 
         async def call(number: int) -> int:
-            result = await client.call_tool("add", {"a": number, "b": 7})
+            result = await client.call_tool(tool, {"a": number, "b": 7})
             return int(result.structured_content["result"])
 
         await on_command(call)
 
 
-asyncio.run(main())
+asyncio.run(main(*sys.argv[1:]))

@@ -13,6 +13,12 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
+@server.tool()
+def add_in_thread(a: int, b: int) -> int:
+    """Add two numbers in a thread."""
+    return a + b
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "stdio":
         server.run("stdio")

@@ -9,7 +9,6 @@ the signature that `help()` shows, the flags of the command line and the tables 
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -71,7 +70,9 @@ def resolve(
 
 
 def _hint(name: str, declared: Mapping[str, Option]) -> str:
-    near = difflib.get_close_matches(name, declared, n=1)
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, declared, n=1)
     if near:
         return f"did you mean {near[0]!r}?"
     return f"it has {', '.join(sorted(declared))}" if declared else "it has none"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urldefrag, urljoin
 
 import msgspec
 
@@ -139,6 +138,8 @@ class _Inliner:
         return self._targets[reference]
 
     def _find_target(self, reference: str) -> _Referenced:
+        from urllib.parse import unquote, urldefrag, urljoin
+
         url, fragment = urldefrag(urljoin(self._base, reference))
         if url and url != urldefrag(self._base).url:
             raise _CannotInline

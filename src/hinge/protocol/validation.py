@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urldefrag, urljoin
 
 import msgspec
 
@@ -105,6 +104,8 @@ class _Counter:
         return self._count(self._root, 0)
 
     def _name(self, schema: Any) -> None:
+        from urllib.parse import urldefrag, urljoin
+
         pending: list[tuple[Any, str]] = [(schema, "")]
         while pending:
             part, base = pending.pop()
@@ -157,6 +158,8 @@ class _Counter:
 
     def _target(self, reference: str, base: str) -> Any:
         """The part that a reference names; None if there is none, which the library refuses."""
+        from urllib.parse import urldefrag, urljoin
+
         url, fragment = urldefrag(urljoin(base, reference) if not reference.startswith("#") else base + reference)
         if fragment and not fragment.startswith("/"):
             return self._named.get(f"{url}#{fragment}")
@@ -165,6 +168,8 @@ class _Counter:
 
 def follow_pointer(value: Any, pointer: str) -> Any:
     """Return the part of a JSON value that a JSON Pointer names as the fragment of a URI (RFC 6901); None without one."""
+    from urllib.parse import unquote
+
     for token in pointer.split("/")[1:]:
         name = unquote(token).replace("~1", "/").replace("~0", "~")
         if isinstance(value, list) and name.isdecimal() and int(name) < len(value):

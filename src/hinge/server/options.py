@@ -3,7 +3,6 @@
 Those of HTTP are in `transports/http/server/options.py`. Annotations are evaluated here: see `hinge.options`.
 """
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -244,7 +243,9 @@ def override_limits(limits: Mapping[str, float]) -> None:
     """
     for name in limits:
         if name not in Limits.__struct_fields__:
-            near = difflib.get_close_matches(name, Limits.__struct_fields__, n=1)
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, Limits.__struct_fields__, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "see the fields of hinge.Limits"
             raise DefinitionError(f"There is no limit {shorten(name)!r}: {hint}")
     msgspec.structs.replace(DEFAULT_LIMITS, **limits)

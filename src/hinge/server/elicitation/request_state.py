@@ -7,7 +7,6 @@ basic/patterns/mrtr of the specification, "Server Requirements".
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
 import time
 from collections.abc import Sequence
@@ -103,7 +102,9 @@ class RequestStateCodec:
     async def _consume(self, nonce: bytes, expires: float, now: float) -> bool:
         """Whether a state was not used before."""
         if self._backend is not None:
-            digest = hashlib.sha256(self._server.encode() + b"/" + nonce).hexdigest()
+            from hashlib import sha256
+
+            digest = sha256(self._server.encode() + b"/" + nonce).hexdigest()
             try:
                 return await self._backend.claim(f"request-state/used/{digest}", ttl=expires - now + CLOCK_SKEW)
             except (BackendError, Overloaded) as exc:

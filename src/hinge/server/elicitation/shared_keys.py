@@ -6,7 +6,6 @@ all others can read it, and the earlier one is removed when all states that it e
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 
@@ -51,8 +50,10 @@ class SharedKeys:
     """
 
     def __init__(self, backend: Backend, server: str, purpose: bytes, ttl: float) -> None:
+        from hashlib import sha256
+
         self._backend = backend
-        self._key = f"request-state/keys/{hashlib.sha256(server.encode()).hexdigest()}"
+        self._key = f"request-state/keys/{sha256(server.encode()).hexdigest()}"
         self._purpose = purpose
         self._ttl = ttl
         self._ring: KeyRing | None = None

@@ -7,7 +7,6 @@ both travel in the encrypted `requestState`. See basic/patterns/mrtr of the spec
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 from typing import Any, NoReturn
 
@@ -46,6 +45,12 @@ class _StoredState(msgspec.Struct, array_like=True):
 
 _retry_decoder = msgspec.json.Decoder(_Retry)
 _state_decoder = msgspec.msgpack.Decoder(_StoredState)
+
+
+def _hash(data: Any) -> bytes:
+    from hashlib import sha256
+
+    return sha256(data).digest()
 
 
 class _Suspension:
@@ -161,7 +166,7 @@ class StatelessElicitation(ElicitationStrategy):
         for key in ("_meta", "inputResponses", "requestState"):
             params.pop(key, None)
         text = msgspec.json.encode([call.origin.owner, call.method, params], order="deterministic")
-        return hashlib.sha256(text).digest()
+        return _hash(text)
 
     def add(self, item: ClientInput[Any]) -> None:
         """Enter a request for input into this round, unless an earlier round brought its answer."""
@@ -174,7 +179,7 @@ class StatelessElicitation(ElicitationStrategy):
         super().add(item)
         if item.key is None:
             text = msgspec.json.encode(item.params, order="deterministic") if item.params is not UNSET else b""
-            item.key = self._numbered(f"{item.method.partition('/')[0]}-{hashlib.sha256(text).hexdigest()[:8]}")
+            item.key = self._numbered(f"{item.method.partition('/')[0]}-{_hash(text).hex()[:8]}")
         elif item.key in self._requested:
             raise HingeError(
                 f"{method}: input with the key {item.key!r} is requested already: give this one another key"
@@ -196,12 +201,12 @@ class StatelessElicitation(ElicitationStrategy):
     async def step(self, call: StepCall) -> Any:
         """Run the step in the first round that reaches it. Its key: the function, its arguments, and a number for repetitions."""
         await self.load()
-        key = self._numbered(f"{call.name}-{hashlib.sha256(call.arguments).hexdigest()[:8]}")
+        key = self._numbered(f"{call.name}-{_hash(call.arguments).hex()[:8]}")
         text = self._state.steps.get(key)
         if text is None:
             if not self._state.call_id:
                 self._state.call_id = os.urandom(16).hex()
-            _, text = await call.run(hashlib.sha256(f"{self._state.call_id}:{key}".encode()).hexdigest()[:32])
+            _, text = await call.run(_hash(f"{self._state.call_id}:{key}".encode()).hex()[:32])
             self._state.steps[key] = text
         return call.read(text)
 

@@ -5,7 +5,6 @@ https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/comple
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
@@ -127,7 +126,9 @@ class Completable(Generic[P, R]):
             DefinitionError: The function has no such argument, or the completer has parameters that nothing fills.
         """
         if argument not in self._names:
-            near = difflib.get_close_matches(argument, self._names, n=1)
+            from difflib import get_close_matches
+
+            near = get_close_matches(argument, self._names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(self._names) or 'none'}"
             raise DefinitionError(f"{self.__name__} has no argument {argument!r} to complete{hint}")
 

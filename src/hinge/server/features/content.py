@@ -15,7 +15,6 @@ import typing
 from collections.abc import AsyncIterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
-from urllib.parse import quote
 
 from hinge.errors import DefinitionError, InternalError, ResourceNotFound, shorten
 from hinge.schema.base import Annotations, Model, Result
@@ -250,6 +249,8 @@ class File(Media):
 
     def content(self) -> EmbeddedResource:
         """The `resource` block."""
+        from urllib.parse import quote
+
         contents = contents_from_bytes(self.data, f"file:///{quote(self.name)}", self.mime_type)
         return EmbeddedResource(resource=contents, annotations=self.annotations, meta=self.meta)
 

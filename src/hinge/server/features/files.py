@@ -12,12 +12,9 @@ import logging
 import os
 import re
 import stat
-import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
@@ -142,6 +139,8 @@ class Files:
 
     def load(self, path: str) -> bytes:
         """The bytes of one file by its decoded path. Raises ResourceNotFound."""
+        from urllib.parse import quote
+
         with self._opened(path, self._prefix + quote(path)) as (file, status):
             if not stat.S_ISREG(status.st_mode):
                 raise ResourceNotFound(self._prefix + quote(path))
@@ -242,6 +241,8 @@ class Files:
 
     def _entry(self, path: str, name: str) -> FolderEntry | None:
         """One entry of a folder; None if it can't be read."""
+        from urllib.parse import quote
+
         try:
             uri = self._prefix + quote(path)
             status = os.stat(os.path.join(self._root, *self._names(path)), follow_symlinks=False)
@@ -256,8 +257,10 @@ class Files:
 
 def default_uri(root: str | os.PathLike[str]) -> str:
     """The default URI of a file or folder: its name, without the path on the disk."""
-    path = Path(os.path.realpath(root))
-    return f"file:///{quote(path.name)}" + ("/" if path.is_dir() else "")
+    from urllib.parse import quote
+
+    path = os.path.realpath(root)
+    return f"file:///{quote(os.path.basename(path))}" + ("/" if os.path.isdir(path) else "")
 
 
 #: A text that is percent-encoded more often than this is rejected.
@@ -278,6 +281,8 @@ def leads_out(text: str) -> bool:
             return True
         if _TRIPLET.search(text) is None:
             return False
+        from urllib.parse import unquote_to_bytes
+
         try:
             text = unquote_to_bytes(text).decode()
         except UnicodeError:
@@ -289,6 +294,8 @@ def _leads_out(text: str) -> bool:
     if "\0" in text:
         return True
     if not text.isascii():
+        import unicodedata
+
         text = unicodedata.normalize("NFKC", text)
     text = text.replace("\\", "/")
     if text.startswith("/") or _DRIVE.match(text) is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import difflib
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -152,7 +151,9 @@ def check_options(what: str, given: Mapping[str, Any], kind: type) -> None:
     options = kind.__annotations__
     for name in given:
         if name not in options:
-            near = difflib.get_close_matches(name, options, n=1)
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, options, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(options))}"
             raise DefinitionError(f"{what} has no option {name!r}: {hint}")
 
@@ -266,7 +267,9 @@ def annotations_of(kind: type[StructT], given: Mapping[str, Any] | StructT | Non
     unknown = members.keys() - names.values()
     if unknown:
         name = min(unknown)
-        near = difflib.get_close_matches(name, names, n=1)
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
         raise DefinitionError(f"{what}: annotations: there is no {shorten(repr(name))}: {hint}")
     try:

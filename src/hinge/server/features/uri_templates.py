@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
-from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
@@ -99,6 +98,8 @@ def parse(template: str) -> tuple[Part, ...]:
 
     Raises DefinitionError, which says where and why.
     """
+    from urllib.parse import quote
+
     if len(template) > MAX_TEMPLATE:
         raise _mistake(template, f"it has {len(template)} characters, {MAX_TEMPLATE} is the limit")
     parts: list[Part] = []
@@ -173,6 +174,8 @@ def _texts(variable: Variable, value: Value, operator: Operator) -> list[str]:
 
 
 def _encode(value: Scalar, operator: Operator, prefix: int | None = None) -> str:
+    from urllib.parse import quote
+
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     if not operator.reserved:
         return quote(text[:prefix], safe="")
@@ -312,6 +315,8 @@ def _decode(text: str) -> str:
         return text
     if _BARE_PERCENT.search(text) is not None:
         raise ValueError("a % without two hexadecimal digits")
+    from urllib.parse import unquote_to_bytes
+
     return unquote_to_bytes(text).decode()
 
 
