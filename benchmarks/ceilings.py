@@ -61,9 +61,9 @@ ROWS = (
     Row("post", "its floor, a raw POST", 39, 90_800),
     Row("stdio", "stdio", 41, 176_000),
     Row("sync", "sync tool, over HTTP", 76, 240_000),
-    Row("list", "listing 1,000 tools", 1_117, 41_600_000, 1, 2),
+    Row("list", "listing 1,000 tools", 1_095, 36_400_000, 1, 2),
     Row("register", "registering 1,000 tools", 348_500, 742_000_000, 0, 1),
-    Row("text", "1 MB of text", 57, 15_400_000, 2, 10),
+    Row("text", "1 MB of text", 57, 10_630_000, 2, 10),
     Row("fan_out", f"a change told to {STREAMS} streams", 1_565, 4_370_000, 10, 30),
 )
 UNITS = ("functions", "instructions", "bytes")
