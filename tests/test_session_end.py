@@ -242,3 +242,14 @@ async def test_a_handler_that_ends_its_own_conversation_does_not_wait_for_itself
         assert await session.answer(call_of(session)) is None
     assert cleaned.is_set()
     assert "abandoned" not in caplog.text
+
+
+def test_a_loop_that_ends_before_something_is_sent_is_quiet() -> None:
+    """Python warns of a coroutine that was made and never awaited."""
+
+    async def begin() -> None:
+        session = serving(nothing)
+        session.start_sending(session.notify, "notifications/acme")
+
+    asyncio.run(begin())
+    gc.collect()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVarTuple, Unpack
 
 import msgspec
 from msgspec import UNSET, Raw, field
@@ -24,6 +24,8 @@ from hinge.signals import is_ctrl_c
 from hinge.timeouts import Deadline, Deadlines, current_task
 
 logger = logging.getLogger("hinge")
+
+Ts = TypeVarTuple("Ts")
 
 #: How long a session that closes waits until its cancellations are sent.
 CANCEL_SECONDS = 0.25
@@ -261,23 +263,25 @@ class Session(Record, weakref=True):
             return
         if connection.era.cancels_by_message(self.channel.kind == "post", connection.handshake):
             params = {"requestId": pending.id, "reason": reason}
-            self.start_sending(
-                asyncio.wait_for(self.notify("notifications/cancelled", params), connection.limits.teardown)
-            )
+            self.start_sending(self._notify_within, connection.limits.teardown, "notifications/cancelled", params)
 
-    def start_sending(self, sending: Awaitable[None]) -> None:
-        """Send something in a task of its own, which ends with the session. Failures are logged."""
+    def start_sending(self, send: Callable[[Unpack[Ts]], Awaitable[None]], *arguments: *Ts) -> None:
+        """Call something that sends, in a task of its own which ends with the session. Failures are logged."""
         if self._sending is None:
             self._sending = set()
-        task = self.loop.create_task(self._send_quietly(sending))
+        task = self.loop.create_task(self._send_quietly(send, *arguments))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _send_quietly(self, sending: Awaitable[None]) -> None:
+    async def _send_quietly(self, send: Callable[[Unpack[Ts]], Awaitable[None]], *arguments: *Ts) -> None:
         try:
-            await sending
+            await send(*arguments)
         except (HingeError, TimeoutError) as exc:
             logger.debug("a notification could not be sent: %s", exc)
+
+    async def _notify_within(self, seconds: float, method: str, params: Any) -> None:
+        async with asyncio.timeout(seconds):
+            await self.notify(method, params)
 
     async def notify(self, method: str, params: Any = UNSET, *, about: Call | None = None) -> None:
         """Send a notification. Raises ChannelClosed when it can't be sent, HingeError for params that are not JSON."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -342,3 +344,28 @@ async def test_an_async_on_progress_is_called_in_order_before_the_result() -> No
     async with Client(modern(tools_call=working)) as client:
         await client.call_tool("x", on_progress=slow)
     assert seen == [1, 2, 3]
+
+
+async def test_an_async_on_progress_that_cancels_its_call_is_quiet() -> None:
+    """Python warns of a coroutine that was made and never awaited."""
+
+    def working(puppet: Puppet, message: dict[str, Any]) -> Any:
+        token = message["params"]["_meta"]["progressToken"]
+        puppet.say({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}})
+        return SILENCE
+
+    begun: list[ProgressParams] = []
+
+    async def later(progress: ProgressParams) -> None:
+        begun.append(progress)
+
+    def give_up(progress: ProgressParams) -> Awaitable[None]:
+        calling.cancel()
+        return later(progress)
+
+    async with Client(modern(tools_call=working)) as client:
+        calling = asyncio.create_task(client.call_tool("x", on_progress=give_up))
+        await asyncio.wait([calling])
+    assert calling.cancelled()
+    gc.collect()
+    assert begun == []

@@ -620,7 +620,7 @@ async def test_a_page_that_must_be_opened_first_is_opened_by_whoever_can_and_the
     def open_it(page: ElicitUrlParams) -> bool:
         opened.append(page.url)
         session, params = waiting[0]._session, {"elicitationId": page.elicitation_id}
-        session.start_sending(session.notify("notifications/elicitation/complete", params))
+        session.start_sending(session.notify, "notifications/elicitation/complete", params)
         return True
 
     inner = Client(server, era="2025", on_elicit_url=open_it if opens == "proxy" else None)

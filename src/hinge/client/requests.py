@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -356,6 +356,8 @@ class ProgressCalls:
             self._waiting.append(progress)
         elif (running := self._call(progress)) is not None:
             self._task = asyncio.ensure_future(self._run(running))
+            if isinstance(running, Coroutine):  # which Python warns of if the task is cancelled before it begins
+                self._task.add_done_callback(lambda _: running.close())
 
     def _call(self, progress: ProgressParams) -> Awaitable[Any] | None:
         """What remains to be awaited, if it is async."""

@@ -223,7 +223,7 @@ class Upstream:
         remember_page = self._pages.pop(str(params.get("elicitationId")), None) if method == FINISHED else None
         session = remember_page() if remember_page is not None else None
         if session is not None and method_in(method, session.connection.handshake.revision) is not None:
-            session.start_sending(session.notify(method, params))
+            session.start_sending(session.notify, method, params)
 
     async def changed(self, change: Changed | ChangesLost) -> None:
         """Handle a change; a new session with a handshake server has no log level yet."""

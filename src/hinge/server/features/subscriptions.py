@@ -587,7 +587,7 @@ class _SessionListener(ChangeReader):
         session = self._session()
         if session is not None and not self._sending:
             self._sending = True
-            session.start_sending(self._send(session))
+            session.start_sending(self._send, session)
 
     async def _send(self, session: Session) -> None:
         try:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from hinge.backends import MemoryBackend
+from hinge.transports.http.server.sharing.mailbox import Mail, Mailbox
 from tests.backends.redis_server import RedisServer, needs_redis
 from tests.transports.http_rig import Site, handshake_call, process, text_of
 from tests.transports.sharing_rig import App, apps, call, redis_store, request, until
@@ -205,3 +209,28 @@ async def refused(a: App, session: dict[str, str], question: dict[str, str]) -> 
         reply = await a.site.ask({**headers, "Accept": "application/json"}, body)
         assert reply.status == 503, body
         assert int(reply.headers["retry-after"]) >= 1
+
+
+async def test_a_process_that_stops_before_it_replies_is_quiet() -> None:
+    """Python warns of a coroutine that was made and never awaited."""
+    backend, stopping = MemoryBackend(), asyncio.Event()
+    closing: list[asyncio.Task[None]] = []
+    replies: list[Mail] = []
+
+    async def reply(mail: Mail) -> bytes:
+        replies.append(mail)
+        return b""
+
+    def handle(mail: Mail) -> Callable[[], Awaitable[bytes]]:
+        closing.append(asyncio.create_task(mailbox.close()))  # which takes its turn before the reply
+        stopping.set()
+        return partial(reply, mail)
+
+    mailbox = Mailbox(backend, handle, lambda: None, lambda: None)
+    await mailbox.start()
+    await mailbox.post(mailbox.name, "changed", "")
+    await stopping.wait()
+    await asyncio.gather(*closing)
+    gc.collect()
+    assert replies == []
+    await backend.close()

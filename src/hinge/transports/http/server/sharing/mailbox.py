@@ -27,6 +27,9 @@ REPLY_SECONDS = 5.0
 
 Kind: TypeAlias = Literal["message", "end", "changed", "read elsewhere", "reading", "changes", "reply"]
 
+#: Makes the reply to a mail. It is not called if the mailbox is closed first.
+Work: TypeAlias = Callable[[], Awaitable[bytes]]
+
 
 class Mail(msgspec.Struct, array_like=True):
     """One message to another process."""
@@ -50,7 +53,7 @@ class Mailbox:
 
     Args:
         backend: Has the logs.
-        handle: Called for each mail, in order; what it returns is awaited in a task, and is the reply.
+        handle: Called for each mail, in order; what it returns is called in a task, and its result is the reply.
         on_gap: Called when mail may have been lost.
         on_beat: Called every few seconds.
     """
@@ -58,7 +61,7 @@ class Mailbox:
     def __init__(
         self,
         backend: Backend,
-        handle: Callable[[Mail], Awaitable[bytes] | None],
+        handle: Callable[[Mail], Work | None],
         on_gap: Callable[[], None],
         on_beat: Callable[[], None],
     ) -> None:
@@ -246,9 +249,9 @@ class Mailbox:
         if work is not None:
             self.run(self._answer(mail, work))
 
-    async def _answer(self, mail: Mail, work: Awaitable[bytes]) -> None:
+    async def _answer(self, mail: Mail, work: Work) -> None:
         try:
-            body = await work
+            body = await work()
             if mail.sender:
                 await self._post(mail.sender, Mail(FORMAT, "reply", mail.session, body, "", mail.number))
         except HingeError as exc:

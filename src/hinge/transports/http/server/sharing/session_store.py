@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -24,7 +25,7 @@ from hinge.transports.http.server.session_store import (
     SessionStore,
 )
 from hinge.transports.http.server.sharing.events import Budget
-from hinge.transports.http.server.sharing.mailbox import BEAT, Mail, Mailbox
+from hinge.transports.http.server.sharing.mailbox import BEAT, Mail, Mailbox, Work
 from hinge.transports.http.server.sharing.records import (
     SessionFormat,
     SessionKeys,
@@ -225,11 +226,11 @@ class SharedSessionStore(SessionStore):
 
     # ---------------------------------------------------------------- messages of other processes
 
-    def _handle(self, mail: Mail) -> Awaitable[bytes] | None:
+    def _handle(self, mail: Mail) -> Work | None:
         session = self._by_digest.get(mail.session)
         match mail.kind:
             case "changes":
-                return self._changes(int(mail.body))
+                return partial(self._changes, int(mail.body))
             case "message" if session is not None:
                 session.receive_forwarded(mail.body)
             case "read elsewhere" if session is not None:
@@ -238,11 +239,11 @@ class SharedSessionStore(SessionStore):
                 if session is not None:
                     session.deleted = True
                     self.end(session, "the client ended the session")
-                return _reply(b"")
+                return partial(_reply, b"")
             case "reading":
-                return _reply(b"yes" if session is not None and session.reads else b"")
+                return partial(_reply, b"yes" if session is not None and session.reads else b"")
             case "changed":
-                return _reply(b"") if session is None else self._refresh(session)
+                return partial(_reply, b"") if session is None else partial(self._refresh, session)
         return None
 
     async def _changes(self, position: int) -> bytes:
