@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
 
 from hinge.errors import DefinitionError, shorten
 
@@ -60,22 +62,42 @@ def resolve(
     """
     declaration, passed = cast(Any, kind), cast(Any, given)
     declared = options_of(declaration)
+    check_names(passed, declared, of, elsewhere)
     for name in passed:
-        if name not in declared:
-            raise DefinitionError(
-                f"{of} has no option {name!r}: {(elsewhere or {}).get(name) or _hint(name, declared)}"
-            )
         check_option(name, passed[name], declared[name].check)
     return cast(OptionsT, {name: passed.get(name, option.default) for name, option in declared.items()})
 
 
-def _hint(name: str, declared: Mapping[str, Option]) -> str:
+def check_names(
+    given: Iterable[str], known: Collection[str], of: str, elsewhere: Mapping[str, str] | None = None
+) -> None:
+    """Raise DefinitionError, in one line, for the first name that is not known; the arguments are those of `resolve`."""
+    for name in given:
+        if name not in known:
+            raise DefinitionError(f"{of} has no option {name!r}: {(elsewhere or {}).get(name) or hint(name, known)}")
+
+
+def similar(name: str, known: Collection[str]) -> str | None:
+    """The most similar name that is known, if one may have been meant."""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, declared, n=1)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return f"it has {', '.join(sorted(declared))}" if declared else "it has none"
+    return next(iter(get_close_matches(name, known, n=1)), None)
+
+
+def hint(name: str, known: Collection[str]) -> str:
+    """What may have been meant by a name: the most similar one that is known, or else all of them."""
+    if near := similar(name, known):
+        return f"did you mean {near!r}?"
+    return f"it has {', '.join(sorted(known))}" if known else "it has none"
+
+
+class SettingsMeta(msgspec.StructMeta):
+    """The class of structs that users fill in: a name that they don't have raises DefinitionError."""
+
+    def __call__(cls, *values: Any, **given: Any) -> Any:
+        """Make one."""
+        check_names(given, cls.__struct_fields__, cls.__name__)
+        return super().__call__(*values, **given)
 
 
 def check_option(name: str, value: Any, check: Check | None) -> None:

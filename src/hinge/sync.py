@@ -13,7 +13,19 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import UnionType
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    NoReturn,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from hinge.client.call_options import CallOptions, RequestOptions
 from hinge.client.callbacks import awaited
@@ -346,6 +358,13 @@ class Client:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
+    if not TYPE_CHECKING:  # type checkers report it themselves
+
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError("This Client is opened by `with Client(…)`; in async code use hinge.Client")
+
+        __aexit__ = __aenter__
+
     def connect(self) -> None:
         """Connect; see `hinge.Client.connect`.
 
@@ -628,6 +647,13 @@ class ClientGroup:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    if not TYPE_CHECKING:  # type checkers report it themselves
+
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError("This ClientGroup is opened by `with ClientGroup(…)`; in async code use hinge.ClientGroup")
+
+        __aexit__ = __aenter__
 
     def connect(self) -> None:
         """Connect to all servers; see `hinge.ClientGroup.connect`.

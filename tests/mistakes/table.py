@@ -438,4 +438,127 @@ MISTAKES = (
         "ClientGroup.from_config({'mcpServers': {'a': {'url': 'ftp://h'}}})\n",
         "the configuration: server 'a': url: must begin with http:// or https://, not 'ftp://h'",
     ),
+    Mistake(
+        "a client in a plain with",
+        "with Client(s): pass\n",
+        "A Client is opened by `async with Client(…)`; without async use hinge.sync.Client",
+    ),
+    Mistake(
+        "a blocking client in async with",
+        "import hinge.sync\nasync def main():\n    async with hinge.sync.Client(s): pass\n",
+        "This Client is opened by `with Client(…)`; in async code use hinge.Client",
+    ),
+    Mistake(
+        "a group in a plain with",
+        "with ClientGroup({'a': s}): pass\n",
+        "A ClientGroup is opened by `async with ClientGroup(…)`; without async use hinge.sync.ClientGroup",
+    ),
+    Mistake(
+        "a client of an ASGI application",
+        "Client(s.http_app())\n",
+        "A client can't connect to HttpApp: give the Server that it is made of, or the URL where it is served",
+    ),
+    Mistake(
+        "a client of a function that makes a server",
+        "def make(): return s\nClient(make)\n",
+        "A client can't connect to function: call it, Client(make(…)), if it returns a Server",
+    ),
+    Mistake(
+        "a client of a configuration",
+        "Client({'mcpServers': {}})\n",
+        "A client can't connect to dict: a configuration is read by ClientGroup.from_config(…)",
+    ),
+    Mistake(
+        "a client of a folder",
+        "async def main():\n    async with Client('/'): pass\n",
+        "Can't start /: '/' is a folder; name the program in it, or the Python file.",
+    ),
+    Mistake(
+        "arguments as keywords",
+        "@s.tool\n"
+        "def f(days: int) -> int: return 1\n"
+        "async def main():\n"
+        "    async with Client(s) as c: await c.call_tool('f', days=1)\n",
+        "tools/call has no option 'days': did you mean an argument? They are passed as one mapping: {'days': …}",
+    ),
+    Mistake(
+        "the time limit by its name in other libraries",
+        "async def main():\n    async with Client(s) as c: await c.call_tool('f', timeout=5)\n",
+        "tools/call has no option 'timeout': did you mean 'total'?",
+    ),
+    Mistake(
+        "a call of a function",
+        "@s.tool\ndef f() -> int: return 1\nasync def main():\n    async with Client(s) as c: await c.call_tool(f)\n",
+        "call_tool needs the name of a tool, not function: write call_tool('f')",
+    ),
+    Mistake(
+        "a resource by its path",
+        "from pathlib import PurePosixPath\n"
+        "async def main():\n"
+        "    async with Client(s) as c: await c.read_resource(PurePosixPath('x'))\n",
+        "read_resource needs a URI or a listed resource, not PurePosixPath",
+    ),
+    Mistake(
+        "a limit misspelt",
+        "Limits(boddies=5)\n",
+        "Limits has no option 'boddies': did you mean 'bodies'?",
+    ),
+    Mistake(
+        "an image of base64",
+        "Image(data='iVBORw0KGgo=')\n",
+        "Image: data is str, and must be bytes; of base64 make them with base64.b64decode(…)",
+    ),
+    Mistake(
+        "a format that is not text",
+        "Image(data=b'x', format=5)\n",
+        'Image: format=5 is not possible: write the ending of a file, as in "png"',
+    ),
+    Mistake(
+        "the class of a middleware",
+        "s.add_middleware(ResultLimit)\n",
+        "ResultLimit is a class, not middleware: write ResultLimit(…)",
+    ),
+    Mistake(
+        "the class of an extension",
+        "from hinge.extensions.tasks import Tasks\ns.add_extension(Tasks)\n",
+        "<class 'hinge.extensions.tasks.tasks.Tasks'> is not an extension object: write add_extension(Tasks())",
+    ),
+    Mistake(
+        "removing what is not there",
+        "@s.tool\ndef forecast() -> int: return 1\ns.remove_tool('forcast')\n",
+        "\"There is no 'forcast' to remove: did you mean 'forecast'?\"",
+    ),
+    Mistake(
+        "a form that is the schema of a string",
+        "@s.tool\n"
+        "async def f(ctx: Context[Any]) -> str: return str(await ctx.elicit('Name?', {'type': 'string'}))\n"
+        "async def main():\n"
+        "    async with Client(s, raise_exceptions=True, on_elicit=lambda p: None) as c: await c.call_tool('f')\n",
+        'The JSON Schema of a form is that of an object: {"type": "object", "properties": {…}}',
+    ),
+    Mistake(
+        "a question in a function without async",
+        "@s.tool\n"
+        "def f(ctx: Context[Any]) -> str:\n"
+        "    ctx.elicit('Name?', str)\n"
+        "    return 'x'\n"
+        "async def main():\n"
+        "    async with Client(s, raise_exceptions=True, on_elicit=lambda p: None) as c: await c.call_tool('f')\n",
+        "ctx.elicit('Name?') was not awaited: write `ctx.sync.elicit('Name?')`",
+    ),
+    Mistake(
+        "an OpenAPI document by the name of its file",
+        "Server.from_openapi('petstore.json')\n",
+        "'petstore.json' is not the text of an OpenAPI document: for a file write Path('petstore.json')",
+    ),
+    Mistake(
+        "an OpenAPI document by its URL",
+        "Server.from_openapi('https://example.com/openapi.json')\n",
+        "'https://example.com/openapi.json' is not the text of an OpenAPI document: fetch it first, and pass its text",
+    ),
+    Mistake(
+        "JSON that is not OpenAPI",
+        "Server.from_openapi({'paths': {}})\n",
+        'This is not an OpenAPI 3 document: it has no "openapi": "3.…"',
+    ),
 )

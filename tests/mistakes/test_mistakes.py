@@ -40,8 +40,30 @@ def test_the_line_that_the_user_sees(mistake: Mistake) -> None:
     assert _PLACE.sub(":", str(caught.value)) == mistake.line
 
 
-def test_there_are_at_least_62() -> None:
-    assert len({mistake.title for mistake in MISTAKES}) == len(MISTAKES) >= 62
+def test_there_are_many_and_each_once() -> None:
+    assert len({mistake.title for mistake in MISTAKES}) == len(MISTAKES) >= 90
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        (
+            "@s.tool\ndef f(city: str) -> str:\n    '''Say it.\n\n    Args:\n        citty: A city.\n    '''\n    return city\n",
+            "f(): the docstring describes `citty`: did you mean `city`?",
+        ),
+        (
+            "ClientGroup.from_config({'mcpServers': {'a': {'command': 'x', 'headers': {'A': 'b'}}}})\n",
+            "the configuration: server 'a': 'headers' has no effect with a command",
+        ),
+        (
+            "ClientGroup.from_config({'mcpServers': {'a': {'url': 'http://h/mcp', 'env': {'A': 'b'}}}})\n",
+            "the configuration: server 'a': 'env' has no effect with a url",
+        ),
+    ],
+)
+def test_what_does_no_harm_is_a_warning_of_one_line(program: str, line: str, caplog: pytest.LogCaptureFixture) -> None:
+    exec(compile(PREAMBLE + program, "mistake.py", "exec"), {"__name__": "mistake"})
+    assert [_PLACE.sub(":", message) for message in caplog.messages] == [line]
 
 
 # ---------------------------------------------------------------- scripts
@@ -141,12 +163,17 @@ def test_an_imported_server_does_not_make_the_choice_hard(tmp_path: Path, monkey
         (["run", "nothere.py"], "hinge: No such file: nothere.py"),
         (["run", "broken.py"], "hinge: broken.py can't be imported: ZeroDivisionError: "),
         (["list", "localhost:1"], "hinge: No connection to localhost:1: "),
+        (
+            ["list", "with_factory.py:makeserver"],
+            "hinge: with_factory.py has no server named 'makeserver': did you mean 'make_server'?",
+        ),
     ],
 )
 def test_a_command_ends_with_one_line(
     words: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "no_server.py").write_text("other = 1\n")
+    (tmp_path / "with_factory.py").write_text("def make_server(): return 1\n")
     (tmp_path / "broken.py").write_text("1 / 0\n")
     monkeypatch.chdir(tmp_path)
     assert main(words) == 1
@@ -177,6 +204,30 @@ def test_a_missing_module_is_named_with_the_place_of_its_import(
     *frames, line = capsys.readouterr().err.splitlines()
     assert line == "hinge: shop.py can't be imported: No module named 'nothing_of_this_name'"
     assert any("shop_storage.py" in frame and "line 2" in frame for frame in frames)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["call", "weather.py"], "hinge: the following arguments are required: TOOL (see hinge call --help)"),
+        (
+            ["call", "weather.py", "forecast", "--city", "Oslo"],
+            "hinge: unrecognized arguments: --city Oslo; what is not an option of hinge is written city=VALUE "
+            "(see hinge call --help)",
+        ),
+        (
+            ["tasks", "weather.py"],
+            "hinge: argument ACTION: invalid choice: 'weather.py' (choose from list, get, result, cancel); the target comes "
+            "after it, as in hinge tasks list weather.py (see hinge tasks --help)",
+        ),
+    ],
+)
+def test_a_wrong_command_line_ends_with_one_line(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    assert capsys.readouterr().err.splitlines() == [line]
 
 
 # ---------------------------------------------------------------- HTTP

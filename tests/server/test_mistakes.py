@@ -132,7 +132,7 @@ def test_an_option_that_does_not_exist() -> None:
         "@server.tool has no option 'desciption': did you mean 'description'?"
     )
     assert told(lambda: prompt("x", timeout=5)(lambda: "x")) == (
-        "@server.prompt has no option 'timeout': there are blocking, description, icons, meta, name, scopes, tags, title,"
+        "@server.prompt has no option 'timeout': it has blocking, description, icons, meta, name, scopes, tags, title,"
         " visible, without_scopes"
     )
 

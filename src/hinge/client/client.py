@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, cast
 
 import msgspec
 
@@ -256,6 +256,13 @@ class Client(ClientMethods):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
+
+    if not TYPE_CHECKING:  # type checkers report it themselves
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("A Client is opened by `async with Client(…)`; without async use hinge.sync.Client")
+
+        __exit__ = __aexit__
 
     async def connect(self) -> None:
         """Connect to the server and negotiate the era. A closed client can connect again.

@@ -28,6 +28,7 @@ from hinge.errors import (
     ToolCallError,
 )
 from hinge.jsonrpc import RequestId
+from hinge.options import check_names, similar
 from hinge.protocol.eras.base import EraName
 from hinge.protocol.limits import Limits
 from hinge.schema.base import Implementation, Page
@@ -57,6 +58,14 @@ PageT = TypeVar("PageT", bound=Page)
 
 #: The headers of one request that identify its caller; others, like those for tracing, may differ in each request.
 _CREDENTIAL_HEADERS = frozenset({"authorization", "cookie"})
+
+#: What options of other libraries are called here.
+_OPTION_ADVICE = {
+    "timeout": "did you mean 'total'?",
+    "read_timeout_seconds": "did you mean 'total'?",
+    "progress_handler": "did you mean 'on_progress'?",
+    "progress_callback": "did you mean 'on_progress'?",
+}
 
 #: Credentials of the client, and those of one request.
 Caller: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
@@ -251,7 +260,15 @@ class ClientMethods(ABC):
             return context
         own: dict[str, Any] = {name: value for name, value in options.items() if value is not UNSET}
         own["on_progress"] = options.get("on_progress") or self._on_progress
-        return msgspec.structs.replace(context, **own)
+        try:
+            return msgspec.structs.replace(context, **own)
+        except TypeError:
+            known, advice = RequestOptions.__annotations__, dict(_OPTION_ADVICE)
+            if "arguments" in context.params:
+                argument = "did you mean an argument? They are passed as one mapping: {%r: …}"
+                advice |= {name: argument % name for name in options if name not in advice and not similar(name, known)}
+            check_names(options, known, method, advice)
+            raise
 
     async def request_pages(
         self, method: str, page: type[PageT], *, cache: CacheMode = "use", **options: Unpack[CallOptions]
@@ -480,7 +497,7 @@ class ClientMethods(ABC):
             >>> result.data.high
         """
         tool = self._tools.by_name.get(name)
-        params = {"name": name, "arguments": _arguments(arguments, name)}
+        params = {"name": _name(name, "call_tool", "tool"), "arguments": _arguments(arguments, name)}
         if task:
             return await self.tasks.start(
                 name, params["arguments"], returns=returns, raise_on_error=raise_on_error, ttl=task_ttl, options=options
@@ -612,7 +629,10 @@ class ClientMethods(ABC):
             PeerError: There is no such resource, see `is_not_found`, or the server failed.
             CallError: There is no result for another reason.
         """
-        params = {"uri": uri if isinstance(uri, str) else uri.uri}
+        found = uri if isinstance(uri, str) else getattr(uri, "uri", None)
+        if not isinstance(found, str):
+            raise DefinitionError(f"read_resource needs a URI or a listed resource, not {type(uri).__name__}")
+        params = {"uri": found}
         return await self.request("resources/read", params, result=ReadResourceResult, cache=cache, **options)
 
     # ---------------------------------------------------------------- prompts
@@ -653,7 +673,7 @@ class ClientMethods(ABC):
             CallError: There is no result.
             DefinitionError: The arguments are not a mapping of strings.
         """
-        params: dict[str, Any] = {"name": name}
+        params: dict[str, Any] = {"name": _name(name, "get_prompt", "prompt")}
         if arguments is not None:
             params["arguments"] = _arguments(arguments, name)
             for argument, value in arguments.items():
@@ -698,6 +718,14 @@ class ClientMethods(ABC):
             params["context"] = {"arguments": dict(given)}
         result = await self.request("completion/complete", params, result=CompleteResult, **options)
         return result.completion
+
+
+def _name(name: Any, method: str, kind: str) -> str:
+    """The name of a tool or prompt. Raises DefinitionError for anything else."""
+    if isinstance(name, str):
+        return name
+    named = getattr(name, "name", None) or getattr(name, "__name__", None) or "name"
+    raise DefinitionError(f"{method} needs the name of a {kind}, not {type(name).__name__}: write {method}({named!r})")
 
 
 def _arguments(arguments: Mapping[str, Any] | None, name: str) -> dict[str, Any]:

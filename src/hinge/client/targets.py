@@ -6,8 +6,9 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from inspect import isroutine
 from pathlib import Path
 from typing import Any, Unpack
 from urllib.parse import urlsplit
@@ -52,7 +53,7 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
     if hasattr(target, "open") and not isinstance(target, Path):
         transport: Transport = _plain(target, options)
         return transport
-    if hasattr(target, "serve"):
+    if hasattr(target, "serve") and not callable(target):
         from hinge.transports.memory import Memory
 
         _check_options(type(target).__name__, MemoryOptions, options)
@@ -177,12 +178,21 @@ def command_line(target: Any) -> list[str]:
     elif isinstance(target, Sequence) and all(isinstance(word, str) for word in target):
         words = list(target)
     else:
-        raise DefinitionError(
-            f"A client can't connect to {type(target).__name__}: give a URL, a command line, a Server or a Transport"
-        )
+        raise DefinitionError(f"A client can't connect to {type(target).__name__}: {_advice(target)}")
     if not words:
         raise DefinitionError("The command line is empty: give the program that runs the server")
     return words
+
+
+def _advice(target: Any) -> str:
+    """What to write in place of a target of another type."""
+    if isinstance(target, Mapping):
+        return "a configuration is read by ClientGroup.from_config(…)"
+    if isroutine(target):
+        return f"call it, Client({target.__name__}(…)), if it returns a Server"
+    if hasattr(target, "serve"):
+        return "give the Server that it is made of, or the URL where it is served"
+    return "give a URL, a command line, a Server or a Transport"
 
 
 def network_attributes(transport: Any) -> dict[str, str | int]:

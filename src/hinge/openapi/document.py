@@ -39,8 +39,9 @@ class Document:
         self.root = _read(source)
         version = self.root.get("openapi")
         if not isinstance(version, str) or not version.startswith("3."):
-            stated = version or self.root.get("swagger") or "no version"
-            raise DefinitionError(f"This is not an OpenAPI 3 document, but {stated!r}: convert it to 3.0 or newer")
+            if stated := version or self.root.get("swagger"):
+                raise DefinitionError(f"This is not an OpenAPI 3 document, but {stated!r}: convert it to 3.0 or newer")
+            raise DefinitionError('This is not an OpenAPI 3 document: it has no "openapi": "3.…"')
         self._is_3_0 = version.startswith("3.0")
         self.info: Json = _object(self.root.get("info"))
 
@@ -147,6 +148,9 @@ def _read(source: Any) -> Json:
             source = Path(source).read_bytes()
         except OSError as exc:
             raise DefinitionError(f"The OpenAPI document can't be read: {exc}") from exc
+    if isinstance(source, str) and re.fullmatch(r"[^\s{}\[\]]*[./][^\s{}\[\]]*", source):
+        of = "fetch it first, and pass its text" if "://" in source else f"for a file write Path({shorten(source)!r})"
+        raise DefinitionError(f"{shorten(source)!r} is not the text of an OpenAPI document: {of}")
     try:
         decoded = msgspec.json.decode(source)
     except (msgspec.MsgspecError, RecursionError, TypeError) as exc:

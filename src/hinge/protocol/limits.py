@@ -5,16 +5,17 @@ from __future__ import annotations
 import msgspec
 
 from hinge.errors import DefinitionError, shorten
+from hinge.options import SettingsMeta
 
 MIB = 1024 * 1024
 #: These must be at least 1.
 _AT_LEAST_ONE = frozenset({"calls", "all_calls", "pending", "threads", "connections"})
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     """Limits of memory, concurrency and time that a peer can use. Sizes in bytes, times in seconds.
 
-    Raises DefinitionError for a value that is not a number, or less than 0.
+    Raises DefinitionError for an unknown name, and for a value that is not a number, or less than 0.
     """
 
     #: Size of an HTTP request body; larger ones are rejected with 413 while reading.

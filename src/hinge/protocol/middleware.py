@@ -14,6 +14,8 @@ MiddlewareT = TypeVar("MiddlewareT", bound=Callable[..., Any])
 
 def checked(middleware: MiddlewareT) -> MiddlewareT:
     """The same middleware. Raises DefinitionError for what can't be called with these arguments."""
+    if isinstance(middleware, type):
+        raise DefinitionError(f"{middleware.__name__} is a class, not middleware: write {middleware.__name__}(…)")
     if not is_function(middleware, 2):
         raise DefinitionError(f"{shown(middleware)} is not middleware: write `async def middleware(ctx, call_next)`")
     return middleware

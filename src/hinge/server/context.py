@@ -19,6 +19,7 @@ from hinge.backends.base import Backend
 from hinge.errors import (
     ChannelClosed,
     ConnectionLost,
+    DefinitionError,
     HingeError,
     InvalidParams,
     ResourceNotFound,
@@ -363,6 +364,10 @@ class Context(Record, Generic[StateT]):
         self._check_capabilities(elicitation={"form": {}})
         made = None if isinstance(form, Mapping) else form_of(form)
         schema = dict(form) if made is None else made.schema
+        if schema.get("type") != "object":
+            raise DefinitionError(
+                'The JSON Schema of a form is that of an object: {"type": "object", "properties": {…}}'
+            )
 
         def read(answer: ElicitResult) -> Any:
             if answer.action != "accept":

@@ -30,6 +30,7 @@ from hinge.options import (
     is_whole,
     or_none,
     several,
+    similar,
     whole,
 )
 from hinge.protocol.eras.base import EraName
@@ -243,10 +244,8 @@ def override_limits(limits: Mapping[str, float]) -> None:
     """
     for name in limits:
         if name not in Limits.__struct_fields__:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, Limits.__struct_fields__, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "see the fields of hinge.Limits"
+            near = similar(name, Limits.__struct_fields__)
+            hint = f"did you mean {near!r}?" if near else "see the fields of hinge.Limits"
             raise DefinitionError(f"There is no limit {shorten(name)!r}: {hint}")
     msgspec.structs.replace(DEFAULT_LIMITS, **limits)
     _limit_overrides.set(dict(limits))

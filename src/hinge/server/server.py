@@ -13,7 +13,7 @@ from hinge.backends.base import Backend, Reopenable
 from hinge.channel import Channel
 from hinge.errors import DefinitionError, shorten
 from hinge.lazy import load
-from hinge.options import accepts, check_option, resolve
+from hinge.options import accepts, check_option, resolve, shown
 from hinge.protocol.changes import Changed
 from hinge.protocol.connection import Connection
 from hinge.protocol.description import ServerDescription
@@ -342,7 +342,10 @@ class Server(Router, Generic[StateT]):
         Specification: basic/index, "Extensions".
         """
         if not isinstance(extension, BaseExtension):
-            raise DefinitionError(f"{extension!r} is not an extension object: write add_extension(Apps())")
+            raise DefinitionError(
+                f"{shown(extension)} is not an extension object: "
+                f"write add_extension({getattr(extension, '__name__', 'Apps')}())"
+            )
         self._extensions.add(extension)
         if type(extension).lifespan is not BaseExtension.lifespan:
             self._lifespan.add(extension.lifespan)

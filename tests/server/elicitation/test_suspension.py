@@ -351,7 +351,7 @@ async def test_input_that_is_never_awaited_fails_the_call(
             await client.call_tool("it")
     assert raised.value.code == -32603
     assert "ctx." not in str(raised.value)
-    assert "was not awaited: write `await ctx." in caplog.text
+    assert f"was not awaited: write `{'ctx.sync.' if blocking else 'await ctx.'}" in caplog.text
 
 
 async def test_truth_of_a_request_for_input_names_what_to_write() -> None:

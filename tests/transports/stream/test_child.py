@@ -262,6 +262,8 @@ def test_a_loop_that_ends_without_a_close_leaves_no_child() -> None:
     [
         (["no-such-program"], "there is no program 'no-such-program'; give its full path"),
         (["/etc/passwd"], "is not executable"),
+        (["/etc"], "'/etc' is a folder; name the program in it"),
+        (["tests/conftest.py"], "is not executable"),
         (["a\0b"], "null byte"),
     ],
 )

@@ -124,7 +124,7 @@ async def test_a_client_that_only_ends_its_own_half_still_gets_its_answers(where
 @on_both_loops
 async def test_stopping_lets_calls_finish_and_cuts_off_the_rest(where: dict[str, Any]) -> None:
     """REL-12."""
-    async with listening(**where, limits=Limits(drain=0.2)) as it:
+    async with listening(**where, limits=Limits(drain=1)) as it:
         channel, client = await it.connect()
         quick = asyncio.ensure_future(client.ask("sleep", seconds=0.05))
         slow = asyncio.ensure_future(client.ask("sleep", seconds=100))

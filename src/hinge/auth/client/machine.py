@@ -37,6 +37,7 @@ from hinge.errors import AuthorizationFailed, DefinitionError, HttpStatus
 from hinge.http1.client.network import DEFAULT_TLS
 from hinge.http1.client.pool import SocketWire
 from hinge.http1.client.wire import HeaderPairs
+from hinge.options import check_names
 from hinge.transports.http.client.options import Network
 
 if TYPE_CHECKING:
@@ -83,8 +84,7 @@ class MachineAuth(ABC):
     extensions: Mapping[str, Mapping[str, Any]] = {}
 
     def __init__(self, **options: Unpack[MachineOptions]) -> None:
-        if unknown := options.keys() - MachineOptions.__annotations__.keys():
-            raise DefinitionError(f"{type(self).__name__} has no option {min(unknown)!r}")
+        check_names(options, MachineOptions.__annotations__, type(self).__name__)
         if isinstance(options.get("scopes"), str):
             raise DefinitionError('scopes is a list: scopes=["notes"]')
         self.scopes = tuple(options.get("scopes", ()))

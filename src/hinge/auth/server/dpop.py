@@ -25,6 +25,7 @@ from hinge.auth.jose import (
 from hinge.auth.server.backing import Backing
 from hinge.backends import Backend
 from hinge.errors import DefinitionError
+from hinge.options import check_names
 from hinge.protocol.http.request import Headers
 
 #: Characters of a proof; a longer one is refused unread.
@@ -86,9 +87,7 @@ class DPoPProofs:
 
     def __init__(self, **options: Unpack[DPoPOptions]) -> None:
         given: Any = options
-        if unknown := given.keys() - DPoPOptions.__annotations__.keys():
-            names = ", ".join(DPoPOptions.__annotations__)
-            raise DefinitionError(f"DPoPProofs has no option {min(unknown)!r}: it has {names}")
+        check_names(given, DPoPOptions.__annotations__, "DPoPProofs")
         key, max_age = given.get("nonce_key"), given.get("max_age", 60.0)
         if key is not None and (not isinstance(key, bytes) or len(key) < 32):
             raise DefinitionError("nonce_key is a secret of at least 32 bytes: use secrets.token_bytes(32)")

@@ -15,6 +15,7 @@ from hinge.auth.client.tokens import Tokens
 from hinge.auth.flow import Fetcher
 from hinge.auth.url_rules import UrlRules, describe
 from hinge.errors import AuthorizationFailed, DefinitionError
+from hinge.options import check_names
 from hinge.protocol.scopes import parse_scopes
 from hinge.server.context import Context
 
@@ -77,9 +78,7 @@ class TokenExchange:
 
     def __init__(self, token_endpoint: str, **options: Unpack[ExchangeOptions]) -> None:
         given: Any = options
-        if unknown := given.keys() - ExchangeOptions.__annotations__.keys():
-            names = ", ".join(ExchangeOptions.__annotations__)
-            raise DefinitionError(f"TokenExchange has no option {min(unknown)!r}: it has {names}")
+        check_names(given, ExchangeOptions.__annotations__, "TokenExchange")
         if urlsplit(token_endpoint).scheme not in ("http", "https"):
             raise DefinitionError("TokenExchange needs the URL of a token endpoint: https://…")
         if not given.get("client_id"):

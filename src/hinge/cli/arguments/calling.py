@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hinge.cli.arguments.command import Command, CommandParser
+from hinge.cli.arguments.command import KEY_VALUE, Command, CommandParser
 from hinge.cli.arguments.target import ERAS, add_result, add_target, add_timeout, seconds
 
 
@@ -26,7 +26,7 @@ def _add_arguments(command: CommandParser) -> None:
     command.add_argument(
         "arguments",
         nargs="*",
-        metavar="KEY=VALUE",
+        metavar=KEY_VALUE,
         help="an argument, converted to the type in the schema of the tool; KEY:=JSON for a JSON value, KEY=@FILE to "
         "read a file, A.B=VALUE for a member of an object, the same KEY again for a list",
     )
@@ -41,7 +41,7 @@ def _read(command: CommandParser) -> None:
 def _prompt(command: CommandParser) -> None:
     add_target(command)
     command.add_argument("name", metavar="NAME")
-    command.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help="an argument; KEY=@FILE to read a file")
+    command.add_argument("arguments", nargs="*", metavar=KEY_VALUE, help="an argument; KEY=@FILE to read a file")
     add_result(command)
 
 
@@ -54,7 +54,7 @@ def _complete(command: CommandParser) -> None:
         "--context",
         action="append",
         default=[],
-        metavar="KEY=VALUE",
+        metavar=KEY_VALUE,
         help="the value of another argument; may be repeated",
     )
     command.add_argument("--json", action="store_true", help="print the values as JSON")

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from hinge.errors import shorten
 
+#: How arguments of tools and prompts are called in the help.
+KEY_VALUE = "KEY=VALUE"
+
 
 class Command(NamedTuple):
     """One command.
@@ -41,10 +44,18 @@ class Parser(argparse.ArgumentParser):
             message = f"unknown command {shorten(unknown[1])!r}{_suggest(unknown[1], self.command_names)}"
         elif unknown := re.match(r"(argument .+?: invalid choice): '(.*?)' \(choose from (.*)\)", message):
             choices = re.findall(r"[\w-]+", unknown[3])  # the quotes depend on the version of Python
-            hint = f"(choose from {', '.join(choices)}){_suggest(unknown[2], choices)}"
-            message = f"{unknown[1]}: {shorten(unknown[2])!r} {hint}"
-        elif unknown := re.match(r"unrecognized arguments: (--[^ =]+)", message):
-            message += _suggest(unknown[1], self._option_string_actions)
+            meant = _suggest(unknown[2], choices)
+            if not meant and unknown[1].startswith("argument ACTION"):
+                meant = f"; the target comes after it, as in {self.prog} {choices[0]} {shorten(unknown[2])}"
+            message = f"{unknown[1]}: {shorten(unknown[2])!r} (choose from {', '.join(choices)}){meant}"
+        elif unknown := re.match(r"unrecognized arguments: --([^ =]+)", message):
+            values = any(action.metavar == KEY_VALUE and not action.option_strings for action in self._actions)
+            written = f"; what is not an option of hinge is written {unknown[1]}=VALUE" if values else ""
+            message += written or _suggest(f"--{unknown[1]}", self._option_string_actions)
+        elif missing := re.match(r"the following arguments are required: (.*)", message):
+            optional = {action.metavar for action in self._actions if action.nargs == "*"}
+            names = ", ".join(name for name in missing[1].split(", ") if name not in optional)
+            message = f"the following arguments are required: {names}"
         print_error(f"{message} (see {self.prog} --help)")
         raise SystemExit(2)
 

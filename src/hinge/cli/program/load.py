@@ -15,6 +15,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, get_origin
 
 from hinge.errors import HingeError, StartError
+from hinge.options import similar
 from hinge.server.run import loading
 from hinge.server.server import Server
 
@@ -46,7 +47,7 @@ def load(target: str, *, is_module: bool = False) -> Server[Any]:
         if inspect.isroutine(attribute):
             return _make(attribute, f"{place}:{name}")
         if not isinstance(attribute, Server):
-            raise StartError(f"{place} has no server named {name!r}: {_list_servers(module)}")
+            raise StartError(f"{place} has no server named {name!r}: {_meant(module, name) or _list_servers(module)}")
         return attribute
     servers = _own_servers(module)
     for usual in _USUAL_NAMES:
@@ -91,6 +92,13 @@ def _make(factory: Callable[[], Any], place: str) -> Server[Any]:
     if not isinstance(made, Server):
         raise StartError(f"{place}() returned {type(made).__name__}, not a hinge.Server")
     return made
+
+
+def _meant(module: ModuleType, name: str) -> str:
+    """The server or function of a module whose name is most similar."""
+    names = [key for key, value in vars(module).items() if isinstance(value, Server) or inspect.isfunction(value)]
+    near = similar(name, names)
+    return f"did you mean {near!r}?" if near else ""
 
 
 def _list_servers(module: ModuleType) -> str:

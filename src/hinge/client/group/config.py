@@ -35,6 +35,8 @@ _KINDS: dict[str, Kind] = {
     "local": "stdio",
 }
 _KEYS = ("command", "args", "env", "cwd", "url", "headers", "type", "transport", "disabled", "enabled", "lock", "drift")
+#: Those that only servers with a URL have, and only programs.
+_OF_URL, _OF_COMMAND = frozenset({"headers"}), frozenset({"args", "env", "cwd"})
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
@@ -314,7 +316,12 @@ class _EntryReader:
         return StartError(f"{self._place}: {key}: {what}")
 
     def _warn_of_slips(self) -> None:
-        """Warn about keys that are almost known ones; others belong to other hosts."""
+        """Warn about keys without effect, and about those that are almost known ones; others belong to other hosts."""
+        foreign = _OF_URL if "command" in self._table else _OF_COMMAND
+        for key in foreign & self._table.keys():
+            logger.warning(
+                "%s: %r has no effect with a %s", self._place, key, "command" if foreign is _OF_URL else "url"
+            )
         unknown = [key for key in self._table if key not in _KEYS]
         if not unknown:
             return

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from types import UnionType
-from typing import Any, Literal, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack
 
 import msgspec
 
@@ -109,6 +109,15 @@ class ClientGroup:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
+
+    if not TYPE_CHECKING:  # type checkers report it themselves
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(
+                "A ClientGroup is opened by `async with ClientGroup(…)`; without async use hinge.sync.ClientGroup"
+            )
+
+        __exit__ = __aexit__
 
     async def connect(self) -> None:
         """Connect to all servers. Returns when each is ready or has failed once.

@@ -245,7 +245,9 @@ class ElicitationStrategy(ABC):
         """Raise DefinitionError if the handler has returned without awaiting what it requested."""
         for item in self._inputs:
             if not item.awaited:
-                raise DefinitionError(f"{item.label} was not awaited: write `await {item.label}`")
+                is_sync = item.task is None  # `await` is not possible there
+                written = item.label.replace("ctx.", "ctx.sync.", 1) if is_sync else f"await {item.label}"
+                raise DefinitionError(f"{item.label} was not awaited: write `{written}`")
 
     @abstractmethod
     async def answer(self, item: ClientInput[Any]) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 from hinge.errors import DefinitionError, InvalidParams
+from hinge.options import similar
 from hinge.schema.completion import MAX_VALUES, CompleteParams, CompleteResult, Completion, PromptReference
 from hinge.server.composition.namespace import suggest
 from hinge.server.context import Context, is_context
@@ -126,10 +127,8 @@ class Completable(Generic[P, R]):
             DefinitionError: The function has no such argument, or the completer has parameters that nothing fills.
         """
         if argument not in self._names:
-            from difflib import get_close_matches
-
-            near = get_close_matches(argument, self._names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(self._names) or 'none'}"
+            near = similar(argument, self._names)
+            hint = f"; did you mean {near!r}?" if near else f"; it has {', '.join(self._names) or 'none'}"
             raise DefinitionError(f"{self.__name__} has no argument {argument!r} to complete{hint}")
 
         def register(completer: Completer) -> Completer:

@@ -133,6 +133,12 @@ class Media:
         kind, source = type(self).__name__, cast("Any", path)
         if isinstance(source, bytes) or (path is None) == (data is None):
             raise DefinitionError(f"{kind}: give a path, as in {kind}(path=…), or bytes, as in {kind}(data=…)")
+        if data is not None and not isinstance(data, bytes):
+            raise DefinitionError(
+                f"{kind}: data is {type(data).__name__}, and must be bytes; of base64 make them with base64.b64decode(…)"
+            )
+        if format is not None and not isinstance(format, str):
+            raise DefinitionError(f'{kind}: format={format!r} is not possible: write the ending of a file, as in "png"')
         self.name = "" if path is None else os.path.basename(os.fspath(path))
         self.data = data if data is not None else _read(source)
         self.mime_type = self._named(format) or guess_mime_type(self.name) or _sniff(self.data) or BINARY

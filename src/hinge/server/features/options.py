@@ -12,7 +12,7 @@ import msgspec
 
 from hinge.errors import DefinitionError, shorten
 from hinge.jsonrpc import encode_value
-from hinge.options import Check, check_option, one_of
+from hinge.options import Check, check_names, check_option, one_of, similar
 from hinge.schema.base import Annotations, Icon
 from hinge.schema.tools import ToolAnnotations
 from hinge.server.features.caching import CacheScope
@@ -148,14 +148,7 @@ def task_support(options: Mapping[str, Any]) -> TaskSupport | None:
 
 def check_options(what: str, given: Mapping[str, Any], kind: type) -> None:
     """Raises DefinitionError for an option that doesn't exist, with the most similar one that does."""
-    options = kind.__annotations__
-    for name in given:
-        if name not in options:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, options, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(options))}"
-            raise DefinitionError(f"{what} has no option {name!r}: {hint}")
+    check_names(given, kind.__annotations__, what)
 
 
 def common_members(signature: Signature, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,10 +260,8 @@ def annotations_of(kind: type[StructT], given: Mapping[str, Any] | StructT | Non
     unknown = members.keys() - names.values()
     if unknown:
         name = min(unknown)
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+        near = similar(name, names)
+        hint = f"did you mean {near!r}?" if near else f"there are {', '.join(names)}"
         raise DefinitionError(f"{what}: annotations: there is no {shorten(repr(name))}: {hint}")
     try:
         return msgspec.convert(members, kind)

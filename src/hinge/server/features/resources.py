@@ -338,7 +338,7 @@ class Resources(Entries[RegisteredResource]):
 
     def remove(self, uri: str, /) -> None:
         """Remove a resource or template. Raises KeyError if there is none of this URI."""
-        entry = self.all[uri]
+        entry = self.entry(uri)
         self._exists.pop(uri, None)
         self._completers.pop(uri, None)
         self._templates = [template for template in self._templates if template is not entry]

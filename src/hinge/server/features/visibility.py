@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from hinge.errors import DefinitionError, InsufficientScope
-from hinge.options import is_async, is_function
+from hinge.options import hint, is_async, is_function
 from hinge.protocol.scopes import parse_scopes
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.server.context import Context
@@ -191,8 +191,15 @@ class Entries(Generic[EntryT]):
         self._forget_lists()
         self.changed()
 
+    def entry(self, name: str) -> EntryT:
+        """The entry of a name, for callers in this process. Raises KeyError if there is none."""
+        if name not in self.all:
+            raise KeyError(f"There is no {name!r} to remove: {hint(name, self.all)}")
+        return self.all[name]
+
     def remove(self, name: str, /) -> None:
         """Remove an entry. Raises KeyError if there is none of that name."""
+        self.entry(name)
         del self.all[name]
         self.public.pop(name, None)
         self.restricted.pop(name, None)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
 from hinge.errors import DefinitionError
+from hinge.options import similar
 from hinge.server.functions.annotations import (
     Place,
     Predicate,
@@ -33,6 +35,8 @@ from hinge.server.functions.json_schema import Schema, SchemaWriter, Unsupported
 from hinge.server.functions.results import Encoded, Output, inspect_output, is_content
 from hinge.server.functions.validation_errors import error_lines, explain
 from hinge.server.functions.values import NotSerializable, ValueRejected, ValueType, value_type
+
+logger = logging.getLogger("hinge")
 
 EMPTY = inspect.Parameter.empty
 
@@ -131,6 +135,7 @@ def inspect_function(
     annotations = {name: _resolve(item.annotation, code, place, name) for name, item in parameters.items()}
     hidden = {key: value for key, value in annotations.items() if holds(value, injected)}
     docs = parse_docstring(_doc_of(function))
+    _warn_of_slips(docs.arguments, signature.parameters, place)
     visible = {name: item for name, item in parameters.items() if name not in hidden}
     read, definitions = _read_parameters(visible, annotations, docs.arguments, place)
     properties = {item.wire_name: item.schema for item in read}
@@ -146,6 +151,13 @@ def inspect_function(
         is_async=_is_async(function),
         yields=yields,
     )
+
+
+def _warn_of_slips(described: Mapping[str, str], parameters: Collection[str], place: Place) -> None:
+    """Warn of a docstring that describes an argument by a name that is almost one of those without a description."""
+    for name in described:
+        if name not in parameters and (meant := similar(name, [one for one in parameters if one not in described])):
+            logger.warning("%s", place.mistake(f"the docstring describes `{name}`: did you mean `{meant}`?"))
 
 
 def _callable(function: Any, name: str | None) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from hinge.backends.base import Backend
-from hinge.options import Check, check_values, is_number, whole
+from hinge.options import Check, SettingsMeta, check_values, is_number, whole
 from hinge.schema.content import (
     AudioContent,
     ContentBlock,
@@ -34,7 +34,7 @@ _OPTIONS = {
 }
 
 
-class Spill(msgspec.Struct, frozen=True, kw_only=True):
+class Spill(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     """How long `ResultLimit` keeps results that are too long, and how much of them. The oldest one is dropped first.
 
     Args:
@@ -43,7 +43,7 @@ class Spill(msgspec.Struct, frozen=True, kw_only=True):
         bytes: How many bytes all of them have together. A larger result is not kept.
 
     Raises:
-        DefinitionError: A value out of range.
+        DefinitionError: An unknown name, or a value out of range.
     """
 
     expires: float = 900.0

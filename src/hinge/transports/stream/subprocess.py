@@ -433,8 +433,12 @@ def _start_failure(exc: OSError | ValueError, program: str, cwd: str | os.PathLi
     if cwd is not None and not os.path.isdir(cwd):
         return f"the working directory {os.fspath(cwd)} doesn't exist; create it or give another `cwd`."
     match exc:
+        case FileNotFoundError() if os.path.isfile(program):
+            return f"{program!r} is no program; a configuration is read by ClientGroup.from_config({program!r})."
         case FileNotFoundError():
             return f"there is no program {program!r}; give its full path, or a PATH that has it in `env`."
+        case PermissionError() if os.path.isdir(program):
+            return f"{program!r} is a folder; name the program in it, or the Python file."
         case PermissionError():
             return f"{program!r} is not executable; make it so (chmod +x), or name its interpreter in the command."
         case OSError():

@@ -115,6 +115,9 @@ _HINTS = {
     431: "The headers are larger than the server takes",
 }
 
+#: What is said in place of a body that is a web page.
+_PAGE = "It answers with a web page, not as an MCP endpoint does"
+
 
 def excerpt(body: bytes) -> str:
     """The start of a body in one line, fit for an error."""
@@ -132,7 +135,8 @@ def status_error(
 ) -> HttpStatus:
     """Make the error for an HTTP status: what was requested, what came, what to do."""
     text = excerpt(body)
-    details = f"{error.message} ({error.code})" if error is not None else text
+    is_page = headers.get("content-type", "").startswith("text/html")
+    details = f"{error.message} ({error.code})" if error is not None else _PAGE if is_page else text
     parts = [f"{what}: HTTP {status}", shorten(details), _HINTS.get(status, "")]
     kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
     return kind(". ".join(part for part in parts if part), status, kept, text, error)
