@@ -6,6 +6,7 @@ revision.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -35,6 +36,7 @@ from hinge.protocol.eras.base import OPEN_STATES, Era
 from hinge.protocol.eras.detect import ERAS
 from hinge.protocol.http.headers import judge_name
 from hinge.schema.base import EmptyResult, Result
+from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.methods import METHODS, Method, method_in
 from hinge.server.context import Context
 from hinge.timeouts import current_task
@@ -204,13 +206,22 @@ class Dispatch:
             self._check_room(ctx)
         ctx._parsed = params
         self._running += 1
+        # As `run_handler`, which would be one more coroutine for each call.
+        task = current_task(ctx._session.loop)
+        outer, ctx._task = ctx._task, task
         try:
-            result = await run_handler(ctx, served.handler, params)
-        except ToolError as exc:  # outside of a tool: its text is meant for the caller
-            if isinstance(exc, ToolCallError):
+            result = await served.handler(ctx, params)
+        except BaseException as exc:
+            result = await _end_round(ctx, task, exc)
+            if result is None:
+                if isinstance(exc, ToolError) and not isinstance(exc, ToolCallError):
+                    raise InternalError(str(exc)) from exc  # outside of a tool: its text is meant for the caller
                 raise
-            raise InternalError(str(exc)) from exc
+        else:
+            if (ctx._root or ctx)._elicitation is not None:
+                result = await _end_round(ctx, task, None) or result
         finally:
+            ctx._task = outer
             self._running -= 1
         return self._finish(ctx, served, result)
 
@@ -293,20 +304,26 @@ class Dispatch:
 async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], Awaitable[Any]], argument: Any) -> Any:
     """Run a handler or a middleware. If it is suspended, because it waits for input, the result is that of the round."""
     task = current_task(ctx._session.loop)
-    assert task is not None
     outer, ctx._task = ctx._task, task
     try:
         result = await handler(ctx, argument)
     except BaseException as exc:
-        elicitation = (ctx._root or ctx)._elicitation
-        suspended = await elicitation.settle(task, exc) if elicitation is not None else None
+        suspended = await _end_round(ctx, task, exc)
         if suspended is None:
             raise
         return suspended
     finally:
         ctx._task = outer
+    return await _end_round(ctx, task, None) or result
+
+
+async def _end_round(
+    ctx: Context[Any], task: asyncio.Task[Any] | None, error: BaseException | None
+) -> InputRequiredResult | None:
+    """Return the result of the round if its handler was suspended, None for any other end."""
     elicitation = (ctx._root or ctx)._elicitation
-    return result if elicitation is None else await elicitation.settle(task, None) or result
+    assert task is not None
+    return None if elicitation is None else await elicitation.settle(task, error)
 
 
 def _checked_object(result: Any, method: str) -> Any:

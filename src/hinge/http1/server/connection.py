@@ -117,7 +117,11 @@ class HttpConnection(asyncio.Protocol):
         "_waiting",
         "full",
         "server",
+        "write",
     )
+
+    #: Writes bytes to the client.
+    write: Callable[[bytes], None]
 
     def __init__(self, server: ConnectionServer) -> None:
         self.server = server
@@ -174,6 +178,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self.write = self._transport.write
         get = transport.get_extra_info
         if get("sslcontext") is not None:
             self._transport.set_write_buffer_limits(PIECE)
@@ -462,7 +467,7 @@ class HttpConnection(asyncio.Protocol):
     def _refuse(self, status: int, text: str) -> None:
         """Send an error after the responses to earlier requests, ignore further input, and close."""
         data = text.encode()
-        head = self.server.heads.of(status, TEXT_TYPE, last=True)
+        head = self.server.heads[status, TEXT_TYPE, True]
         self._final_response = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(data), data)
         self._ignoring = True
         half, self._incoming = self._incoming, None
@@ -523,9 +528,6 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write_eof()
 
     # ---------------------------------------------------------------- what requests do with it
-
-    def write(self, data: bytes, /) -> None:
-        self._transport.write(data)
 
     async def room(self) -> None:
         while self.full:

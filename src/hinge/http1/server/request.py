@@ -36,33 +36,27 @@ def _status_line(status: int) -> bytes:
     return f"HTTP/1.1 {status} {phrase}\r\n".encode()
 
 
-class ResponseHeads:
-    """The beginnings of response heads: status line, date, content type, keep-alive. They change once a second."""
+class ResponseHeads(dict[tuple[int, bytes, bool], bytes]):
+    """The beginnings of response heads, which change once a second: status line, date, content type, keep-alive.
 
-    def __init__(self) -> None:
-        self._date = b""
-        self._heads: dict[tuple[int, bytes, bool], bytes] = {}
+    They are looked up by the HTTP status, the content type (b"" for none), and whether the connection is closed after the
+    response. They end before the final empty line.
+    """
+
+    _date = b""
 
     def at(self, date: str) -> None:
         """Set the Date header (RFC 9110 §6.6.1)."""
         self._date = b"date: %b\r\n" % date.encode()
-        self._heads.clear()
+        self.clear()
 
-    def of(self, status: int, kind: bytes, *, last: bool) -> bytes:
-        """Return the lines that do not depend on the request, without the final empty line.
-
-        Args:
-            status: The HTTP status.
-            kind: The content type, b"" for none.
-            last: Whether the connection is closed after the response.
-        """
-        head = self._heads.get((status, kind, last))
-        if head is None:
-            head = _status_line(status) + self._date
-            head += b"connection: close\r\n" if last else b"keep-alive: timeout=%d\r\n" % KEEP_ALIVE
-            if kind:
-                head += b"content-type: %b\r\n" % kind
-            self._heads[status, kind, last] = head
+    def __missing__(self, key: tuple[int, bytes, bool]) -> bytes:
+        status, kind, last = key
+        head = _status_line(status) + self._date
+        head += b"connection: close\r\n" if last else b"keep-alive: timeout=%d\r\n" % KEEP_ALIVE
+        if kind:
+            head += b"content-type: %b\r\n" % kind
+        self[key] = head
         return head
 
 
@@ -107,8 +101,10 @@ class RequestConnection(Protocol):
     #: Whether the client is not reading, so that a write has to wait.
     full: bool
 
-    def write(self, data: bytes, /) -> None:
-        """Write bytes to the client."""
+    @property
+    def write(self) -> Callable[[bytes], None]:
+        """Writes bytes to the client."""
+        ...
 
     async def room(self) -> None:
         """Wait until the client has read, or is gone."""
@@ -224,7 +220,8 @@ class ServedRequest(msgspec.Struct, eq=False):
             self._connection.abort()
         else:
             self._keep_alive = False
-            self._whole(500, TEXT_TYPE, b"Internal Server Error", ())
+            self.status = 0
+            self.respond(500, TEXT_TYPE, b"Internal Server Error", ())
         if self.on_over is not None:
             self.on_over()
 
@@ -277,7 +274,24 @@ class ServedRequest(msgspec.Struct, eq=False):
             return _DONE
         if len(data) > PIECE and self.scope["method"] != "HEAD":
             return self._respond_in_pieces(status, kind, data, headers)
-        self._whole(status, kind, data, headers)
+        connection = self._connection
+        server = connection.server
+        # The rest of a body that has not arrived is not read any more.
+        last = server.ending or not self._keep_alive or not self.complete or (bool(headers) and _closes(headers))
+        head = server.heads[status, kind, last]
+        if headers:
+            head += header_lines([pair for pair in headers if pair[0].lower() != b"connection"])
+        self.status, self.sent = status, len(data)
+        if status == 204:
+            connection.write(head + b"\r\n")
+        elif self.scope["method"] == "HEAD":
+            connection.write(b"%bcontent-length: %d\r\n\r\n" % (head, len(data)))
+        else:
+            connection.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(data), data))
+        self._over = True
+        if self._event is not None:
+            self._event.set()
+        connection.answered(last)
         return _DONE
 
     async def _respond_in_pieces(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs) -> None:
@@ -288,31 +302,8 @@ class ServedRequest(msgspec.Struct, eq=False):
         except OSError:
             return
 
-    def _whole(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs) -> None:
-        connection = self._connection
-        server = connection.server
-        # The rest of a body that has not arrived is not read any more.
-        last = server.ending or not self._keep_alive or not self.complete or (bool(headers) and _closes(headers))
-        head = server.heads.of(status, kind, last=last)
-        if headers:
-            head += header_lines([pair for pair in headers if pair[0].lower() != b"connection"])
-        self.status, self.sent = status, len(data)
-        if status == 204:
-            connection.write(head + b"\r\n")
-        elif self.scope["method"] == "HEAD":
-            connection.write(b"%bcontent-length: %d\r\n\r\n" % (head, len(data)))
-        else:
-            connection.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(data), data))
-        self._finish(last)
-
     def _is_last(self) -> bool:
         return self._connection.server.ending or not self._keep_alive
-
-    def _finish(self, last: bool) -> None:
-        self._over = True
-        if self._event is not None:
-            self._event.set()
-        self._connection.answered(last)
 
     def start(self, status: int, headers: HeaderPairs, /) -> None:
         """Begin a response in pieces. Raises RuntimeError for a second one, ValueError for malformed headers."""
@@ -330,7 +321,7 @@ class ServedRequest(msgspec.Struct, eq=False):
         else:
             last = True
         self._keep_alive = not last
-        head = self._connection.server.heads.of(status, b"", last=last) + header_lines(pairs)
+        head = self._connection.server.heads[status, b"", last] + header_lines(pairs)
         self.status = status
         self._head = head + b"\r\n"
 
@@ -351,7 +342,10 @@ class ServedRequest(msgspec.Struct, eq=False):
         self.sent += len(data)
         self._connection.write(head + self._framed(data, more))
         if not more:
-            self._finish(self._is_last() or not self.complete)
+            self._over = True
+            if self._event is not None:
+                self._event.set()
+            self._connection.answered(self._is_last() or not self.complete)
         return True
 
     def _framed(self, data: bytes, more: bool) -> bytes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from hinge import jsonrpc
@@ -21,8 +20,8 @@ from hinge.protocol.eras.base import Era
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.http import sse
-from hinge.protocol.http.headers import Head, HeadRules, judge_head, read_last_event_id
-from hinge.protocol.http.media_types import TAKES_JSON
+from hinge.protocol.http.headers import Head, HeadRules, body_too_large, judge_head, read_last_event_id
+from hinge.protocol.http.media_types import BOTH, TAKES_JSON
 from hinge.protocol.http.origin import Guard
 from hinge.protocol.http.request import Owner, Principal, RawHeaders, Refusal
 from hinge.protocol.records import Inbound, Origin
@@ -38,7 +37,7 @@ from hinge.transports.http.server.exchange import (
 from hinge.transports.http.server.options import Authenticate, Caller, HttpSettings
 from hinge.transports.http.server.session import HttpSession
 from hinge.transports.http.server.session_store import TOO_MANY_SESSIONS, SessionStore
-from hinge.transports.http.server.stateless import PostChannel, serve_stateless
+from hinge.transports.http.server.stateless import PostChannel
 
 if TYPE_CHECKING:
     from hinge.transports.http.server.sharing.session_store import SharedSessionStore
@@ -144,7 +143,7 @@ class Endpoint:
         self._eras = detect.parse_eras(options.eras)
         self._by_era: dict[Era, _ServePost] = {
             HANDSHAKE: self._handshake,
-            STATELESS: partial(serve_stateless, serve, requests),
+            STATELESS: self._stateless,
         }
         self._sessions = sessions
         #: The same, if other processes serve the sessions, too.
@@ -154,16 +153,12 @@ class Endpoint:
         self._requests = requests
 
     def handle(self, exchange: Exchange) -> Awaitable[None]:
-        """Serve one request."""
-        method: str = exchange.raw.scope["method"]
-        return self._post(exchange) if method == "POST" else self._get_or_delete(exchange, method)
-
-    # ---------------------------------------------------------------- POST
-
-    async def _post(self, exchange: Exchange) -> None:
-        """Serve one message, or a batch of the revision that has batches."""
+        """Serve one request: do what needs no waiting, and return the rest."""
         raw = exchange.raw
         scope = raw.scope
+        method: str = scope["method"]
+        if method != "POST":
+            return self._get_or_delete(exchange, method)
         key = raw.head or tuple(map(tuple, scope["headers"]))  # some servers give lists
         head = self._heads.get(key)
         if head is None:
@@ -172,23 +167,43 @@ class Endpoint:
                 self._heads.clear()
             self._heads[key] = head
         if head.barred is None and self._admission.open:
-            origin = Origin(head, None, scope)
-        else:
-            caller = self._admission.recognize(exchange, head)
-            admitted = caller if type(caller) is Origin else await caller
-            if admitted is None:
-                return
-            origin = admitted
+            return self._post(exchange, head, Origin(head, None, scope))
+        caller = self._admission.recognize(exchange, head)
+        if type(caller) is Origin:
+            return self._post(exchange, head, caller)
+        return self._post_later(exchange, head, caller)
+
+    # ---------------------------------------------------------------- POST
+
+    async def _post_later(self, exchange: Exchange, head: Head, caller: Awaitable[Origin | None]) -> None:
+        """Serve a POST when its caller is known, unless it was refused."""
+        origin = await caller
+        if origin is not None:
+            await self._post(exchange, head, origin)
+
+    def _post(self, exchange: Exchange, head: Head, origin: Origin) -> Awaitable[None]:
         beyond = self._requests.running - self._options.requests
         if beyond > 0 and (beyond > LIVENESS_RESERVE or not _is_short(head)):
-            await exchange.refuse(_TOO_MANY_REQUESTS)
-            return
-        body = head.refusal or exchange.arrived() or await exchange.read()
+            return exchange.refuse(_TOO_MANY_REQUESTS)
+        if head.refusal is not None:
+            return exchange.refuse(head.refusal)
+        body = exchange.raw.whole()
         if body is None:
-            return
+            return self._read(exchange, head, origin, beyond)
+        if len(body) > self._options.limits.body:
+            return exchange.refuse(body_too_large(self._options.limits.body))
+        return self._serve_body(exchange, head, origin, beyond, body)
+
+    async def _read(self, exchange: Exchange, head: Head, origin: Origin, beyond: int) -> None:
+        """Serve a POST when its body has arrived."""
+        body = await exchange.read()
         if type(body) is Refusal:
             await exchange.refuse(body)
-            return
+        elif body is not None:
+            await self._serve_body(exchange, head, origin, beyond, body)
+
+    def _serve_body(self, exchange: Exchange, head: Head, origin: Origin, beyond: int, body: bytes) -> Awaitable[None]:
+        """Serve one message, or a batch of the revision that has batches."""
         inbound: Inbound | bytes
         try:
             inbound = detect.classify(jsonrpc.decode(body), self._eras, head.version)
@@ -196,14 +211,12 @@ class Endpoint:
             era = inbound.era
         except ProtocolError as exc:
             if not jsonrpc.is_batch(body):
-                await self._refuse_unreadable(exc, exchange, head, origin, body)
-                return
+                return self._refuse_unreadable(exc, exchange, head, origin, body)
             inbound = body
             era = detect.era_of_batch(head.version, self._eras)
         if beyond > 0 and _method_of(inbound) != era.liveness_method:
-            await exchange.refuse(_TOO_MANY_REQUESTS, id_of(inbound))
-            return
-        await self._by_era[era](exchange, head, origin, inbound)
+            return exchange.refuse(_TOO_MANY_REQUESTS, id_of(inbound))
+        return self._by_era[era](exchange, head, origin, inbound)
 
     async def _refuse_unreadable(
         self, exc: ProtocolError, exchange: Exchange, head: Head, origin: Origin, body: bytes
@@ -231,6 +244,17 @@ class Endpoint:
             session = await self._shared.restore(head.session_id, _owner_of(origin))
             self._requests.wake()
         return session
+
+    def _stateless(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> Awaitable[None]:
+        if head.stateless_refusal is not None:
+            return exchange.refuse(head.stateless_refusal, id_of(inbound))
+        if self._requests.stopping:
+            return exchange.refuse(STOPPING_ANSWER, id_of(inbound))
+        if origin.caller is not None:
+            exchange.origin = origin
+        channel = PostChannel(exchange, BOTH, True)
+        channel.conversation = conversation = self._serve(channel)
+        return channel.answer(conversation.receive(inbound, origin))
 
     async def _handshake(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
         if head.handshake_refusal is not None:

@@ -366,12 +366,6 @@ class Exchange(Record):
 
     # ---------------------------------------------------------------- in
 
-    def arrived(self) -> bytes | Refusal | None:
-        """Return the body if all of it has arrived; None if `read` has to wait for it."""
-        body = self.raw.whole()
-        limit = self._options.limits.body
-        return body if body is None or len(body) <= limit else body_too_large(limit)
-
     async def read(self) -> bytes | Refusal | None:
         """Read the body, bounded in size and time; None if the client left before its end."""
         limit = self._options.limits.body

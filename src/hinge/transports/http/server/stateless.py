@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from functools import partial
 
 from hinge.channel import ChannelKind, Serve, SessionLike
 from hinge.errors import ChannelClosed
 from hinge.protocol.http import sse
-from hinge.protocol.http.headers import Head
-from hinge.protocol.http.media_types import BOTH, TAKES_EVENTS, TAKES_JSON
+from hinge.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
 from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing, Record
-from hinge.transports.http.server.exchange import EXPIRED, STOPPING_ANSWER, Exchange, OpenExchanges, id_of
-
-
-def serve_stateless(
-    serve: Serve, requests: OpenExchanges, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes
-) -> Awaitable[None]:
-    """Serve one message of the stateless era."""
-    if head.stateless_refusal is not None:
-        return exchange.refuse(head.stateless_refusal, id_of(inbound))
-    if requests.stopping:
-        return exchange.refuse(STOPPING_ANSWER, id_of(inbound))
-    if origin.caller is not None:
-        exchange.origin = origin
-    channel = PostChannel(exchange, BOTH, True)
-    channel.conversation = conversation = serve(channel)
-    return channel.answer(conversation.receive(inbound, origin))
+from hinge.transports.http.server.exchange import EXPIRED, Exchange
 
 
 class PostChannel(Record):
