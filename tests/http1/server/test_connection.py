@@ -12,6 +12,8 @@ import sys
 import tracemalloc
 import weakref
 from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
@@ -90,6 +92,38 @@ async def test_heads_are_remembered_within_a_bound() -> None:
         assert (await line.answer())[0] == 200
         assert 0 < len(house.listener.parsed_heads) <= http_connection.HEADS
         assert max(map(len, house.listener.parsed_heads)) <= http_connection.HEAD_BYTES
+
+
+@on_both_loops
+async def test_requests_of_one_connection_have_a_task_and_a_context_each() -> None:
+    """Also where Python runs a task until it first waits, before anything else."""
+    seen: ContextVar[str] = ContextVar("seen", default="nobody")
+    found: list[tuple[str, bool]] = []
+    tasks: set[asyncio.Task[Any] | None] = set()
+
+    async def serve(request: ServedRequest) -> None:
+        body = (await request.read(100) or b"").decode()
+        task = asyncio.current_task()
+        before = seen.get()
+        seen.set(body)
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            if body == "slow":
+                group.create_task(asyncio.sleep(0.01))
+        if body == "wrong":
+            raise RuntimeError("a handler failed")
+        found.append((before, asyncio.current_task() is task is not None))
+        tasks.add(task)
+        await request.respond(200, JSON_TYPE, seen.get().encode(), ())
+
+    async with listening(serve) as house:
+        line = await house.open()
+        for body in ("fast", "slow", "fast", "slow"):
+            await line.say(post(body.encode()))
+            assert await line.answer() == (200, body)
+        await line.say(post(b"wrong"))
+        assert await line.answer() == (500, "Internal Server Error")
+    assert found == [("nobody", True)] * 4
+    assert len(tasks) == 4
 
 
 @on_both_loops

@@ -16,7 +16,7 @@ import httptools
 import msgspec
 
 from hinge.http1.asgi import TEXT_TYPE, Scope
-from hinge.http1.server.request import CONTINUE, KEEP_ALIVE, PIECE, RequestServer, ServedRequest
+from hinge.http1.server.request import CONTINUE, KEEP_ALIVE, PIECE, CreateTask, RequestServer, ServedRequest
 
 logger = logging.getLogger("hinge")
 
@@ -73,6 +73,8 @@ class ConnectionServer(RequestServer, Protocol):
     #: Seconds after which a client that reads nothing loses its connection.
     stall: float
     loop: asyncio.AbstractEventLoop
+    #: Makes a task and runs it until it first waits, where Python can do that (3.12 and newer).
+    start_task: CreateTask
     connections: set[HttpConnection]
     serve: Callable[[ServedRequest], Coroutine[Any, Any, None]]
     #: Heads that were parsed before, by their bytes.
@@ -117,11 +119,7 @@ class HttpConnection(asyncio.Protocol):
         "_waiting",
         "full",
         "server",
-        "write",
     )
-
-    #: Writes bytes to the client.
-    write: Callable[[bytes], None]
 
     def __init__(self, server: ConnectionServer) -> None:
         self.server = server
@@ -178,7 +176,6 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self.write = self._transport.write
         get = transport.get_extra_info
         if get("sslcontext") is not None:
             self._transport.set_write_buffer_limits(PIECE)
@@ -225,7 +222,9 @@ class HttpConnection(asyncio.Protocol):
         """Serve a request whose head was parsed before."""
         scope = self._known_scope.copy()
         scope["headers"] = head.headers.copy()
-        self._serve(ServedRequest(scope, self, True, head.raw, complete=True, received=head.length, _body=body))
+        request = ServedRequest(scope, self, True, head.raw, complete=True, received=head.length, _body=body)
+        # Nothing else is waiting here, so that its handler holds up nobody for longer than it would later.
+        self._serve(request, self.server.start_task)
 
     def eof_received(self) -> bool:
         """The client has sent its last byte. Returns whether it may still wait for a response.
@@ -483,10 +482,10 @@ class HttpConnection(asyncio.Protocol):
 
     # ---------------------------------------------------------------- one after the other
 
-    def _serve(self, request: ServedRequest) -> None:
+    def _serve(self, request: ServedRequest, create_task: CreateTask | None = None) -> None:
         self._serving = request
         self._used = True
-        request.run(self.server.serve(request))
+        request.run(self.server.serve(request), create_task)
 
     def _next(self) -> None:
         if not self.full:
@@ -528,6 +527,9 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write_eof()
 
     # ---------------------------------------------------------------- what requests do with it
+
+    def write(self, data: bytes, /) -> None:
+        self._transport.write(data)
 
     async def room(self) -> None:
         while self.full:

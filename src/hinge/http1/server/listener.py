@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from email.utils import formatdate
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hinge.errors import StartError
 from hinge.http1.server.connection import HEAD_WAIT, HttpConnection, ParsedHead
-from hinge.http1.server.request import ResponseHeads, ServedRequest
+from hinge.http1.server.request import CreateTask, ResponseHeads, ServedRequest
 from hinge.local_sockets import Listening, listen_on_pipe
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ class Listener:
         self.stall = stall
         self.loop = asyncio.get_running_loop()
         # What the loop does itself, but the tasks need no names of their own.
-        self.create_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]] = (
-            self.loop.create_task
-            if self.loop.get_task_factory() is not None
-            else partial(asyncio.Task, loop=self.loop, name="HTTP request")
-        )
+        plain = partial(asyncio.Task, loop=self.loop, name="HTTP request")
+        self.create_task: CreateTask = self.loop.create_task if self.loop.get_task_factory() is not None else plain
+        self.start_task: CreateTask = self.create_task
+        if self.create_task is plain and sys.version_info >= (3, 12):
+            self.start_task = partial(plain, eager_start=True)
         self.heads = ResponseHeads()
         self.parsed_heads: dict[bytes, ParsedHead] = {}
         self.ending = False

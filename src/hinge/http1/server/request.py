@@ -7,13 +7,15 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from http import HTTPStatus
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
 import msgspec
 
 from hinge.http1.asgi import TEXT_TYPE, HeaderPairs, Message, Scope
 
 logger = logging.getLogger("hinge")
+
+CreateTask: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 #: Bytes of a body that are buffered before it is read.
 BODY_AHEAD = 64 * 1024
@@ -87,7 +89,7 @@ class RequestServer(Protocol):
     ending: bool
     #: The tasks that serve requests.
     tasks: set[asyncio.Task[Any]]
-    create_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    create_task: CreateTask
 
 
 class RequestConnection(Protocol):
@@ -101,10 +103,8 @@ class RequestConnection(Protocol):
     #: Whether the client is not reading, so that a write has to wait.
     full: bool
 
-    @property
-    def write(self) -> Callable[[bytes], None]:
-        """Writes bytes to the client."""
-        ...
+    def write(self, data: bytes, /) -> None:
+        """Write bytes to the client."""
 
     async def room(self) -> None:
         """Wait until the client has read, or is gone."""
@@ -192,13 +192,16 @@ class ServedRequest(msgspec.Struct, eq=False):
         if self._on_disconnect is not None:
             self._on_disconnect()
 
-    def run(self, serving: Coroutine[Any, Any, None], /) -> None:
+    def run(self, serving: Coroutine[Any, Any, None], create_task: CreateTask | None = None, /) -> None:
         """Serve the request in a task of its own."""
         self.detached = False
         server = self._connection.server
-        self.task = task = server.create_task(serving)
-        server.tasks.add(task)
-        task.add_done_callback(self.served)
+        self.task = task = (create_task or server.create_task)(serving)
+        if task.done():
+            self.served(task)
+        else:
+            server.tasks.add(task)
+            task.add_done_callback(self.served)
 
     def detach(self) -> None:
         """Go on without a task when the present one is over, until `run`."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from hinge.channel import ChannelKind, Serve, SessionLike
+from hinge.channel import ChannelKind, SessionLike
 from hinge.errors import ChannelClosed
 from hinge.protocol.http import sse
 from hinge.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
-from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing, Record
+from hinge.protocol.records import Batch, Call, Outgoing, Record
 from hinge.transports.http.server.exchange import EXPIRED, Exchange
 
 
