@@ -187,7 +187,7 @@ class Endpoint:
             return exchange.refuse(_TOO_MANY_REQUESTS)
         if head.refusal is not None:
             return exchange.refuse(head.refusal)
-        body = exchange.raw.whole()
+        body = exchange.raw.whole() if exchange.raw.head else None  # mostly it has arrived with a known head
         if body is None:
             return self._read(exchange, head, origin, beyond)
         if len(body) > self._options.limits.body:
