@@ -178,9 +178,26 @@ async def test_a_socket_that_is_no_longer_one_is_one_clear_line() -> None:
     dead = socket.create_server(("127.0.0.1", 0))
     dead.close()
     listener = Listener(echo, HEAD_BYTES)
-    with pytest.raises((StartError, ValueError)):
+    with pytest.raises(StartError, match="Can't listen on a socket that is closed"):
         await listener.open([dead], None)
     listener.close()
+
+
+@on_both_loops
+async def test_of_two_that_were_bound_to_a_port_at_once_the_second_is_told() -> None:
+    """As two processes do: both can bind, and the one that listens later fails."""
+    with socket.socket() as first, socket.socket() as second:
+        for each in (first, second):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        first.bind(("127.0.0.1", 0))
+        port = first.getsockname()[1]
+        second.bind(("127.0.0.1", port))
+        first.listen()
+        listener = Listener(echo, HEAD_BYTES)
+        with pytest.raises(StartError, match=f"Can't listen on 127.0.0.1 port {port}: Address already in use"):
+            await listener.open([second], None)
+        assert second.getsockname()[1] == port
+        listener.close()
 
 
 @on_both_loops

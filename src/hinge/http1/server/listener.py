@@ -19,6 +19,8 @@ from hinge.local_sockets import Listening, listen_on_pipe
 if TYPE_CHECKING:
     import ssl
 
+#: Connections that wait to be accepted, at most.
+_BACKLOG = 2048
 #: Seconds between two sweeps of all connections.
 TICK = 1.0
 
@@ -68,9 +70,10 @@ class Listener:
             unix = one.family == getattr(socket, "AF_UNIX", None)
             make: Any = self.loop.create_unix_server if unix else self.loop.create_server
             try:
-                self._servers.append(await make(lambda: HttpConnection(self), sock=one, backlog=2048, **wait))
+                one.listen(_BACKLOG)  # uvloop would close it without an error if another process was faster
+                self._servers.append(await make(lambda: HttpConnection(self), sock=one, backlog=_BACKLOG, **wait))
             except OSError as exc:
-                raise StartError(f"The HTTP server could not start: {exc.strerror or exc}") from exc
+                raise StartError(f"Can't listen on {_place(one)}: {exc.strerror or exc}") from exc
 
     async def open_pipe(self, path: str) -> None:
         """Start to accept connections to a named pipe. Raises StartError if that fails."""
@@ -115,3 +118,12 @@ class Listener:
             task.cancel()
         if self._timer is not None:
             self._timer.cancel()
+
+
+def _place(listening: socket.socket) -> str:
+    """Where a socket was to listen, for an error."""
+    try:
+        address = listening.getsockname()
+    except OSError:
+        return "a socket that is closed"
+    return f"{address[0]} port {address[1]}" if isinstance(address, tuple) else str(address)
