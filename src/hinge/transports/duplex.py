@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +18,6 @@ from hinge.channel import SessionLike
 from hinge.errors import Overloaded, ProtocolError
 from hinge.protocol.limits import Limits
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Origin, Outgoing
-from hinge.timeouts import current_task
 
 logger = logging.getLogger("hinge")
 
@@ -48,8 +47,7 @@ class DuplexChannel:
         self._origin = origin
         self._session: SessionLike | None = None
         self._receive: Callable[[Any, Origin], Call | Batch | Outgoing | None] = _ignore
-        #: What is being served, with its task as soon as that has begun.
-        self._running: dict[Call | Batch, asyncio.Task[Any] | None] = {}
+        self._running: dict[Call | Batch, asyncio.Task[None]] = {}
         self._held_back = False
         self._backlog: deque[bytes] = deque()
         self._backlog_bytes = 0
@@ -82,10 +80,6 @@ class DuplexChannel:
     def _end_output(self) -> None:
         """The session is over: flush what was written, then end the channel."""
         raise NotImplementedError
-
-    def _start_serving(self, serving: Coroutine[Any, Any, None], name: str) -> None:
-        """Start to serve a call, in a task."""
-        self._loop.create_task(serving, name=name)
 
     # ---------------------------------------------------------------- what a subclass uses
 
@@ -126,9 +120,8 @@ class DuplexChannel:
         if len(self._running) >= 2 * self.limits.calls and type(got) is Call and got.id is None:
             logger.warning("%s is dropped: too many calls and notifications are being handled", name)
             return
-        self._running[got] = None
+        self._running[got] = self._loop.create_task(self._serve(got), name=name)
         self._held_back = got.inline
-        self._start_serving(self._serve(got), name)
 
     def end_input(self, why: str, *, still_reads: bool = False) -> None:
         """The peer sends no more. A server finishes its calls first.
@@ -181,7 +174,6 @@ class DuplexChannel:
 
     async def _serve(self, call: Call | Batch) -> None:
         assert self._session is not None
-        self._running[call] = current_task(self._loop)
         reply = None
         try:
             reply = await self._session.answer(call)

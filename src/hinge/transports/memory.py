@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from types import coroutine
 from typing import Any, TypeAlias
@@ -16,13 +16,8 @@ from hinge.protocol.connection import Connection
 from hinge.protocol.http.request import Principal
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.records import UNKNOWN_ORIGIN, Call, Origin, Outgoing, origin_of
-from hinge.protocol.states import WAITING
 from hinge.session import Session
 from hinge.transports.duplex import DuplexChannel
-from hinge.transports.eager import EagerTasks
-
-#: After so many requests that were answered at once, the sender lets other tasks run.
-STRAIGHT = 16
 
 
 @coroutine
@@ -47,10 +42,7 @@ class MemoryChannel(DuplexChannel):
         self._peer = self
         self._inbox: deque[bytes] = deque()
         self._size = 0
-        self._begun = self._scheduled = self._full = self._delivering = self._eager = False
-        self._tasks = EagerTasks(self._loop)
-        #: How many requests in a row were answered without a turn of the event loop.
-        self._straight = 0
+        self._begun = self._scheduled = self._full = self._delivering = False
         self._room = asyncio.Event()
         self._room.set()
         # The task that serves a message must not inherit the context variables of the sender.
@@ -90,19 +82,13 @@ class MemoryChannel(DuplexChannel):
             await self._wait_for_room()
         if self.reason is not None:
             raise ChannelClosed(self.reason)
-        pending = message.pending
-        if pending is None:
-            peer._take(message)
-            return
-        # Where nothing else is served, the call begins at once, and most have no need to wait: then the answer is here.
-        peer._take(message, eager=not peer._running)
-        self._straight += 1
-        if pending.state is WAITING or self._straight >= STRAIGHT:
-            self._straight = 0
-            # The task of the other end runs next, so the answer has often arrived when this one continues.
+        peer._take(message)
+        if message.pending is not None:
+            # The task of the other end runs next, so the answer has often arrived when this one continues. Messages that
+            # came before the answer are served first, too.
             await _next_turn()
-        if self._running:  # messages that came before the answer are served first, too
-            await _next_turn()
+            if self._running:
+                await _next_turn()
 
     async def close(self) -> None:
         """End both ends: deliver what was sent, then close both sessions.
@@ -113,7 +99,6 @@ class MemoryChannel(DuplexChannel):
         for end in (self, self._peer):
             if end._finishing is not None and asyncio.current_task() not in end._running.values():
                 await asyncio.shield(end._finishing)
-            await end._tasks.close()
 
     def _end_both(self, here: str, there: str) -> None:
         if self.reason is None:
@@ -132,14 +117,13 @@ class MemoryChannel(DuplexChannel):
 
     # ---------------------------------------------------------------- the inbox
 
-    def _take(self, message: Outgoing, *, eager: bool = False) -> None:
+    def _take(self, message: Outgoing) -> None:
         if self._begun and not (self._inbox or self._full or self._delivering or self._held_back):
             self._delivering = True
-            self._eager = eager
             try:
                 self._context.run(self.feed, message.data if message.message is None else message.message)
             finally:
-                self._delivering = self._eager = False
+                self._delivering = False
             if self._inbox:
                 self._schedule()
             return
@@ -182,12 +166,6 @@ class MemoryChannel(DuplexChannel):
             self._end_both(why, "the other end gave up waiting")
 
     # ---------------------------------------------------------------- DuplexChannel
-
-    def _start_serving(self, serving: Coroutine[Any, Any, None], name: str) -> None:
-        if self._eager:
-            self._tasks.start(serving, name, contextvars.copy_context())
-        else:
-            super()._start_serving(serving, name)
 
     def _reply(self, message: Outgoing, *, last: bool) -> None:
         failure = self._failures.pop(message.id, None) if self._failures else None

@@ -1,4 +1,4 @@
-"""A call in memory begins in the stack of its caller, and is still a task of its own, on both event loops."""
+"""A call in memory is a task of its own, with a context of its own, on both event loops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MARK: contextvars.ContextVar[str] = contextvars.ContextVar("MARK", default="unse
 
 @asynccontextmanager
 async def called(tool: Any) -> AsyncIterator[Client]:
-    """A client of a server with this tool, which has a task that waits for a call: it has served one."""
+    """A client of a server with this tool, which has served another one."""
     server: Server[Any] = Server("eager")
     server.tool("it")(tool)
 
