@@ -20,8 +20,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
 
     #: Size of an HTTP request body; larger ones are rejected with 413 while reading.
     body: int = 4 * MIB
-    #: Bytes of all HTTP request bodies that are being read by one endpoint. Half of it is divided equally among the requests that
-    #: it may have in flight, so that small bodies are always read; the next byte beyond the other half gets 503.
+    #: Bytes of the bodies of all HTTP requests that one endpoint has in flight. Half of it is divided equally among as many
+    #: requests as it may have, so that small bodies are always read; the next byte beyond the other half gets 503.
     bodies: int = 256 * MIB
     #: Length of a line on stdio or a socket; a longer one is discarded and answered with -32700.
     line: int = 16 * MIB

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import DefinitionError, Limits, Overloaded, Principal, Refusal
+from hinge import DefinitionError, Limits, Overloaded, Principal, Refusal, Server
 from hinge.http1.asgi import Message, Scope
 from hinge.protocol.connection import LIVENESS_RESERVE
 from hinge.transports.http.server.app import HttpApp
@@ -361,6 +361,40 @@ async def test_bodies_that_never_end_have_one_budget_and_keep_no_small_ones_out(
         large, _ = modern_call("add", a=1, b=2)
         padded = json.dumps(body).encode() + b" " * (900 << 10)
         assert (await site.ask(large, padded)).status == 200
+
+
+@pytest.mark.parametrize("engine", ["hinge", "uvicorn"])
+async def test_bodies_of_calls_that_wait_count_until_these_are_over(engine: Any) -> None:
+    """Else as many large bodies as there may be requests could be held in memory."""
+    gate, waiting = asyncio.Event(), 0
+    server: Server[Any] = Server("waiting", limits=Limits(body=1 << 20, bodies=4 << 20))
+
+    @server.tool
+    async def keep(text: str) -> int:
+        nonlocal waiting
+        waiting += 1
+        await gate.wait()
+        return len(text)
+
+    async with serving(server, requests=1000, engine=engine) as site:
+        wires = [await site.tool("keep", n, text="x" * (900 << 10)) for n in range(2)]
+        async with asyncio.timeout(10):
+            while waiting < 2:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.001)
+        headers, body = modern_call("keep", text="x" * (900 << 10))
+        reply = await site.ask(headers, body)
+        assert (reply.status, reply.json()["error"]["code"]) == (503, Overloaded.code)
+        assert waiting == 2
+        gate.set()
+        assert [(await wire.reply()).status for wire in wires] == [200, 200]
+        assert (await site.ask(headers, body)).status == 200
+        assert (await site.ask(*modern_call("keep", text="small"))).status == 200
+        assert site.app is not None
+        assert site.app._life is not None
+        async with asyncio.timeout(10):
+            while site.app._life.requests.running:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.001)
+        assert site.app._life.requests.bodies.used == 0
 
 
 # ---------------------------------------------------------------- who is it

@@ -265,7 +265,7 @@ class BodiesFull(Exception):
 
 
 class BodyBudget:
-    """Bytes of request bodies that are being read.
+    """Bytes of the bodies of requests that are not over: while they arrive, and while their calls are served.
 
     Half of the budget is divided equally among all requests, the other half is shared: clients that send large bodies and
     never finish them do not keep small ones out. One body beyond its part is always read.
@@ -310,7 +310,7 @@ class GrowingBody:
             self._held += more
 
     def end(self) -> None:
-        """It is read, or given up."""
+        """Its request is over."""
         self._budget.used -= self._held
         self._held = 0
 
@@ -346,6 +346,8 @@ class Exchange(Record):
     _options: HttpSettings
     _lock: asyncio.Lock | None = None
     _reading: bool = False
+    #: What its body takes of the budget, if it had to be read piece by piece.
+    _growing: GrowingBody | None = None
     _given_up: Refusal | None = None
     _lost: str = ""
     _quiet_since: float = 0.0
@@ -369,10 +371,12 @@ class Exchange(Record):
     async def read(self) -> bytes | Refusal | None:
         """Read the body, bounded in size and time; None if the client left before its end."""
         limit = self._options.limits.body
-        growing = self._open.bodies.begin()
+        self._growing = growing = self._open.bodies.begin()
         self._reading = True
         try:
             body = await self.raw.read(limit, growing.grow)
+            if body is not None:
+                growing.grow(len(body))
         except BodiesFull:
             return _BODIES_FULL
         except asyncio.CancelledError:
@@ -382,7 +386,6 @@ class Exchange(Record):
             return self._given_up
         finally:
             self._reading = False
-            growing.end()
         if self.watched:
             self.watch()
         return body if body is None or len(body) <= limit else body_too_large(limit)
@@ -602,6 +605,8 @@ class Exchange(Record):
         # Breaks a reference cycle; the garbage collector would have to find one per request.
         self.owner = None
         self._open.remove(self)
+        if self._growing is not None:
+            self._growing.end()
         if self.watched:
             self.raw.release()
 
