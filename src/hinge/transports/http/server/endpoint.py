@@ -182,12 +182,14 @@ class Endpoint:
             await self._post(exchange, head, origin)
 
     def _post(self, exchange: Exchange, head: Head, origin: Origin) -> Awaitable[None]:
+        """Serve a POST whose caller is known."""
         beyond = self._requests.running - self._options.requests
         if beyond > 0 and (beyond > LIVENESS_RESERVE or not _is_short(head)):
             return exchange.refuse(_TOO_MANY_REQUESTS)
         if head.refusal is not None:
             return exchange.refuse(head.refusal)
-        body = exchange.raw.whole() if exchange.raw.head else None  # mostly it has arrived with a known head
+        # The server knows the head of a request that it received as a whole, like the last one of its connection.
+        body = exchange.raw.whole() if exchange.raw.head else None
         if body is None:
             return self._read(exchange, head, origin, beyond)
         if len(body) > self._options.limits.body:
