@@ -245,6 +245,30 @@ def test_a_new_progress_token_costs_as_little_as_a_known_meta() -> None:
     assert calls < 20 * 100
 
 
+@pytest.mark.parametrize(
+    ("first", "token"),
+    [
+        ('"progressToken":7', 7),
+        ('"progressToken":999999999999999999999', 999999999999999999999),
+        # More digits than Python is set to make a number of.
+        (f'"progressToken":{"9" * 1000}', None),
+        # Another member of the same length.
+        ('"acme/progress":7', None),
+    ],
+)
+def test_a_progress_token_is_read_where_meta_begins_with_it(first: str, token: int | None) -> None:
+    meta = f'{{{first},"{CLAIM}":"{V2026_07}"}}'
+    data = f'{{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{{"_meta":{meta}}}}}'.encode()
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(640)
+    try:
+        read = detect.classify(jsonrpc.decode(data), detect.parse_eras(BOTH)).meta
+    finally:
+        sys.set_int_max_str_digits(limit)
+    assert read is not None
+    assert read.progress_token == token
+
+
 def test_arguments_may_repeat_members_and_look_like_params() -> None:
     """SEC-33: what is below arguments is left to the tool's schema."""
     params = '{"name":"a","arguments":{"name":1,"name":2,"_meta":{},"text":",\\"arguments\\":"}}'

@@ -195,7 +195,7 @@ def _read_meta(raw: Raw) -> RequestMeta | None:
         return _decode_meta(text)
     if text.startswith(_TOKEN_FIRST):
         token, _, rest = text[len(_TOKEN_FIRST) :].partition(b",")
-        known = _rest_of_meta(rest) if token.isdigit() and len(token) < _LONG_TOKEN and rest else None
+        known = _rest_of_meta(rest) if token.isdigit() and len(token) < _LONG_TOKEN else None
         if known is not None:
             return msgspec.structs.replace(known, progress_token=int(token))
     meta = _remembered_meta(text)
