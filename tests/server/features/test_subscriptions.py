@@ -407,6 +407,15 @@ async def test_large_subscriptions_share_a_bounded_memory() -> None:
             assert "result" in await talk.ask("resources/subscribe", uri="file:///dir/3", padding=padding)
 
 
+async def test_subscriptions_may_take_all_the_bytes_of_their_limit() -> None:
+    size = len('{"uri":"file:///a"}')
+    server = a_server(limits=Limits(subscription_bytes=2 * size), authorize_subscription=lambda ctx, uri: True)
+    async with BareEnd(server, "2025") as end:
+        for uri in ("file:///a", "file:///b"):
+            await end.ask("resources/subscribe", {"uri": uri})
+        assert (await end.refusal("resources/subscribe", {"uri": "file:///c"}))["code"] == Overloaded.code
+
+
 async def test_too_many_streams_or_resources_are_refused() -> None:
     """C-056, C-125: each with the code of its reason, and at once."""
     server = a_server(limits=Limits(streams=1, watched=2))

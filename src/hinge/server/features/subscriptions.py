@@ -692,8 +692,7 @@ class _ListenStream(ChangeReader):
         """Send what needs no waiting. The task does the rest; while it has something in hand, it does everything."""
         if not self._detached and (self._wake is None or self._wake.done()):
             return
-        message = None
-        while not self._ended and (message := self.take()) is not None and self._sent_now(message):
+        while (message := self.take()) is not None and self._sent_now(message):
             pass
         if self._ended or message is not None:
             self._held = message
@@ -709,15 +708,13 @@ class _ListenStream(ChangeReader):
 
     def _sent_now(self, message: ChangeMessage) -> bool:
         """Whether a change of a list, which all subscribers may see, could be sent at once."""
-        call, channel = self._call, self._channel
-        if channel is None or message.change.kind not in self._lists or call.state is not CallState.RUNNING:
+        channel = self._channel
+        if channel is None or message.change.kind not in self._lists:
             return False
         return channel.send_now(message.opening + self._end)
 
     async def run(self, ctx: Context[Any], *, can_detach: bool) -> None:
         """Send changes until the end. Raises Detached when there are none, if the call can go on without a task."""
-        # Nothing may wait between here and the end of the task.
-        can_detach = can_detach and not (ctx.depth or ctx._log_queue or ctx._published)
         can_detach = can_detach and self._channel is not None and self._channel.can_detach
         while ctx._call.state is CallState.RUNNING:
             message, self._held = self._held or self.take(), None
@@ -726,7 +723,8 @@ class _ListenStream(ChangeReader):
             elif self._ended:
                 self._announce_end()
                 break
-            elif can_detach:
+            elif can_detach and not (ctx._log_queue or ctx._published):
+                # What waits at the end of the task would miss a change: log messages, and changes that other processes get.
                 raise Detached(self._cancel, self._detach)
             else:
                 self._wake = self.loop.create_future()
