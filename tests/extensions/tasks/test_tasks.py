@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from hinge import Context, Server
+from hinge.backends import MemoryBackend
 from hinge.extensions.tasks import Tasks
+from hinge.extensions.tasks.handshake import Asker
 from tests.extensions.tasks.serving import ASKED, DECLARED, RELATED, TASKS, Log, conversation, serving, start, until
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Call, Origin
@@ -243,6 +245,25 @@ async def test_of_clients_that_wait_for_a_result_the_latest_is_asked(processes: 
         await first.wait_for("elicitation/create")
         assert (await third.ask("tasks/result", task))["content"][0]["text"] == "yes yes"
         assert (await waiting)["content"][0]["text"] == "yes yes"
+
+
+async def test_of_requests_that_come_at_once_the_latest_asks() -> None:
+    """Whichever is stored last, and whoever leaves while another takes over."""
+
+    class Crossing(MemoryBackend):
+        async def get(self, key: str) -> bytes | None:
+            value = await super().get(key)
+            await asyncio.sleep(0.001)
+            return value
+
+    backend = Crossing()
+    first, second, third = [Asker(backend, "task", lambda task_id: None) for _ in range(3)]
+    await asyncio.gather(second.is_latest(), first.is_latest())
+    assert [await first.is_latest(), await second.is_latest()] == [False, True]
+    await asyncio.gather(second.leave(), third.is_latest())
+    assert [await first.is_latest(), await second.is_latest(), await third.is_latest()] == [False, False, True]
+    await third.leave()
+    assert await first.is_latest()
 
 
 async def test_a_call_becomes_a_task_when_its_handler_says_so() -> None:

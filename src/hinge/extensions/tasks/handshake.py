@@ -55,6 +55,8 @@ class Augmentation(Struct):
 
 #: Seconds after which a request that has not confirmed that it is the latest has ended with its process.
 _CONFIRMED = 30.0
+#: Stored in place of the latest request when it leaves: any other comes after it.
+_NOBODY = b"0"
 
 
 class _CallParams(Struct):
@@ -184,16 +186,17 @@ class Asker:
 
     async def is_latest(self) -> bool:
         """Whether no later request has taken over. Call it more often than every 30 seconds."""
-        latest = await self._backend.get(self._key)
-        if latest is not None and int(latest) > int(self._arrival):
-            return False
-        await self._backend.set(self._key, self._arrival, ttl=_CONFIRMED)
+        while True:
+            latest = await self._backend.get(self._key)
+            if latest is not None and int(latest) > int(self._arrival):
+                return False
+            if await self._backend.replace(self._key, latest, self._arrival, ttl=_CONFIRMED):
+                break  # otherwise another process came between
         if latest != self._arrival:
             self._publish(self._task_id)
         return True
 
     async def leave(self) -> None:
         """Let an earlier request take over."""
-        if await self._backend.get(self._key) == self._arrival:
-            await self._backend.delete(self._key)
+        if await self._backend.replace(self._key, self._arrival, _NOBODY, ttl=_CONFIRMED):
             self._publish(self._task_id)
