@@ -115,7 +115,7 @@ def test_other_changes_survive_the_undoing() -> None:
     path = path_of("vscode")
     assert main(["install", "weather.py", "--host", "vscode", "--yes"]) == 0
     path.write_text(path.read_text().replace("// slow", "// fast"))
-    assert main(["uninstall", "weather", "--host", "vscode", "--yes"]) == 0
+    assert main(["uninstall", "weather.py", "--host", "vscode", "--yes"]) == 0
     assert path.read_text() == FILES["vscode"].replace("// slow", "// fast")
 
 

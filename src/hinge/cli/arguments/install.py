@@ -28,7 +28,7 @@ def _install(command: CommandParser) -> None:
 
 
 def _uninstall(command: CommandParser) -> None:
-    command.add_argument("name", metavar="NAME", help="the name of the server in the configuration")
+    command.add_argument("name", metavar="NAME", help="the name of the server in the configuration, or the FILE.py")
     _add_host(command)
 
 

@@ -48,8 +48,9 @@ def run(options: argparse.Namespace) -> int:
             change = plan_install(host, path, name, entry.value, force=options.force)
             codes.append(_carry_out(change, host, path, options.yes, _warnings(host, entry.literals, options)))
     else:
+        name = name_of(options.name) if "." in options.name else options.name  # no name has a dot, each file has
         for host, path in zip(hosts, paths, strict=True):
-            change = plan_uninstall(host, path, options.name, force=options.force)
+            change = plan_uninstall(host, path, name, force=options.force)
             codes.append(_carry_out(change, host, path, options.yes, ""))
     return max(codes)
 
