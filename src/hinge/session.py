@@ -82,6 +82,8 @@ class Session(Record, weakref=True):
         assert task is not None
         call.on_cancel = task.cancel
         self._tasks[task] = call
+        size = len(call.params)
+        connection.held += size
         if connection.description is None and self._serving_since is None and call.id is not None:
             self._serving_since = self.loop.time()
         try:
@@ -101,6 +103,7 @@ class Session(Record, weakref=True):
                 raise
             reply = connection.refuse(call, as_failure(exc))
         finally:
+            connection.held -= size
             if self._tasks.pop(task, None) is not None:  # it was not detached
                 call.on_cancel = None
             if self._serving_since is not None and call.id is not None:

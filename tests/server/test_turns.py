@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import pytest
 
-from hinge import CallNext, Context, DefinitionError, Depends, Limits, Server
+from hinge import CallNext, Context, DefinitionError, Depends, Limits, Overloaded, Server
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Call
 
@@ -365,6 +366,46 @@ async def test_a_busy_server_still_says_that_it_is_alive(era: Era, limits: Limit
             tasks += [task for task in flood if task not in refused]
         gate.open.set()
         assert all("result" in reply for reply in await asyncio.gather(*tasks))
+
+
+@both_eras
+async def test_the_bytes_of_running_calls_of_a_connection_are_bounded(era: Era) -> None:
+    """Also those of a call that was cancelled and goes on; small requests pass, and one large call always does."""
+    server: Server[Any] = Server("kept", limits=Limits(call_bytes=50_000))
+    gate, heard = asyncio.Event(), 0
+
+    @server.tool
+    async def keep(text: str) -> int:
+        while not gate.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await gate.wait()
+        return len(text)
+
+    @server.notification("notifications/count")
+    async def count(ctx: Context[Any], params: Any) -> None:
+        nonlocal heard
+        heard += 1
+
+    async with BareEnd(server, era) as end:
+        large = {"name": "keep", "arguments": {"text": "x" * 60_000}}
+        call = end.begin("tools/call", large)
+        assert isinstance(call, Call)
+        running = asyncio.create_task(end.session.answer(call))
+        await settle()
+        for _ in range(2):
+            error = await end.refusal("tools/call", large)
+            assert error["code"] == Overloaded.code
+            assert error["message"] == "Too large requests: 50000 bytes at once is the limit of a connection"
+            assert "tools" in await end.ask("tools/list")
+            await end.tell("notifications/count", {"text": "x" * 60_000})
+            assert heard == 0
+            await end.tell("notifications/cancelled", {"requestId": call.id, "reason": "x" * 60_000})
+            await settle()
+        gate.set()
+        await running
+        assert (await end.call_tool("keep", text="x" * 60_000))["content"][0]["text"] == "60000"
+        await end.tell("notifications/count", {"text": "x" * 60_000})
+        assert heard == 1
 
 
 async def test_open_subscriptions_do_not_count_as_running_calls() -> None:

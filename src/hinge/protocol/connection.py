@@ -19,6 +19,7 @@ from hinge.errors import (
     ConnectionLost,
     HingeError,
     InsufficientScope,
+    InvalidParams,
     InvalidRequest,
     InvalidResponse,
     NotSent,
@@ -45,6 +46,11 @@ _cancelled = msgspec.json.Decoder(CancelledParams)
 
 #: So many requests of `Era.liveness_method` are served beyond the limits of running calls: a busy server is not a dead one.
 LIVENESS_RESERVE = 8
+
+#: They are handled while they are received, and no handler keeps their params.
+_AT_ONCE = frozenset({"notifications/cancelled", "notifications/progress"})
+#: A value in the params of a handshake may have so many bytes of `Limits.handshake_bytes`, on average: it needs more in memory.
+_VALUE_BYTES = 64
 
 #: What may become of a running call and of a waiting request.
 _CALL_ENDS = CALL_MOVES[RUNNING]
@@ -77,6 +83,8 @@ class Connection(Record):
     shared: bool = True
     #: Calls that are being served, by `Call.key`.
     incoming: dict[object, Call] = msgspec.field(default_factory=dict)
+    #: Bytes of the params of all calls whose handlers run, also of those that were cancelled. Counted by the session.
+    held: int = 0
     #: Our requests that wait for a response, by id.
     outgoing: dict[RequestId, Pending] = msgspec.field(default_factory=dict)
     #: Why the connection is closed; None while it is open.
@@ -161,7 +169,7 @@ class Connection(Record):
             if request_id is not None and len(self.incoming) >= self.limits.calls:
                 self._check_room(era, message.method)
             if len(message.params) > SMALL:
-                check_values(message.params, self.limits.values)
+                self._check_size(message, era)
             if description is not None:
                 revision = era.admit(
                     message, inbound.meta, origin.head, self.handshake, description.revisions, self.one_shot
@@ -207,6 +215,17 @@ class Connection(Record):
         """Raise Overloaded while `limits.calls` requests are served, except for a few checks whether this side is alive."""
         if method != era.liveness_method or len(self.incoming) >= self.limits.calls + LIVENESS_RESERVE:
             raise Overloaded(f"Too many requests: {self.limits.calls} at once is the limit of a connection")
+
+    def _check_size(self, message: Request | Notification, era: Era) -> None:
+        """Raise Overloaded if calls in flight leave no room for these params, InvalidParams if they are too many or too large."""
+        limits, size = self.limits, len(message.params)
+        if self.held and self.held + size > limits.call_bytes and message.method not in _AT_ONCE:
+            raise Overloaded(f"Too large requests: {limits.call_bytes} bytes at once is the limit of a connection")
+        check_values(message.params, limits.values)
+        if self.description is not None and message.method == era.negotiation_method:  # the connection keeps them
+            if size > limits.handshake_bytes:
+                raise InvalidParams(f"Too large: {limits.handshake_bytes} bytes of {message.method} is the limit here")
+            check_values(message.params, limits.handshake_bytes // _VALUE_BYTES)
 
     def _receive_batch(self, data: bytes, origin: Origin) -> Batch | Outgoing | None:
         eras = (self.era,) if self.description is None else self.description.eras

@@ -35,6 +35,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: Concurrent inbound requests of the whole server in this process; further ones are rejected. Open
     #: `subscriptions/listen` streams are limited by `streams` instead.
     all_calls: int = 10_000
+    #: Bytes of the params of all calls that one connection has in flight; further ones are rejected, except for small ones. One
+    #: call is always served.
+    call_bytes: int = 128 * MIB
+    #: Size of the params of `initialize`, which a connection keeps, on a server.
+    handshake_bytes: int = 64 * 1024
     #: How long a call waits if the concurrency of its tool is exhausted.
     concurrency_wait: float = 30.0
     #: If the event loop is blocked for longer than this, the log names the tool; 0 disables the check. A loop that is still
@@ -73,7 +78,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: Open `subscriptions/listen` streams of one server, and subscribed URIs of one client.
     streams: int = 10_000
     watched: int = 1000
-    #: Bytes of the requests of all open subscriptions of one server, which keeps them; further ones are rejected.
+    #: Bytes of the requests of all open subscriptions of one server, which keeps them, with their headers and 2 KiB for each;
+    #: further ones are rejected.
     subscription_bytes: int = 128 * MIB
     #: Change notifications that a server keeps for all `subscriptions/listen` streams and sessions that have not read them yet,
     #: and the bytes of their URIs; repeats are merged. For a reader that falls behind further, everything that it subscribed

@@ -96,8 +96,8 @@ class DuplexChannel:
         else:
             self._receive = session.receive
 
-    def feed(self, data: bytes | jsonrpc.Request | jsonrpc.Response) -> None:
-        """Hand over one message, or hold it back while an inline call is being answered."""
+    def feed(self, data: bytes | jsonrpc.Request | jsonrpc.Response) -> asyncio.Task[None] | None:
+        """Hand over one message, or hold it back while an inline call is being answered. Returns the task that serves it."""
         if self._held_back:
             assert isinstance(data, bytes), "what is held back is text"
             self._backlog.append(data)
@@ -105,23 +105,24 @@ class DuplexChannel:
             if not self._holding and self._backlog_full:
                 self._holding = True
                 self._hold()
-            return
+            return None
         try:
             got = self._receive(data, self._origin)
         except Exception:
             logger.exception("A message could not be processed; it gets no answer")
-            return
+            return None
         if got is None:
-            return
+            return None
         if type(got) is Outgoing:
             self._reply(got, last=False)
-            return
+            return None
         name = got.method if type(got) is Call else "a batch"
         if len(self._running) >= 2 * self.limits.calls and type(got) is Call and got.id is None:
             logger.warning("%s is dropped: too many calls and notifications are being handled", name)
-            return
-        self._running[got] = self._loop.create_task(self._serve(got), name=name)
+            return None
+        self._running[got] = task = self._loop.create_task(self._serve(got), name=name)
         self._held_back = got.inline
+        return task
 
     def end_input(self, why: str, *, still_reads: bool = False) -> None:
         """The peer sends no more. A server finishes its calls first.

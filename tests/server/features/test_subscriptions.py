@@ -382,7 +382,7 @@ async def test_the_end_of_input_ends_subscriptions_on_a_pipe() -> None:
 
 async def test_large_subscriptions_share_a_bounded_memory() -> None:
     """The server keeps the request of each, whatever else is in it; the room is given back."""
-    server = a_server(limits=Limits(subscription_bytes=5000))
+    server = a_server(limits=Limits(subscription_bytes=10_000))
     padding = "x" * 2000
     async with talking(server, "2026") as talk:
         filter = {"notifications": {"toolsListChanged": True}, "padding": padding}
@@ -393,7 +393,9 @@ async def test_large_subscriptions_share_a_bounded_memory() -> None:
             await talk.hear(ACKNOWLEDGED)
             answer = await talk.ask("subscriptions/listen", **filter)
             assert answer["error"]["code"] == Overloaded.code
-            assert answer["error"]["message"] == "Too large subscriptions: 5000 bytes of all requests is the limit here"
+            assert (
+                answer["error"]["message"] == "Too large subscriptions: 10000 bytes of all requests is the limit here"
+            )
             await talk.route.cancel(number, "2026")
             await talk.route.cancel(other, "2026")
     for _ in range(3):

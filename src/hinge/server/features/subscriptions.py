@@ -57,6 +57,9 @@ logger = logging.getLogger("hinge")
 #: Readers that are told of a change before the event loop does anything else.
 WOKEN_AT_ONCE = 100
 
+#: Bytes that a subscription takes besides its request.
+SUBSCRIPTION_OVERHEAD = 2048
+
 #: Whether this caller may subscribe to this resource.
 Authorize: TypeAlias = Callable[[Context[Any], str], bool | Awaitable[bool]]
 
@@ -66,6 +69,13 @@ class _AnyFilter(Struct):
 
 
 _whole_filter = msgspec.json.Decoder(_AnyFilter)
+
+
+def _size_of(call: Call) -> int:
+    """Bytes that are kept of a request that subscribes."""
+    head = call.origin.head
+    fields = 0 if head is None else sum(len(name) + len(value) for name, value in head.raw.items())
+    return len(call.params) + fields + SUBSCRIPTION_OVERHEAD
 
 
 class Offered(Protocol):
@@ -105,8 +115,9 @@ class Subscriptions:
         self._max_streams = limits.streams
         self._max_uris = limits.watched
         self._max_bytes = limits.subscription_bytes
-        #: Of the requests that subscribed, all of which are kept.
+        #: Of the requests that subscribed, all of which are kept; in all, and of each.
         self._bytes = 0
+        self._sizes: dict[Call, int] = {}
         #: By the call of `subscriptions/listen`.
         self._streams: dict[Call, _ListenStream] = {}
         #: Whether nothing surrounds the handlers, such as middleware, which would notice that a call is served twice.
@@ -249,7 +260,7 @@ class Subscriptions:
         """End the subscription of a session to a resource."""
         ctx = self._watched.get(session, {}).pop(uri, None)
         if ctx is not None:
-            self._bytes -= len(ctx._call.params)
+            self._forget(ctx._call)
             self._unwatch((uri,))
 
     def _listener(self, session: Session) -> _SessionListener:
@@ -309,24 +320,34 @@ class Subscriptions:
                 if params.uri not in watched:
                     self._watch((params.uri,))
                 else:
-                    self._bytes -= len(watched[params.uri]._call.params)
+                    self._forget(watched[params.uri]._call)
                 watched[params.uri] = ctx
-                self._bytes += len(ctx._call.params)
+                self._keep(ctx._call)
         finally:
             self._unwatch((params.uri,))
 
     def _unsubscriber(self, session: Session) -> Callable[[], Awaitable[None]]:
         async def unsubscribe() -> None:
             watched = self._watched.pop(session, {})
-            self._bytes -= sum(len(ctx._call.params) for ctx in watched.values())
+            for ctx in watched.values():
+                self._forget(ctx._call)
             self._unwatch(watched)
 
         return unsubscribe
 
     def _check_size(self, ctx: Context[Any]) -> None:
         """Raise Overloaded if there is no room for the request of one more subscription."""
-        if self._bytes + len(ctx._call.params) > self._max_bytes:
+        if self._bytes + _size_of(ctx._call) > self._max_bytes:
             raise Overloaded(f"Too large subscriptions: {self._max_bytes} bytes of all requests is the limit here")
+
+    def _keep(self, call: Call) -> None:
+        """Count a request that has subscribed."""
+        self._sizes[call] = size = _size_of(call)
+        self._bytes += size
+
+    def _forget(self, call: Call) -> None:
+        """The subscription has ended."""
+        self._bytes -= self._sizes.pop(call)
 
     async def unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> None:
         """`resources/unsubscribe`."""
@@ -373,7 +394,7 @@ class Subscriptions:
         stream = _ListenStream(ctx, agreed, topics, self._buffer, self)
         with self._buffer.lock:
             self._streams[ctx._call] = stream
-            self._bytes += len(ctx._call.params)
+            self._keep(ctx._call)
         count("hinge.server.active_subscriptions", 1)
         ctx._session.on_end_of_input(stream.end)
         accepted = {member: keys for member, (_, keys) in topics.items()}
@@ -388,7 +409,7 @@ class Subscriptions:
         stream = self._streams.pop(call, None)
         if stream is not None:
             stream.session.forget_end_of_input(stream.end)
-            self._bytes -= len(call.params)
+            self._forget(call)
             self._unwatch(stream.uris)
             count("hinge.server.active_subscriptions", -1)
 

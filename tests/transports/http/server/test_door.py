@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hinge import DefinitionError, Limits, Overloaded, Principal, Refusal, Server
+from hinge import Context, DefinitionError, Limits, NotFinished, Overloaded, Principal, Refusal, Server
 from hinge.http1.asgi import Message, Scope
 from hinge.protocol.connection import LIVENESS_RESERVE
 from hinge.transports.http.server.app import HttpApp
-from tests.support import Headers
+from tests.support import V2025_06, Headers
 from tests.transports.http_rig import (
     ABSENT,
     BOTH_TYPES,
@@ -363,38 +363,132 @@ async def test_bodies_that_never_end_have_one_budget_and_keep_no_small_ones_out(
         assert (await site.ask(large, padded)).status == 200
 
 
+class Keeping:
+    """A server whose calls hold large arguments until the gate opens, whatever becomes of their clients."""
+
+    LARGE = "x" * (900 << 10)
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.inside = self.cancelled = 0
+        self.server: Server[Any] = Server(
+            "keeping", limits=Limits(body=1 << 20, bodies=4 << 20, drain=0.1, teardown=0.1)
+        )
+        self.server.tool(self.keep)
+        self.server.notification("notifications/keep")(self.hear)
+
+    async def keep(self, text: str) -> int:
+        """Keep a text."""
+        self.inside += 1
+        while not self.gate.is_set():
+            try:
+                await self.gate.wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+        self.inside -= 1
+        return len(text)
+
+    async def hear(self, ctx: Context[Any], params: Any) -> None:
+        await self.keep("")
+
+    async def wait(self, inside: int) -> None:
+        async with asyncio.timeout(10):
+            while self.inside != inside:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.001)
+
+
+def used(site: Site) -> int:
+    """Bytes of the shared half of the budget of bodies that are in use."""
+    assert site.app is not None
+    assert site.app._life is not None
+    return site.app._life.requests.bodies.used
+
+
+async def all_given_back(site: Site) -> None:
+    async with asyncio.timeout(10):
+        while used(site):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.001)
+    assert used(site) == 0
+
+
 @pytest.mark.parametrize("engine", ["hinge", "uvicorn"])
 async def test_bodies_of_calls_that_wait_count_until_these_are_over(engine: Any) -> None:
     """Else as many large bodies as there may be requests could be held in memory."""
-    gate, waiting = asyncio.Event(), 0
-    server: Server[Any] = Server("waiting", limits=Limits(body=1 << 20, bodies=4 << 20))
-
-    @server.tool
-    async def keep(text: str) -> int:
-        nonlocal waiting
-        waiting += 1
-        await gate.wait()
-        return len(text)
-
-    async with serving(server, requests=1000, engine=engine) as site:
-        wires = [await site.tool("keep", n, text="x" * (900 << 10)) for n in range(2)]
-        async with asyncio.timeout(10):
-            while waiting < 2:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.001)
-        headers, body = modern_call("keep", text="x" * (900 << 10))
+    keeping = Keeping()
+    async with serving(keeping.server, requests=1000, engine=engine) as site:
+        wires = [await site.tool("keep", n, text=keeping.LARGE) for n in range(2)]
+        await keeping.wait(2)
+        headers, body = modern_call("keep", text=keeping.LARGE)
         reply = await site.ask(headers, body)
         assert (reply.status, reply.json()["error"]["code"]) == (503, Overloaded.code)
-        assert waiting == 2
-        gate.set()
+        assert keeping.inside == 2
+        keeping.gate.set()
         assert [(await wire.reply()).status for wire in wires] == [200, 200]
         assert (await site.ask(headers, body)).status == 200
         assert (await site.ask(*modern_call("keep", text="small"))).status == 200
+        await all_given_back(site)
+
+
+@pytest.mark.parametrize("engine", ["hinge", "uvicorn"])
+@pytest.mark.parametrize("way", ["client left", "cancelled", "deleted", "stateless", "2024"])
+async def test_the_body_of_a_call_counts_while_anything_keeps_it(way: str, engine: Any) -> None:
+    """A call goes on after its response was lost, and after it was cancelled if its handler resists."""
+    keeping = Keeping()
+    async with serving(keeping.server, requests=1000, engine=engine, sse_path="/sse") as site:
+        headers = await site.session(V2025_06)
+        path, body, stream = "/mcp", handshake_call("keep", 7, text=keeping.LARGE), None
+        if way == "stateless":
+            headers, body = modern_call("keep", 7, text=keeping.LARGE)
+        if way == "2024":
+            stream = await site.call({"Accept": "text/event-stream"}, b"", "GET", "/sse")
+            await stream.head()
+            event = await stream.event()
+            assert event is not None
+            headers, path = {"Content-Type": "application/json"}, event.data.decode()
+            assert (await site.ask(headers, initialize(), path=path)).status == 202
+            await stream.message()
+        wire = await site.call(headers, body, path=path)
+        await keeping.wait(1)
+        held = used(site)
+        assert held > 700 << 10
+        if way in ("client left", "stateless"):
+            wire.abort()
+        elif way == "cancelled":
+            cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+            assert (await site.ask(headers, cancelled)).status == 202
+        elif way == "deleted":
+            assert (await site.ask(headers, b"", "DELETE")).status == 204
+            assert (await wire.reply()).json()["error"]["code"] == NotFinished.code
+        elif way == "2024":
+            assert (await wire.reply()).status == 202
+            assert stream is not None
+            stream.abort()
         assert site.app is not None
-        assert site.app._life is not None
-        async with asyncio.timeout(10):
-            while site.app._life.requests.running:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.001)
-        assert site.app._life.requests.bodies.used == 0
+        try:
+            async with asyncio.timeout(10):
+                while site.app.calls if way == "client left" else not keeping.cancelled:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+            assert used(site) == held
+        finally:
+            keeping.gate.set()
+        await keeping.wait(0)
+        await all_given_back(site)
+
+
+async def test_notifications_of_a_session_that_are_being_handled_are_bounded() -> None:
+    """They are answered before they are handled, so that no limit of requests counts them."""
+    keeping = Keeping()
+    keeping.server = Server("hearing", limits=Limits(calls=5))
+    keeping.server.notification("notifications/keep")(keeping.hear)
+    async with serving(keeping.server) as site:
+        session = await site.session()
+        for _ in range(30):
+            reply = await site.ask(session, {"jsonrpc": "2.0", "method": "notifications/keep"})
+            assert reply.status == 202
+        await keeping.wait(10)
+        assert (await site.ask(session, {"jsonrpc": "2.0", "id": 1, "method": "ping"})).status == 200
+        keeping.gate.set()
+        await keeping.wait(0)
 
 
 # ---------------------------------------------------------------- who is it

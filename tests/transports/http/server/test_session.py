@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Context, Limits, NotFinished, Server
+from hinge import Changed, Context, Limits, NotFinished, Overloaded, Server
 from hinge.http1.asgi import Scope
 from hinge.protocol.records import Call
 from hinge.transports.http.server import session_store as http_session_table
@@ -76,6 +76,47 @@ async def test_a_handshake_that_breaks_a_limit_is_answered_and_makes_no_session(
             assert "Too many values" in answer["error"]["message"]
             assert "mcp-session-id" not in reply.headers
         await site.session()
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"clientInfo": {"name": "x" * 70_000, "version": "1"}},
+        {"capabilities": {"experimental": {"a": {"b": "x" * 70_000}}}},
+        {"capabilities": {"experimental": {f"a{number}": {} for number in range(4000)}}},
+    ],
+    ids=["name", "text", "values"],
+)
+async def test_what_a_session_keeps_of_its_handshake_is_bounded(site: Site, member: dict[str, Any]) -> None:
+    """Else ten thousand sessions could keep as many bodies, each as large as a body may be."""
+    long = initialize()
+    long["params"] |= member
+    reply = await site.ask(JSON_HEADERS, long)
+    assert reply.json()["error"]["code"] == -32602
+    assert "mcp-session-id" not in reply.headers
+    long["params"] |= {"clientInfo": {"name": "x" * 50_000, "version": "1"}, "capabilities": {}}
+    assert "mcp-session-id" in (await site.ask(JSON_HEADERS, long)).headers
+
+
+async def test_a_subscription_counts_with_the_headers_that_are_kept_for_it(log: Log) -> None:
+    server = make_server(log, limits=Limits(subscription_bytes=100_000))
+
+    @server.resource("note://{name}")
+    async def note(name: str) -> str:
+        return name
+
+    async with serving(server) as site:
+        session = await site.session()
+        padded = {**session, "X-Padding": "x" * 60_000}
+
+        async def subscribe(uri: str, method: str = "resources/subscribe") -> Any:
+            request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"uri": uri}}
+            return (await site.ask(padded, request)).json()
+
+        for _ in range(3):
+            assert "result" in await subscribe("note://one")
+            assert (await subscribe("note://two"))["error"]["code"] == Overloaded.code
+            assert "result" in await subscribe("note://one", "resources/unsubscribe")
 
 
 @pytest.mark.parametrize("revision", [FIRST, V2025_03, V2025_06, V2025_11])

@@ -59,7 +59,7 @@ async def test_sessions_that_expired_make_room_and_those_in_use_do_not(store_url
 
 
 async def test_a_client_that_describes_itself_at_length_is_refused(store_url: str) -> None:
-    async with apps(store_url) as (a, _):
+    async with apps(store_url, limits=Limits(handshake_bytes=1 << 20)) as (a, _):
         long = initialize()
         long["params"]["capabilities"]["experimental"] = {"a": {"b": "x" * 200_000}}
         refused = await a.site.ask(JSON_HEADERS, long)

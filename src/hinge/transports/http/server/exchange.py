@@ -295,12 +295,14 @@ class BodyBudget:
 class GrowingBody:
     """What one body takes of the budget."""
 
-    __slots__ = ("_budget", "_held", "_part")
+    __slots__ = ("_budget", "_held", "_holders", "_part")
 
     def __init__(self, budget: BodyBudget, part: int) -> None:
         self._budget = budget
         self._part = part
         self._held = 0
+        #: What keeps the body in memory: its exchange, and tasks that may outlive it.
+        self._holders = 1
 
     def grow(self, size: int) -> None:
         """The body has this many bytes now. Raises BodiesFull."""
@@ -309,10 +311,16 @@ class GrowingBody:
             self._budget.take(more, self._held)
             self._held += more
 
-    def end(self) -> None:
-        """Its request is over."""
-        self._budget.used -= self._held
-        self._held = 0
+    def hold(self, task: asyncio.Task[None]) -> None:
+        """Count the body until a task is done, too."""
+        self._holders += 1
+        task.add_done_callback(self.end)
+
+    def end(self, _task: object = None) -> None:
+        """One of those that keep the body is over."""
+        self._holders -= 1
+        if not self._holders:
+            self._budget.used -= self._held
 
 
 class ExchangeOwner(Protocol):
@@ -389,6 +397,11 @@ class Exchange(Record):
         if self.watched:
             self.watch()
         return body if body is None or len(body) <= limit else body_too_large(limit)
+
+    def hold_body(self, task: asyncio.Task[None]) -> None:
+        """Count the body until this task is done, which may outlive the exchange."""
+        if self._growing is not None:
+            self._growing.hold(task)
 
     # ---------------------------------------------------------------- out
 

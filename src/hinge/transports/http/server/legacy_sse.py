@@ -134,7 +134,7 @@ class LegacyEndpoint:
         if inbound is not None and inbound.claims:
             session.refuse_claim(inbound)
         else:
-            session.take(body, origin)
+            session.take(body, origin, exchange)
         await exchange.empty(202)
 
     # ---------------------------------------------------------------- the end
@@ -163,12 +163,14 @@ class LegacySession(DuplexChannel):
         """Whether no further message is taken now."""
         return self._holding or self._response.full
 
-    def take(self, body: bytes, origin: Origin) -> None:
-        """Take the message of a POST."""
+    def take(self, body: bytes, origin: Origin, exchange: Exchange) -> None:
+        """Take the message of a POST, which does not wait until it is served."""
         self._origin = origin
         if isinstance(self._session, Session):
             self._session.authorize(origin)
-        self.feed(body)
+        task = self.feed(body)
+        if task is not None:
+            exchange.hold_body(task)
 
     def fail_request(self, body: bytes, origin: Origin) -> bool:
         """Fail the request of the server that a malformed response is for. Returns False if there is none."""

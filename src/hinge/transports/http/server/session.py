@@ -9,10 +9,11 @@ Specification (2025-11-25): Transports, sections "Session Management" and "Resum
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 from hinge.channel import ChannelKind, Serve, SessionLike
-from hinge.errors import ChannelClosed
+from hinge.errors import ChannelClosed, shorten
 from hinge.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
 from hinge.protocol.http.request import Owner
 from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing
@@ -22,6 +23,8 @@ from hinge.session import Session
 from hinge.transports.http.server.exchange import Exchange
 from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.replay import ReplayLog, ReplayStore
+
+logger = logging.getLogger("hinge")
 
 #: The number of the stream that GET opens.
 STANDING = 0
@@ -121,7 +124,7 @@ class HttpSession:
         if not is_answered:
             for call in calls:
                 self._learn(call.revision)
-                self._start(self._answer_notification(call), call)
+                self._start_notification(call, exchange)
             await exchange.empty(202)
         else:
             await self._serve(got, calls, exchange, accepts)
@@ -137,7 +140,7 @@ class HttpSession:
         self._streams[stream.number] = stream
         for call in calls:
             self._stream_of[call] = stream
-        self._start(self._answer(got, calls, stream), got)
+        self._start(self._answer(got, calls, stream), got, exchange)
         try:
             await self._carry(response)
         except asyncio.CancelledError:  # the HTTP server gives up the exchange: answer first, it ends here either way
@@ -168,6 +171,12 @@ class HttpSession:
             self._streams.pop(stream.number, None)
             stream.finish(reply)
 
+    def _start_notification(self, call: Call, exchange: Exchange | None = None) -> None:
+        if len(self._tasks) >= 2 * self._options.limits.calls:
+            logger.warning("%s is dropped: too many calls and notifications are being handled", shorten(call.method))
+        else:
+            self._start(self._answer_notification(call), call, exchange)
+
     async def _answer_notification(self, call: Call) -> None:
         await self.conversation.answer(call)
 
@@ -182,8 +191,11 @@ class HttpSession:
         finally:
             del self._stream_of[call]
 
-    def _start(self, work: asyncio._CoroutineLike[None], call: Call | Batch) -> None:
+    def _start(self, work: asyncio._CoroutineLike[None], call: Call | Batch, exchange: Exchange | None) -> None:
+        """Serve what `exchange` has brought, which may end before."""
         task = self._loop.create_task(work)
+        if exchange is not None:
+            exchange.hold_body(task)
         self._tasks[task] = call
         task.add_done_callback(self._done)
 

@@ -377,7 +377,7 @@ class SharedSession(HttpSession):
         got = self.conversation.receive(data, Origin(scopes=frozenset()))
         for call in got.calls if isinstance(got, Batch) else (got,):
             if isinstance(call, Call) and call.id is None:
-                self._start(self._answer_notification(call), call)
+                self._start_notification(call)
 
     async def forward_malformed(self, body: bytes, request_id: RequestId | None) -> bool:
         """Pass on a malformed response. Returns False if it is not for another process."""
