@@ -120,15 +120,17 @@ def _order(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)]
 
 
-def requirements(*, lowest: bool) -> tuple[list[str], list[str]]:
+def requirements(*, lowest: bool, whole: bool = False) -> tuple[list[str], list[str]]:
     """What to install besides the package, and the versions to hold to.
 
     Args:
+        whole: Whether all tests run, those of the documentation, too.
         lowest: Whether packages of our own dependencies and extras are taken in the lowest version that they declare. What
             only the tests need stays free, except where it insists on a newer version of such a package.
     """
+    groups = ["code", "docs"] if whole else ["code"]
     if not lowest:
-        return ["--group", "test"], []
+        return [word for group in groups for word in ("--group", group)], []
     extras = PROJECT["project"]["optional-dependencies"]
     together = [extra for name, extra in extras.items() if name not in FRAMEWORKS]
     ours = [*PROJECT["project"]["dependencies"], *(one for extra in together for one in extra)]
@@ -136,9 +138,8 @@ def requirements(*, lowest: bool) -> tuple[list[str], list[str]]:
     for requirement in ours:
         name, version = _parse(requirement)
         versions[name] = max(version, versions.get(name, version), key=_order)
-    tests = [
-        one for one in PROJECT["dependency-groups"]["test"] if isinstance(one, str) and _parse(one)[0] not in versions
-    ]
+    listed = [one for group in groups for one in PROJECT["dependency-groups"][group]]
+    tests = [one for one in listed if _parse(one)[0] not in versions]
     return [*ours, *tests], [f"{name}=={version}" for name, version in versions.items()]
 
 
@@ -149,20 +150,20 @@ def _parse(requirement: str) -> tuple[str, str]:
     return found["name"].lower(), found["version"]
 
 
-def environment(interpreter: Interpreter, *, lowest: bool) -> Path:
+def environment(interpreter: Interpreter, *, lowest: bool, whole: bool = False) -> Path:
     """Make the environment of an interpreter, or take the one that is there. Returns the path of its Python."""
     if interpreter.path == sys.executable and sys.prefix != sys.base_prefix and not lowest:
         return Path(sys.executable)  # this environment, as `make` has made it
     name = f"{interpreter.version}{'-lowest' if lowest else ''}"
     folder = ENVIRONMENTS / name
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    needed, held = requirements(lowest=lowest)
+    needed, held = requirements(lowest=lowest, whole=whole)
     groups = [
         PROJECT["project"]["dependencies"],
         PROJECT["project"]["optional-dependencies"],
         PROJECT["dependency-groups"],
     ]
-    state = hashlib.sha256(repr((groups, held, interpreter)).encode()).hexdigest()
+    state = hashlib.sha256(repr((groups, needed, held, interpreter)).encode()).hexdigest()
     stamp = folder / "made"
     if stamp.is_file() and stamp.read_text() == state:
         return python
@@ -221,7 +222,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for version, interpreter in interpreters.items():
         print(f"\n=== {interpreter.version}{', lowest dependencies' if options.lowest else ''}", flush=True)
         try:
-            python = environment(interpreter, lowest=options.lowest)
+            python = environment(interpreter, lowest=options.lowest, whole=options.whole)
             code = run_tests(python, arguments)
         except RuntimeError as error:
             print(error, flush=True)
