@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from hinge import InvalidParams, Limits
 from hinge.protocol.connection import LIVENESS_RESERVE, Connection
@@ -14,7 +15,19 @@ from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.states import CallState, HandshakeState
 from hinge.schema.lifecycle import ClientCapabilities
 from tests.fuzz.ends import ME, description_of, hello, initialize_result, shake_hands
-from tests.support import V2025_03, V2025_11, V2026_07, Batch, Call, Origin, Outgoing, head_of, jsonrpc
+from tests.support import (
+    V2025_03,
+    V2025_11,
+    V2026_07,
+    Batch,
+    Call,
+    Origin,
+    Outgoing,
+    Request,
+    Response,
+    head_of,
+    jsonrpc,
+)
 
 META = STATELESS.request_meta(V2026_07, ME, ClientCapabilities())
 
@@ -353,3 +366,33 @@ def test_a_client_of_a_stateless_server_is_asked_nothing() -> None:
     connection.era = STATELESS
     assert connection.receive(request(1, "ping")) is None
     assert isinstance(connection.receive(notice("notifications/message", level="info", data=1)), Call)
+
+
+# ---------------------------------------------------------------- the other end is in this process
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Request(7, "acme/do", Raw(b'{"x":1}')),
+        Request(7, "acme/do", Raw(b'{"x":1,"x":2}')),
+        Request(7, "acme/do", Raw(b"no JSON")),
+        Response(7, Raw(b"{}")),
+    ],
+)
+def test_a_message_that_is_handed_over_is_judged_as_its_text_is(message: Request | Response) -> None:
+    handed_over, read = (server().receive(form) for form in (message, jsonrpc.encode(message)))
+    assert type(handed_over) is type(read)
+    if isinstance(handed_over, Call) and isinstance(read, Call):
+        assert (handed_over.id, handed_over.method, handed_over.params) == (read.id, read.method, read.params)
+    if isinstance(handed_over, Outgoing) and isinstance(read, Outgoing):
+        assert (handed_over.id, error_of(handed_over)) == (read.id, error_of(read))
+
+
+def test_a_result_is_handed_over_if_the_other_end_takes_it() -> None:
+    connection = server()
+    connection.hands_over = True
+    reply = connection.answer(call_of(connection.receive(request("a"))), {"x": 1})
+    assert reply is not None
+    assert (reply.data, reply.message) == (b"", Response("a", Raw(b'{"x":1}')))
+    assert json.loads(reply.text) == {"jsonrpc": "2.0", "id": "a", "result": {"x": 1}}

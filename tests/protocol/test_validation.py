@@ -63,9 +63,10 @@ def test_the_newest_dialect_is_meant_unless_another_is_named() -> None:
     ],
 )
 def test_what_is_no_schema_is_refused(schema: Any) -> None:
-    """JSON-01."""
-    with pytest.raises(ValueError, match="no usable JSON Schema"):
+    """JSON-01. The hint about patterns is given for patterns only."""
+    with pytest.raises(ValueError, match="no usable JSON Schema") as caught:
         compile_schema(schema)
+    assert ("lookaround" in str(caught.value)) == (schema == {"pattern": "("})
 
 
 @pytest.mark.parametrize(
@@ -311,6 +312,7 @@ def nested_lists(levels: int) -> Any:
     ("schema", "value"),
     [
         ({"items": {"enum": OPTIONS}}, ["other"] * 8000),
+        ({"items": {"allOf": [{"type": "integer"}] * 200}}, ["x"] * 1000),
         ({"items": {"type": "integer"}}, ["x"] * 900_000),
         ({"items": {"type": "integer"}}, [*[1] * 900_000, "x"]),
         ({"additionalProperties": False}, {f"name {number}": 1 for number in range(300_000)}),
@@ -335,15 +337,21 @@ def test_a_large_wrong_value_is_decided_and_not_explained(schema: Any, value: An
         ({"items": {"allOf": [{"minimum": number} for number in range(2000)]}}, list(range(100_000))),
         ({"items": {"dependentRequired": {f"p{number}": [] for number in range(5000)}}}, [{"q": 1}] * 20_000),
         ({"items": {"enum": list(range(8000))}}, [7999.5] * 8000),
+        ({"items": {"enum": list(range(1000))}}, [999.5] * 1000),
         ({"items": {"enum": list(range(8000))}}, [2**70] * 8000),
         ({"items": {"enum": [number + 0.5 for number in range(8000)]}}, [7999] * 8000),
+        ({"items": {"enum": [number + 0.5 for number in range(1000)]}}, [999] * 1000),
+        ({"items": {"enum": [2**70 + number for number in range(1000)]}}, [7] * 1000),
         ({"items": {"enum": [*range(4000), *map(str, range(4000))]}}, ["3999"] * 40_000),
         ({"items": {"enum": [0], "const": {"a": OPTIONS}}}, [{"a": OPTIONS}] * 10),
         ({"items": {"allOf": [{"maximum": number + 0.5} for number in range(100)]}}, list(range(20_000))),
         ({"items": {"multipleOf": 1e-300}}, [1e308] * 20_000),
         ({"items": {"maximum": 10}}, [10**4000] * 2),
+        ({"items": {"minimum": 0}}, [10**400, *[1] * 3000]),
+        ({"items": {"allOf": [{"minimum": 0}, *[{"maxLength": 9}] * 1100]}}, [1e300] * 4200),
+        ({"allOf": [{"pattern": "[ab].{500}[cd]"}, *[{"minLength": 9}] * 2100]}, "x" * 40_000),
         ({"uniqueItems": True}, [2**70 + number for number in range(1000)]),
-        ({"pattern": "[ab].{50}[cd]"}, "abcd" * 1_000_000),
+        ({"pattern": "[ab].{50}[cd]"}, "abcd" * 500_000),
         ({"pattern": "^(a|b)[ab]{500}[cd]"}, "abcd" * 100_000),
         ({"patternProperties": {"[ab].{500}[cd]": True}}, {"abcd" * 100_000: 1}),
         ({"propertyNames": {"pattern": "[ab].{500}[cd]"}}, {"abcd" * 100_000: 1}),
@@ -397,6 +405,21 @@ def test_tables_with_patterns_and_bounds_are_accepted(member: Any, value: Any) -
     """Ten thousand rows."""
     row = {"type": "object", "properties": {"a": member, "b": {"type": "string"}, "c": {"type": "integer"}}}
     assert asked({"items": row}, [{"a": value, "b": "some words", "c": 1}] * 10_000) == ([], ["is_valid"])
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"pattern": "[ab].{10}[cd]"}, "x" * 4_000_000 + "a 23456789 c"),
+        ({"items": {"pattern": "[ab].{500}[cd]"}}, list(range(100_000))),
+        ({"allOf": [{"maxLength": 10**9}] * 100}, "x" * 1_000_000),
+        ({"items": {"minimum": 0}}, [2**70 + number for number in range(1000)]),
+        ({"items": {"minimum": 0}}, [10**399, *[1] * 3000]),
+    ],
+)
+def test_long_texts_and_numbers_that_take_few_steps_are_accepted(schema: Any, value: Any) -> None:
+    assert asked(schema, value) == ([], ["is_valid"])
+    assert compile_schema(schema).is_valid(value)
 
 
 @pytest.mark.parametrize("value", [object(), nested_lists(1_000_000)], ids=["no JSON", "too deep"])
