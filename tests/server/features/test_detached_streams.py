@@ -45,11 +45,9 @@ class DetachingEnd(BareEnd):
         return not self.full
 
     def detach(self) -> None:
-        assert not self.detached
         self.detached = True
 
     def resume(self) -> None:
-        assert self.detached, "it is served already"
         self.detached = False
         self.serve()
 
@@ -207,7 +205,7 @@ async def test_a_call_that_is_cancelled_before_it_is_served_again_is_over() -> N
         asyncio.get_running_loop().call_soon(end.session.cancel, end.call, "the client left")
         await until(lambda: end.served == 2)
         await end.over()
-        assert (end.methods, end.outcome) == ([], None)
+        assert (end.methods, end.outcome, end.served) == ([], None, 2)
         assert not server._subscriptions._streams
 
 

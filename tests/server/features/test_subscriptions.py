@@ -410,7 +410,8 @@ async def test_large_subscriptions_share_a_bounded_memory() -> None:
 
 
 async def test_subscriptions_may_take_all_the_bytes_of_their_limit() -> None:
-    size = len('{"uri":"file:///a"}')
+    """Each takes those of its request, and 2 KiB."""
+    size = len('{"uri":"file:///a"}') + 2048
     server = a_server(limits=Limits(subscription_bytes=2 * size), authorize_subscription=lambda ctx, uri: True)
     async with BareEnd(server, "2025") as end:
         for uri in ("file:///a", "file:///b"):
