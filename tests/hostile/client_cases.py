@@ -171,9 +171,9 @@ def _nested(levels: int) -> Any:
 _LISTS: Json = {"type": "array", "items": {"$ref": "#/$defs/lists"}}
 #: Output schemas and values that do not fit, whose explanation would take seconds and gigabytes.
 WRONG_VALUES: tuple[tuple[str, Json, Any], ...] = (
-    ("8,000 items outside of an enum of 8,000", {"items": {"enum": [f"word {n}" for n in range(8000)]}}, ["x"] * 8000),
     ("300,000 items of the wrong type", {"items": {"type": "integer"}}, ["x"] * 300_000),
     ("100,000 unknown names", {"additionalProperties": False}, {f"name {n}": 1 for n in range(100_000)}),
+    ("8,000 items outside of an enum of 8,000", {"items": {"enum": [f"word {n}" for n in range(8000)]}}, ["x"] * 8000),
     *(
         (f"lists of {levels} levels under a recursive anyOf", {"$ref": "#/$defs/lists"}, _nested(levels))
         for levels in (12, 20, 90)

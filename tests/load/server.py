@@ -1,6 +1,6 @@
 """The server under load: `python -m tests.load.server --http [--set JSON] PORT`. Its tool `figures` says what it holds.
 
-JSON sets limits by their names, and constants of an HTTP connection by names in capitals.
+JSON sets limits by their names, and constants by `module:name`. `leak` is how many bytes each call of `count` leaves behind.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import ctypes
 import gc
 import json
 import os
+import pkgutil
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from hinge import Changed, Context, Limits, Server
-from hinge.http1.server import connection
 
 LIMITS = Limits(
     calls=20_000,
@@ -44,18 +45,42 @@ async def may_watch(ctx: Context[Any], uri: str) -> bool:
     return True
 
 
-def build(limits: Limits = LIMITS) -> Server[Any]:
+@contextlib.contextmanager
+def constants(settings: Mapping[str, float]) -> Iterator[None]:
+    """Set what is named as `module:name` or `module:Class.name`."""
+    before = []
+    try:
+        for path, value in settings.items():
+            place, _, name = path.replace(":", ".").rpartition(".")
+            owner = pkgutil.resolve_name(place)
+            before.append((owner, name, getattr(owner, name)))
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in reversed(before):
+            setattr(owner, name, value)
+
+
+def build(limits: Limits = LIMITS, leak: int = 0) -> Server[Any]:
     """Return the server."""
+    left_behind = []
     server: Server[Any] = Server("load", limits=limits, log_level=None, authorize_subscription=may_watch)
     gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+    inside: Counter[str] = Counter()
 
     @server.tool
-    async def wait(gate: str) -> str:
+    async def wait(gate: str, padding: str = "") -> str:
+        inside[gate] += 1
         try:
             await gates[gate].wait()
         finally:
             gates.pop(gate, None)
+            inside[gate] -= 1
         return gate
+
+    @server.tool
+    async def waiting(gate: str) -> int:
+        return inside[gate]
 
     @server.tool
     async def release(gate: str) -> str:
@@ -69,6 +94,7 @@ def build(limits: Limits = LIMITS) -> Server[Any]:
 
     @server.tool
     async def count(ctx: Context[Any], upto: int) -> int:
+        left_behind.append(b"x" * leak)
         for number in range(upto):
             await ctx.report_progress(number, upto)
         return upto
@@ -127,8 +153,8 @@ def _bytes(kibibytes: str) -> int:
 
 if __name__ == "__main__":
     given: dict[str, float] = json.loads(sys.argv[sys.argv.index("--set") + 1]) if "--set" in sys.argv else {}
-    for name in given:
-        if name.isupper():
-            setattr(connection, name, given[name])
-    limits = msgspec.structs.replace(LIMITS, **{name: given[name] for name in given if not name.isupper()})
-    build(limits).run("http", port=int(sys.argv[-1]), host="127.0.0.1")
+    leak = given.pop("leak", 0)
+    limits = {name: value for name, value in given.items() if ":" not in name}
+    with constants({name: value for name, value in given.items() if ":" in name}):
+        server = build(msgspec.structs.replace(LIMITS, **limits), int(leak))
+        server.run("http", port=int(sys.argv[-1]), host="127.0.0.1")
