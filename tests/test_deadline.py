@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 
 from hinge import CallTimeout, Client, Context, DefinitionError, ElicitFormParams, Outcome, Server
+from hinge.timeouts import wait_shared
 from tests.client.puppet import SILENCE, legacy
 from tests.jumping_clock import in_no_time
 from tests.support import EraName
@@ -194,3 +196,24 @@ async def test_what_are_no_seconds_is_told_and_nothing_is_sent(limit: str, wrong
 async def test_more_seconds_than_a_clock_can_count_are_no_end(many: Any) -> None:
     async with Client(made()) as client:
         assert (await client.call_tool("steps", {"count": 1, "pause": 0}, idle=many, total=many)).text == "done"
+
+
+async def test_who_gives_up_waiting_with_others_ends_nothing_and_leaves_nothing_in_the_log() -> None:
+    """What fails afterwards is told to those who still wait, and to nobody else."""
+    errors: list[Any] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: errors.append(context))
+    for others in (0, 1):
+        future: asyncio.Future[None] = loop.create_future()
+        impatient, *patient = [asyncio.create_task(wait_shared(future)) for _ in range(1 + others)]
+        await asyncio.sleep(0)
+        impatient.cancel()
+        await asyncio.wait([impatient])
+        future.set_exception(ValueError("it failed"))
+        assert [repr(one) for one in await asyncio.gather(*patient, return_exceptions=True)] == others * [
+            "ValueError('it failed')"
+        ]
+        assert impatient.cancelled()
+        del future, impatient, patient
+        gc.collect()
+    assert errors == []

@@ -9,12 +9,14 @@ import asyncio
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Raw
 
 from hinge.errors import DefinitionError, shorten
 from hinge.protocol.records import Record
+
+ResultT = TypeVar("ResultT")
 
 #: The shortest time in seconds between two checks for late requests.
 MIN_PAUSE = 0.01
@@ -38,6 +40,24 @@ def give_up_if_cancelled() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+async def wait_shared(future: asyncio.Future[ResultT]) -> ResultT:
+    """Wait for what others wait for, too: cancelling one of them does not cancel it.
+
+    `asyncio.shield` of some Pythons (3.14.7) also logs a failure that comes after a waiter was cancelled, as if nobody knew.
+    """
+    try:
+        await asyncio.wait([future])
+    except asyncio.CancelledError:
+        future.add_done_callback(_mark_as_retrieved)
+        raise
+    return future.result()
+
+
+def _mark_as_retrieved(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
 
 
 class Deadlines:

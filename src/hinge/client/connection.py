@@ -46,7 +46,7 @@ from hinge.schema.base import PROTOCOL_VERSION, Implementation
 from hinge.schema.methods import METHODS
 from hinge.session import Handle, Session
 from hinge.telemetry import current_telemetry
-from hinge.timeouts import CONNECT_LIMIT
+from hinge.timeouts import CONNECT_LIMIT, wait_shared
 
 if TYPE_CHECKING:
     from hinge.recorder import ObservedMessage
@@ -226,7 +226,7 @@ class ClientConnection:
             self._reopening.add_done_callback(lambda task: task.cancelled() or task.exception())
         reopening, here = self._reopening, asyncio.current_task()
         try:
-            return await asyncio.shield(reopening)
+            return await wait_shared(reopening)
         except asyncio.CancelledError:
             if reopening.cancelled() and here is not None and not here.cancelling():
                 raise NotSent("Nothing was sent: the client was closed") from None
@@ -366,7 +366,7 @@ class ClientConnection:
             self._unverified = session, asyncio.ensure_future(self._check_saved(session))
         _, check = self._unverified
         assert check is not None
-        return await asyncio.shield(check)
+        return await wait_shared(check)
 
     async def _check_saved(self, session: Session) -> bool:
         try:

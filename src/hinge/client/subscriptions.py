@@ -22,7 +22,7 @@ from hinge.protocol.limits import Limits
 from hinge.schema.base import SUBSCRIPTION_ID
 from hinge.schema.subscriptions import SubscriptionFilter
 from hinge.session import Session
-from hinge.timeouts import give_up_if_cancelled
+from hinge.timeouts import give_up_if_cancelled, wait_shared
 
 if TYPE_CHECKING:
     from hinge.protocol.records import Pending
@@ -102,7 +102,7 @@ class Subscription:
         self._task = asyncio.create_task(self._run())
         self._task.add_done_callback(self._ended)
         try:
-            await asyncio.shield(self._ready)
+            await wait_shared(self._ready)
         except BaseException:
             await self.close()
             raise

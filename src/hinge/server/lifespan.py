@@ -16,6 +16,7 @@ from hinge.schema.methods import METHODS
 from hinge.server.context import Context
 from hinge.server.middleware.chain import CallNext, Middleware
 from hinge.session import Session
+from hinge.timeouts import wait_shared
 
 logger = logging.getLogger("hinge")
 
@@ -66,7 +67,7 @@ class Lifespan:
             self._leave = asyncio.Event()
             self._task = asyncio.create_task(self._run(self._manager, self._ready, self._leave))
         try:
-            await asyncio.shield(self._ready)
+            await wait_shared(self._ready)
         except BaseException:
             await self.exit()
             raise
@@ -182,7 +183,7 @@ class ConnectionLifespans:
             connection = self._open[session] = _Connection(self._manager, ctx)
             session.on_close(connection.leave)
         try:
-            await asyncio.shield(connection.entering)
+            await wait_shared(connection.entering)
         except BaseException:
             failed = connection.entering.done()
             if failed and self._open.get(session) is connection:

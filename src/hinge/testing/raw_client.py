@@ -22,6 +22,7 @@ from hinge.protocol.records import Call
 from hinge.schema.base import PROTOCOL_VERSION, SUBSCRIPTION_ID
 from hinge.schema.methods import METHODS
 from hinge.session import Handle, Session
+from hinge.timeouts import wait_shared
 
 
 class RawClient:
@@ -167,7 +168,7 @@ class LiveServer:
     async def request(self, front: Session, call: Call) -> Any:
         """Send a request of a client to the server. Raises ProtocolError with the error of the server."""
         try:
-            live = await asyncio.shield(self._session_for(front, call))
+            live = await wait_shared(self._session_for(front, call))
             return await live.forward_request(front, call)
         except PeerError as exc:
             raise ProtocolError(exc.message, exc.error.data, code=exc.code) from exc

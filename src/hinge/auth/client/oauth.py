@@ -40,6 +40,7 @@ from hinge.errors import AuthorizationFailed, DefinitionError, HttpStatus, NotSe
 from hinge.http1.client.network import DEFAULT_TLS
 from hinge.http1.client.pool import SocketWire
 from hinge.http1.client.wire import HeaderPairs
+from hinge.timeouts import wait_shared
 from hinge.transports.http.client.options import Network
 
 logger = logging.getLogger("hinge")
@@ -311,7 +312,7 @@ class OAuthCredentials:
             login.task.add_done_callback(partial(self._ended, loop))
         login.waiting += 1
         try:
-            await asyncio.shield(login.task)
+            await wait_shared(login.task)
         finally:
             login.waiting -= 1
             if not login.waiting:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from hinge.errors import HingeError, NotSent
+from hinge.timeouts import wait_shared
 
 logger = logging.getLogger("hinge")
 
@@ -279,7 +280,7 @@ class TokenSource:
         loop = asyncio.get_running_loop()
         while (entry := self._tasks.get(loop)) is not None and entry[0] != kind:
             await asyncio.wait([entry[1]])
-        return await asyncio.shield(self._start(kind, work))
+        return await wait_shared(self._start(kind, work))
 
     def _start(self, kind: str, work: Callable[[], Coroutine[Any, Any, Tokens | None]]) -> asyncio.Task[Tokens | None]:
         loop = asyncio.get_running_loop()

@@ -18,6 +18,7 @@ from hinge.errors import AuthorizationFailed, DefinitionError
 from hinge.options import check_names
 from hinge.protocol.scopes import parse_scopes
 from hinge.server.context import Context
+from hinge.timeouts import wait_shared
 
 if TYPE_CHECKING:
     from hinge.auth.jose import WebKey
@@ -141,7 +142,7 @@ class TokenExchange:
         if running is None:
             running = self._running[digest] = asyncio.get_running_loop().create_task(self._exchange(digest, subject))
             running.add_done_callback(lambda task: self._over(digest, task))
-        return (await asyncio.shield(running)).access_token
+        return (await wait_shared(running)).access_token
 
     def _over(self, digest: bytes, task: asyncio.Task[Tokens]) -> None:
         self._running.pop(digest, None)

@@ -20,6 +20,7 @@ from hinge.auth.server.options import HTTPS_ADVICE, is_issuer
 from hinge.auth.server.resource import AuthorizationServerDown
 from hinge.auth.url_rules import UrlRules
 from hinge.errors import AuthorizationFailed, DefinitionError, shorten
+from hinge.timeouts import wait_shared
 
 logger = logging.getLogger("hinge")
 ResultT = TypeVar("ResultT")
@@ -56,7 +57,7 @@ class SingleFlight(Generic[ResultT]):
         if task is None:
             task = self._running[loop, key] = loop.create_task(work())
             task.add_done_callback(lambda done: self._end((loop, key), done))
-        return await asyncio.shield(task)
+        return await wait_shared(task)
 
     def _end(self, place: tuple[asyncio.AbstractEventLoop, Hashable], task: asyncio.Task[ResultT]) -> None:
         del self._running[place]

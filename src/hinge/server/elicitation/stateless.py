@@ -22,6 +22,7 @@ from hinge.schema.methods import METHODS
 from hinge.server.elicitation.elicit import ClientInput, ElicitationStrategy, InputRequired, StepCall
 from hinge.server.elicitation.request_state import RequestStateCodec
 from hinge.session import Session
+from hinge.timeouts import wait_shared
 
 
 class _Retry(msgspec.Struct):
@@ -139,7 +140,7 @@ class StatelessElicitation(ElicitationStrategy):
             return
         if self._loading is None:
             self._loading = asyncio.create_task(self._load(self._retry))
-        await asyncio.shield(self._loading)
+        await wait_shared(self._loading)
 
     async def _load(self, retry: _Retry) -> None:
         assert retry.request_state is not None

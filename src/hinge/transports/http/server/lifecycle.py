@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hinge.channel import Serve
 from hinge.errors import DefinitionError
 from hinge.signals import ENDING
+from hinge.timeouts import wait_shared
 from hinge.transports.http.server.endpoint import Admission, Endpoint, holds_sessions
 from hinge.transports.http.server.exchange import OpenExchanges
 from hinge.transports.http.server.options import Hook, HttpSettings
@@ -87,7 +88,7 @@ class Lifecycle:
     async def start(self) -> None:
         """Run `on_start` once; concurrent callers wait for the first. After a failure the next call tries again."""
         if self._ready is not None:
-            await asyncio.shield(self._ready)
+            await wait_shared(self._ready)
             return
         self._ready = ready = self.loop.create_future()
         try:

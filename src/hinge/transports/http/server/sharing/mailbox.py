@@ -14,6 +14,7 @@ import msgspec
 
 from hinge.backends.base import Backend
 from hinge.errors import HingeError
+from hinge.timeouts import wait_shared
 from hinge.transports.http.server.sharing.records import FORMAT, Joiner, split
 
 logger = logging.getLogger("hinge")
@@ -88,7 +89,7 @@ class Mailbox:
         """Give the first sign of life; concurrent callers wait for the first. Raises BackendError and Overloaded."""
         if self._starting is None or (self._starting.done() and self._starting.exception() is not None):
             self._starting = self._loop.create_task(self._start())
-        await asyncio.shield(self._starting)
+        await wait_shared(self._starting)
 
     async def _start(self) -> None:
         await self._backend.set(f"process:{self.name}", bytes((FORMAT,)), ttl=ALIVE)

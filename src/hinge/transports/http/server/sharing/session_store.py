@@ -14,6 +14,7 @@ from hinge.channel import Serve
 from hinge.errors import BackendError, HingeError, Overloaded
 from hinge.jsonrpc import RequestId
 from hinge.protocol.http.request import Owner, Refusal
+from hinge.timeouts import wait_shared
 from hinge.transports.http.server.exchange import overloaded
 from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.session import HttpSession
@@ -139,7 +140,7 @@ class SharedSessionStore(SessionStore):
         if task is None:
             task = self._restoring[keys.digest] = self._loop.create_task(self._restore(session_id, owner, keys))
             task.add_done_callback(lambda _: self._restoring.pop(keys.digest, None))
-        return await asyncio.shield(task)
+        return await wait_shared(task)
 
     async def _restore(self, session_id: str, owner: Owner, keys: SessionKeys) -> SharedSession | Refusal:
         try:
