@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -43,14 +41,6 @@ async def works(backend: RedisBackend) -> None:
                 await backend.set("works", b"1")
                 return
             await asyncio.sleep(0.05)
-
-
-@pytest.fixture
-def fast_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory, where there is one: the disk keeps up whatever else this machine writes."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
-        yield Path(folder)
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])

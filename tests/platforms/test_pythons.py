@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.source import ROOT
 from tools import pythons
 
 WORKFLOW = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
-HERE = "{}.{}".format(*sys.version_info[:2])
+HERE = f"{sys.version_info[0]}.{sys.version_info[1]}{'t' if sysconfig.get_config_var('Py_GIL_DISABLED') else ''}"
 
 
 @pytest.fixture

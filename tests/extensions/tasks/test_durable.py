@@ -307,10 +307,10 @@ async def test_a_task_that_kills_its_process_each_time_fails(cluster: Cluster) -
 
 @needs_redis
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-async def test_tasks_survive_that_redis_is_killed(tmp_path: Path, fsync: str) -> None:
+async def test_tasks_survive_that_redis_is_killed(tmp_path: Path, fast_disk: Path, fsync: str) -> None:
     """`everysec` loses nothing when only the process of Redis dies: what it has written is in the kernel."""
     assert PROGRAM is not None
-    with redis_server(tmp_path / "redis", {"appendfsync": fsync}) as redis:
+    with redis_server(fast_disk / "redis", {"appendfsync": fsync}) as redis:
         cluster = Cluster(redis.url, tmp_path)
         try:
             for _ in range(2):
