@@ -187,9 +187,8 @@ def run_tests(python: Path, arguments: Sequence[str], *, without_lock: bool) -> 
     """Run pytest with an interpreter; its programs are the first on the PATH. Returns the exit code."""
     variables = os.environ | {"PATH": f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     variables.pop("VIRTUAL_ENV", None)
-    variables["PYTHON_GIL"] = (
-        "0"  # a package that was built for the lock (hiredis) would bring it back; others don't read this
-    )
+    if without_lock:
+        variables["PYTHON_GIL"] = "0"  # a package that was not made for it, such as hiredis, would bring the lock back
     cache = ["-o", f"cache_dir={ENVIRONMENTS / 'pytest' / python.parent.parent.name}"]
     command = [str(python), "-m", "pytest", "-n", "auto", "--dist", "worksteal", "-q", *cache, *arguments]
     return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
