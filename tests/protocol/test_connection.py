@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from hinge import InvalidParams, Limits
+from hinge import InvalidParams, Limits, Overloaded
 from hinge.protocol.connection import LIVENESS_RESERVE, Connection
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
@@ -156,6 +156,29 @@ def test_params_of_too_many_values_are_refused() -> None:
     connection = server(limits=Limits(values=1000))
     assert error_of(connection.receive(request(1, a=[0] * 5000)))["code"] == -32602
     call_of(connection.receive(request(1, a=["0" * 5000])))
+
+
+def test_large_requests_are_refused_while_others_take_the_room() -> None:
+    """What fits is served; a cancellation of any size always counts, since it makes room."""
+    connection = server(limits=Limits(call_bytes=50_000))
+    large = request(1, text="x" * 10_000)
+    connection.held = 50_000 - len('{"text":""}') - 10_000
+    call = call_of(connection.receive(large))
+    connection.held += 1
+    assert error_of(connection.receive(request(2, text="x" * 10_000)))["code"] == Overloaded.code
+    connection.receive(notice("notifications/cancelled", requestId=1, reason="x" * 10_000))
+    assert call.state is CallState.CANCELLED
+
+
+def test_the_handshake_has_a_limit_of_its_own_since_it_is_kept() -> None:
+    limits = Limits(handshake_bytes=10_000)
+    largest = json.loads(jsonrpc.encode_value(hello())) | {"_meta": {"acme/padding": ""}}
+    largest["_meta"]["acme/padding"] = "x" * (10_000 - len(jsonrpc.encode_value(largest)))
+    connection = server(shaken=False, limits=limits)
+    larger = largest | {"capabilities": {"roots": {}}}
+    assert error_of(connection.receive(request(1, "initialize", **larger)))["code"] == InvalidParams.code
+    assert isinstance(connection.receive(request(1, "initialize", **largest)), Call)
+    assert isinstance(server(limits=limits).receive(request(1, text="x" * 100_000)), Call)
 
 
 def test_a_busy_server_still_says_that_it_is_alive() -> None:

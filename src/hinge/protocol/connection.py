@@ -128,8 +128,7 @@ class Connection(Record):
             except ProtocolError as exc:
                 return self._receive_unreadable(data if isinstance(data, bytes) else jsonrpc.encode(data), exc, origin)
             except msgspec.MsgspecError:  # params of a message that was handed over are no JSON: read it as a text
-                if isinstance(data, bytes):
-                    raise
+                assert not isinstance(data, bytes)  # what was decoded is JSON
                 return self.receive(jsonrpc.encode(data), origin)
         message, era = inbound.message, inbound.era or self.era
         if type(message) is Response or type(message) is Failure:
@@ -222,7 +221,7 @@ class Connection(Record):
         if self.held and self.held + size > limits.call_bytes and message.method not in _AT_ONCE:
             raise Overloaded(f"Too large requests: {limits.call_bytes} bytes at once is the limit of a connection")
         check_values(message.params, limits.values)
-        if self.description is not None and message.method == era.negotiation_method:  # the connection keeps them
+        if message.method == era.negotiation_method:  # the connection keeps them
             if size > limits.handshake_bytes:
                 raise InvalidParams(f"Too large: {limits.handshake_bytes} bytes of {message.method} is the limit here")
             check_values(message.params, limits.handshake_bytes // _VALUE_BYTES)
