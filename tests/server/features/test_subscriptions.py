@@ -907,6 +907,26 @@ async def test_a_stream_tells_of_the_lists_that_were_asked_for_only(kind: str) -
         await talk.route.cancel(number, "2026")
 
 
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_the_event_loop_rests_when_everybody_was_told(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, loop, scheduled = a_server(), asyncio.get_running_loop(), list[Any]()
+    real = loop.call_soon
+
+    def call_soon(callback: Any, *arguments: Any, context: Any = None) -> Any:
+        scheduled.append(callback)
+        return real(callback, *arguments, context=context)
+
+    async with talking(server, era) as talk:
+        if era == "2026":
+            await listen(talk, toolsListChanged=True)
+        server.notify(Changed("tools"))
+        await talk.hear(TOOLS)
+        await turns(20)
+        monkeypatch.setattr(loop, "call_soon", call_soon)
+        await turns(100)
+        assert len(scheduled) < 150  # this test takes one for each turn
+
+
 async def test_a_change_just_before_the_end_is_sent_first() -> None:
     failures: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
