@@ -354,7 +354,7 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
             Contestant("hinge client", ours, "from hinge import Client"),
         ]
 
-    in_threads = tuple(replace(each, arguments=("add_in_thread",)) for each in memory if each.name != "bare")
+    in_threads = tuple(replace(each, arguments=("add_in_thread",)) for each in memory)
 
     def stores(program: str, *arguments: str) -> tuple[Contestant, ...]:
         names = {"hinge": "memory", "hinge sqlite": "sqlite"} | ({"hinge redis": "redis"} if redis_program() else {})

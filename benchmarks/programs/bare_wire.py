@@ -1,6 +1,10 @@
 """The least that decodes the call, runs the tool and encodes its answer: the floor under everybody."""
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
+
+Add = Callable[[int, int], Awaitable[int]]
 
 
 class Arguments(msgspec.Struct):
@@ -27,10 +31,10 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
-async def answer(body: bytes) -> bytes:
+async def answer(body: bytes, tool: Add = add) -> bytes:
     """The encoded response to an encoded call."""
     request = decode(body)
-    value = await add(request.params.arguments.a, request.params.arguments.b)
+    value = await tool(request.params.arguments.a, request.params.arguments.b)
     return encode(
         {
             "jsonrpc": "2.0",

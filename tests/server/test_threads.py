@@ -28,6 +28,10 @@ async def test_a_sync_function_runs_in_a_thread_of_its_own_kind() -> None:
     assert await pool.run(lambda a, b: a + b, {"a": 1, "b": 2}) == 3
 
 
+async def test_parameters_may_have_any_name() -> None:
+    assert await Threads(1).run(lambda self, function: self + function, {"self": 1, "function": 2}) == 3
+
+
 async def test_no_more_threads_than_the_limit_and_what_comes_on_top_waits() -> None:
     pool, gate = Threads(3), threading.Event()
     running, most = 0, 0
@@ -49,6 +53,41 @@ async def test_no_more_threads_than_the_limit_and_what_comes_on_top_waits() -> N
     gate.set()
     assert await asyncio.gather(*tasks) == list(range(8))
     assert most == 3
+
+
+async def test_an_error_while_a_thread_is_started_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system has no more threads; when it has one again, the next call gets it."""
+    pool = Threads(1)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await pool.run(here, {})
+    assert await pool.run(here, {}) == THREAD_NAME
+
+
+async def test_threads_that_a_few_calls_do_not_need_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that are made one by one keep one thread busy, however many there are."""
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
+    pool, gate = Threads(4), threading.Barrier(4)
+    await asyncio.gather(*(pool.run(gate.wait, {}) for _ in range(4)))
+    while pool._threads > 1:
+        assert await pool.run(here, {}) == THREAD_NAME
+
+
+async def test_a_task_that_is_cancelled_when_its_function_has_returned_is_cancelled() -> None:
+    """Between the end of the function and the turn of the task."""
+    pool, done = Threads(1), threading.Event()
+    task = asyncio.create_task(pool.run(done.set, {}))
+    await asyncio.sleep(0)
+    assert done.wait(5)  # the loop is held up meanwhile
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await pool.run(here, {}) == THREAD_NAME
 
 
 async def test_a_busy_thread_holds_up_nobody_else() -> None:
@@ -114,7 +153,7 @@ async def test_no_job_is_lost_while_idle_workers_give_up(monkeypatch: pytest.Mon
         await asyncio.sleep((0.0005, 0.001, 0.0012)[number % 3])
     while pool._threads:  # noqa: ASYNC110 (threads tell nothing to a loop)
         await asyncio.sleep(0.001)
-    assert pool._idle == 0
+    assert not pool._idle
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])

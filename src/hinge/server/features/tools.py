@@ -148,14 +148,14 @@ class RegisteredTool:
         for name in self._contexts:
             arguments[name] = ctx
         value = self._function(**arguments)
-        return self.result(await value if isinstance(value, Awaitable) else value)
+        return self.result(await value if type(value) not in _PLAIN and isinstance(value, Awaitable) else value)
 
     async def _threaded(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
         for name in self._contexts:
             arguments[name] = ctx
         value = await ctx._run_in_thread(self._threads, self._function, arguments)
         # A sync function that wraps an async one returns an awaitable.
-        return self.result(await value if isinstance(value, Awaitable) else value)
+        return self.result(await value if type(value) not in _PLAIN and isinstance(value, Awaitable) else value)
 
     def result(self, value: Any) -> Result:
         """A returned value as content and, if the tool has an output schema, as structured content."""
