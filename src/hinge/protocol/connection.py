@@ -131,15 +131,15 @@ class Connection(Record):
                 assert not isinstance(data, bytes)  # what was decoded is JSON
                 return self.receive(jsonrpc.encode(data), origin)
         message, era = inbound.message, inbound.era or self.era
-        if type(message) is Response or type(message) is Failure:
-            if self.one_shot:
-                try:
-                    era.check_response()
-                except InvalidRequest as exc:
-                    return self._unreadable(exc)
-            self._receive_response(message)
-            return None
-        return self._receive_call(inbound, message, era, origin)
+        if type(message) is Request or type(message) is Notification:
+            return self._receive_call(inbound, message, era, origin)
+        if self.one_shot:
+            try:
+                era.check_response()
+            except InvalidRequest as exc:
+                return self._unreadable(exc)
+        self._receive_response(message)
+        return None
 
     def _receive_unreadable(self, data: bytes, exc: ProtocolError, origin: Origin) -> Batch | Outgoing | None:
         """Handle what is not one message: a batch, a line that a server printed, or an error."""

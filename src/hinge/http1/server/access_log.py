@@ -34,7 +34,7 @@ def with_access_log(serve: ServeRequest) -> ServeRequest:
 
 
 def _log(request: ServedRequest, began: float) -> None:
-    scope, address = request.scope, request.scope["client"]
+    scope, address = request.scope_view, request.scope_view["client"]
     query = b"?" + scope["query_string"] if scope["query_string"] else b""
     logger.info(
         '%s %s "%s %s HTTP/%s" %d %d bytes %d ms',

@@ -51,15 +51,14 @@ class ParsedHead(msgspec.Struct, frozen=True, eq=False):
 
     #: Its bytes.
     raw: bytes
-    #: What does not depend on the connection; `headers` is copied for each request.
+    #: What does not depend on the connection.
     scope: Scope
-    headers: list[tuple[bytes, bytes]]
     #: The length of the body, and of both.
     length: int
     size: int
 
 
-_NO_HEAD = ParsedHead(b"", {}, [], 0, -1)
+_NO_HEAD = ParsedHead(b"", {}, 0, -1)
 
 
 class ConnectionServer(RequestServer, Protocol):
@@ -111,7 +110,6 @@ class HttpConnection(asyncio.Protocol):
         "_serving",
         "_since",
         "_target",
-        "_transport",
         "_unparsed",
         "_unsent",
         "_url",
@@ -119,6 +117,7 @@ class HttpConnection(asyncio.Protocol):
         "_waiting",
         "full",
         "server",
+        "transport",
     )
 
     def __init__(self, server: ConnectionServer) -> None:
@@ -126,7 +125,7 @@ class HttpConnection(asyncio.Protocol):
         self.full = False
         #: Unsent bytes at the last sweep.
         self._unsent = 0
-        self._transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything else is called
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything else is called
         #: None while there is nothing to parse.
         self._parser: Any = None
         #: What connections share of the scopes of their requests, and the address of the client.
@@ -175,10 +174,10 @@ class HttpConnection(asyncio.Protocol):
     # ---------------------------------------------------------------- asyncio calls these
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+        self.transport = cast("asyncio.Transport", transport)
         get = transport.get_extra_info
         if get("sslcontext") is not None:
-            self._transport.set_write_buffer_limits(PIECE)
+            self.transport.set_write_buffer_limits(PIECE)
         scheme = "http" if get("sslcontext") is None else "https"
         self._scope = _shared_scope(scheme, get("sockname") or get("addr"))
         self._client = _address(get("peername"))
@@ -210,19 +209,17 @@ class HttpConnection(asyncio.Protocol):
         request = self._parsed
         if request is None or self._incoming is not None or self._in_head or self._final or self._ignoring:
             return
-        scope = request.scope
+        scope = request.scope_view
         if request.received == length and _content_length(scope) == length and scope["http_version"] == "1.1":
             heads = self.server.parsed_heads
             if len(heads) >= HEADS:
                 heads.clear()
             kept = {name: scope[name] for name in ("method", "path", "raw_path", "query_string")}
-            heads[head] = ParsedHead(head, kept, scope["headers"].copy(), length, len(head) + length)
+            heads[head] = ParsedHead(head, {**kept, "headers": scope["headers"].copy()}, length, len(head) + length)
 
     def _serve_again(self, head: ParsedHead, body: bytes) -> None:
         """Serve a request whose head was parsed before."""
-        scope = self._known_scope.copy()
-        scope["headers"] = head.headers.copy()
-        request = ServedRequest(scope, self, True, head.raw, complete=True, received=head.length, _body=body)
+        request = ServedRequest(self._known_scope, self, True, head.raw, True, True, received=head.length, body=body)
         # Nothing else is waiting here, so that its handler holds up nobody for longer than it would later.
         self._serve(request, self.server.start_task)
 
@@ -236,10 +233,10 @@ class HttpConnection(asyncio.Protocol):
         secure = self._scope["scheme"] == "https"  # asyncio can't half-close it
         if serving is None or serving.status or self._incoming is not None or secure or not hasattr(select, "poll"):
             return False
-        if serving.scope["http_version"] != "1.1":
+        if serving.scope_view["http_version"] != "1.1":
             return False
         self._half_closed = True
-        self._transport.write(CONTINUE)
+        self.transport.write(CONTINUE)
         if not self._watch_for_reset():
             self.server.loop.call_later(RESET_WAIT, self._abort_if_reset)
         return True
@@ -252,17 +249,17 @@ class HttpConnection(asyncio.Protocol):
             self._resets = select.epoll()
         except OSError:  # EMFILE
             return False
-        self._resets.register(self._transport.get_extra_info("socket").fileno(), 0)
-        self.server.loop.add_reader(self._resets.fileno(), self._transport.abort)
+        self._resets.register(self.transport.get_extra_info("socket").fileno(), 0)
+        self.server.loop.add_reader(self._resets.fileno(), self.transport.abort)
         return True
 
     def _abort_if_reset(self) -> None:
         """A half-closed connection is not read, so that nothing else tells of a reset."""
-        if not self._transport.is_closing():
+        if not self.transport.is_closing():
             poller = select.poll()
-            poller.register(self._transport.get_extra_info("socket").fileno(), 0)
+            poller.register(self.transport.get_extra_info("socket").fileno(), 0)
             if poller.poll(0):
-                self._transport.abort()
+                self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.server.connections.discard(self)
@@ -352,7 +349,7 @@ class HttpConnection(asyncio.Protocol):
         if not self._first_chunk or self._incoming is None:
             return
         self._first_chunk = False
-        scope = self._incoming.scope
+        scope = self._incoming.scope_view
         if [value.strip().lower() for name, value in scope["headers"] if name == b"transfer-encoding"] != [b"chunked"]:
             self._refuse(501, "The only transfer coding that is supported is chunked")
         elif scope["http_version"] != "1.1":
@@ -383,7 +380,7 @@ class HttpConnection(asyncio.Protocol):
                 parsed = self._feed(data[start:])
             else:
                 incoming = self._incoming
-                body = 0 if incoming is None else _content_length(incoming.scope) - incoming.received
+                body = 0 if incoming is None else _content_length(incoming.scope_view) - incoming.received
                 parsed = self._feed(data[start : start + max(SLICE, body)])
             if self._waiting:
                 self._ahead += parsed
@@ -436,7 +433,7 @@ class HttpConnection(asyncio.Protocol):
         if ours and not isinstance(error.__context__, httptools.HttpParserInvalidURLError):
             logger.error("a connection failed", exc_info=error.__context__)
             self._ignoring = True
-            self._transport.abort()
+            self.transport.abort()
         elif self._final and not self._in_head and self._incoming is None:
             self._ignoring = True  # input after the last request is ignored
         else:
@@ -473,7 +470,7 @@ class HttpConnection(asyncio.Protocol):
         if half is not None and half is not self._serving:
             self._waiting.remove(half)
         elif half is not None and half.status:
-            self._transport.abort()
+            self.transport.abort()
         elif half is not None:
             self._serving = None
             half.lose()
@@ -513,7 +510,7 @@ class HttpConnection(asyncio.Protocol):
     def _linger(self) -> None:
         """Send the final response and close; if the client may still be sending, wait for it to close, within a limit."""
         sending = self._incoming is not None or bool(self._final_response) or self._paused
-        self._transport.write(self._final_response)
+        self.transport.write(self._final_response)
         self._final_response = b""
         self._incoming = None
         self._unparsed = b""
@@ -523,13 +520,10 @@ class HttpConnection(asyncio.Protocol):
             self._close()
             return
         self.resume()
-        if self._transport.can_write_eof() and not self._transport.is_closing():
-            self._transport.write_eof()
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
 
     # ---------------------------------------------------------------- what requests do with it
-
-    def write(self, data: bytes, /) -> None:
-        self._transport.write(data)
 
     async def room(self) -> None:
         while self.full:
@@ -541,16 +535,13 @@ class HttpConnection(asyncio.Protocol):
     def pause(self) -> None:
         if not self._paused:
             self._paused = True
-            self._transport.pause_reading()
+            self.transport.pause_reading()
 
     def resume(self) -> None:
         if self._paused and not self._unparsed:
             self._paused = False
-            if not self._transport.is_closing():
-                self._transport.resume_reading()
-
-    def abort(self) -> None:
-        self._transport.abort()
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
 
     # ---------------------------------------------------------------- the server
 
@@ -562,27 +553,27 @@ class HttpConnection(asyncio.Protocol):
     def _close(self) -> None:
         """Close regularly: what was written is still sent."""
         self._since = self.server.tick
-        self._transport.close()
+        self.transport.close()
 
     def sweep(self, tick: int) -> None:
         """Close the connection if it makes no progress."""
-        waited, closing = tick - self._since, self._transport.is_closing()
+        waited, closing = tick - self._since, self.transport.is_closing()
         if waited >= UNUSED and self._incoming is None and not (self._in_head or self._final or self._ignoring):
             self._parser, self._known_head = None, _NO_HEAD  # a client with a stream may send nothing more for hours
             self._known_scope = {}
         if self.full or closing:
-            size = self._transport.get_write_buffer_size()
+            size = self.transport.get_write_buffer_size()
             if size < self._unsent:
                 self._since = tick
             elif waited >= self.server.stall:
-                self._transport.abort()
+                self.transport.abort()
             self._unsent = size
         elif self._serving is not None:
             if self._half_closed:
                 self._abort_if_reset()
         elif self._ignoring:
             if waited >= LINGER:
-                self._transport.abort()
+                self.transport.abort()
         elif waited >= (IDLE if self._used and not self._in_head and self._incoming is None else HEAD_WAIT):
             self._close()
 

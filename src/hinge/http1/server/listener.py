@@ -113,7 +113,7 @@ class Listener:
         """Close all connections at once. May be called twice."""
         self.drain()
         for connection in list(self.connections):
-            connection.abort()
+            connection.transport.abort()
         for task in self.tasks:
             task.cancel()
         if self._timer is not None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
@@ -36,6 +37,12 @@ def _status_line(status: int) -> bytes:
     except ValueError:
         phrase = ""
     return f"HTTP/1.1 {status} {phrase}\r\n".encode()
+
+
+@lru_cache(4096)
+def _end_of_head(length: int) -> bytes:
+    """The last line of a head, of a response with so many bytes."""
+    return b"content-length: %d\r\n\r\n" % length
 
 
 class ResponseHeads(dict[tuple[int, bytes, bool], bytes]):
@@ -103,8 +110,7 @@ class RequestConnection(Protocol):
     #: Whether the client is not reading, so that a write has to wait.
     full: bool
 
-    def write(self, data: bytes, /) -> None:
-        """Write bytes to the client."""
+    transport: asyncio.Transport
 
     async def room(self) -> None:
         """Wait until the client has read, or is gone."""
@@ -118,19 +124,18 @@ class RequestConnection(Protocol):
     def answered(self, last: bool, /) -> None:
         """The response is written. `last` closes the connection."""
 
-    def abort(self) -> None:
-        """Close it at once."""
-
 
 class ServedRequest(msgspec.Struct, eq=False):
     """A request whose body arrives and whose response leaves; see `RawExchange` for the methods that serve it."""
 
-    scope: Scope
+    #: The ASGI scope, to be read only: requests with the same head may share it.
+    scope_view: Scope
     _connection: RequestConnection
     #: Whether another request may follow on the connection.
     _keep_alive: bool
     #: The bytes of the head if the server remembers them, else empty; see `RawExchange`.
     head: bytes = b""
+    _shares_scope: bool = False
     #: Whether all of the body has arrived.
     complete: bool = False
     #: Whether the client is gone.
@@ -147,7 +152,8 @@ class ServedRequest(msgspec.Struct, eq=False):
     #: The status of the response, 0 before it has begun, and the bytes of its body that were written.
     status: int = 0
     sent: int = 0
-    _body: bytes | bytearray = b""
+    #: What has arrived of the body and was not read.
+    body: bytes | bytearray = b""
     #: Bytes of the body to buffer; more is left in the socket.
     _buffer_limit: int = BODY_AHEAD
     #: Set when something happened.
@@ -162,18 +168,26 @@ class ServedRequest(msgspec.Struct, eq=False):
     _missing: int | None = None
     can_detach: ClassVar[bool] = True
 
+    @property
+    def scope(self) -> Scope:
+        """The ASGI scope, which may be changed."""
+        if self._shares_scope:
+            self._shares_scope = False
+            self.scope_view = {**self.scope_view, "headers": self.scope_view["headers"].copy()}
+        return self.scope_view
+
     # ---------------------------------------------------------------- called by the connection
 
     def feed(self, data: bytes) -> None:
         """A piece of the body."""
         self.received += len(data)
-        if not self._body:
-            self._body = data
-        elif type(self._body) is bytearray:
-            self._body += data
+        if not self.body:
+            self.body = data
+        elif type(self.body) is bytearray:
+            self.body += data
         else:
-            self._body = bytearray(self._body) + data
-        if len(self._body) > self._buffer_limit:
+            self.body = bytearray(self.body) + data
+        if len(self.body) > self._buffer_limit:
             self._connection.pause()
         if self._event is not None:
             self._event.set()
@@ -220,7 +234,7 @@ class ServedRequest(msgspec.Struct, eq=False):
         if self._over or self.lost:
             pass
         elif self.status and not self._head:
-            self._connection.abort()
+            self._connection.transport.abort()
         else:
             self._keep_alive = False
             self.status = 0
@@ -230,13 +244,8 @@ class ServedRequest(msgspec.Struct, eq=False):
 
     # ---------------------------------------------------------------- the body
 
-    def whole(self) -> bytes | None:
-        """Return the body if all of it has arrived."""
-        body = self._body
-        return None if not self.complete else body if type(body) is bytes else bytes(body)
-
     def _take(self) -> bytes:
-        body, self._body = self._body, b""
+        body, self.body = self.body, b""
         return body if type(body) is bytes else bytes(body)
 
     async def read(self, limit: int, grow: Callable[[int], None] | None = None, /) -> bytes | None:
@@ -245,9 +254,9 @@ class ServedRequest(msgspec.Struct, eq=False):
         `grow(size)` is called with the number of bytes while more are to come; what it raises is passed on.
         """
         self._buffer_limit = limit
-        while not self.complete and not self.lost and len(self._body) <= limit:
-            if self._body and grow is not None:
-                grow(len(self._body))
+        while not self.complete and not self.lost and len(self.body) <= limit:
+            if self.body and grow is not None:
+                grow(len(self.body))
             await self._wait_for_event()
         return self._take() if self.complete or not self.lost else None
 
@@ -263,11 +272,11 @@ class ServedRequest(msgspec.Struct, eq=False):
 
     def _send_continue(self) -> None:
         """Send 100 Continue to a client that expects it, once, when its body is read (RFC 9110 §10.1.1)."""
-        if not self._continue_sent and not self._body and not self.status:
+        if not self._continue_sent and not self.body and not self.status:
             self._continue_sent = True
-            expects = _value(self.scope["headers"], b"expect") or b""
-            if expects.strip().lower() == b"100-continue" and self.scope["http_version"] == "1.1":
-                self._connection.write(CONTINUE)
+            expects = _value(self.scope_view["headers"], b"expect") or b""
+            if expects.strip().lower() == b"100-continue" and self.scope_view["http_version"] == "1.1":
+                self._connection.transport.write(CONTINUE)
 
     # ---------------------------------------------------------------- the response
 
@@ -275,7 +284,7 @@ class ServedRequest(msgspec.Struct, eq=False):
         """Send the whole response. `kind` is its content type."""
         if self.lost or self.status:
             return _DONE
-        if len(data) > PIECE and self.scope["method"] != "HEAD":
+        if len(data) > PIECE and self.scope_view["method"] != "HEAD":
             return self._respond_in_pieces(status, kind, data, headers)
         connection = self._connection
         server = connection.server
@@ -285,12 +294,8 @@ class ServedRequest(msgspec.Struct, eq=False):
         if headers:
             head += header_lines([pair for pair in headers if pair[0].lower() != b"connection"])
         self.status, self.sent = status, len(data)
-        if status == 204:
-            connection.write(head + b"\r\n")
-        elif self.scope["method"] == "HEAD":
-            connection.write(b"%bcontent-length: %d\r\n\r\n" % (head, len(data)))
-        else:
-            connection.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(data), data))
+        head += b"\r\n" if status == 204 else _end_of_head(len(data))
+        connection.transport.write(head if status == 204 or self.scope_view["method"] == "HEAD" else head + data)
         self._over = True
         if self._event is not None:
             self._event.set()
@@ -314,11 +319,11 @@ class ServedRequest(msgspec.Struct, eq=False):
             raise RuntimeError("This request has its response already")
         last, length = self._is_last() or _closes(headers), _value(headers, b"content-length")
         pairs = [pair for pair in headers if pair[0].lower() not in (b"connection", b"transfer-encoding")]
-        if self.scope["method"] == "HEAD" or status in (204, 304):
+        if self.scope_view["method"] == "HEAD" or status in (204, 304):
             self._missing = 0
         elif length is not None:
             self._missing = int(length)
-        elif self.scope["http_version"] == "1.1":
+        elif self.scope_view["http_version"] == "1.1":
             self._chunked = True
             pairs.append((b"transfer-encoding", b"chunked"))
         else:
@@ -343,7 +348,7 @@ class ServedRequest(msgspec.Struct, eq=False):
             raise RuntimeError("The response is complete already" if self._over else "A response begins with its head")
         head, self._head = self._head, b""
         self.sent += len(data)
-        self._connection.write(head + self._framed(data, more))
+        self._connection.transport.write(head + self._framed(data, more))
         if not more:
             self._over = True
             if self._event is not None:
@@ -357,7 +362,7 @@ class ServedRequest(msgspec.Struct, eq=False):
             return chunk if more else chunk + b"0\r\n\r\n"
         if self._missing is None:
             return data
-        if self.scope["method"] == "HEAD":
+        if self.scope_view["method"] == "HEAD":
             return b""
         self._missing -= len(data)
         if self._missing < 0 or (self._missing and not more):
@@ -378,7 +383,7 @@ class ServedRequest(msgspec.Struct, eq=False):
 
     def cut(self) -> None:
         """Close the connection at once."""
-        self._connection.abort()
+        self._connection.transport.abort()
 
     # ---------------------------------------------------------------- ASGI
 
@@ -386,7 +391,7 @@ class ServedRequest(msgspec.Struct, eq=False):
         """ASGI `receive`: the next piece of the body, or the disconnect."""
         self._buffer_limit = BODY_AHEAD
         while not self.lost and not self._over:
-            if self._body or (self.complete and not self._end_received):
+            if self.body or (self.complete and not self._end_received):
                 self._end_received = self.complete
                 return {"type": "http.request", "body": self._take(), "more_body": not self.complete}
             await self._wait_for_event()

@@ -136,8 +136,8 @@ class HttpApp:
         """
         life = self._life
         assert life is not None
-        scope = raw.scope
-        if self._routes is not None and (routed := self._routes.find(scope)) is not None:
+        scope = raw.scope_view
+        if self._routes is not None and (routed := self._routes.find(raw.scope)) is not None:
             await self._serve_routed(*routed, raw, life)
             return
         exchange = Exchange(raw, life.requests, self.options)

@@ -75,16 +75,16 @@ class Admission:
 
     def recognize(self, exchange: Exchange, head: Head) -> Origin | Awaitable[Origin | None]:
         """The same, without waiting for a caller who is known already."""
-        scope = exchange.raw.scope
         if head.barred is None:
             if self._authenticate is None:
-                return Origin(head, None, scope)
+                return Origin(head, None, exchange.raw.scope_view)
+            scope = exchange.raw.scope
             verdict = self._authenticate(scope, head.headers)
             if type(verdict) is Principal:
                 return _origin_of(verdict, head, scope)
             return self._judge(exchange, head, verdict)
         self.log(head.barred)
-        return self._refuse(exchange, head.barred)
+        return exchange.refuse(head.barred)
 
     async def _judge(self, exchange: Exchange, head: Head, verdict: Caller | Awaitable[Caller]) -> Origin | None:
         caller = await verdict if isinstance(verdict, Awaitable) else verdict
@@ -96,9 +96,6 @@ class Admission:
         _check_name(caller)
         exchange.raw.scope["hinge.principal"] = caller
         return Origin(head, caller, exchange.raw.scope)
-
-    async def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
-        await exchange.refuse(refusal)
 
     def log(self, refusal: Refusal) -> None:
         """Tell the operator, once for each text, which option would let the caller in."""
@@ -155,7 +152,7 @@ class Endpoint:
     def handle(self, exchange: Exchange) -> Awaitable[None]:
         """Serve one request: do what needs no waiting, and return the rest."""
         raw = exchange.raw
-        scope = raw.scope
+        scope = raw.scope_view
         method: str = scope["method"]
         if method != "POST":
             return self._get_or_delete(exchange, method)
@@ -189,8 +186,8 @@ class Endpoint:
         if head.refusal is not None:
             return exchange.refuse(head.refusal)
         # The server knows the head of a request that it received as a whole, like the last one of its connection.
-        body = exchange.raw.whole() if exchange.raw.head else None
-        if body is None:
+        body = exchange.raw.body if exchange.raw.head else None
+        if type(body) is not bytes:
             return self._read(exchange, head, origin, beyond)
         if len(body) > self._options.limits.body:
             return exchange.refuse(body_too_large(self._options.limits.body))
@@ -311,7 +308,7 @@ class Endpoint:
 
     async def _get_or_delete(self, exchange: Exchange, method: str) -> None:
         """Serve a request without a message: for an HTTP session, or refused."""
-        head = judge_head(method, exchange.raw.scope["headers"], self._rules)
+        head = judge_head(method, exchange.raw.scope_view["headers"], self._rules)
         origin = await self._admission.admit(exchange, head)
         if origin is None:
             return

@@ -105,8 +105,13 @@ class RawExchange(Protocol):
     """
 
     @property
+    def scope_view(self) -> Scope:
+        """The ASGI scope of the request, to be read only: other requests may share it."""
+        ...
+
+    @property
     def scope(self) -> Scope:
-        """The ASGI scope of the request."""
+        """The ASGI scope of the request, which may be changed."""
         ...
 
     @property
@@ -119,8 +124,9 @@ class RawExchange(Protocol):
         """The bytes of the head if they are known to have come before, else empty: what follows from them can be looked up."""
         ...
 
-    def whole(self) -> bytes | None:
-        """Return the body if it has arrived; None if `read` has to wait for it."""
+    @property
+    def body(self) -> bytes | bytearray:
+        """What has arrived of the body and was not read: all of it, as bytes, if `head` is known."""
         ...
 
     async def read(self, limit: int, grow: Callable[[int], None], /) -> bytes | None:
@@ -174,19 +180,20 @@ class RawExchange(Protocol):
 class AsgiExchange(Record):
     """An exchange of any ASGI server; see RawExchange."""
 
-    scope: Scope
+    scope_view: Scope
     receive: Receive
     send: Send
     task: asyncio.Task[Any]
     head: bytes = b""
+    body: bytes = b""
     _start: Message | None = None
     _watcher: asyncio.Task[None] | None = None
     #: The response ends when the app returns.
     can_detach: ClassVar[bool] = False
 
-    def whole(self) -> bytes | None:
-        """ASGI does not say what has arrived."""
-        return None
+    @property
+    def scope(self) -> Scope:
+        return self.scope_view
 
     async def read(self, limit: int, grow: Callable[[int], None], /) -> bytes | None:
         message = await self.receive()
@@ -415,7 +422,7 @@ class Exchange(Record):
         if reply.status == 503:
             headers = (*headers, *retry_after(reply.error))
         elif reply.status == 403:
-            headers = (*headers, *step_up_headers(reply.error, self._options.auth, self.raw.scope))
+            headers = (*headers, *step_up_headers(reply.error, self._options.auth, self.raw.scope_view))
         self.over = True
         return self.raw.respond(reply.status, JSON_TYPE, reply.data, headers)
 
