@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,10 +13,16 @@ import pytest
 from hinge import Changed, Context, NotFinished
 from hinge.transports.http.server.replay import MemoryReplayLog, MemoryReplayStore
 from tests.support import V2025_03
-from tests.transports.http_rig import Log, Site, handshake_call, make_server, serving, text_of
+from tests.transports.http_rig import Log, Site, exchange, handshake_call, make_server, serving, text_of
 
 NEWS = "news://today"
 PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
+#: A call, a notification, and what is neither.
+BATCH = [
+    handshake_call("wait", 7),
+    {"jsonrpc": "2.0", "method": "notifications/acme/done"},
+    {"jsonrpc": "2.0", "id": 8},
+]
 
 
 @pytest.fixture
@@ -37,6 +44,10 @@ async def site(log: Log) -> AsyncIterator[Site]:
 
     server = make_server(log, connection_lifespan=connected, authorize_subscription=authorize)
     server.resource(NEWS, name="news")(lambda: "nothing")
+
+    @server.notification("notifications/acme/done")
+    async def done(ctx: Context[Any], params: Any) -> None:
+        await log.gate.wait()
 
     @server.tool
     async def change() -> None:
@@ -64,14 +75,38 @@ async def site(log: Log) -> AsyncIterator[Site]:
         yield site
 
 
-async def test_a_batch_that_runs_when_its_session_ends_is_answered_as_a_batch(site: Site, log: Log) -> None:
+async def batch_session(site: Site) -> dict[str, str]:
     session = await site.session(V2025_03)
     del session["MCP-Protocol-Version"]
-    wire = await site.call(session, [handshake_call("wait", 7), {"jsonrpc": "2.0", "id": 8}])
+    return session
+
+
+def errors_of(body: bytes) -> dict[Any, int]:
+    """The error codes of a batch, by id."""
+    return {each["id"]: each["error"]["code"] for each in json.loads(body)}
+
+
+async def test_a_batch_that_runs_when_its_session_ends_is_answered_as_a_batch(site: Site, log: Log) -> None:
+    session = await batch_session(site)
+    wire = await site.call(session, BATCH)
     await log.until("wait begins")
     assert (await site.ask(session, b"", "DELETE")).status == 204
-    answers = {each["id"]: each["error"]["code"] for each in (await wire.reply()).json()}
-    assert answers == {7: NotFinished.code, 8: -32600}
+    assert errors_of((await wire.reply()).body) == {7: NotFinished.code, 8: -32600}
+    await log.until("wait is cancelled")
+
+
+async def test_a_batch_whose_exchange_is_given_up_is_answered_as_a_batch(site: Site, log: Log) -> None:
+    """By an ASGI server that cancels the task of a request."""
+    session, sent = await batch_session(site), list[Any]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    serving_it = exchange(site, session, BATCH, send)
+    await log.until("wait begins")
+    serving_it.cancel()
+    await asyncio.wait([serving_it])
+    assert errors_of(b"".join(each.get("body", b"") for each in sent)) == {7: NotFinished.code, 8: -32600}
     await log.until("wait is cancelled")
 
 
