@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +18,13 @@ from tests.transports.http_rig import JSON_HEADERS, Log, Site, Wire, make_server
 SOON = 0.4
 
 
+async def verify(token: str) -> Principal | None:
+    """Tokens are a name, scopes and when they end, in seconds since 1970."""
+    name, *scopes, expires = token.split("~")
+    return Principal(name, frozenset(scopes), expires=float(expires)) if name else None
+
+
 def protected(log: Log, **options: Any) -> Server[Any]:
-    """Tokens are a name and when they end, in seconds since 1970."""
-
-    async def verify(token: str) -> Principal | None:
-        name, *scopes, expires = token.split("~")
-        return Principal(name, frozenset(scopes), expires=float(expires)) if name else None
-
     return make_server(log, auth=TokenAuth(verify, remember=None, **options))
 
 
@@ -69,8 +70,8 @@ async def test_the_stream_of_a_session_ends_and_the_session_goes_on_with_another
         assert (await again.head()).status == 200
 
 
-def with_drafts() -> Server[Any]:
-    server = protected(Log())
+def with_drafts(backend: str | None = None) -> Server[Any]:
+    server = make_server(Log(), backend=backend, auth=TokenAuth(verify, remember=None))
     server.resource("notes://drafts", name="drafts", scopes=["notes"])(lambda: "a draft")
     return server
 
@@ -90,9 +91,10 @@ async def told(stream: Wire, server: Server[Any]) -> bool:
     return len(methods) == 2
 
 
-async def test_a_session_is_told_of_resources_as_its_latest_token_permits() -> None:
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_session_is_told_of_resources_as_its_latest_token_permits(shared: bool, tmp_path: Path) -> None:
     """Not as the token did that subscribed: the user may have lost the scope meanwhile."""
-    server = with_drafts()
+    server = with_drafts(backend=f"sqlite:///{tmp_path / 'sessions.db'}" if shared else None)
     async with serving(server) as site:
         wide, narrow = token(3600, "anna", "notes"), token(3600)
         session = await site.session(**wide)
@@ -106,9 +108,12 @@ async def test_a_session_is_told_of_resources_as_its_latest_token_permits() -> N
         assert await told(stream, server)
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("scopes", [("notes",), ()])
-async def test_what_changes_after_the_token_has_ended_is_told_with_the_next_one(scopes: tuple[str, ...]) -> None:
-    server = with_drafts()
+async def test_what_changes_after_the_token_has_ended_is_told_with_the_next_one(
+    scopes: tuple[str, ...], shared: bool, tmp_path: Path
+) -> None:
+    server = with_drafts(backend=f"sqlite:///{tmp_path / 'sessions.db'}" if shared else None)
     async with serving(server) as site:
         session = await site.session(**token(0.8, "anna", "notes"))
         assert (await site.ask(session, DRAFTS)).status == 200

@@ -100,10 +100,15 @@ class HttpSession:
         """Whether a call runs or a stream is open; a busy session is never idle."""
         return bool(self._tasks) or self._open_responses > 0
 
+    @property
+    def session(self) -> SessionLike:
+        """The session of the server, whatever else `conversation` does."""
+        return self.conversation
+
     def authorize(self, origin: Origin) -> None:
         """Judge what the session is told by the token of this request, its latest."""
-        if isinstance(self.conversation, Session):
-            self.conversation.authorize(origin)
+        if isinstance(self.session, Session):
+            self.session.authorize(origin)
 
     # ---------------------------------------------------------------- calls
 
@@ -309,8 +314,8 @@ class HttpSession:
         for table in (self._streams, self._stream_of, self._tasks):
             if not table:
                 table.clear()
-        if isinstance(self.conversation, Session):
-            self.conversation.trim()
+        if isinstance(self.session, Session):
+            self.session.trim()
 
     async def finish(self) -> None:
         """After `end`: wait, bounded, for handlers and clean-up."""
