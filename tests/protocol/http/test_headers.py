@@ -46,13 +46,14 @@ def test_headers_are_a_mapping_of_text_with_names_in_any_case() -> None:
 def test_the_repr_of_headers_keeps_their_values_to_itself() -> None:
     """Headers land in logs and tracebacks; tokens must not."""
     assert repr(Headers({b"authorization": b"Bearer secret", b"host": b"a"})) == "<Headers authorization, host>"
+    assert "secret" not in repr(head_of({"Authorization": "Bearer secret"}))
 
 
 def test_what_may_come_twice_is_joined_as_http_has_it() -> None:
-    headers = head_of(
-        [(b"accept", b"application/json"), (b"cookie", b"a=1"), (b"accept", b"text/event-stream"), (b"cookie", b"b=2")]
-    )
-    assert headers.raw == {b"accept": b"application/json, text/event-stream", b"cookie": b"a=1; b=2"}
+    pairs = [(b"accept", b"application/json"), (b"cookie", b"a=1"), (b"mcp-method", b"ping"), (b"last-event-id", b"7")]
+    headers = head_of([*pairs, (b"accept", b"text/event-stream"), (b"cookie", b"b=2")])
+    joined = {b"accept": b"application/json, text/event-stream", b"cookie": b"a=1; b=2"}
+    assert headers.raw == {**joined, b"mcp-method": b"ping", b"last-event-id": b"7"}
     assert headers.barred == head_of({}).barred
 
 
@@ -145,6 +146,61 @@ def test_the_last_event_id_is_text_or_none(raw: bytes, expected: str | None) -> 
 def test_a_last_event_id_that_no_event_can_have_is_malformed(raw: bytes) -> None:
     with pytest.raises(InvalidRequest, match="Last-Event-ID"):
         read_last_event_id(head_of({b"last-event-id": raw}))
+
+
+# --- the order of the checks ------------------------------------------------------------------------------------------
+
+JSON = (b"content-type", b"application/json")
+
+
+@pytest.mark.parametrize(
+    ("length", "status"),
+    [
+        *((b"0", None), (b"4194304", None), (b"4194305", 413), (b"99999999", 413), (b"9" * 5000, 413)),
+        *((b"4194305 bytes", None), (b"-4194305", None)),
+    ],
+)
+def test_a_body_that_is_too_long_is_refused_before_it_is_read(length: bytes, status: int | None) -> None:
+    """What is no number is for the HTTP server to refuse."""
+    refusal = judged(JSON, (b"content-length", length)).refusal
+    assert (refusal.status if refusal else None) == status
+
+
+@pytest.mark.parametrize(("method", "kind", "status"), [("PUT", JSON[1], 405), ("POST", b"text/plain", 415)])
+def test_method_and_content_type_are_judged_before_the_size_of_the_body(method: str, kind: bytes, status: int) -> None:
+    refusal = judged((b"content-type", kind), (b"content-length", b"99999999"), method=method).refusal
+    assert refusal is not None
+    assert refusal.status == status
+
+
+@pytest.mark.parametrize(
+    ("method", "any_accept", "status"),
+    [("GET", False, 406), ("GET", True, None), ("DELETE", False, None)],
+)
+def test_only_a_get_of_an_event_stream_must_accept_one(method: str, any_accept: bool, status: int | None) -> None:
+    """Transports, "Listening for Messages from the Server"."""
+    rules = HeadRules(Guard(), SESSION_METHODS, any_accept=any_accept)
+    refusal = judged((b"accept", b"application/json"), method=method, rules=rules).refusal
+    assert (refusal.status if refusal else None) == status
+
+
+def test_accept_is_judged_before_the_version_and_the_version_before_the_session_id() -> None:
+    rest = [(b"mcp-protocol-version", b"x"), (b"mcp-session-id", b"a b")]
+    statuses = []
+    for pairs in ([(b"accept", b"text/html"), *rest], rest, rest[1:]):
+        head = judged(JSON, *pairs)
+        assert head.handshake_refusal is not None
+        assert head.session_id is None
+        statuses.append((head.handshake_refusal.status, head.handshake_refusal.error is not None))
+    assert statuses == [(406, False), (400, True), (400, False)]
+
+
+@pytest.mark.parametrize("session_id", [b"abc", b"a b"])
+def test_without_http_sessions_the_session_id_is_ignored(session_id: bytes) -> None:
+    """Clients may send what another server gave them."""
+    head = judged(JSON, (b"mcp-session-id", session_id), rules=HeadRules(Guard(), POST_ONLY, sessions=False))
+    assert head.session_id is None
+    assert head.handshake_refusal is None
 
 
 # --- mirrored headers: client -----------------------------------------------------------------------------------------
@@ -281,6 +337,14 @@ def test_a_name_that_disagrees_with_the_body_is_a_mismatch(header: str | None, n
     with pytest.raises(HeaderMismatch, match=reason) as caught:
         judge_name(head_of({} if header is None else {"Mcp-Name": header}), name)
     assert len(str(caught.value)) < 600
+
+
+def test_a_name_that_may_be_missing_is_compared_when_it_is_there() -> None:
+    """A method of an extension whose params have a name, too."""
+    judge_name(head_of({}), "foo", required=False)
+    judge_name(head_of({"Mcp-Name": "foo"}), "foo", required=False)
+    with pytest.raises(HeaderMismatch):
+        judge_name(head_of({"Mcp-Name": "bar"}), "foo", required=False)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))

@@ -394,7 +394,7 @@ def judge_parameters(head: Head, spec: Sequence[ParamHeader], arguments: Mapping
 
 def _equal(text: str, value: str | int | None) -> bool:
     """Compare integers as numbers, so that `42.0` equals 42, everything else as text."""
-    if value is None or isinstance(value, str):
+    if isinstance(value, str):
         return text == value
     if isinstance(value, bool):
         return text == ("true" if value else "false")
