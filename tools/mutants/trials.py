@@ -17,7 +17,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import FunctionType
@@ -36,7 +36,8 @@ _IMPORTED_FIRST = (
 )
 #: The tests of one mutant take about so much CPU time without the mutant, so that a busy machine chooses the same ones.
 TEST_SECONDS = 20.0
-#: With the mutant they may take three times as long as without it, and so much longer: CPU time, and time that passes.
+#: With the mutant they may take three times as long as without it, and so much longer: CPU time, and time that passes. One
+#: test may take three times as long, and a third of this longer.
 EXTRA_SECONDS = 15.0
 #: A test that fails after more than twice its time without the mutant, and so much longer, may itself be late.
 SUSPICIOUS_SECONDS = 1.0
@@ -67,6 +68,8 @@ class Trial(NamedTuple):
     names: Sequence[str]
     seconds: float
     cpu_seconds: int
+    #: The seconds that a test may take, if they are limited.
+    limits: Mapping[str, float]
     #: The text of the file without and with the mutant.
     original: str = ""
     mutated: str = ""
@@ -146,8 +149,9 @@ class Laboratory:
     def notices(self, file: str, mutant: Mutant, tests: Sequence[str], baseline: Baseline) -> bool:
         """Whether one of the tests fails with a mutant, or doesn't end.
 
-        A mutant that computes without end exceeds a limit of CPU time. One that waits without end is late; how long the
-        tests wait depends on what else the machine does, so they run without the mutant, too, to tell what late is now.
+        A mutant that computes without end exceeds a limit of CPU time. One that waits without end makes a test late, or all
+        of them; how long they wait depends on what else the machine does, so they run without the mutant, too, to tell what
+        late is now.
 
         Raises:
             Undecided: The tests are late or fail without the mutant, too.
@@ -167,17 +171,18 @@ class Laboratory:
         failure = self.copied.parent / "failure"
         patience = 3 * sum(baseline.waited[name] for name in tests) + self.extra_seconds
         cpu_seconds = math.ceil(3 * sum(baseline.seconds[name] for name in tests) + self.extra_seconds)
+        limits = {name: 3 * baseline.waited[name] + self.extra_seconds / 3 for name in tests}
         for _ in range(_TRIES):
             failure.unlink(missing_ok=True)
             self._write(file, mutant.text)
             try:
-                trial = run(Trial(tests, patience, cpu_seconds, original, mutant.text))
+                trial = run(Trial(tests, patience, cpu_seconds, limits, original, mutant.text))
             finally:
                 self._write(file, original)
             if trial.code == 0:
                 return False
             if trial.code is None:
-                control = run(Trial(tests, _WHOLE_SECONDS, cpu_seconds))
+                control = run(Trial(tests, _WHOLE_SECONDS, cpu_seconds, {}))
                 if control.code == 0 and 3 * control.seconds <= patience:
                     return True
                 patience = max(patience, 3 * control.seconds + self.extra_seconds)
@@ -185,14 +190,17 @@ class Laboratory:
                 return True
             else:
                 name, seconds = json.loads(failure.read_text(encoding="utf-8"))
-                suspicious = seconds >= 2 * baseline.waited[name] + SUSPICIOUS_SECONDS
-                if not suspicious or run(Trial([name], _WHOLE_SECONDS, cpu_seconds)).code == 0:
+                if seconds < 2 * baseline.waited[name] + SUSPICIOUS_SECONDS:
                     return True
+                limit = limits[name] / 3 if seconds >= limits[name] else _WHOLE_SECONDS
+                if run(Trial([name], _WHOLE_SECONDS, cpu_seconds, {name: limit})).code == 0:
+                    return True
+                limits = {name: 4 * seconds for name, seconds in limits.items()}
         raise Undecided
 
     def _run_afresh(self, trial: Trial) -> Ended:
         plugin = _Chosen(self.copied.parent / "failure")
-        plugin.choose(trial.names)
+        plugin.choose(trial)
         return _in_child(lambda: self._run(trial.names, plugin, *_WITHOUT_LIMITS), trial.seconds, trial.cpu_seconds)
 
     def _collect(self, file: str, baseline: Baseline) -> _Collected:
@@ -251,7 +259,7 @@ class Laboratory:
 
 
 class _Chosen:
-    """Runs some tests only, in this order, and writes to a file which one failed after how many seconds.
+    """Runs some tests only, in this order, and writes to a file which one failed, or was late, after how many seconds.
 
     With `target`, the file that mutants are of, the process forks for each trial that it is asked for once the tests are
     collected; see `_Collected`.
@@ -259,15 +267,17 @@ class _Chosen:
 
     def __init__(self, failure: Path, target: str = "") -> None:
         self._places: dict[str, int] = {}
+        self._limits: Mapping[str, float] = {}
         self._failure = failure
         self._target = target
         self._start = 0.0
         #: The ends of this process: where trials are asked for, and where it says how they ended.
         self.trials, self.ends = -1, -1
 
-    def choose(self, names: Sequence[str]) -> None:
+    def choose(self, trial: Trial) -> None:
         """The tests to run."""
-        self._places = {name: place for place, name in enumerate(names)}
+        self._places = {name: place for place, name in enumerate(trial.names)}
+        self._limits = trial.limits
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if not self._target:
@@ -293,18 +303,30 @@ class _Chosen:
                 trial = Trial(*json.loads(line))
                 child = _fork(trial.cpu_seconds)
                 if not child:
-                    self.choose(trial.names)
+                    self.choose(trial)
                     swap(functions, changed_functions(trial.original, trial.mutated, self._target))
                     return
                 ends.write(f"{json.dumps(_wait(child, trial.seconds))}\n")
         os._exit(0)
 
-    def pytest_runtest_logstart(self) -> None:
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._start = time.monotonic()
+        signal.signal(signal.SIGALRM, lambda number, frame: self._give_up(nodeid))
+        signal.setitimer(signal.ITIMER_REAL, self._limits.get(nodeid, 0))
+
+    def pytest_runtest_logfinish(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _give_up(self, late: str) -> NoReturn:
+        self._fail(late)
+        os._exit(1)
+
+    def _fail(self, name: str) -> None:
+        self._failure.write_text(json.dumps([name, time.monotonic() - self._start]), encoding="utf-8")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._failure.write_text(json.dumps([report.nodeid, time.monotonic() - self._start]), encoding="utf-8")
+            self._fail(report.nodeid)
 
 
 class _Collected:
