@@ -10,7 +10,17 @@ import pytest
 
 from hinge import Context, HingeError, Limits, Principal, Server
 from tests.support import V2025_06, V2025_11
-from tests.transports.http_rig import BOTH_TYPES, Log, Site, exchange, handshake_call, make_server, serving, text_of
+from tests.transports.http_rig import (
+    BOTH_TYPES,
+    JSON_HEADERS,
+    Log,
+    Site,
+    exchange,
+    handshake_call,
+    make_server,
+    serving,
+    text_of,
+)
 
 EVENTS = "text/event-stream"
 JSON = "application/json"
@@ -137,6 +147,9 @@ async def test_who_comes_back_without_an_event_id_gets_no_event_twice(site: Site
             ids.append(event.id)
         stream.close()
         await until_nobody_reads(site)
+        assert site.app is not None
+        assert site.app._life is not None
+        site.app._life._sessions.expire(asyncio.get_running_loop().time())  # as it looks for idle ones from time to time
     assert len(set(ids)) == 7
 
 
@@ -297,7 +310,8 @@ async def test_the_answer_on_a_stream_is_an_event_with_an_id(site: Site, log: Lo
     assert all(event.id for event in events)
 
 
-async def test_a_client_of_events_alone_gets_a_challenge_as_a_403() -> None:
+@pytest.mark.parametrize("sessions", [True, False])
+async def test_a_client_of_events_alone_gets_a_challenge_as_a_403(sessions: bool) -> None:
     """It is in the headers, which a stream would have begun with a 200."""
 
     async def authenticate(scope: Any, headers: Any) -> Principal:
@@ -305,7 +319,8 @@ async def test_a_client_of_events_alone_gets_a_challenge_as_a_403() -> None:
 
     server: Server[Any] = Server("careful")
     server.tool("erase", scopes=["write"])(lambda: "erased")
-    async with serving(server, authenticate=authenticate) as site:
-        reply = await site.ask({**await site.session(), "Accept": EVENTS}, handshake_call("erase"))
+    async with serving(server, authenticate=authenticate, sessions=sessions) as site:
+        headers = await site.session() if sessions else JSON_HEADERS
+        reply = await site.ask({**headers, "Accept": EVENTS}, handshake_call("erase"))
         assert (reply.status, reply.headers["content-type"]) == (403, JSON)
         assert 'scope="write"' in reply.headers["www-authenticate"]

@@ -9,13 +9,25 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Client, Context, Limits, Overloaded, PeerError, Server
+from hinge import (
+    Changed,
+    ChannelClosed,
+    Client,
+    Context,
+    HingeError,
+    Limits,
+    NotFinished,
+    Overloaded,
+    PeerError,
+    Server,
+)
 from hinge.http1.asgi import Message
 from tests.support import EraName
 from tests.transports.http_rig import (
     JSON_HEADERS,
     Log,
     Site,
+    handshake_call,
     initialize,
     make_server,
     modern,
@@ -79,9 +91,36 @@ async def test_modern_streams_carry_no_ids_and_no_retry(site: Site, log: Log) ->
     assert (first.id, first.retry, last.id, last.retry) == (None, None, None, None)
 
 
+async def test_a_stream_that_can_not_be_resumed_is_not_closed(site: Site, log: Log) -> None:
+    log.gate.set()
+    await (await site.tool("poll")).reply()
+    assert log.events == ["closed: False"]
+
+
+async def test_a_call_ends_with_its_channel_and_a_channel_as_often_as_one_likes(log: Log) -> None:
+    """See `Channel.close`."""
+    server = make_server(log)
+    left: list[asyncio.Task[None]] = []
+
+    @server.tool
+    async def end(ctx: Context[Any]) -> None:
+        async def close_late() -> None:
+            await log.gate.wait()
+            await ctx._session.channel.close()
+
+        left.append(asyncio.create_task(close_late()))
+        await ctx._session.channel.close()
+        await asyncio.get_running_loop().create_future()
+
+    async with serving(server) as site:
+        assert (await (await site.tool("end")).reply()).json()["error"]["code"] == NotFinished.code
+        log.gate.set()
+        await left[0]
+
+
 @pytest.mark.parametrize("tool", ["wait", "stream"])
 async def test_a_client_that_leaves_cancels_its_call_whatever_the_shape_of_the_answer(
-    site: Site, log: Log, tool: str
+    site: Site, log: Log, tool: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """MHTTP-13, T-13, D-004: within 100 ms, JSON and stream alike."""
     wire = await (site.tool("wait") if tool == "wait" else site.tool("flood", count=10**6))
@@ -91,6 +130,8 @@ async def test_a_client_that_leaves_cancels_its_call_whatever_the_shape_of_the_a
         await wire.head()
     wire.close()
     await log.until("wait is cancelled" if tool == "wait" else "flood is cancelled", 1.0)
+    assert text_of((await (await site.tool("add", a=1, b=2)).reply()).json()) == "3"
+    assert caplog.text == ""
 
 
 async def test_a_reset_cancels_as_a_close_does(site: Site, log: Log) -> None:
@@ -326,3 +367,80 @@ async def test_stateless_requests_touch_no_backend(store_url: str) -> None:
         assert operations == elsewhere == []
         app.server.notify(Changed("tools"))
         assert len(operations) == 1, "they are counted"
+
+
+# ---------------------------------------------------------------- handshake clients of a server without HTTP sessions
+
+
+@pytest.fixture
+async def plain(log: Log) -> AsyncIterator[Site]:
+    server = make_server(log, limits=Limits(subscription_bytes=10_000))
+    server.resource("news://today", name="news")(lambda: "nothing")
+
+    @server.notification("notifications/acme/done")
+    async def done(ctx: Context[Any], params: Any) -> None:
+        with pytest.raises(ChannelClosed):
+            await ctx._session.notify("notifications/acme/heard")
+        await ctx._session.channel.close()
+        log.add("refused")
+
+    @server.tool
+    async def ping_client(ctx: Context[Any]) -> str:
+        try:
+            await ctx._session.request("ping", about=ctx._call)
+        except HingeError as exc:
+            return type(exc).__name__
+        return "answered"
+
+    async with serving(server, sessions=False) as site:
+        yield site
+
+
+async def test_a_post_of_its_own_may_be_a_batch(plain: Site) -> None:
+    reply = await plain.ask(
+        JSON_HEADERS, [{"jsonrpc": "2.0", "id": 1, "method": "ping"}, handshake_call("add", 2, a=1, b=2)]
+    )
+    assert [each["id"] for each in reply.json()] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"method": "notifications/cancelled", "params": {"requestId": 1}}, {"id": 1, "result": {}}],
+)
+async def test_what_needs_no_answer_is_accepted_without_a_body(plain: Site, message: dict[str, Any]) -> None:
+    """LHTTP-04: a response, too, though nothing was asked."""
+    reply = await plain.ask(JSON_HEADERS, {"jsonrpc": "2.0", **message})
+    assert (reply.status, reply.body) == (202, b"")
+
+
+async def test_a_handler_of_a_notification_can_not_send_to_a_client_that_was_answered(plain: Site, log: Log) -> None:
+    reply = await plain.ask(JSON_HEADERS, {"jsonrpc": "2.0", "method": "notifications/acme/done"})
+    assert (reply.status, reply.body) == (202, b"")
+    await log.until("refused")
+
+
+async def test_a_client_without_a_session_is_sent_no_request(plain: Site) -> None:
+    """It would answer with another POST, which nothing connects with this one."""
+    reply = await plain.ask(JSON_HEADERS, handshake_call("ping_client"))
+    assert text_of(reply.json()) == "NotSent"
+
+
+@pytest.mark.parametrize(
+    ("accept", "call", "streams"),
+    [
+        ("application/json", handshake_call("stream", count=1), False),
+        ("text/event-stream", handshake_call("add", a=1, b=2), True),
+    ],
+)
+async def test_a_client_of_one_type_gets_it(plain: Site, log: Log, accept: str, call: Any, streams: bool) -> None:
+    """Whether its call sends notifications or not."""
+    log.gate.set()
+    wire = await plain.call({**JSON_HEADERS, "Accept": accept}, call)
+    assert (await wire.head()).streams is streams
+
+
+async def test_subscriptions_of_posts_that_are_over_take_no_room(plain: Site) -> None:
+    subscribe = {"jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": {"uri": "news://today"}}
+    for _ in range(20):
+        while "result" not in (await plain.ask(JSON_HEADERS, subscribe)).json():
+            pass  # the clean-up follows the answer

@@ -21,7 +21,6 @@ class PostChannel(Record):
     #: Whether a disconnect cancels the call: it does in the stateless era and does not in the handshake era.
     _cancels: bool
     call: Call | Batch | None = None
-    disconnect_reason: str = ""
     conversation: SessionLike | None = None
     kind: ChannelKind = "post"
 
@@ -74,14 +73,12 @@ class PostChannel(Record):
         """Carry a notification. The first one turns the answer into an event stream."""
         if message.pending is not None:
             raise ChannelClosed("this client can't be sent requests: each of its POSTs stands alone")
-        if self.call is None:
-            raise ChannelClosed(self.disconnect_reason or "no call is being served")
         if self.accepts & TAKES_EVENTS:
             await self._exchange.write(sse.encode(message.data))
 
     def send_now(self, data: bytes, /) -> bool:
         """Carry a notification on an event stream that has begun, if that needs no waiting. Returns whether it did."""
-        return self.call is not None and self._exchange.write_now(sse.encode(data))
+        return self._exchange.write_now(sse.encode(data))
 
     @property
     def can_detach(self) -> bool:
@@ -109,7 +106,6 @@ class PostChannel(Record):
 
     def disconnected(self, reason: str) -> None:
         """Cancel the call, or let it run to its end."""
-        self.disconnect_reason = reason
         if self._cancels:
             self.stop(reason)
 
