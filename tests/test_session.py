@@ -112,15 +112,22 @@ def test_ctrl_c_where_nobody_took_the_signal_goes_through_the_handler() -> None:
     assert is_quiet(opened[0])
 
 
-async def test_a_task_that_is_thrown_away_answers_nothing() -> None:
+async def test_a_task_that_is_thrown_away_answers_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """A GeneratorExit that comes from outside is the end of the task, not the handler's doing."""
     work = Waiting()
     session = serving(work)
-    serving_task = session.answer(call_of(session))
-    serving_task.send(None)
+    call = call_of(session)
+    served = session.answer(call)
+
+    async def begin() -> None:
+        served.send(None)
+
+    await asyncio.create_task(begin())
     assert work.begun.is_set()
-    serving_task.close()
+    served.close()
     assert is_quiet(session)
+    assert call.state is CallState.CANCELLED
+    assert caplog.text == ""
 
 
 async def test_a_failing_notification_is_logged_and_answered_by_nothing(caplog: pytest.LogCaptureFixture) -> None:

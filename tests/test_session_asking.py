@@ -41,6 +41,18 @@ async def test_a_request_gets_its_result() -> None:
     assert is_quiet(session)
 
 
+@pytest.mark.parametrize("params", [{"params": {"a": 1}}, {}])
+async def test_a_request_may_be_handed_over_as_an_object(params: dict[str, Any]) -> None:
+    line = Line()
+    session = asking(line)
+    session.connection.hands_over = True
+    task = asyncio.create_task(session.request("ping", **params))
+    await turns()
+    assert line.sent == [{"jsonrpc": "2.0", "id": 1, "method": "ping", **params}]
+    answers(session)
+    assert bytes(await task) == b"{}"
+
+
 async def test_answers_in_any_order_find_their_requests() -> None:
     """C-005, C-013."""
     session = asking(Line())
@@ -50,14 +62,15 @@ async def test_answers_in_any_order_find_their_requests() -> None:
     assert [json.loads(bytes(await task))["number"] for task in tasks] == [1, 2, 3]
 
 
-async def test_an_answer_before_the_request_has_left_is_an_answer() -> None:
+@pytest.mark.parametrize("failure", [ChannelClosed("too late"), ConnectionLost("too late")])
+async def test_an_answer_before_the_request_has_left_is_an_answer(failure: Exception) -> None:
     """C-002: a channel may feed the answer before `send` returns."""
     line = Line()
     session = asking(line)
     line.open.clear()
     task = await begun(session)
     answers(session, early=True)
-    line.failure = ChannelClosed("too late")
+    line.failure = failure
     line.open.set()
     assert bytes(await task) == b'{"early":true}'
 
@@ -70,6 +83,14 @@ async def test_an_error_of_the_peer_is_raised_with_its_code() -> None:
     with pytest.raises(PeerError) as caught:
         await task
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32601, "no", [1])
+
+
+async def test_a_request_that_waits_outlives_the_freeing_of_room() -> None:
+    session = asking(Line())
+    task = await begun(session)
+    session.trim()
+    answers(session, kept=True)
+    assert bytes(await task) == b'{"kept":true}'
 
 
 async def test_a_late_or_second_answer_is_ignored() -> None:
@@ -109,6 +130,8 @@ async def test_params_that_json_cannot_say_are_an_error_here_and_nothing_is_sent
     session = asking(line)
     with pytest.raises(HingeError, match="roots/list can't be written as JSON"):
         await session.request("roots/list", {"x": object()})
+    with pytest.raises(HingeError, match="notifications/acme can't be written as JSON"):
+        await session.notify("notifications/acme", {"x": object()})
     assert line.sent == []
     assert is_quiet(session)
 
@@ -229,6 +252,25 @@ async def test_the_end_waits_for_notices_that_are_being_sent() -> None:
     assert line.notices() == [{"requestId": 1, "reason": "no longer wanted"}]
 
 
+async def test_the_end_waits_for_everything_that_is_being_sent() -> None:
+    session, gate = serving(nothing), asyncio.Event()
+
+    async def slow() -> None:
+        await gate.wait()
+
+    async def fast() -> None: ...
+
+    session.start_sending(slow)
+    session.start_sending(fast)
+    await turns()
+    assert session.close("over") is True
+    finishing = asyncio.create_task(session.finish())
+    await turns()
+    assert not finishing.done()
+    gate.set()
+    await finishing
+
+
 @in_no_time
 async def test_leaving_waits_a_moment_for_the_peer_to_be_told() -> None:
     line = Line()
@@ -321,6 +363,25 @@ async def test_nothing_can_be_asked_while_initialize_is_being_answered() -> None
     assert [sent["method"] for sent in line.sent] == ["notifications/message"]
 
 
+async def test_nothing_can_be_asked_before_the_handshake() -> None:
+    session = serving(nothing, shaken=False)
+    with pytest.raises(HingeError, match="did not shake hands"):
+        await session.request("roots/list")
+
+
+@in_no_time
+async def test_what_a_server_serves_does_not_stop_the_clock_of_its_requests() -> None:
+    async def work(session: Session, call: Call) -> Any:
+        await asyncio.sleep(50)
+
+    session = serving(work)
+    task = await begun(session, "ping", total=60)
+    assert await session.answer(call_of(session)) is not None
+    await asyncio.sleep(11)
+    with pytest.raises(CallTimeout):
+        await task
+
+
 @in_no_time
 async def test_the_time_in_which_a_client_serves_requests_does_not_count() -> None:
     """The user may take long to answer a form that a call needs."""
@@ -340,6 +401,28 @@ async def test_the_time_in_which_a_client_serves_requests_does_not_count() -> No
     for task in tasks:
         with pytest.raises(CallTimeout):
             await task
+
+
+@in_no_time
+async def test_requests_that_a_client_serves_at_the_same_time_stop_the_clock_from_the_first_to_the_last() -> None:
+    async def work(session: Session, call: Call) -> Any:
+        await asyncio.sleep({"a": 0, "b": 200, "c": 300}[str(call.id)])
+        return {}
+
+    session = Session(Connection(None, limits=LIMITS), Line(), work)
+    session.connection.handshake.assume(None)
+    assert await session.answer(call_of(session, "a", "roots/list")) is not None
+    task = await begun(session, total=60)
+    served = [asyncio.create_task(session.answer(call_of(session, "b", "roots/list")))]
+    await asyncio.sleep(100)
+    served.append(asyncio.create_task(session.answer(call_of(session, "c", "roots/list"))))
+    await asyncio.gather(*served)
+    await asyncio.sleep(50)
+    assert session.loop.time() == 450
+    assert not task.done()
+    await asyncio.sleep(11)
+    with pytest.raises(CallTimeout):
+        await task
 
 
 @in_no_time

@@ -15,7 +15,7 @@ from hinge import ChannelClosed, ConnectionLost, NotSent
 from hinge.session import Session
 from tests.jumping_clock import in_no_time
 from tests.session_ends import Line, Waiting, call_of, is_quiet, nothing, notice_of, serving, turns
-from tests.support import Call, jsonrpc
+from tests.support import Call, Origin, jsonrpc
 
 # ---------------------------------------------------------------- the end of the conversation
 
@@ -79,6 +79,7 @@ async def test_the_end_of_input_fails_what_waits_and_lets_calls_finish() -> None
     asking_task = asyncio.create_task(session.request("roots/list"))
     await work.begun.wait()
     await turns()
+    serving(nothing).end_input("nobody waits for it")
     told: list[str] = []
     session.on_end_of_input(lambda: told.append("one"))
 
@@ -109,12 +110,26 @@ async def test_what_outlasts_its_time_is_answered_with_an_error_and_stopped() ->
     assert session.expire("again") == []
 
 
+async def test_the_next_authority_is_told_once_to_whoever_waits_for_it() -> None:
+    """It is the token of the latest request that decides what an HTTP session is told."""
+    session = serving(nothing)
+    first, second, third = (Origin(principal=name) for name in ("first", "second", "third"))
+    told: list[Any] = []
+    session.authorize(first)
+    session.on_authority = lambda: told.append(session.authority)
+    session.authorize(second)
+    session.authorize(third)
+    assert told == [second]
+    assert session.authority is third
+
+
 async def test_whoever_waits_for_the_end_is_told_why() -> None:
     session = serving(nothing)
     waiting = [asyncio.create_task(session.ended()) for _ in range(3)]
     await turns()
     waiting[0].cancel()
     session.close("enough")
+    session.close("again")
     assert await asyncio.gather(*waiting[1:]) == ["enough", "enough"]
 
 
@@ -137,7 +152,7 @@ async def test_clean_up_runs_last_first_and_a_failing_one_stops_nobody(caplog: p
     session.on_close(step("third", asyncio.CancelledError()))
     session.on_close(step("fourth", SystemExit(1)))
     session.on_close(step("last"))
-    session.close("over")
+    assert session.close("over") is True
     await session.finish()
     assert done == ["last", "fourth", "third", "second", "first"]
     assert "a clean-up callback failed" in caplog.text
@@ -212,7 +227,7 @@ async def test_a_handler_that_will_not_stop_is_abandoned_with_a_warning(caplog: 
     session = serving(work)
     task = asyncio.create_task(session.answer(call_of(session)))
     await work.begun.wait()
-    session.close("over")
+    assert session.close("over") is True
     start = session.loop.time()
     with caplog.at_level(logging.WARNING, "hinge"):
         await session.finish()
@@ -226,7 +241,7 @@ async def test_a_handler_that_ends_its_own_conversation_does_not_wait_for_itself
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A-081."""
-    cleaned = asyncio.Event()
+    cleaned, went_on = asyncio.Event(), asyncio.Event()
 
     async def clean() -> None:
         cleaned.set()
@@ -235,12 +250,14 @@ async def test_a_handler_that_ends_its_own_conversation_does_not_wait_for_itself
         session.on_close(clean)
         session.close("by the handler")
         await session.finish()
+        went_on.set()
         return {}
 
     session = serving(work)
     with caplog.at_level(logging.WARNING, "hinge"):
         assert await session.answer(call_of(session)) is None
     assert cleaned.is_set()
+    assert went_on.is_set()
     assert "abandoned" not in caplog.text
 
 

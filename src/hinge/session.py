@@ -97,15 +97,14 @@ class Session(Record, weakref=True):
             self.trim()
             return None
         except BaseException as exc:
-            if is_ctrl_c(exc) or (isinstance(exc, GeneratorExit) and current_task(self.loop) is not task):
+            if is_ctrl_c(exc) or current_task(self.loop) is not task:
                 call.on_cancel = None  # the process ends, or the task is being destroyed: there is no answer
                 connection.cancel(call)
                 raise
             reply = connection.refuse(call, as_failure(exc))
         finally:
             connection.held -= size
-            if self._tasks.pop(task, None) is not None:  # it was not detached
-                call.on_cancel = None
+            self._tasks.pop(task, None)
             if self._serving_since is not None and call.id is not None:
                 self._call_served(self._serving_since)
         if reply is None and task.cancelling():
@@ -159,10 +158,14 @@ class Session(Record, weakref=True):
             NotSent: The session has ended, or too many requests are waiting.
             HingeError: `initialize` is being answered: the client waits for that and would not answer.
         """
-        if self.connection.description is not None and self.connection.handshake.state is HandshakeState.NEGOTIATING:
-            raise HingeError(f"{method} can't be sent while initialize is being answered: the client would not reply")
-        if self.connection.description is not None and self.connection.handshake.state is HandshakeState.NEW:
-            raise HingeError(f"{method} can't be sent: the client did not shake hands")
+        if self.connection.description is not None:
+            state = self.connection.handshake.state
+            if state is HandshakeState.NEGOTIATING:
+                raise HingeError(
+                    f"{method} can't be sent while initialize is being answered: the client would not reply"
+                )
+            if state is HandshakeState.NEW:
+                raise HingeError(f"{method} can't be sent: the client did not shake hands")
         return self.connection.register_request(method)
 
     async def send_request(
@@ -262,7 +265,7 @@ class Session(Record, weakref=True):
 
     def _send_cancelled(self, pending: Pending, reason: str) -> None:
         connection = self.connection
-        if pending.method == "initialize" or connection.closed is not None:
+        if pending.method == "initialize":
             return
         if connection.era.cancels_by_message(self.channel.kind == "post", connection.handshake):
             params = {"requestId": pending.id, "reason": reason}
