@@ -494,6 +494,8 @@ async def test_a_batch_is_answered_as_one_where_the_revision_has_batches(site: S
     )
     assert sorted(text_of(one) for one in reply.json() if "result" in one) == ["2", "3"]
     assert len(reply.json()) == 3
+    reply = await site.ask(session, [PING, handshake_call("add", 2, a=1, b=1)])
+    assert {each["id"] for each in reply.json() if "result" in each} == {PING["id"], 2}
     changed = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
     reply = await site.ask(session, [changed])
     assert (reply.status, reply.body) == (202, b"")

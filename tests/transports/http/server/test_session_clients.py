@@ -149,7 +149,9 @@ async def test_who_comes_back_without_an_event_id_gets_no_event_twice(site: Site
         await until_nobody_reads(site)
         assert site.app is not None
         assert site.app._life is not None
-        site.app._life._sessions.expire(asyncio.get_running_loop().time())  # as it looks for idle ones from time to time
+        site.app._life._sessions.expire(
+            asyncio.get_running_loop().time()
+        )  # as it looks for idle ones from time to time
     assert len(set(ids)) == 7
 
 

@@ -10,19 +10,15 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Context, NotFinished
+from hinge import Changed, Context, Limits, NotFinished, Server
 from hinge.transports.http.server.replay import MemoryReplayLog, MemoryReplayStore
 from tests.support import V2025_03
 from tests.transports.http_rig import Log, Site, exchange, handshake_call, make_server, serving, text_of
 
 NEWS = "news://today"
 PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
-#: A call, a notification, and what is neither.
-BATCH = [
-    handshake_call("wait", 7),
-    {"jsonrpc": "2.0", "method": "notifications/acme/done"},
-    {"jsonrpc": "2.0", "id": 8},
-]
+#: A call, and what is neither call nor notification.
+BATCH = [handshake_call("wait", 7), {"jsonrpc": "2.0", "id": 8}]
 
 
 @pytest.fixture
@@ -32,6 +28,13 @@ def log() -> Log:
 
 @pytest.fixture
 async def site(log: Log) -> AsyncIterator[Site]:
+    async with serving(make_busy(log)) as site:
+        yield site
+
+
+def make_busy(log: Log, **options: Any) -> Server[Any]:
+    """A server with tools that resist their end, or end their session."""
+
     @asynccontextmanager
     async def connected(ctx: Any) -> AsyncIterator[None]:
         yield
@@ -42,7 +45,7 @@ async def site(log: Log) -> AsyncIterator[Site]:
         await log.gate.wait()
         return True
 
-    server = make_server(log, connection_lifespan=connected, authorize_subscription=authorize)
+    server = make_server(log, connection_lifespan=connected, authorize_subscription=authorize, **options)
     server.resource(NEWS, name="news")(lambda: "nothing")
 
     @server.notification("notifications/acme/done")
@@ -71,8 +74,22 @@ async def site(log: Log) -> AsyncIterator[Site]:
         log.add("ended")
         return "ended"
 
-    async with serving(server) as site:
-        yield site
+    return server
+
+
+@pytest.mark.parametrize(("tool", "begins"), [("wait", "wait begins"), ("resist", "running")])
+async def test_a_stop_answers_the_calls_that_outlast_it(log: Log, tool: str, begins: str) -> None:
+    """Whether they end when they are cancelled or not."""
+    async with serving(make_busy(log, limits=Limits(drain=0.05))) as site:
+        wire = await site.call(await site.session(), handshake_call(tool))
+        await log.until(begins)
+        assert site.app is not None
+        stopping = asyncio.create_task(site.app.stop())
+        error = (await wire.reply()).json()["error"]
+        assert error["code"] == NotFinished.code
+        assert "the server is stopping" in error["message"]
+        log.gate.set()
+        await stopping
 
 
 async def batch_session(site: Site) -> dict[str, str]:
@@ -102,7 +119,8 @@ async def test_a_batch_whose_exchange_is_given_up_is_answered_as_a_batch(site: S
     async def send(message: Any) -> None:
         sent.append(message)
 
-    serving_it = exchange(site, session, BATCH, send)
+    done = {"jsonrpc": "2.0", "method": "notifications/acme/done"}
+    serving_it = exchange(site, session, [*BATCH, done], send)
     await log.until("wait begins")
     serving_it.cancel()
     await asyncio.wait([serving_it])
