@@ -243,18 +243,58 @@ async def test_a_call_can_be_cancelled_from_inside_its_own_handler() -> None:
     assert await session.answer(call_of(session)) is None
 
 
+async def test_a_handler_that_cancels_its_own_call_and_ends_at_once_leaves_its_task_alone() -> None:
+    async def work(session: Session, call: Call) -> Any:
+        session.cancel(call, "from within")
+        return {}
+
+    session = serving(work)
+    assert await session.answer(call_of(session)) is None
+    await asyncio.sleep(0)
+
+
 async def test_a_cancellation_of_the_serving_task_is_not_swallowed() -> None:
-    """A-094."""
-    work = Waiting()
+    """A-094: nor repeated, so that the task can clean up."""
+    work, cleaned = Waiting(), asyncio.Event()
     session = serving(work)
     call = call_of(session)
-    task = asyncio.create_task(session.answer(call))
+
+    async def serve() -> None:
+        try:
+            await session.answer(call)
+        except asyncio.CancelledError:
+            await turns()
+            cleaned.set()
+            raise
+
+    task = asyncio.create_task(serve())
     await work.begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert cleaned.is_set()
     assert call.state is CallState.CANCELLED
     assert is_quiet(session)
+
+
+async def test_a_cancellation_of_the_serving_task_that_a_handler_survives_stays_the_tasks() -> None:
+    """A-094: whoever has cancelled it, such as a timeout, counts on that."""
+    work = Waiting(stubborn=True)
+    session = serving(work)
+
+    async def serve() -> tuple[Any, int]:
+        reply, task = await session.answer(call_of(session)), asyncio.current_task()
+        assert task is not None
+        return reply, task.cancelling()
+
+    task = asyncio.create_task(serve())
+    await work.begun.wait()
+    task.cancel()
+    await turns()
+    work.gate.set()
+    reply, cancelling = await task
+    assert reply is not None
+    assert cancelling == 1
 
 
 async def test_a_cancellation_that_comes_with_the_answer_changes_nothing() -> None:

@@ -252,7 +252,7 @@ async def test_the_end_waits_for_notices_that_are_being_sent() -> None:
     assert line.notices() == [{"requestId": 1, "reason": "no longer wanted"}]
 
 
-async def test_the_end_waits_for_everything_that_is_being_sent() -> None:
+async def test_the_end_waits_for_everything_that_is_being_sent(caplog: pytest.LogCaptureFixture) -> None:
     session, gate = serving(nothing), asyncio.Event()
 
     async def slow() -> None:
@@ -269,6 +269,7 @@ async def test_the_end_waits_for_everything_that_is_being_sent() -> None:
     assert not finishing.done()
     gate.set()
     await finishing
+    assert caplog.text == ""
 
 
 @in_no_time

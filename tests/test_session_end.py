@@ -187,6 +187,27 @@ async def test_clean_up_runs_while_the_driver_is_being_cancelled() -> None:
     assert done.is_set()
 
 
+async def test_who_waits_for_the_clean_up_can_be_cancelled(caplog: pytest.LogCaptureFixture) -> None:
+    """A-094: once it has run."""
+    session, gate = serving(nothing), asyncio.Event()
+
+    async def clean() -> None:
+        await gate.wait()
+
+    session.on_close(clean)
+    session.close("over")
+    finishing = asyncio.create_task(session.finish())
+    await turns()
+    finishing.cancel()
+    await turns()
+    assert not finishing.done()
+    gate.set()
+    await asyncio.wait([finishing])
+    assert finishing.cancelled()
+    gc.collect()
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize("stubborn", [False, True])
 @in_no_time
 async def test_a_hung_clean_up_is_abandoned_with_a_warning(stubborn: bool, caplog: pytest.LogCaptureFixture) -> None:
@@ -218,6 +239,7 @@ async def test_a_hung_clean_up_is_abandoned_with_a_warning(stubborn: bool, caplo
     gate.set()
     await turns()
     assert abandoned == []
+    assert "failed" not in caplog.text
 
 
 @in_no_time
@@ -233,6 +255,8 @@ async def test_a_handler_that_will_not_stop_is_abandoned_with_a_warning(caplog: 
         await session.finish()
     assert session.loop.time() - start == pytest.approx(5)
     assert "1 handlers did not stop within 5 seconds" in caplog.text
+    await session.finish()
+    assert session.loop.time() - start == pytest.approx(5)
     work.gate.set()
     assert await task is None
 

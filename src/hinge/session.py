@@ -147,7 +147,7 @@ class Session(Record, weakref=True):
 
     async def request(self, method: str, params: Any = UNSET, *, about: Call | None = None, **options: Any) -> Raw:
         """Send a request and wait for its result; see `send_request`. Raises HingeError for the client of a stateless call."""
-        if about is not None and self.connection.description is not None:
+        if about is not None:
             about.era.check_server_request(method)
         return await self.send_request(self.register_request(method), params, about=about, **options)
 

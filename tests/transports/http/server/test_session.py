@@ -661,6 +661,27 @@ async def test_a_handler_waits_while_its_stream_is_not_read(log: Log, resumed: b
         assert 0 < told * 65536 < 32_000_000  # most of it in the buffers of the sockets
 
 
+async def test_several_tasks_of_a_handler_may_wait_for_a_slow_client() -> None:
+    server: Server[Any] = Server("busy", limits=Limits(stream_bytes=100_000))
+
+    @server.tool
+    async def flood(ctx: Context[Any]) -> str:
+        async def tell() -> None:
+            for _ in range(20):
+                await ctx.notify("notifications/acme", {"x": "x" * 65536})
+
+        await asyncio.gather(tell(), tell())
+        return "told"
+
+    async with serving(server) as site:
+        wire = await site.call(await site.session(), handshake_call("flood"))
+        await wire.head()
+        told = 0
+        while "result" not in await wire.message():
+            told += 1
+        assert told == 40
+
+
 async def test_sessions_that_were_never_used_make_room_when_places_are_short(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:

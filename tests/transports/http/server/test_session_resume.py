@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from hinge import Limits
+from hinge import Context, Limits
 from hinge.transports.http.server.replay import MemoryReplayLog
 from tests.support import V2025_06, V2025_11
-from tests.transports.http_rig import Log, Site, handshake_call, make_server, serving, text_of
+from tests.transports.http_rig import Log, Site, exchange, handshake_call, make_server, serving, text_of
 
 
 @pytest.fixture
@@ -157,6 +158,49 @@ async def test_who_resumes_takes_over_from_a_connection_that_is_still_there(site
     assert await old.event() is None
     log.gate.set()
     assert text_of(await new.message()) == "stream"
+
+
+async def test_what_waits_for_a_slow_client_goes_out_on_the_stream_that_goes_on_alone(site: Site, log: Log) -> None:
+    """Never on two streams."""
+    session, sent, reads = await site.session(), list[bytes](), asyncio.Event()
+
+    async def send(message: Any) -> None:
+        if body := message.get("body"):
+            sent.append(body)
+            await reads.wait()
+
+    first = exchange(site, session, handshake_call("stream", count=3), send)
+    await log.until("stream has told")
+    resumed = await site.listen(session, sent[0].decode().split("id: ")[1].split()[0])
+    await resumed.head()
+    assert [(await resumed.message())["params"]["progress"] for _ in range(3)] == [0, 1, 2]
+    reads.set()
+    await first
+    assert b"stream 2" not in b"".join(sent)
+    log.gate.set()
+    assert text_of(await resumed.message()) == "stream"
+
+
+async def test_an_answer_that_overtakes_what_waits_to_be_written_is_an_event_too(log: Log) -> None:
+    """So that the client can come back for it."""
+    server = make_server(log)
+
+    @server.tool
+    async def hurry(ctx: Context[Any]) -> str:
+        tasks.append(asyncio.create_task(ctx.report_progress(1, 2, "begun")))
+        await asyncio.sleep(0)
+        return "done"
+
+    tasks: list[asyncio.Task[None]] = []
+    async with serving(server) as site:
+        wire = await site.call(await site.session(V2025_06), handshake_call("hurry"))
+        await wire.head()
+        told, answer = await wire.event(), await wire.event()
+        assert told is not None
+        assert answer is not None
+        assert b"begun" in told.data
+        assert b"done" in answer.data
+        assert answer.id
 
 
 async def test_unknown_and_foreign_event_ids_are_refused_in_words(site: Site, log: Log) -> None:
