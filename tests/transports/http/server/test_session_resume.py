@@ -129,6 +129,31 @@ async def test_what_comes_while_a_slow_log_is_read_is_neither_lost_nor_doubled(
     assert reads == 2
 
 
+async def test_a_client_that_leaves_while_a_slow_log_is_read_changes_nothing(
+    site: Site, log: Log, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def slowly(self: MemoryReplayLog, stream: int, position: int) -> list[bytes]:
+        await left.wait()
+        await asyncio.sleep(0.3)
+        read.set()
+        return await after(self, stream, position)
+
+    session, left, read = await site.session(), asyncio.Event(), asyncio.Event()
+    opening, _ = await started(site, session, log)
+    after = MemoryReplayLog.after
+    with monkeypatch.context() as slow:
+        slow.setattr(MemoryReplayLog, "after", slowly)
+        (await site.listen(session, opening)).close()
+        left.set()
+        await read.wait()
+    resumed = await site.listen(session, opening)
+    await resumed.head()
+    assert (await resumed.message())["params"]["message"] == "stream 0"
+    log.gate.set()
+    assert text_of(await resumed.message()) == "stream"
+    assert caplog.text == ""
+
+
 async def test_a_session_that_ends_while_a_slow_log_is_read_ends_the_stream(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
