@@ -43,13 +43,11 @@ class PostChannel(Record):
                     reply = await conversation.answer(call)
                 except asyncio.CancelledError:  # answer first; the request ends here either way
                     reply = Outgoing.interrupted(call)
-                if exchange.detached:
+                if exchange.detached or (reply is None and exchange.over):  # it waits, or its client has left
                     return
-                if reply is None and not exchange.over:
-                    reply = Outgoing.unfinished(call, "the server is stopping")
                 if reply is None:
-                    pass  # cancelled by the client
-                elif (self.accepts & TAKES_JSON or reply.status == 403) and not exchange.streaming:
+                    reply = Outgoing.unfinished(call, "the server is stopping")
+                if (self.accepts & TAKES_JSON or reply.status == 403) and not exchange.streaming:
                     await exchange.answer(reply)
                 else:
                     await exchange.end(sse.encode(reply.data))
