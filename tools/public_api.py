@@ -107,8 +107,8 @@ def describe(found: PublicName) -> str:
 
 
 def _has_foreign_constructor(cls: type) -> bool:
-    """Exceptions and TypedDicts without a constructor of their own: what `inspect` says of them depends on the version."""
-    return issubclass(cls, BaseException | dict) and not any(
+    """Exceptions, enums and TypedDicts without a constructor of their own: what `inspect` says of them depends on the version."""
+    return issubclass(cls, BaseException | dict | enum.Enum) and not any(
         "__init__" in vars(base) for base in cls.__mro__ if is_ours(base)
     )
 

@@ -201,7 +201,7 @@ async def test_only_the_files_of_the_page_are_served(program: Program, path: str
         b'{"do": "connect", "era": "1999"}',
         b'{"do": "call", "era": "2025", "method": "x", "params": []}',
         b'\xff\xfe{"do": "clear"}',
-        b'{"do": "call", "era": "2025", "method": "x", "params": ' + b'{"a":' * 5000 + b"1" + b"}" * 5000 + b"}",
+        b'{"do": "call", "era": "2025", "method": "x", "params": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}",
     ],
 )
 async def test_wrong_commands_get_one_clear_line(program: Program, body: bytes) -> None:

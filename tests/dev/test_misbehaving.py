@@ -160,7 +160,7 @@ async def test_deep_messages_break_nothing(tmp_path: Path) -> None:
     async with inspecting(misbehaving(tmp_path, tools_call=[answer, good]), era="2025") as program:
         await program.ready("2025")
         ended = await program.ended(await program.call("2025", "tools/call", {"name": "any"}))
-        assert ended["state"] == "failed"
+        assert ended["state"] in ("failed", "done")  # Python 3.14 reads so many levels
         events = (await program.get("/api/events?wait=0")).json
         large = next(event for event in events if event.get("size", 0) > 50_000)
         whole = await program.get(f"/api/messages/{large['n']}")

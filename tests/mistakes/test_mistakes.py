@@ -211,8 +211,8 @@ def test_a_missing_module_is_named_with_the_place_of_its_import(
     [
         (["call", "weather.py"], "hinge: the following arguments are required: TOOL (see hinge call --help)"),
         (
-            ["call", "weather.py", "forecast", "--city", "Oslo"],
-            "hinge: unrecognized arguments: --city Oslo; what is not an option of hinge is written city=VALUE "
+            ["call", "weather.py", "forecast", "--city=Oslo"],
+            "hinge: unrecognized arguments: --city=Oslo; what is not an option of hinge is written city=VALUE "
             "(see hinge call --help)",
         ),
         (
