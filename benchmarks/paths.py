@@ -25,6 +25,7 @@ from benchmarks.wire import (
     http_listen,
     http_post,
     http_request,
+    http_standing,
 )
 from hinge import Changed, Client, Server
 
@@ -115,13 +116,29 @@ class _Transport(asyncio.Transport):
         return False
 
 
+class _Listening(_Transport):
+    """Takes a first response, then calls `tell` with all that is written."""
+
+    __slots__ = ("tell",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tell: Callable[[bytes], None] | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.tell is None:
+            super().write(data)
+        else:
+            self.tell(bytes(data))
+
+
 class HttpClient:
     """A connection to our own HTTP server."""
 
-    def __init__(self, listener: "Listener") -> None:
+    def __init__(self, listener: "Listener", transport: _Transport | None = None) -> None:
         from hinge.http1.server.connection import HttpConnection
 
-        self.transport = _Transport()
+        self.transport = transport or _Transport()
         self.connection = HttpConnection(listener)
         self.connection.connection_made(self.transport)
 
@@ -172,22 +189,32 @@ async def over_http(make: Callable[[], Server[Any]] = adding_server, *, session:
 
 
 @asynccontextmanager
-async def told_of_changes() -> AsyncIterator[One]:
-    """One change that streams are told of, all at once."""
+async def told_of_changes(*, sessions: bool = False) -> AsyncIterator[One]:
+    """One change that streams are told of, all at once: those of requests, or the standing streams of sessions."""
     server = adding_server()
     async with http_listener(server) as listener:
-        clients = [HttpClient(listener) for _ in range(STREAMS)]
-        for number, client in enumerate(clients):
-            await client.post(http_listen(number, 8000))
+        told: list[bytes] = []
+        all_told = asyncio.Event()
+
+        def tell(event: bytes) -> None:
+            told.append(event)
+            if len(told) == STREAMS:
+                all_told.set()
+
+        for number in range(STREAMS):
+            transport = _Listening()
+            client = HttpClient(listener, transport)
+            opened = http_standing(await client.open_session(), 8000) if sessions else http_listen(number, 8000)
+            await client.post(opened)
+            transport.tell = tell
 
         async def one() -> None:
-            for client in clients:
-                client.transport.written = asyncio.get_running_loop().create_future()
             server.notify(Changed("tools"))
-            for number, client in enumerate(clients):
-                event = await client.transport.written
-                if b"tools/list_changed" not in event or b":%d}" % number not in event:
-                    raise WrongAnswer(f"stream {number} was told {event!r}")
+            await all_told.wait()
+            if len(told) != STREAMS or any(event.find(b"tools/list_changed") < 0 for event in told):
+                raise WrongAnswer(f"the streams were told {told!r}")
+            told.clear()
+            all_told.clear()
 
         yield one
 
@@ -451,4 +478,5 @@ PATHS: dict[str, Callable[[], AbstractAsyncContextManager[One]]] = {
     "list": listing,
     "register": registering,
     "fan_out": told_of_changes,
+    "fan_out_sessions": partial(told_of_changes, sessions=True),
 }

@@ -79,6 +79,12 @@ def http_listen(number: int, port: int) -> bytes:
     )
 
 
+def http_standing(session: str, port: int) -> bytes:
+    """A GET whose response is the standing stream of a session of the handshake era."""
+    lines = ("GET /mcp HTTP/1.1", f"Host: 127.0.0.1:{port}", "Accept: text/event-stream", f"Mcp-Session-Id: {session}")
+    return "\r\n".join((*lines, f"MCP-Protocol-Version: {SESSION_REVISION}", "", "")).encode()
+
+
 def http_change(number: int, port: int) -> bytes:
     """A POST that calls the tool which announces a change."""
     body = message("tools/call", number, {"_meta": _META, "name": "change", "arguments": {}})

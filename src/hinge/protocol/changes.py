@@ -138,6 +138,11 @@ class ChangeBuffer:
             self._entries = list(self._newest.values())
         return self.position
 
+    @property
+    def newest(self) -> ChangeMessage | None:
+        """The message of the newest change; None if there is none, or it is not kept."""
+        return self._entries[-1].message if self.position > self._dropped else None
+
     def after(self, position: int) -> tuple[int, ChangeMessage | ChangesLost] | None:
         """Find the next change and its position, or that changes after this position are no longer kept; None at the end."""
         if position == self.position:

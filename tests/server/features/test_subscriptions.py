@@ -457,6 +457,35 @@ async def test_changes_are_sent_until_the_listener_leaves() -> None:
         assert talk.heard() == []
 
 
+async def test_streams_with_the_same_filter_are_told_of_what_each_has_until_it_ends() -> None:
+    """SUB-05, C-124: whatever else has the same filter, or had it before."""
+    server = a_server()
+    async with talking(server, "2026") as talk:
+        first, second, other = [
+            (await listen(talk, toolsListChanged=True, resourceSubscriptions=[uri]))[0]
+            for uri in ("file:///a", "file:///a", "file:///dir/x")
+        ]
+
+        async def told(method: str, count: int) -> set[int]:
+            return {(await talk.hear(method))["_meta"][ID] for _ in range(count)}
+
+        server.notify(Changed("tools"))
+        assert await told(TOOLS, 3) == {first, second, other}
+        server.notify(Changed("resource", "file:///a"))
+        assert await told(UPDATED, 2) == {first, second}
+        await talk.route.cancel(first, "2026")
+        server.notify(Changed("resource", "file:///a"))
+        assert await told(UPDATED, 1) == {second}
+        await talk.route.cancel(second, "2026")
+        server.notify(Changed("resource", "file:///a"))
+        third, _ = await listen(talk, toolsListChanged=True, resourceSubscriptions=["file:///a"])
+        server.notify(Changed("tools"))
+        assert await told(TOOLS, 2) == {other, third}
+        assert talk.heard() == []
+        for number in (other, third):
+            await talk.route.cancel(number, "2026")
+
+
 async def test_who_was_authenticated_is_known_where_a_subscription_is_decided() -> None:
     """C-046: and in the handlers of other requests."""
     principals: list[str | None] = []

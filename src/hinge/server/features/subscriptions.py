@@ -16,7 +16,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -120,6 +120,8 @@ class Subscriptions:
         self._sizes: dict[Call, int] = {}
         #: By the call of `subscriptions/listen`.
         self._streams: dict[Call, _ListenStream] = {}
+        #: The same by filter and event loop; each with topics of extensions has an audience of its own.
+        self._audiences: dict[object, _Audience] = {}
         #: Whether nothing surrounds the handlers, such as middleware, which would notice that a call is served twice.
         self.outermost = False
         #: By session and URI: the context of the request that subscribed to the resource.
@@ -173,19 +175,20 @@ class Subscriptions:
     def _on_event(self, event: Event) -> None:
         with self._buffer.lock:
             position = self._buffer.add(event)
-            readers: list[ChangeReader] = [stream for stream in list(self._streams.values()) if stream.matches(event)]
-            readers += [
-                self._listener(session)
-                for session in list(self._sessions)
-                if session.connection.handshake.open and self.tells(ref(session), event)
-            ]
-            asleep: dict[asyncio.AbstractEventLoop, list[ChangeReader]] = {}
-            for reader in readers:
-                if reader.notice(position):
-                    asleep.setdefault(reader.loop, []).append(reader)
+            asleep: defaultdict[asyncio.AbstractEventLoop, list[ChangeReader]] = defaultdict(list)
+            for audience in list(self._audiences.values()):
+                if audience.matches(event) and (
+                    idle := [one for one in list(audience.streams) if one.notice(position)]
+                ):
+                    asleep[audience.loop] += idle
+            for session in list(self._sessions):
+                if session.connection.handshake.open and self.tells(ref(session), event):
+                    listener = self._listener(session)
+                    if listener.notice(position):
+                        asleep[listener.loop].append(listener)
             for loop, woken in asleep.items():
                 with suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(_wake_all, loop, woken)
+                    loop.call_soon_threadsafe(_wake_all, loop, woken, position)
 
     # ---------------------------------------------------------------- handshake era
 
@@ -391,9 +394,11 @@ class Subscriptions:
             uris = agreed.resource_subscriptions or ()
         finally:
             self._unwatch(set(requested).difference(uris))
-        stream = _ListenStream(ctx, agreed, topics, self._buffer, self)
         with self._buffer.lock:
+            audience = self._audience(ctx._call, agreed, topics)
+            stream = _ListenStream(ctx, audience, self._buffer, self)
             self._streams[ctx._call] = stream
+            audience.streams.add(stream)
             self._keep(ctx._call)
         count("hinge.server.active_subscriptions", 1)
         ctx._session.on_end_of_input(stream.end)
@@ -404,13 +409,28 @@ class Subscriptions:
         )
         return stream
 
+    def _audience(self, call: Call, agreed: SubscriptionFilter, topics: Mapping[str, tuple[Topic, Any]]) -> _Audience:
+        """The streams with the same filter; only extensions know whether their keys are the same."""
+        lists = _lists_of(agreed.tools_list_changed, agreed.prompts_list_changed, agreed.resources_list_changed)
+        loop, uris = asyncio.get_running_loop(), tuple(agreed.resource_subscriptions or ())
+        key = call if topics else (loop, lists, uris)
+        audience = self._audiences.get(key)
+        if audience is None:
+            audience = self._audiences[key] = _Audience(key, loop, lists, uris, topics)
+        return audience
+
     def close(self, call: Call) -> None:
         """End a subscription, if there is one."""
         stream = self._streams.pop(call, None)
         if stream is not None:
+            audience = stream.audience
+            with self._buffer.lock:
+                audience.streams.remove(stream)
+                if not audience.streams:
+                    del self._audiences[audience.key]
             stream.session.forget_end_of_input(stream.end)
             self._forget(call)
-            self._unwatch(stream.uris)
+            self._unwatch(audience.uris)
             count("hinge.server.active_subscriptions", -1)
 
     async def _agreed(
@@ -505,8 +525,8 @@ class ChangeReader:
         """All that it subscribed to."""
         raise NotImplementedError
 
-    def wake(self) -> None:
-        """Called in its event loop when there is something to take."""
+    def wake(self, noticed: int = 0) -> None:
+        """Called in its event loop when there is something to take; with the position of what was noticed, if it was idle."""
         raise NotImplementedError
 
     def told(self, sending: bool) -> int:
@@ -543,6 +563,21 @@ class ChangeReader:
             return True
         return False
 
+    def take_noticed(self, position: int) -> ChangeMessage | None:
+        """Return the change that was noticed at this position if it is all there is to take; then the reader is idle again."""
+        buffer = self._buffer
+        with buffer.lock:
+            if (
+                self._idle
+                or position != buffer.position
+                or position != self._position + 1
+                or self._repeating is not None
+            ):
+                return None
+            message = buffer.newest
+            self._idle = message is not None
+            return message
+
     def skip(self) -> None:
         """Forget what is not read: it can't be sent."""
         with self._buffer.lock:
@@ -573,15 +608,15 @@ class ChangeReader:
                 return message
 
 
-def _wake_all(loop: asyncio.AbstractEventLoop, readers: list[ChangeReader]) -> None:
+def _wake_all(loop: asyncio.AbstractEventLoop, readers: list[ChangeReader], noticed: int) -> None:
     """Wake readers in their event loop, some at once, so that it serves others between."""
     for _ in range(min(len(readers), WOKEN_AT_ONCE)):
         try:
-            readers.pop().wake()
+            readers.pop().wake(noticed)
         except Exception:
             logger.exception("A subscriber could not be told of a change")
     if readers:
-        loop.call_soon(_wake_all, loop, readers)
+        loop.call_soon(_wake_all, loop, readers, noticed)
 
 
 class _SessionListener(ChangeReader):
@@ -603,7 +638,7 @@ class _SessionListener(ChangeReader):
         """All that the session is told about."""
         return self._subscriptions.everything_of(self._session)
 
-    def wake(self) -> None:
+    def wake(self, noticed: int = 0) -> None:
         """Send the changes in a task."""
         session = self._session()
         if session is not None and not self._sending:
@@ -628,17 +663,62 @@ class _SessionListener(ChangeReader):
             self._sending = False
 
 
-_NO_TOPICS: dict[str, tuple[Topic, Any]] = {}
-
-
 @cache
 def _lists_of(*on: bool | None) -> tuple[str, ...]:
     """The kinds of the lists of a filter, in the order of LIST_CHANGED; all streams share them."""
     return tuple(kind for kind, chosen in zip(LIST_CHANGED, on, strict=True) if chosen)
 
 
+class _Audience:
+    """The streams with one filter in one event loop.
+
+    Args:
+        key: Where it is found.
+        loop: The event loop of its streams.
+        lists: The kinds of lists whose changes they are told.
+        uris: The resources that they watch.
+        topics: Topics of extensions by the member of the filter, each with its keys, or True for all keys.
+    """
+
+    __slots__ = ("key", "lists", "loop", "streams", "topics", "uris")
+
+    def __init__(
+        self,
+        key: object,
+        loop: asyncio.AbstractEventLoop,
+        lists: tuple[str, ...],
+        uris: tuple[str, ...],
+        topics: Mapping[str, tuple[Topic, Any]],
+    ) -> None:
+        self.key = key
+        self.loop = loop
+        self.lists = lists
+        self.uris = uris
+        #: By the kind of change.
+        self.topics = {topic.kind: (topic, keys) for topic, keys in topics.values()}
+        self.streams: set[_ListenStream] = set()
+
+    def matches(self, event: Event) -> bool:
+        """Whether the filter has an event."""
+        if isinstance(event, ChangesLost):
+            return True
+        if event.kind in self.topics:
+            _, keys = self.topics[event.kind]
+            return keys is True or event.uri in keys
+        return event.kind in self.lists or _is_watched(event, self.uris)
+
+    def everything(self) -> list[Changed]:
+        """All that the filter has."""
+        lists = [Changed(kind) for kind in self.lists] + [Changed("resource", uri) for uri in self.uris]
+        return lists + [change for kind in self.topics for change in self._all_of(kind)]
+
+    def _all_of(self, kind: str) -> list[Changed]:
+        _, keys = self.topics[kind]
+        return [Changed(kind)] if keys is True else [Changed(kind, key) for key in keys]
+
+
 class _ListenStream(ChangeReader):
-    """One listen request: its filter, and the changes that it wasn't told yet.
+    """One listen request, and the changes that it wasn't told yet.
 
     A call that is served is told by its task. While it is detached, or its task waits, `wake` sends what needs no waiting.
     """
@@ -650,23 +730,21 @@ class _ListenStream(ChangeReader):
         "_end",
         "_ended",
         "_held",
-        "_lists",
         "_subscriptions",
-        "_topics",
         "_wake",
+        "audience",
         "session",
-        "uris",
     )
 
     def __init__(
         self,
         ctx: Context[Any],
-        agreed: SubscriptionFilter,
-        topics: Mapping[str, tuple[Topic, Any]],
+        audience: _Audience,
         buffer: SharedBuffer,
         subscriptions: Subscriptions,
     ) -> None:
-        super().__init__(buffer, asyncio.get_running_loop())
+        super().__init__(buffer, audience.loop)
+        self.audience = audience
         self._call = ctx._call
         self.session = ctx._session
         channel = ctx._session.channel
@@ -674,47 +752,35 @@ class _ListenStream(ChangeReader):
         assert ctx.request_id is not None
         self._end = subscription_end(ctx.request_id)
         self._subscriptions = subscriptions
-        self._lists = _lists_of(agreed.tools_list_changed, agreed.prompts_list_changed, agreed.resources_list_changed)
-        #: The resources that it watches.
-        self.uris = tuple(agreed.resource_subscriptions or ())
         #: What the task waits for; whether the call has none.
         self._wake: asyncio.Future[None] | None = None
         self._detached = False
         #: What was taken and could not be sent at once.
         self._held: ChangeMessage | None = None
         self._ended = False
-        #: Topics of extensions by the kind of change, each with its keys, or True for all keys.
-        self._topics = {topic.kind: (topic, keys) for topic, keys in topics.values()} if topics else _NO_TOPICS
 
     def matches(self, event: Event) -> bool:
         """Whether the filter has an event."""
-        if isinstance(event, ChangesLost):
-            return True
-        if event.kind in self._topics:
-            _, keys = self._topics[event.kind]
-            return keys is True or event.uri in keys
-        return event.kind in self._lists or _is_watched(event, self.uris)
+        return self.audience.matches(event)
 
     def everything(self) -> list[Changed]:
         """All that the filter has."""
-        lists = [Changed(kind) for kind in self._lists] + [Changed("resource", uri) for uri in self.uris]
-        return lists + [change for kind in self._topics for change in self._all_of(kind)]
-
-    def _all_of(self, kind: str) -> list[Changed]:
-        _, keys = self._topics[kind]
-        return [Changed(kind)] if keys is True else [Changed(kind, key) for key in keys]
+        return self.audience.everything()
 
     def end(self) -> None:
         """Send the changes that are left, then end with the result."""
         self._ended = True
         self.loop.call_soon_threadsafe(self.wake)
 
-    def wake(self) -> None:
+    def wake(self, noticed: int = 0) -> None:
         """Send what needs no waiting. The task does the rest; while it has something in hand, it does everything."""
         if not self._detached and (self._wake is None or self._wake.done()):
             return
-        while (message := self.take()) is not None and self._sent_now(message):
-            pass
+        message = self.take_noticed(noticed)
+        if message is not None and self._sent_now(message):
+            return
+        while message is None and (message := self.take()) is not None and self._sent_now(message):
+            message = None
         if self._ended or message is not None:
             self._held = message
             self._resume()
@@ -730,7 +796,7 @@ class _ListenStream(ChangeReader):
     def _sent_now(self, message: ChangeMessage) -> bool:
         """Whether a change of a list, which all subscribers may see, could be sent at once."""
         channel = self._channel
-        if channel is None or message.change.kind not in self._lists:
+        if channel is None or message.change.kind not in self.audience.lists:
             return False
         return channel.send_now(message.opening + self._end)
 
@@ -773,7 +839,7 @@ class _ListenStream(ChangeReader):
 
     async def _send(self, ctx: Context[Any], message: ChangeMessage) -> None:
         change, uri = message.change, resource_of(message.change)
-        if change.kind in self._topics:
+        if change.kind in self.audience.topics:
             await self._send_topic(ctx, change)
         elif (uri is None or await self._subscriptions.may_see(ctx, uri)) and ctx._call.state is CallState.RUNNING:
             with suppress(ChannelClosed, ConnectionLost):
@@ -781,7 +847,7 @@ class _ListenStream(ChangeReader):
 
     async def _send_topic(self, ctx: Context[Any], change: Changed) -> None:
         """Send an extension's notification. If the extension fails, only this notification is lost."""
-        topic, _ = self._topics[change.kind]
+        topic, _ = self.audience.topics[change.kind]
         try:
             params = await topic.describe(ctx, change.uri)
         except Exception:
