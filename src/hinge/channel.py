@@ -73,15 +73,20 @@ class StreamChannel(Channel, Protocol):
 
 @runtime_checkable
 class ImmediateChannel(Channel, Protocol):
-    """A channel of one call that can wait without a task, and send without waiting: for calls that last."""
+    """A channel that can send without waiting."""
+
+    def send_now(self, data: bytes, method: str, /) -> bool:
+        """Send an encoded notification. Returns False if that would have to wait, or fail: `send` waits, or says why not."""
+        ...
+
+
+@runtime_checkable
+class DetachableChannel(ImmediateChannel, Protocol):
+    """A channel of one call that can wait without a task: for calls that last. What it sends belongs to the call."""
 
     @property
     def can_detach(self) -> bool:
         """Whether the handler of the call may raise `Detached`."""
-        ...
-
-    def send_now(self, data: bytes, /) -> bool:
-        """Send an encoded notification of the call. Returns False if that would have to wait: `send` waits, or says why not."""
         ...
 
     def detach(self) -> None:
@@ -92,7 +97,7 @@ class ImmediateChannel(Channel, Protocol):
 
 
 class Detached(Exception):
-    """Raised by a handler that has nothing to do for now. Its call goes on without a task, until `ImmediateChannel.resume`.
+    """Raised by a handler that has nothing to do for now. Its call goes on without a task, until `DetachableChannel.resume`.
 
     Then the handler is called again, unless the call is over.
 

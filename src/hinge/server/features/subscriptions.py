@@ -20,7 +20,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
 import msgspec
@@ -28,7 +28,7 @@ from msgspec import Raw, Struct
 
 from hinge import jsonrpc
 from hinge.backends.base import Backend, Event
-from hinge.channel import Detached, ImmediateChannel
+from hinge.channel import DetachableChannel, Detached, ImmediateChannel
 from hinge.errors import ChannelClosed, ConnectionLost, InsufficientScope, InvalidParams, Overloaded
 from hinge.protocol.changes import (
     LIST_CHANGED,
@@ -578,6 +578,12 @@ class ChangeReader:
             self._idle = message is not None
             return message
 
+    def give_back(self, position: int) -> None:
+        """What was noticed at this position and taken is not sent yet."""
+        with self._buffer.lock:
+            self._idle = False
+            self._position = self._told = position - 1
+
     def skip(self) -> None:
         """Forget what is not read: it can't be sent."""
         with self._buffer.lock:
@@ -620,13 +626,14 @@ def _wake_all(loop: asyncio.AbstractEventLoop, readers: list[ChangeReader], noti
 
 
 class _SessionListener(ChangeReader):
-    """The changes that a session of the handshake era was not told yet; one task sends them while there are any."""
+    """The changes that a session of the handshake era was not told yet; one task sends those that may have to wait."""
 
-    __slots__ = ("__weakref__", "_sending", "_session", "_subscriptions")
+    __slots__ = ("__weakref__", "_immediate", "_sending", "_session", "_subscriptions")
 
     def __init__(self, session: Session, buffer: SharedBuffer, subscriptions: Subscriptions) -> None:
         super().__init__(buffer, session.loop)
         self._session = ref(session)
+        self._immediate = isinstance(session.channel, ImmediateChannel)
         self._subscriptions = subscriptions
         self._sending = False
 
@@ -639,16 +646,29 @@ class _SessionListener(ChangeReader):
         return self._subscriptions.everything_of(self._session)
 
     def wake(self, noticed: int = 0) -> None:
-        """Send the changes in a task."""
+        """Send what needs no waiting, and the rest in a task."""
         session = self._session()
-        if session is not None and not self._sending:
+        if session is not None and not self._sending and not self._sent_now(session, noticed):
             self._sending = True
             session.start_sending(self._send, session)
+
+    def _sent_now(self, session: Session, noticed: int) -> bool:
+        """Whether a change of a list, which is all that there is to tell, could be sent at once."""
+        if not self._immediate or session.connection.closed is not None or _has_expired(session):
+            return False
+        message = self.take_noticed(noticed)
+        if message is None:
+            return False
+        channel = cast("ImmediateChannel", session.channel)
+        if resource_of(message.change) is None and channel.send_now(message.data, message.method):
+            return True
+        self.give_back(noticed)
+        return False
 
     async def _send(self, session: Session) -> None:
         try:
             while session.connection.closed is None:
-                if session.authority is not None and session.authority.has_expired(time.time()):
+                if _has_expired(session):
                     session.on_authority = self.wake  # it is told with another token
                     return
                 if (message := self.take()) is None:
@@ -661,6 +681,11 @@ class _SessionListener(ChangeReader):
             raise
         finally:
             self._sending = False
+
+
+def _has_expired(session: Session) -> bool:
+    """Whether a session is told nothing until it is used with another token."""
+    return session.authority is not None and session.authority.has_expired(time.time())
 
 
 @cache
@@ -748,7 +773,7 @@ class _ListenStream(ChangeReader):
         self._call = ctx._call
         self.session = ctx._session
         channel = ctx._session.channel
-        self._channel = channel if isinstance(channel, ImmediateChannel) else None
+        self._channel = channel if isinstance(channel, DetachableChannel) else None
         assert ctx.request_id is not None
         self._end = subscription_end(ctx.request_id)
         self._subscriptions = subscriptions
@@ -798,7 +823,7 @@ class _ListenStream(ChangeReader):
         channel = self._channel
         if channel is None or message.change.kind not in self.audience.lists:
             return False
-        return channel.send_now(message.opening + self._end)
+        return channel.send_now(message.opening + self._end, message.method)
 
     async def run(self, ctx: Context[Any], *, can_detach: bool) -> None:
         """Send changes until the end. Raises Detached when there are none, if the call can go on without a task."""

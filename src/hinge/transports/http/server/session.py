@@ -258,6 +258,17 @@ class HttpSession:
             raise ChannelClosed("the call is answered already")
         await stream.put(message)
 
+    def send_now(self, data: bytes, method: str, /) -> bool:
+        """Send a notification on the standing stream, if its client reads or it is kept."""
+        response = self.standing.response
+        if self.closed or (response is not None and response.full):
+            return False
+        try:
+            self.standing.add(Outgoing(data, None, method))
+        except ChannelClosed:
+            return False
+        return True
+
     def set_revision(self, revision: str, /) -> None:
         """See Channel: a server sends no revision."""
 
@@ -353,6 +364,14 @@ class SessionStream:
         Raises:
             ChannelClosed: The stream has ended, or its client left without an event id to come back with.
         """
+        self.add(message)
+        if self.response is not None:
+            await self.response.room()
+        # Nothing above need have waited; a handler that only sends must not starve other tasks.
+        await asyncio.sleep(0)
+
+    def add(self, message: Outgoing) -> None:
+        """Send a message without waiting. Raises ChannelClosed like `put`."""
         response = self.response
         if self.ended:
             raise ChannelClosed("the call is answered already")
@@ -362,11 +381,8 @@ class SessionStream:
             self._log.append(self.number, message.data)
         elif response.accepts & TAKES_EVENTS:
             self._give(response, message.data)
-            await response.room()
         elif message.pending is not None:
             raise ChannelClosed("the client takes no event stream on this request, so it can't be asked anything")
-        # Nothing above need have waited; a handler that only sends must not starve other tasks.
-        await asyncio.sleep(0)
 
     def _give(self, response: StreamResponse, data: bytes) -> None:
         opening = self.opening()
@@ -476,7 +492,9 @@ class StreamResponse:
         exchange.owner = self
 
     def feed(self, event: bytes) -> None:
-        """Queue encoded events."""
+        """Write encoded events at once, if nothing waits before them and the client reads; else queue them."""
+        if not self._pending and not self._size and self._exchange.write_now(event):
+            return
         self._pending.append(event)
         self._size += len(event)
         self._notify()

@@ -74,7 +74,7 @@ class PostChannel(Record):
         if self.accepts & TAKES_EVENTS:
             await self._exchange.write(sse.encode(message.data))
 
-    def send_now(self, data: bytes, /) -> bool:
+    def send_now(self, data: bytes, method: str, /) -> bool:
         """Carry a notification on an event stream that has begun, if that needs no waiting. Returns whether it did."""
         return self._exchange.write_now(sse.encode(data))
 

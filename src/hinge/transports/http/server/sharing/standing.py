@@ -68,8 +68,8 @@ class StandingStream(SessionStream):
         self._position = 0
         self._arrived = asyncio.Event()
 
-    async def put(self, message: Outgoing) -> None:
-        """Send a message: a change if its client reads here, anything else through the log.
+    def add(self, message: Outgoing) -> None:
+        """Send a message without waiting: a change if its client reads here, anything else through the log.
 
         Raises:
             ChannelClosed: The stream has ended, or it is a change and nobody reads.
@@ -85,8 +85,6 @@ class StandingStream(SessionStream):
             raise ChannelClosed("the client reads elsewhere, or not now")
         else:
             response.feed(sse.encode(message.data, id=self._id(sending=True)))
-            await response.room()
-        await asyncio.sleep(0)
 
     def _id(self, *, sending: bool = False) -> str:
         process, told = self._since or self._told(sending)
