@@ -462,6 +462,17 @@ async def test_an_explicit_cancellation_stops_the_call_and_ends_its_stream(site:
     assert (reply.status, reply.streams, b"result" in reply.body) == (200, True, False)
 
 
+async def test_an_explicit_cancellation_ends_a_stream_that_has_begun(site: Site, log: Log) -> None:
+    session = await site.session()
+    wire = await site.call(session, handshake_call("stream", count=1))
+    await log.until("stream has told")
+    await wire.head()
+    cancel: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    assert (await site.ask(session, cancel)).status == 202
+    assert (await wire.message())["method"] == "notifications/progress"
+    assert await wire.message() is None
+
+
 async def test_an_unread_stream_delays_no_other_call_of_its_session(log: Log) -> None:
     """One slow reader must not be everybody's."""
     async with serving(make_server(log, limits=Limits(stream_bytes=100_000, stream_wait=0.3))) as site:

@@ -43,7 +43,7 @@ class PostChannel(Record):
                     reply = await conversation.answer(call)
                 except asyncio.CancelledError:  # answer first; the request ends here either way
                     reply = Outgoing.interrupted(call)
-                if exchange.detached or (reply is None and exchange.over):  # it waits, or its client has left
+                if exchange.detached or exchange.over:  # it waits, or its client has left
                     return
                 if reply is None:
                     reply = Outgoing.unfinished(call, "the server is stopping")
