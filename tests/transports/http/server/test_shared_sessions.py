@@ -150,7 +150,9 @@ async def test_a_batch_with_answers_for_another_process_is_taken_apart(pair: lis
     assert text_of(await wire.message()) == "file:///x"
 
 
-async def test_a_cancellation_reaches_the_process_that_runs_the_call(pair: list[App]) -> None:
+async def test_a_cancellation_reaches_the_process_that_runs_the_call(
+    pair: list[App], caplog: pytest.LogCaptureFixture
+) -> None:
     a, b = pair
     session = await a.site.session()
     wire = await a.site.call(session, handshake_call("wait", 17))
@@ -158,6 +160,7 @@ async def test_a_cancellation_reaches_the_process_that_runs_the_call(pair: list[
     note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 17}}
     assert (await b.site.ask(session, note)).status == 202
     await a.log.until("wait is cancelled")
+    assert "could not be handled" not in caplog.text
     wire.close()
 
 
