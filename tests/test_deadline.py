@@ -37,7 +37,7 @@ def made() -> Server:
 @pytest.mark.parametrize("era", ["2025", "2026"])
 @in_no_time
 async def test_silence_ends_a_call_and_its_outcome_is_unknown(era: EraName) -> None:
-    """C-087, LIFE-14, CANC-10."""
+    """C-087, LIFE-14."""
     async with Client(made(), era=era) as client:
         with pytest.raises(CallTimeout, match="tools/call got no answer within 0") as caught:
             await client.call_tool("steps", {"count": 1, "pause": 30}, idle=0.05)

@@ -60,7 +60,7 @@ from hinge.protocol.eras.stateless import STATELESS
     ids=lambda value: type(value).__name__ if isinstance(value, ProtocolError) else None,
 )
 def test_the_status_follows_from_the_error(error: ProtocolError, code: int, modern: int, handshake: int) -> None:
-    """MHTTP-14, MHTTP-15, ERR-01, ERR-02, ERR-03, ERR-04, ERR-05, ERR-06, ERR-07, ERR-08, ERR-16, ERR-17, ERR-18, REQM-04:
+    """MHTTP-14, MHTTP-15, ERR-01, ERR-02, ERR-03, ERR-04, ERR-05, ERR-06, ERR-07, ERR-08, ERR-18, REQM-04:
     a handler's error in the handshake era rides on 200.
     """
     assert error.error.code == code

@@ -63,7 +63,7 @@ def endings() -> dict[str, Callable[[], Any]]:
 @pytest.mark.foreign_words("a result that is none")
 @pytest.mark.parametrize("how", endings())
 async def test_however_a_handler_ends_there_is_one_reply(how: str) -> None:
-    """C-055, C-058, A-090, A-093, A-114."""
+    """C-055, C-058, A-090, A-093."""
 
     async def work(session: Session, call: Call) -> Any:
         await asyncio.sleep(0)

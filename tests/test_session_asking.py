@@ -31,7 +31,7 @@ def answers(session: Session, request_id: Any = 1, **result: Any) -> None:
 
 
 async def test_a_request_gets_its_result() -> None:
-    """BASE-06, C-001, C-002."""
+    """C-001, C-002."""
     line = Line()
     session = asking(line)
     task = await begun(session)

@@ -23,7 +23,7 @@ from hinge.contracts.display import escaped, hidden_in, name_shown, shown
     ],
 )
 def test_hidden_characters_are_named(text: str, found: list[str]) -> None:
-    """SEC-53: controls, bidi, zero width, tags."""
+    """Controls, bidi, zero width, tags."""
     assert hidden_in(text) == found
 
 

@@ -506,7 +506,6 @@ def test_what_can_not_be_used_is_told_at_once(source: Any, words: str) -> None:
     ],
 )
 def test_an_operation_that_can_not_be_offered_is_left_out(said: Any, words: str, caplog: Any) -> None:
-    """SEC-44: nothing is fetched for a document."""
     document = {"openapi": "3.1.0", "paths": {"/ok": {"get": {"operationId": "ok"}}, "/x": {"get": said}}}
     server = server_from(document, base_url="https://h")
     assert len(server._tools) == 1

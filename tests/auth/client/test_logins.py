@@ -31,7 +31,7 @@ def secrets_of(double: AuthDouble) -> set[str]:
 
 
 async def test_another_authorization_server_gets_nothing_of_the_old_one() -> None:
-    """AUTHC-13, AUTHC-26."""
+    """AUTHC-13, AUTHC-26, T-47."""
     async with AuthDouble() as first, AuthDouble() as second:
         store = MemoryTokenStore()
         options: dict[str, Any] = {"authorizer": first.person(), "store": store}
