@@ -369,6 +369,31 @@ async def test_a_busy_server_still_says_that_it_is_alive(era: Era, limits: Limit
 
 
 @both_eras
+async def test_the_bytes_of_running_calls_of_all_connections_are_bounded(era: Era) -> None:
+    server: Server[Any] = Server("kept", limits=Limits(all_call_bytes=50_000))
+    gate = Gate()
+
+    @server.tool
+    async def keep(text: str) -> int:
+        async with gate:
+            return len(text)
+
+    large: dict[str, Any] = {"name": "keep", "arguments": {"text": "x" * 30_000}}
+    async with BareEnd(server, era) as one, BareEnd(server, era) as two:
+        running = asyncio.create_task(one.reply("tools/call", large))
+        await settle()
+        for _ in range(2):
+            error = await two.refusal("tools/call", large)
+            assert error["code"] == Overloaded.code
+            assert error["message"] == "The server is busy: 50000 bytes of requests at once is its limit"
+            assert "tools" in await two.ask("tools/list")
+        gate.open.set()
+        assert (await running)["result"]["content"][0]["text"] == "30000"
+        large["arguments"] = {"text": "x" * 60_000}
+        assert (await two.ask("tools/call", large))["content"][0]["text"] == "60000"
+
+
+@both_eras
 async def test_the_bytes_of_running_calls_of_a_connection_are_bounded(era: Era) -> None:
     """Also those of a call that was cancelled and goes on; small requests pass, and one large call always does."""
     server: Server[Any] = Server("kept", limits=Limits(call_bytes=50_000))

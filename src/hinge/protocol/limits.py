@@ -25,6 +25,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     bodies: int = 256 * MIB
     #: Length of a line on stdio or a socket; a longer one is discarded and answered with -32700.
     line: int = 16 * MIB
+    #: Bytes of the incomplete lines of all connections of a socket server. A connection whose line grows beyond is closed, if it
+    #: has more than its equal part.
+    lines: int = 256 * MIB
     #: Messages in a batch (batches exist in revision 2025-03-26 only).
     batch: int = 100
     #: Values in the `params` of a message: numbers, strings, arrays, objects and names of members. A message with more is
@@ -38,6 +41,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: Bytes of the params of all calls that one connection has in flight; further ones are rejected, except for small ones. One
     #: call is always served.
     call_bytes: int = 128 * MIB
+    #: The same for the whole server in this process. Open subscriptions are limited by `subscription_bytes` instead.
+    all_call_bytes: int = 256 * MIB
     #: Size of the params of `initialize`, which a connection keeps, on a server.
     handshake_bytes: int = 64 * 1024
     #: How long a call waits if the concurrency of its tool is exhausted.

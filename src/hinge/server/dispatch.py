@@ -31,10 +31,12 @@ from hinge.errors import (
 from hinge.jsonrpc import ABSENT, OBJECT, encode_value, opening
 from hinge.options import is_async, is_function
 from hinge.protocol.connection import LIVENESS_RESERVE
+from hinge.protocol.decoding import SMALL
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras.base import OPEN_STATES, Era
 from hinge.protocol.eras.detect import ERAS
 from hinge.protocol.http.headers import judge_name
+from hinge.protocol.limits import Limits
 from hinge.schema.base import EmptyResult, Result
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.methods import METHODS, Method, method_in
@@ -162,12 +164,14 @@ def require_client_extension(ctx: Context[Any], extension_id: str) -> dict[str, 
 
 
 class Dispatch:
-    """The methods that a server serves, and how a call finds its handler. At most `limit` requests run at once."""
+    """The methods that a server serves, and how a call finds its handler. `limits` bound what runs at once."""
 
-    def __init__(self, description: ServerDescription, limit: int) -> None:
+    def __init__(self, description: ServerDescription, limits: Limits) -> None:
         self._description = description
-        self._limit = limit
-        self._running = 0
+        self._limit = limits.all_calls
+        self._most_bytes = limits.all_call_bytes
+        #: The requests that run, and the bytes of their params.
+        self._running = self._bytes = 0
         self.requests: dict[str, Served] = {}
         self.notifications: dict[str, Served] = {}
         #: Results that extensions add to the protocol: the `resultType`, and the id of the extension.
@@ -202,10 +206,12 @@ class Dispatch:
             sent = params if unchanged or ctx.method != call.method else served.read(call.params)
             # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
             judge_name(head, getattr(sent, name_field), required=ctx.method in METHODS)
-        if self._running >= self._limit:
-            self._check_room(ctx)
+        size = len(call.params)
+        if self._running >= self._limit or self._bytes + size > self._most_bytes:
+            self._check_room(ctx, size)
         ctx._parsed = params
         self._running += 1
+        self._bytes += size
         # As `run_handler`, which would be one more coroutine for each call.
         task = current_task(ctx._session.loop)
         outer, ctx._task = ctx._task, task
@@ -223,10 +229,13 @@ class Dispatch:
         finally:
             ctx._task = outer
             self._running -= 1
+            self._bytes -= size
         return self._finish(ctx, served, result)
 
-    def _check_room(self, ctx: Context[Any]) -> None:
-        """Raise Overloaded while `limit` requests run, except for a few checks whether the server is alive."""
+    def _check_room(self, ctx: Context[Any], size: int) -> None:
+        """Raise Overloaded while as much runs as may, except for a few checks whether the server is alive, and small requests."""
+        if size > SMALL and self._bytes and self._bytes + size > self._most_bytes:
+            raise Overloaded(f"The server is busy: {self._most_bytes} bytes of requests at once is its limit")
         reserve = LIVENESS_RESERVE if ctx.method == ctx._call.era.liveness_method else 0
         if self._running >= self._limit + reserve:
             raise Overloaded(f"The server is busy: {self._limit} requests at once is its limit")
@@ -235,11 +244,14 @@ class Dispatch:
         """A handler that may run for hours, under a limit of its own."""
 
         async def serve(ctx: Context[Any], params: Any) -> Any:
+            size = len(ctx._call.params)
             self._running -= 1
+            self._bytes -= size
             try:
                 return await handler(ctx, params)
             finally:
                 self._running += 1
+                self._bytes += size
 
         return serve
 

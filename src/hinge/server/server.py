@@ -143,7 +143,7 @@ class Server(Router, Generic[StateT]):
             scope_hierarchy=hierarchy,
         )
         self._description.extensions = lambda era: self.catalog.extension_capabilities(era)
-        self._dispatch = Dispatch(self._description, limits.all_calls)
+        self._dispatch = Dispatch(self._description, limits)
         self._extensions = Extensions(self._dispatch)
         self._cache = CacheHints(settings["cache"])
         self._middleware: list[Middleware] = list(map(checked, settings["middleware"]))

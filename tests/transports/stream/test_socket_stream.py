@@ -168,6 +168,38 @@ async def test_more_connections_than_allowed_are_refused(where: dict[str, Any]) 
 
 
 @on_both_loops
+async def test_incomplete_lines_of_all_connections_share_a_budget(where: dict[str, Any]) -> None:
+    """Else ten thousand connections could hold a line each that never ends. Short lines pass, and one long line always does."""
+
+    async def open_raw() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        address = it.server.address
+        if isinstance(address, str):
+            return await asyncio.open_unix_connection(address, limit=1 << 24)
+        return await asyncio.open_connection(*address, limit=1 << 24)
+
+    async with listening(**where, limits=Limits(lines=1_000_000, sessions=100)) as it:
+        opened = [await open_raw() for _ in range(5)]
+        for _, writer in opened:
+            writer.write(b'{"half": "' + b"x" * 300_000)
+        closed = [asyncio.create_task(_ends(reader)) for reader, _ in opened]
+        await until(lambda: sum(task.done() for task in closed) == 2)
+        assert it.server.incomplete.used <= 1_000_000
+        channel, client = await it.connect()
+        assert await client.ask("echo") == {}
+        for _, writer in opened:
+            writer.transport.abort()
+        await asyncio.wait(closed)
+        await until(lambda: it.server.incomplete.used == 0)
+        assert await client.ask("echo", text="x" * 2_000_000) == {"text": "x" * 2_000_000}
+        await channel.close()
+
+
+async def _ends(reader: asyncio.StreamReader) -> None:
+    with contextlib.suppress(OSError):
+        await reader.read()
+
+
+@on_both_loops
 async def test_a_conversation_that_cannot_begin_closes_its_connection(where: dict[str, Any]) -> None:
     """The server lives on."""
     calls = 0

@@ -33,7 +33,7 @@ from hinge.protocol.http.request import Principal
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.records import UNKNOWN_ORIGIN, origin_of
 from hinge.signals import stop_on_signals
-from hinge.transports.stream.line_channel import LineChannel
+from hinge.transports.stream.line_channel import LineBudget, LineChannel
 
 logger = logging.getLogger("hinge")
 
@@ -52,7 +52,9 @@ class _Accepted(LineChannel):
     def __init__(self, server: SocketServer) -> None:
         is_local = isinstance(server.address, str)
         screen = None if is_local else server.screen_http
-        super().__init__("socket", server.limits, server=True, on_closed=server.forget, screen=screen)
+        super().__init__(
+            "socket", server.limits, server=True, on_closed=server.forget, screen=screen, incomplete=server.incomplete
+        )
         self._listener = server
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -124,6 +126,8 @@ class SocketServer:
         self._inode: tuple[int, int] | None = None
         self._server: Listening | None = None
         self._open: dict[LineChannel, SessionLike] = {}
+        #: What the incomplete lines of all connections take.
+        self.incomplete = LineBudget(limits.lines, limits.sessions)
         self._finishing: set[asyncio.Task[None]] = set()
 
     def __str__(self) -> str:

@@ -302,21 +302,22 @@ class BodyBudget:
 class GrowingBody:
     """What one body takes of the budget."""
 
-    __slots__ = ("_budget", "_held", "_holders", "_part")
+    __slots__ = ("_budget", "_holders", "_part", "held")
 
     def __init__(self, budget: BodyBudget, part: int) -> None:
         self._budget = budget
         self._part = part
-        self._held = 0
+        #: Bytes of the shared half.
+        self.held = 0
         #: What keeps the body in memory: its exchange, and tasks that may outlive it.
         self._holders = 1
 
     def grow(self, size: int) -> None:
         """The body has this many bytes now. Raises BodiesFull."""
-        more = size - self._part - self._held
+        more = size - self._part - self.held
         if more > 0:
-            self._budget.take(more, self._held)
-            self._held += more
+            self._budget.take(more, self.held)
+            self.held += more
 
     def hold(self, task: asyncio.Task[None]) -> None:
         """Count the body until a task is done, too."""
@@ -327,7 +328,7 @@ class GrowingBody:
         """One of those that keep the body is over."""
         self._holders -= 1
         if not self._holders:
-            self._budget.used -= self._held
+            self._budget.used -= self.held
 
 
 class ExchangeOwner(Protocol):
@@ -361,11 +362,11 @@ class Exchange(Record):
     _options: HttpSettings
     _lock: asyncio.Lock | None = None
     _reading: bool = False
-    #: What its body takes of the budget, if it had to be read piece by piece.
-    _growing: GrowingBody | None = None
     _given_up: Refusal | None = None
     _lost: str = ""
     _quiet_since: float = 0.0
+    #: What its body takes of the budget, if it had to be read piece by piece.
+    growing: GrowingBody | None = None
     #: Notified when the client leaves.
     owner: ExchangeOwner | None = None
     #: Who sent the request, if it is to end with their authorization.
@@ -386,7 +387,7 @@ class Exchange(Record):
     async def read(self) -> bytes | Refusal | None:
         """Read the body, bounded in size and time; None if the client left before its end."""
         limit = self._options.limits.body
-        self._growing = growing = self._open.bodies.begin()
+        self.growing = growing = self._open.bodies.begin()
         self._reading = True
         try:
             body = await self.raw.read(limit, growing.grow)
@@ -404,11 +405,6 @@ class Exchange(Record):
         if self.watched:
             self.watch()
         return body if body is None or len(body) <= limit else body_too_large(limit)
-
-    def hold_body(self, task: asyncio.Task[None]) -> None:
-        """Count the body until this task is done, which may outlive the exchange."""
-        if self._growing is not None:
-            self._growing.hold(task)
 
     # ---------------------------------------------------------------- out
 
@@ -625,8 +621,8 @@ class Exchange(Record):
         # Breaks a reference cycle; the garbage collector would have to find one per request.
         self.owner = None
         self._open.remove(self)
-        if self._growing is not None:
-            self._growing.end()
+        if self.growing is not None:
+            self.growing.end()
         if self.watched:
             self.raw.release()
 

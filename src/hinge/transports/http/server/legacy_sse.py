@@ -168,9 +168,9 @@ class LegacySession(DuplexChannel):
         self._origin = origin
         if isinstance(self._session, Session):
             self._session.authorize(origin)
-        task = self.feed(body)
-        if task is not None:
-            exchange.hold_body(task)
+        task, growing = self.feed(body), exchange.growing
+        if task is not None and growing is not None and growing.held:
+            growing.hold(task)
 
     def fail_request(self, body: bytes, origin: Origin) -> bool:
         """Fail the request of the server that a malformed response is for. Returns False if there is none."""

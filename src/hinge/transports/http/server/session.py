@@ -199,8 +199,9 @@ class HttpSession:
     def _start(self, work: asyncio._CoroutineLike[None], call: Call | Batch, exchange: Exchange | None) -> None:
         """Serve what `exchange` has brought, which may end before."""
         task = self._loop.create_task(work)
-        if exchange is not None:
-            exchange.hold_body(task)
+        body = None if exchange is None else exchange.growing
+        if body is not None and body.held:
+            body.hold(task)
         self._tasks[task] = call
         task.add_done_callback(self._done)
 
