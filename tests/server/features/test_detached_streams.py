@@ -39,7 +39,7 @@ class DetachingEnd(BareEnd):
         self.served = 0
         self.outcome: Outgoing | None = None
 
-    def send_now(self, data: bytes, /) -> bool:
+    def send_now(self, data: bytes, method: str, /) -> bool:
         if not self.full:
             self.heard.append(msgspec.json.decode(data))
         return not self.full
