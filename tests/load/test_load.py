@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sysconfig
+
 import pytest
 
 from tests.load import run
 from tests.load.run import KNOWN, SCENARIOS, UNLIMITED
 
+pytestmark = pytest.mark.skipif(
+    bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    reason="the bounds are for the allocator of Pythons with the global lock",
+)
 #: Scenarios that take seconds at any scale.
 LONG = ("slow_readers", "wrong_results")
 
