@@ -354,6 +354,11 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
             Contestant("hinge client", ours, "from hinge import Client"),
         ]
 
+    over_http = tuple(
+        Contestant(name, ours, "hinge_client.py", (path,))
+        for name, path in (("bare", "post"), ("hinge", "client"))
+        if with_hinge
+    )
     in_threads = tuple(replace(each, arguments=("add_in_thread",)) for each in memory)
 
     def stores(program: str, *arguments: str) -> tuple[Contestant, ...]:
@@ -380,6 +385,7 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
         Case("stdio_pipelined", "stdio server, 16 calls in flight", lambda c: StdioServer(c, 16), stdio),
         Case("stdio_pingpong", "stdio server, one call at a time", lambda c: StdioServer(c, 1), stdio, rated=True),
         Case("memory", "in memory, client and server together", InMemory, tuple(memory)),
+        Case("client", "our client over HTTP, without sockets", InMemory, over_http),
         Case("sync", "in memory, a sync tool in a thread", InMemory, in_threads),
         Case(
             "session",

@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks.cases import Case, Sample
 
-#: Cases in which Hinge is compared with itself: what a token, a backend or another worker changes.
-OF_HINGE = frozenset({"http_token", "session", "workers", "fan_out", "tasks", "steps"})
+#: Cases with one contestant that the others are compared with. Hinge itself: what a token, a backend or another worker changes.
+BASES = dict.fromkeys(("http_token", "session", "workers", "fan_out", "tasks", "steps"), "hinge") | {"client": "bare"}
 #: The samples of a case: contestant to one sample per round.
 Rounds = Mapping[str, Sequence[Sample]]
 
@@ -34,6 +34,7 @@ def differences(case: Case, rounds: Rounds, name: str, to: str) -> list[float]:
 def summary(case: Case, rounds: Rounds) -> dict[str, dict[str, Any]]:
     """Per contestant: medians, spread, and the ratios to the official SDK and to the floor, as plain data."""
     rows: dict[str, dict[str, Any]] = {}
+    base = BASES.get(case.key)
     for name, samples in rounds.items():
         row: dict[str, Any] = {
             "calls": sum(sample.calls for sample in samples),
@@ -43,14 +44,14 @@ def summary(case: Case, rounds: Rounds) -> dict[str, dict[str, Any]]:
         }
         for key in samples[0].extra:
             row[key] = spread([sample.extra[key] for sample in samples])
-        for other in ("mcp", "mcp json", "bare", "raw", *(("hinge",) if case.key in OF_HINGE else ())):
+        for other in {"mcp", "mcp json", "bare", "raw", base or "bare"}:
             if other in rounds and other != name:
                 row[f"of_{other.replace(' ', '_')}"] = spread(ratios(case, rounds, name, other))
         if case.rated and name != "bare":
             pairs = zip(samples, rounds["bare"], strict=True)
             row["rate_of_bare"] = spread([one.calls / one.seconds / (bare.calls / bare.seconds) for one, bare in pairs])
-        if case.key in OF_HINGE and name != "hinge":
-            row["above_hinge"] = spread(differences(case, rounds, name, "hinge"))
+        if base is not None and name != base:
+            row[f"above_{base}"] = spread(differences(case, rounds, name, base))
         rows[name] = row
     return rows
 
@@ -65,10 +66,11 @@ def table(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> str:
     one_shot = case.one_shot
     heads = ["", "wall ms" if one_shot else "calls/s", "CPU ms" if one_shot else "CPU µs/call"]
     others: tuple[str, ...] = ("mcp", "mcp JSON", "bare", "raw") if case.key == "http" else ("mcp", "bare")
-    if case.key in OF_HINGE:
-        others = ("hinge",)
+    base = BASES.get(case.key)
+    if base is not None:
+        others = (base,)
     heads += [f"× {other}" for other in others]
-    heads += ["µs above hinge"] if case.key in OF_HINGE else []
+    heads += [f"µs above {base}"] if base is not None else []
     heads += ["calls/s × bare"] if case.rated else []
     heads += ["peak MB"] if one_shot else []
     lines = [f"**{case.title}**", "", _line(heads), _line(["---", *["---:"] * (len(heads) - 1)])]
@@ -79,7 +81,7 @@ def table(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> str:
         else:
             cells += [f"{row['per_second'][0]:,.0f}", _range(row["cpu_us"], "{:.1f}")]
         cells += [_range(row.get(f"of_{other.lower().replace(' ', '_')}"), "{:.3f}") for other in others]
-        cells += [_range(row.get("above_hinge"), "{:.1f}")] if case.key in OF_HINGE else []
+        cells += [_range(row.get(f"above_{base}"), "{:.1f}")] if base is not None else []
         cells += [_range(row.get("rate_of_bare"), "{:.3f}")] if case.rated else []
         cells += [f"{row['peak_mb'][0]:.0f}"] if one_shot else []
         lines.append(_line(cells))

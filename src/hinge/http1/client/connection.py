@@ -116,10 +116,16 @@ class SocketResponse:
 
     def wake(self) -> None:
         """Wake the reader."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     # ---------------------------------------------------------------- the reader's side
+
+    @property
+    def finished(self) -> bool:
+        """See WireResponse."""
+        return self.ended and not self._chunks and self._unpacker is None
 
     async def head(self) -> WireResponse:
         """Wait for the head. Closes the connection if the wait is cancelled."""
@@ -178,12 +184,9 @@ class SocketResponse:
                 return piece
         return b""
 
-    async def _wait(self) -> None:
-        self._waiter = self._connection.loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+    def _wait(self) -> asyncio.Future[None]:
+        waiter = self._waiter = self._connection.loop.create_future()
+        return waiter
 
 
 class SocketConnection(asyncio.Protocol):

@@ -17,7 +17,10 @@ BODY_PROGRESS: ContextVar[Callable[[], None] | None] = ContextVar("BODY_PROGRESS
 
 
 class WireResponse(Protocol):
-    """The response to one request, whose head has arrived."""
+    """The response to one request, whose head has arrived.
+
+    It may have an attribute `finished`: whether all content was read, so that the next `read` would return b"" at once.
+    """
 
     @property
     def status(self) -> int:

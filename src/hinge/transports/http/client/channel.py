@@ -12,7 +12,7 @@ import logging
 import os
 import secrets
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, TypeVar, Unpack
@@ -35,6 +35,7 @@ from hinge.errors import (
     SessionEnded,
     shorten,
 )
+from hinge.http1.client.connection import HEAD_BYTES
 from hinge.http1.client.network import DEFAULT_TLS, TlsContext
 from hinge.http1.client.pool import HEADS, SocketWire, read_url
 from hinge.http1.client.wire import BODY_PROGRESS, HeaderPairs, Wire, WireResponse
@@ -185,7 +186,7 @@ class RemoteEndpoint:
         self._fixed = user_headers({} if headers is None or callable(headers) else headers)
         self._known: dict[tuple[tuple[str, str], ...], HeaderPairs] = {}
         #: Whether requests may have different credentials.
-        self._varies = callable(headers) or auth is not None
+        self.varies = callable(headers) or auth is not None
 
     @property
     def http_version(self) -> str | None:
@@ -194,7 +195,7 @@ class RemoteEndpoint:
 
     async def credentials(self) -> str:
         """Return a digest of the headers that identify the caller of a request made now; "" if they never change."""
-        return self._digest((await self._ask("POST"))[0]) if self._varies else ""
+        return self._digest((await self._ask("POST"))[0]) if self.varies else ""
 
     async def request(
         self, method: str, headers: HeaderPairs, body: bytes | None = None, pending: Pending | None = None
@@ -217,11 +218,11 @@ class RemoteEndpoint:
         while True:
             fixed: HeaderPairs = self._fixed
             authorization: HeaderPairs = ()
-            if self._varies:
+            if self.varies:
                 fixed, authorization = await self._ask(method)
                 if pending is not None:
                     pending.credentials = self._digest(fixed)
-            pairs = _merged(headers, fixed) if self._varies else self._with_fixed(headers)
+            pairs = _merged(headers, fixed) if self.varies else self._with_fixed(headers)
             response = await self._wire.open(method, self.url, pairs, body)
             if response.status in _REDIRECTS:
                 response = await self._follow_redirects(method, pairs, body, response)
@@ -459,7 +460,10 @@ class HttpChannel:
         initializes = message.method == "initialize"
         session = None if initializes else self.session_id
         is_handshake = initializes or self._revision is not None
-        BODY_PROGRESS.set(pending.restart_idle)
+        # A login, or a body that is sent in pieces: each step counts as progress.
+        takes_time = self._endpoint.varies or len(message.data) > HEAD_BYTES
+        if takes_time:
+            BODY_PROGRESS.set(pending.restart_idle)
         try:
             response = await self._post(message)
             try:
@@ -479,15 +483,18 @@ class HttpChannel:
             if pending.state is WAITING:
                 raise
         finally:
-            BODY_PROGRESS.set(None)
+            if takes_time:
+                BODY_PROGRESS.set(None)
         if pending.state is WAITING:
             raise InvalidResponse(f"The server answered {pending.method} with a message that is not an answer")
 
-    async def _post(self, message: Outgoing) -> WireResponse:
+    def _post(self, message: Outgoing) -> Awaitable[WireResponse]:
         headers = _POST if message.headers is None else (*_POST, *message.headers.items())
-        if message.method != "initialize":
-            headers += self._session_headers
-            return await self._endpoint.request("POST", headers, message.data, message.pending)
+        if message.method == "initialize":
+            return self._initialize(headers, message)
+        return self._endpoint.request("POST", headers + self._session_headers, message.data, message.pending)
+
+    async def _initialize(self, headers: HeaderPairs, message: Outgoing) -> WireResponse:
         self._forget_session()
         response = await self._endpoint.request("POST", headers, message.data)
         self._begin_session(response)
@@ -505,6 +512,8 @@ class HttpChannel:
         limit = self.limits.reply
         body = await response.read()
         size = len(body)
+        if size <= limit and getattr(response, "finished", False):
+            return body
         parts = [body]
         while size <= limit:
             piece = await response.read()
