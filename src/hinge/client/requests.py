@@ -31,6 +31,7 @@ from hinge.errors import (
     Outcome,
     PeerError,
 )
+from hinge.protocol.decoding import SMALL, collector_paused
 from hinge.protocol.http.mirror import request_headers
 from hinge.protocol.limits import Limits
 from hinge.protocol.meta import check_meta
@@ -410,14 +411,16 @@ def _read_typed(raw: Raw, kind: Any) -> Result | None:
     if decode is None:
         return None
     try:
-        value: Result = decode(raw)
+        if len(raw) < SMALL:
+            return decode(raw)
+        with collector_paused():
+            return decode(raw)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    return value
 
 
 @cache
-def _typed_decoder(kind: Any) -> Callable[[Raw], Any] | None:
+def _typed_decoder(kind: Any) -> Callable[[Raw], Result] | None:
     return _decoder(kind) if "result_type" in getattr(kind, "__struct_fields__", ()) else None
 
 

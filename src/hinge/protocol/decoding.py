@@ -1,12 +1,16 @@
-"""How many values JSON text holds, known before it is decoded: libraries cannot be interrupted while they decode."""
+"""Reading large JSON texts: how many values they hold, known before, since libraries can't be interrupted; and quickly."""
 
 from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from msgspec import Raw
 
 from hinge.errors import InvalidParams
 
-#: Shorter text is not counted.
+#: Shorter text is not counted, and read with the collector.
 SMALL = 4096
 #: A number with an exponent of three digits counts as so many values: beyond 1e288 msgspec needs 18 µs for one.
 _LONG_EXPONENT = 200
@@ -27,6 +31,18 @@ def check_values(text: bytes | Raw, limit: int) -> None:
     count = _count(alike)
     if count > limit and count - _count(_strings(alike, limit)) > limit:
         raise InvalidParams(f"Too many values: at most {limit:,} values and names of members are accepted")
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Many new objects would start the garbage collector again and again: most of the time of a large text."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _count(alike: bytes) -> int:

@@ -5,10 +5,8 @@ How the errors are worded is decided in validation_errors.py.
 
 from __future__ import annotations
 
-import gc
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams
-from hinge.protocol.decoding import SMALL, check_values
+from hinge.protocol.decoding import SMALL, check_values, collector_paused
 from hinge.protocol.limits import DEFAULT_LIMITS
 from hinge.protocol.validation import compile_schema
 from hinge.server.functions.json_schema import Schema
@@ -108,7 +106,7 @@ class Arguments:
 
     def _read_large(self, text: bytes | Raw, rename: Rename) -> dict[str, Any]:
         """Read text whose values are decoded once and never looked at: only the first error is reported."""
-        with _collector_paused():
+        with collector_paused():
             try:
                 values = _asdict((self._decoder or self._make_decoder())(text))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -258,18 +256,6 @@ def _struct(parameters: Sequence[Parameter]) -> type[msgspec.Struct]:
     ]
     names = {item.name: item.wire_name for item in parameters}
     return msgspec.defstruct("Arguments", fields, rename=names, kw_only=True, forbid_unknown_fields=True)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Many new objects would start the garbage collector again and again: most of the time of a large body."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _with_integers(text: bytes | Raw) -> bytes | None:
