@@ -11,7 +11,8 @@ from tests.auth.real.browser import PROGRAMS, Browser, Page, find_chromium, runn
 from tests.auth.real.provider import is_installed
 
 
-def _missing(what: str) -> None:
+def missing(what: str) -> None:
+    """Skip the test, or fail it with REQUIRE_PEERS: something is not installed."""
     if "REQUIRE_PEERS" in os.environ:
         pytest.fail(what)
     pytest.skip(what)
@@ -22,9 +23,7 @@ def browser() -> Iterator[Browser]:
     """A running Chromium."""
     program = find_chromium()
     if program is None:
-        _missing(
-            f"no browser: none of {', '.join(PROGRAMS)} is in PATH, and CHROMIUM is not set (apt install chromium)"
-        )
+        missing(f"no browser: none of {', '.join(PROGRAMS)} is in PATH, and CHROMIUM is not set (apt install chromium)")
     else:
         with running_browser(program) as running:
             yield running
@@ -42,4 +41,4 @@ def page(browser: Browser) -> Iterator[Page]:
 def installed_provider() -> None:
     """The authorization server is there."""
     if not is_installed():
-        _missing("oidc-provider is not installed: python -m tests.interop.peers node")
+        missing("oidc-provider is not installed: python -m tests.interop.peers node")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.auth.real.browser import Page
 from tests.auth.real.login import Person
-from tests.interop.peers import locate, script
+from tests.interop.peers import Peers, locate, script
 from tests.interop.processes import http_server
 from tests.ports import free_port
 
@@ -40,6 +40,20 @@ class ForeignServer:
     issuer: str
 
 
+def is_installed(sdk: str) -> bool:
+    """Tell whether the example of an SDK is there: `python -m tests.interop.peers` brings it."""
+    peers = locate()
+    return (_python_example(peers) if sdk == "python" else _typescript_example(peers)).exists()
+
+
+def _python_example(peers: Peers) -> Path:
+    return peers.examples / "servers" / "simple-auth"
+
+
+def _typescript_example(peers: Peers) -> Path:
+    return peers.node_modules / "@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js"
+
+
 @contextmanager
 def foreign_server(sdk: str, logs: Path) -> Iterator[ForeignServer]:
     """Run the example of an SDK (one of `SERVERS`) for the length of the block, with its logs in a directory."""
@@ -48,7 +62,7 @@ def foreign_server(sdk: str, logs: Path) -> Iterator[ForeignServer]:
     issuer = f"http://localhost:{auth_port}"
     with ExitStack() as stack:
         if sdk == "python":
-            where = {"PYTHONPATH": str(peers.examples / "servers" / "simple-auth")}
+            where = {"PYTHONPATH": str(_python_example(peers))}
             program = [str(peers.peers_python), "-m"]
             auth = [*program, "mcp_simple_auth.auth_server", "--port", str(auth_port)]
             stack.enter_context(http_server(auth, auth_port, logs / "auth.log", where))
@@ -58,8 +72,7 @@ def foreign_server(sdk: str, logs: Path) -> Iterator[ForeignServer]:
             )
             yield ForeignServer(f"http://localhost:{port}/mcp", "get_time", {}, f"{issuer}/")
         else:
-            example = peers.node_modules / "@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js"
-            command = [str(peers.node), "--import", str(script("loopback_only.mjs")), str(example)]
+            command = [str(peers.node), "--import", str(script("loopback_only.mjs")), str(_typescript_example(peers))]
             ports = {"MCP_PORT": str(port), "MCP_AUTH_PORT": str(auth_port)}
             stack.enter_context(http_server([*command, "--oauth", "--oauth-strict"], port, logs / "server.log", ports))
             yield ForeignServer(f"http://localhost:{port}/mcp", "greet", {"name": "Ada"}, f"{issuer}/")

@@ -11,12 +11,15 @@ import pytest
 from hinge import Client
 from hinge.auth import BrowserLogin, OAuth
 from tests.auth.real.browser import Page
-from tests.auth.real.foreign_servers import SERVERS, ForeignServer, Visitor, foreign_server
+from tests.auth.real.conftest import missing
+from tests.auth.real.foreign_servers import SERVERS, ForeignServer, Visitor, foreign_server, is_installed
 from tests.auth.real.person import PersonAtBrowser
 
 
 @pytest.fixture(scope="module", params=SERVERS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignServer]:
+    if not is_installed(request.param):
+        missing(f"the example server of the {request.param} SDK is not installed: python -m tests.interop.peers")
     with foreign_server(request.param, tmp_path_factory.mktemp("logs")) as running:
         yield running
 
