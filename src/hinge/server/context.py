@@ -154,8 +154,6 @@ class Context(Record, Generic[StateT]):
     params: Raw
     #: Serves what a handler requests of its own server.
     _serve_nested: Callable[[Context[Any]], Awaitable[Any]]
-    #: The typed params, once they are read.
-    _parsed: Any = None
     #: The task that runs the handler, and the time limit of the call, if it has one.
     _task: asyncio.Task[Any] | None = None
     _timeout: PausableTimeout | None = None

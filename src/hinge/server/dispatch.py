@@ -205,11 +205,10 @@ class Dispatch:
         if head is not None and name_field is not None:
             sent = params if unchanged or ctx.method != call.method else served.read(call.params)
             # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
-            judge_name(head, getattr(sent, name_field), required=ctx.method in METHODS)
+            judge_name(head, getattr(sent, name_field), required=served.row is not None)
         size = len(call.params)
         if self._running >= self._limit or self._bytes + size > self._most_bytes:
             self._check_room(ctx, size)
-        ctx._parsed = params
         self._running += 1
         self._bytes += size
         # As `run_handler`, which would be one more coroutine for each call.
@@ -260,7 +259,7 @@ class Dispatch:
         served = self.requests.get(ctx.method) or self.mounted_requests.get(ctx.method)
         if served is None:
             raise MethodNotFound(ctx.method)
-        ctx._parsed = params = served.read(ctx.params)
+        params = served.read(ctx.params)
         result = await run_handler(ctx, served.handler, params)
         if result is None:
             return _EMPTY_RESULT

@@ -78,7 +78,7 @@ class Files:
 
     def read(self, ctx: Context[Any], path: str) -> ResourceContents:
         """One file or folder by its decoded path. Raises ResourceNotFound."""
-        uri = ctx._parsed.uri
+        uri = ctx.decoded_params["uri"]
         with self._opened(path, uri) as (file, status):
             if stat.S_ISDIR(status.st_mode):
                 return self._folder(file, path, uri)
