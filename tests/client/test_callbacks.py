@@ -236,7 +236,7 @@ async def test_ping_is_answered_at_any_time() -> None:
 
 
 def test_what_can_be_answered_is_what_is_declared() -> None:
-    """ELIC-01, ROOT-01, REQM-09, LIFE-11."""
+    """ELIC-01, ROOT-01, SAMP-01, REQM-09, LIFE-11."""
 
     def capabilities(**options: Any) -> Any:
         import msgspec

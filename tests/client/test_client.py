@@ -251,6 +251,23 @@ async def test_all_pages_are_read_and_an_empty_cursor_is_one() -> None:
     assert [params.get("cursor") for params in puppet.asked("tools/list")] == [None, "", "a b/ü"]
 
 
+async def test_a_list_in_a_new_session_begins_with_its_first_page() -> None:
+    """PAGE-05."""
+
+    def page(puppet: Puppet, message: dict[str, Any]) -> Any:
+        more = {} if "cursor" in message.get("params", {}) else {"nextCursor": f"of session {puppet.connections}"}
+        return {"tools": [], **more}
+
+    puppet = legacy(tools_list=page)
+    async with Client(puppet, era="2025") as client:
+        await client.list_tools()
+        puppet.hang_up()
+        await puppet.until(lambda: not client.connected)
+        await client.list_tools()
+    cursors = [params.get("cursor") for params in puppet.asked("tools/list")]
+    assert cursors == [None, "of session 1", None, "of session 2"]
+
+
 @pytest.mark.parametrize("cursors", [["a", "a"], ["a", "b", "a"]])
 async def test_pages_that_go_round_in_circles_end(cursors: list[str]) -> None:
     async with Client(modern(tools_list=pages(*cursors))) as client:

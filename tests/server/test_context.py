@@ -25,7 +25,7 @@ def telling(*tools: Any, **options: Any) -> Server[Any]:
 
 @both_eras
 async def test_a_handler_knows_who_asks_and_how(era: Era) -> None:
-    """A-141, REQM-05, T-43: from the handshake, or from the request itself."""
+    """A-141: from the handshake, or from the request itself."""
     seen: list[Any] = []
 
     async def look(ctx: Context, city: str) -> None:
@@ -62,7 +62,6 @@ async def test_a_handler_knows_who_asks_and_how(era: Era) -> None:
 @both_eras
 @pytest.mark.parametrize("request_id", [0, 7, "7", "a b", ""])
 async def test_the_id_of_a_request_is_what_the_client_sent(era: Era, request_id: Any) -> None:
-    """BASE-06."""
     seen: list[Any] = []
 
     async def look(ctx: Context) -> None:
@@ -76,7 +75,7 @@ async def test_the_id_of_a_request_is_what_the_client_sent(era: Era, request_id:
 
 @both_eras
 async def test_progress_grows_or_is_left_out_and_goes_to_whoever_asked_for_it(era: Era) -> None:
-    """PROG-02, PROG-04, B-052."""
+    """PROG-04, B-052."""
 
     async def work(ctx: Context) -> None:
         for value in (1, 2, 2, 1.5, 3):
@@ -125,7 +124,7 @@ async def test_a_level_that_there_is_not_is_told_to_the_author(era: Era) -> None
 
 @both_eras
 async def test_log_messages_of_a_wanted_level_are_sent_and_others_not(era: Era) -> None:
-    """LOG-03, LOG-05, LOG-06."""
+    """LOG-03, LOG-06."""
     wanted: list[tuple[bool, bool]] = []
 
     async def work(ctx: Context) -> None:

@@ -61,7 +61,6 @@ def counted(life: Life, **options: Any) -> Server[Any]:
 
 
 async def test_a_handshake_conversation_has_one_from_its_first_work_to_its_end() -> None:
-    """A-080."""
     life = Life()
     server = counted(life)
     async with BareEnd(server, "2025") as one, BareEnd(server, "2025") as other:
@@ -77,7 +76,7 @@ async def test_a_handshake_conversation_has_one_from_its_first_work_to_its_end()
 
 
 async def test_each_stateless_request_that_runs_a_function_has_its_own() -> None:
-    """STATE-01, STATE-02: nothing is carried from one request to the next."""
+    """Nothing is carried from one request to the next."""
     life = Life()
     async with BareEnd(counted(life), "2026") as end:
         await end.names()

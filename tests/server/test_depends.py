@@ -517,7 +517,7 @@ async def test_questions_come_before_dependencies_also_those_of_a_dependency(ser
 
 @both_eras
 async def test_who_declines_ends_the_call_unless_none_is_fine(server: Server[Any], era: Era) -> None:
-    """ELIC-10."""
+    """ELIC-17."""
 
     @server.tool
     async def must(day: Annotated[int, Ask("Which day?")], month: Annotated[str, Ask("Which month?")]) -> str:
@@ -560,7 +560,7 @@ async def test_a_client_that_cannot_ask_gets_an_error_unless_none_is_fine(server
 
 
 async def test_questions_of_prompts_and_resources(server: Server[Any]) -> None:
-    """MRTR-02."""
+    """MRTR-01."""
 
     @server.prompt
     async def brief(name: Annotated[str, Ask("Who are you?")]) -> str:

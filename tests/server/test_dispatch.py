@@ -137,7 +137,7 @@ async def test_a_method_of_the_protocol_can_be_taken_over_and_its_result_is_chec
 
 @both_eras
 async def test_what_is_not_served_is_unknown_and_malformed_params_come_first(era: Era) -> None:
-    """A-105, A-108, C-100."""
+    """A-105, A-108."""
     async with BareEnd(Server("own"), era) as end:
         for method in ("acme/search", "completion/complete"):
             params = {"name": "x", "ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": ""}}

@@ -149,7 +149,7 @@ async def test_without_an_extension_nothing_of_it_is_there(era: Era) -> None:
 
 @pytest.mark.foreign_words("a result of the extension's own type")
 async def test_an_extension_of_one_era_does_not_exist_in_the_other() -> None:
-    """T-44, TEX-02: neither announced nor served."""
+    """Neither announced nor served."""
 
     class Newer(Jobs):
         eras: ClassVar[Sequence[EraName]] = ("2026",)
@@ -169,7 +169,7 @@ async def test_an_extension_of_one_era_does_not_exist_in_the_other() -> None:
 
 @both_eras
 async def test_its_requests_are_for_clients_that_declared_it(era: Era) -> None:
-    """T-43, TEX-22, EXT-04: -32021 with what is required, before the params are looked at."""
+    """T-43, EXT-04: -32021 with what is required, before the params are looked at."""
     server = served()
     async with BareEnd(server, era, capabilities=DECLARED) as end:
         assert (await end.ask("jobs/get", {"jobId": "1"}))["state"] == "working"
@@ -191,7 +191,7 @@ async def test_a_declaration_counts_for_its_own_request_only() -> None:
 
 
 async def test_the_name_header_repeats_what_the_extension_says() -> None:
-    """HDR-03, TEX-11: some clients don't send it; one that differs is refused."""
+    """HDR-06: some clients don't send it; one that differs is refused."""
     headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "jobs/get"}
     for sent, refused in (({"mcp-name": "1"}, False), ({}, False), ({"mcp-name": ""}, True), ({"mcp-name": "2"}, True)):
         origin = Origin(head_of({**headers, **sent}))
@@ -222,7 +222,7 @@ async def test_its_tools_and_resources_come_with_it(era: Era) -> None:
 
 @pytest.mark.foreign_words("a result of the extension's own type")
 async def test_a_result_of_its_own_type_reaches_only_who_declared_it_on_this_request() -> None:
-    """A-121, TEX-04, TEX-05, T-43."""
+    """A-121, T-43."""
     async with BareEnd(served(), capabilities=DECLARED) as end:
         result = await end.call_tool("slow")
         assert result["resultType"] == "job"
@@ -238,7 +238,7 @@ async def test_a_result_of_its_own_type_reaches_only_who_declared_it_on_this_req
 async def test_a_result_type_that_no_extension_brings_is_a_fault_of_the_server(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A-121, BASE-16."""
+    """A-121, BASE-15."""
     server: Server[Any] = Server("wrong")
 
     @server.request("acme/job")
@@ -320,7 +320,7 @@ async def test_calls_of_mounted_servers_are_intercepted_by_both(era: Era) -> Non
 
 @both_eras
 async def test_a_handler_asks_what_the_client_declared(era: Era) -> None:
-    """EXT-06, T-43."""
+    """EXT-06."""
     server: Server[Any] = Server("asking")
 
     @server.tool
@@ -349,7 +349,7 @@ async def listening(end: BareEnd, wanted: dict[str, Any]) -> tuple[asyncio.Task[
 
 @pytest.mark.foreign_words("a filter of the extension's own")
 async def test_clients_listen_to_what_is_the_extensions_own() -> None:
-    """SUB-02, SUB-03, SUB-04, SUB-05, TEX-24, TEX-26."""
+    """SUB-02, SUB-04."""
     jobs = Jobs()
     server = served(jobs)
     async with BareEnd(server, capabilities=DECLARED) as end:
@@ -463,7 +463,7 @@ async def test_a_key_of_an_extension_is_not_taken_for_a_resource() -> None:
 
 
 async def test_listening_without_the_declaration_is_refused() -> None:
-    """TEX-25, T-43."""
+    """T-43."""
     async with BareEnd(served()) as end:
         error = await end.refusal("subscriptions/listen", {"notifications": {"jobIds": ["1"]}})
         assert error["code"] == -32021

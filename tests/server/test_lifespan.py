@@ -97,7 +97,7 @@ async def test_a_failure_to_enter_is_everybodys_and_the_next_may_try_again() -> 
 
 
 async def test_who_does_not_leave_in_time_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
-    """A-081, A-083, REL-12: a process whose server has ended has to end, too."""
+    """A-081, A-083: a process whose server has ended has to end, too."""
     ended: list[bool] = []
 
     @asynccontextmanager

@@ -89,7 +89,7 @@ async def test_the_same_without_async(era: str) -> None:
 async def test_what_fails_there_fails_here_in_the_same_words(
     era: str, name: str, arguments: dict[str, Any], words: str
 ) -> None:
-    """STATE-05: what the caller doesn't see, no tool of his sees for him. And what a tool asks for is no fault of the caller."""
+    """What the caller doesn't see, no tool of his sees for him. And what a tool asks for is no fault of the caller."""
 
     async def tool(ctx: Context) -> str:
         await ctx.call_tool(name, arguments)
@@ -102,7 +102,7 @@ async def test_what_fails_there_fails_here_in_the_same_words(
 
 @both_eras
 async def test_a_question_of_the_inner_tool_reaches_the_user_and_steps_run_once(era: str) -> None:
-    """MRTR-04, MRTR-11: one conversation with the user, however deep it is asked for."""
+    """MRTR-04: one conversation with the user, however deep it is asked for."""
     server, charged = library(), list[str]()
 
     async def charge(what: str) -> str:
@@ -194,7 +194,7 @@ async def test_dependencies_and_states_are_those_of_the_server_it_stands_in(era:
 
 @both_eras
 async def test_progress_of_the_inner_tool_does_not_mix_with_that_of_the_call(era: str) -> None:
-    """PROG-03: what the client hears grows."""
+    """PROG-04: what the client hears grows."""
     server, heard = Server[Any]("steps"), list[float]()
 
     @server.tool

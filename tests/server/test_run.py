@@ -59,7 +59,7 @@ async def test_a_server_whose_file_is_only_loaded_does_not_run() -> None:
 @pytest.mark.parametrize("route", ["stdio", "http"])
 @pytest.mark.parametrize("tool", ["go_on", "leave_a_task"])
 async def test_a_process_ends_although_a_tool_does_not(route: str, tool: str) -> None:
-    """B-034, REL-12: whoever ignores its cancellation is left behind, with a line in the log."""
+    """REL-12: whoever ignores its cancellation is left behind, with a line in the log."""
     pipe = asyncio.subprocess.PIPE
     words = [sys.executable, "-m", "tests.server.stubborn", route][: 3 + (route == "http")]
     process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe)
@@ -186,7 +186,7 @@ async def test_a_process_that_embeds_the_server_is_not_ended(tmp_path: Path) -> 
 
 
 def test_a_signal_after_the_end_of_input_leaves_no_call_without_its_answer(tmp_path: Path) -> None:
-    """REL-12, B-018: the handler hangs in the draining server; its caller still hears that it won't come."""
+    """REL-12: the handler hangs in the draining server; its caller still hears that it won't come."""
     program = tmp_path / "hanging.py"
     program.write_text(
         "import asyncio\n"

@@ -18,7 +18,7 @@ INFO = "io.modelcontextprotocol/serverInfo"
 
 @both_eras
 async def test_it_says_who_it_is(era: Era) -> None:
-    """A-152, DISC-02, REQM-07: in the handshake, or with each result."""
+    """A-152, REQM-07: in the handshake, or with each result."""
     server: Server[Any] = Server(
         "weather",
         version="1.2",
@@ -75,7 +75,7 @@ async def test_features_are_always_offered_and_completion_once_there_is_some(era
 
 @both_eras
 async def test_a_server_may_speak_one_era_only(era: Era) -> None:
-    """VER-16, T-07: a client of the other one is told which there are."""
+    """A client of the other one is told which there are."""
     other: Era = "2025" if era == "2026" else "2026"
     server: Server[Any] = Server("pinned", eras=era)
     server.tool("x")(lambda: "x")
@@ -94,7 +94,7 @@ def test_eras_that_there_are_not_are_told(eras: Any) -> None:
 
 
 async def test_one_server_serves_clients_of_both_eras_at_once() -> None:
-    """D-008, B-001: and keeps nothing of either."""
+    """D-008: and keeps nothing of either."""
     server: Server[Any] = Server("both")
     server.tool("x")(lambda: "x")
     async with Client(server, era="2025") as older, Client(server, era="2026") as newer:

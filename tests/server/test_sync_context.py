@@ -71,7 +71,7 @@ async def test_a_sync_function_tells_the_client_as_plain_calls(era: Era) -> None
 
 @both_eras
 async def test_a_sync_function_asks_as_plain_calls(era: Era) -> None:
-    """MRTR-03, ELIC-04, SAMP-01, ROOT-01."""
+    """MRTR-01, MRTR-03."""
     server: Server[Any] = Server("asking")
 
     @server.tool

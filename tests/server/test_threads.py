@@ -104,7 +104,7 @@ async def test_a_busy_thread_holds_up_nobody_else() -> None:
     "failure", [ValueError("x"), KeyError("x"), SystemExit(3), KeyboardInterrupt(), StopIteration()]
 )
 async def test_what_a_function_raises_is_raised_here(failure: BaseException) -> None:
-    """C-058: whatever it is, and the worker lives on."""
+    """Whatever it is, and the worker lives on."""
     pool = Threads(1)
 
     def fail() -> None:

@@ -124,7 +124,7 @@ async def test_a_sync_function_out_of_time_fails_at_once_and_ends_at_its_next_wo
 
 
 async def test_the_time_in_which_a_person_is_asked_does_not_count() -> None:
-    """ELIC-10: nobody answers a form in 50 ms."""
+    """Nobody answers a form in 50 ms."""
     server: Server[Any] = Server("asking")
 
     @server.tool(timeout=0.05)

@@ -277,7 +277,7 @@ async def test_mounting_and_unmounting_are_told(outer: Server[Any], inner: Serve
 
 
 async def test_capabilities_are_those_of_all_together(outer: Server[Any]) -> None:
-    """LIFE-12, DISC-04."""
+    """DISC-04."""
     async with Client(outer) as client:
         found = client.server_capabilities
         assert found.tools is not None
@@ -388,7 +388,7 @@ async def test_a_mounted_server_that_can_not_start_keeps_the_host_from_starting(
 
 @both_eras
 async def test_a_question_in_a_mounted_server_is_asked_once_and_its_steps_run_once(era: Any) -> None:
-    """MRTR-07, MRTR-12: the state is bound to what the mounted server was asked."""
+    """MRTR-07: the state is bound to what the mounted server was asked."""
     runs: list[str] = []
     inner: Server[Any] = Server("inner")
 
@@ -442,7 +442,6 @@ async def test_who_sees_what_inside_is_the_mounted_servers_business(era: str) ->
 
 
 async def test_a_list_that_varies_inside_is_private_outside() -> None:
-    """CACHE-11."""
     inner: Server[Any] = Server("inner")
     inner.tool("some", visible=lambda caller: True)(lambda: "")
     outer: Server[Any] = Server("outer")
@@ -488,7 +487,7 @@ async def test_a_handler_of_the_mounted_servers_own_is_asked_and_its_extra_membe
 
 @both_eras
 async def test_pages_run_over_everything_that_is_mounted(era: str) -> None:
-    """PAGE-01, PAGE-02, PAGE-03, PAGE-04."""
+    """PAGE-01."""
     inner: Server[Any] = Server("inner", page_size=2)
     outer: Server[Any] = Server("outer", page_size=3)
     for number in range(5):

@@ -60,7 +60,7 @@ async def test_all_pages_of_a_list_have_one_scope() -> None:
 
 
 async def test_a_handshake_client_hears_of_no_hints() -> None:
-    """CACHE-01: the fields belong to the stateless revision."""
+    """The fields belong to the stateless revision."""
     async with talking_to(offering(Server("s", cache={"resources/list": CacheHint(5)})), "2025") as peer:
         assert not {"ttlMs", "cacheScope"} & (await peer.ask("resources/list")).keys()
 

@@ -63,7 +63,7 @@ HOUSE = {"type": "ref/resource", "uri": "town://{street}/{number}"}
 
 @both_eras
 async def test_a_function_suggests_by_what_stands_there_and_by_what_was_chosen(era: Era) -> None:
-    """COMP-01, COMP-04."""
+    """COMP-01."""
     async with BareEnd(town(), era) as end:
         found = end.welcome if era == "2025" else await end.ask("server/discover")
         assert found["capabilities"]["completions"] == {}
@@ -104,7 +104,7 @@ async def test_a_function_of_the_authors_goes_before_the_choices() -> None:
 
 @both_eras
 async def test_what_has_no_suggestions_has_none_and_what_is_not_there_is_an_error(era: Era) -> None:
-    """COMP-05, PRM-05."""
+    """COMP-05."""
     async with BareEnd(town(), era) as end:
         nothing = {"values": [], "total": 0, "hasMore": False}
         assert await completion(end, HOUSE, "street", "x") == nothing
@@ -121,7 +121,7 @@ async def test_what_has_no_suggestions_has_none_and_what_is_not_there_is_an_erro
 
 @both_eras
 async def test_where_nothing_completes_there_is_no_such_method(era: Era) -> None:
-    """COMP-01, COMP-05: what isn't announced isn't served, until there is something."""
+    """COMP-05: what isn't announced isn't served, until there is something."""
     server: Server[Any] = Server("plain")
 
     @server.prompt

@@ -140,7 +140,7 @@ def test_a_file_that_is_not_there_raises_where_it_is_named() -> None:
 
 @both_eras
 async def test_a_result_made_by_hand_goes_out_with_its_meta(era: Era) -> None:
-    """TOOL-12, META-01, REQM-07: our own key stands beside the author's."""
+    """REQM-07: our own key stands beside the author's."""
     server: Server[Any] = Server("media")
 
     @server.tool
@@ -174,7 +174,6 @@ async def test_a_result_made_by_hand_goes_out_with_its_meta(era: Era) -> None:
     ],
 )
 def test_the_ending_tells_the_type(name: str, kind: str | None) -> None:
-    """RES-02."""
     assert guess_mime_type(name) == kind
 
 

@@ -147,7 +147,6 @@ async def test_a_long_folder_is_cut_and_says_so(root: Path, monkeypatch: pytest.
 
 
 async def test_a_path_is_completed_one_level_deep(root: Path) -> None:
-    """COMP-04."""
     reference = {"type": "ref/resource", "uri": "file:///docs/{+path}"}
     found = {}
     async with talking_to(serving(root), "2026") as peer:
@@ -263,7 +262,7 @@ async def test_what_is_no_plain_path_to_a_file_is_missing(root: Path, path: str)
 
 
 async def test_a_prefix_that_looks_alike_is_another_place(root: Path) -> None:
-    """SEC-50: `docs-secret` begins like `docs`."""
+    """RES-09: `docs-secret` begins like `docs`."""
     async with talking_to(serving(root), "2026") as peer:
         for uri in ("file:///docs-secret/x.txt", "file:///docs/../docs-secret/x.txt", "file:///docs"):
             assert await is_missing(peer, uri)
@@ -278,7 +277,7 @@ async def test_hidden_names_are_there_for_who_asks_for_them(root: Path) -> None:
 
 @posix_only
 async def test_symlinks_count_where_they_lead_to(root: Path) -> None:
-    """SEC-50: out of the root, to what is hidden, or in a circle, there is nothing."""
+    """RES-09: out of the root, to what is hidden, or in a circle, there is nothing."""
     (root / "inside").symlink_to("sub/b c.md")
     (root / "inside-too").symlink_to(root / "sub")
     (root / "out").symlink_to("../secret.txt")
@@ -323,7 +322,7 @@ async def test_a_root_that_is_a_symlink_is_fine(root: Path) -> None:
 def test_what_becomes_a_symlink_after_the_check_is_not_followed(
     root: Path, swap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SEC-50: between looking and opening somebody changes the tree."""
+    """RES-09: between looking and opening somebody changes the tree."""
     (root.parent / "docs-secret" / "b c.md").write_text("secret")
     files = Files(root, "file:///docs/", hidden=False, limit=1000)
     look = os.path.realpath
@@ -374,7 +373,7 @@ async def test_what_may_not_be_read_is_missing(root: Path) -> None:
 
 
 async def test_a_fault_of_this_machine_is_told_as_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ERR-05: too many open files isn't a missing resource."""
+    """Too many open files isn't a missing resource."""
     files = Files(root, "file:///docs/", hidden=False, limit=1000)
 
     def fail(*args: Any, **options: Any) -> int:

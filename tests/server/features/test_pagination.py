@@ -46,7 +46,7 @@ def pages(items: list[Any], size: int) -> list[list[str]]:
 
 @given(st.lists(st.text(max_size=3), unique=True, max_size=12), st.integers(1, 5))
 def test_all_pages_together_are_the_list(keys: list[str], size: int) -> None:
-    """PAGE-01, PAGE-03: a list of one page in its own order, a longer one in that of the names."""
+    """PAGE-01: a list of one page in its own order, a longer one in that of the names."""
     together = [name for page in pages([Item(key) for key in keys], size) for name in page]
     assert together == (keys if len(keys) <= size else sorted(keys))
 
@@ -80,7 +80,6 @@ def test_without_a_size_there_is_one_page() -> None:
 
 
 def test_a_page_that_ends_with_the_list_is_the_last() -> None:
-    """PAGE-03."""
     items = [Item(str(number)) for number in range(4)]
     _, cursor = paginate(items, None, 2)
     page, cursor = paginate(items, cursor, 2)

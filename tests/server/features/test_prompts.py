@@ -54,7 +54,7 @@ def library() -> Server[Any]:
 
 @both_eras
 async def test_a_prompt_is_listed_with_its_arguments(era: Era) -> None:
-    """PRM-01, PRM-02: in the order of registration, whoever asks."""
+    """PRM-02: in the order of registration, whoever asks."""
     async with BareEnd(library(), era) as end:
         first, second = (await end.ask("prompts/list"))["prompts"]
     assert first == {
@@ -85,7 +85,7 @@ async def got(end: BareEnd, name: str, **arguments: str) -> list[Any]:
 
 @both_eras
 async def test_texts_become_what_the_annotations_say(era: Era) -> None:
-    """PRM-03: the protocol carries strings."""
+    """The protocol carries strings."""
     async with BareEnd(library(), era) as end:
         ((role, content),) = await got(end, "pack", city="7", day="2026-07-28", days="5", mood="grim", extra='["hat"]')
         assert (role, content) == ("user", {"type": "text", "text": "7 2026-07-28 5 GRIM ['hat']"})

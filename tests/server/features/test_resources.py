@@ -49,7 +49,7 @@ async def refusal(peer: Peer, uri: str) -> Refusal:
 
 @both_eras
 async def test_a_resource_is_listed_with_all_that_was_said_of_it(era: str) -> None:
-    """RES-01, RES-02, RES-03, ICON-01."""
+    """RES-02, RES-03, ICON-01."""
     server = Server("s")
 
     @server.resource(
@@ -100,7 +100,7 @@ async def test_a_resource_is_listed_with_all_that_was_said_of_it(era: str) -> No
 
 @both_eras
 async def test_the_capability_is_there_before_the_first_resource(era: str) -> None:
-    """RES-01, COMP-01, LIFE-12: what is registered later was negotiated; completion is declared with the first completer."""
+    """RES-01: what is registered later was negotiated; completion is declared with the first completer."""
     server = Server("s")
     ask = "initialize" if era == "2025" else "server/discover"
     async with talking_to(server, era) as peer:
@@ -126,7 +126,7 @@ async def test_the_capability_is_there_before_the_first_resource(era: str) -> No
 
 @both_eras
 async def test_lists_of_several_pages_are_sorted(era: str) -> None:
-    """PAGE-01, PAGE-03, PAGE-06."""
+    """PAGE-01, PAGE-06."""
     server = Server("s", page_size=2)
     for name in ("z", "a", "m", "b", "k"):
         server.resource(f"x://{name}", name=name)(lambda: "text")
@@ -152,7 +152,7 @@ def _of_v(v: str) -> str:
 
 @both_eras
 async def test_a_removed_resource_is_gone_and_clients_are_told(era: str) -> None:
-    """SUB-14, RES-05."""
+    """SUB-14."""
     server = Server("s")
     server.resource("x://a", name="a")(lambda: "a")
     server.resource("x://{v}/b")(_of_v)
@@ -196,7 +196,7 @@ async def test_what_is_not_there_is_refused_in_the_words_of_the_era(era: str) ->
 
 @pytest.mark.parametrize("uri", ["", "a", "/etc/passwd", "1x:a", "x://a\nb", "x://\0", "x://" + "a" * MAX_URI])
 async def test_what_is_no_uri_is_refused(uri: str) -> None:
-    """RES-09, SEC-30: checked before any template sees it, and echoed only in part."""
+    """RES-09: checked before any template sees it, and echoed only in part."""
     server = Server("s")
     server.resource("x://{+v}")(_of_v)
     async with talking_to(server, "2025") as peer:
@@ -234,7 +234,6 @@ def _naming(text: str) -> Callable[[str], str]:
 
 
 async def test_a_template_is_no_resource_itself() -> None:
-    """RES-03."""
     server = Server("s")
     server.resource("x://{v}/{w}")(lambda_free)
     async with talking_to(server, "2026") as peer:
@@ -567,7 +566,7 @@ async def test_errors_of_a_function_pass_if_they_are_meant_for_the_reader_and_el
 
 
 async def test_a_resource_may_ask_and_is_read_in_two_rounds() -> None:
-    """MRTR-02."""
+    """MRTR-01."""
     server = Server("s")
 
     @server.resource("x://{room}/guest")
@@ -586,7 +585,7 @@ async def test_a_resource_may_ask_and_is_read_in_two_rounds() -> None:
 
 @both_eras
 async def test_variables_are_completed_and_only_those(era: str) -> None:
-    """COMP-02, COMP-04, COMP-05."""
+    """COMP-05."""
     server = Server("s")
 
     @server.resource("x://{country}/{city}")

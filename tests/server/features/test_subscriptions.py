@@ -67,7 +67,7 @@ async def listen(talk: Talk, **wanted: Any) -> tuple[int, dict[str, Any]]:
 
 
 async def test_updates_of_watched_resources_are_told_and_of_no_others() -> None:
-    """SUB-02, SUB-04, SUB-05, SUB-13, C-121, C-123, C-124."""
+    """SUB-02, SUB-05, SUB-13, C-123, C-124."""
     server = a_server()
     async with talking(server, "2026") as talk:
         number, honoured = await listen(talk, resourceSubscriptions=["file:///a", "file:///dir/", "file:///dir/x"])
@@ -94,7 +94,7 @@ async def test_each_change_names_the_id_of_its_listen_request(request_id: int | 
 
 
 async def test_nothing_overtakes_the_acknowledgement() -> None:
-    """SUB-03, T-12, C-121: changes that come while the subscription is being set up wait."""
+    """Changes that come while the subscription is being set up wait."""
     server: Server[Any]
     asked = asyncio.Event()
 
@@ -372,7 +372,7 @@ async def test_the_end_of_the_server_ends_every_subscription_with_its_result(cha
 
 
 async def test_the_end_of_input_ends_subscriptions_on_a_pipe() -> None:
-    """SUB-09, STDIO-07: a listener doesn't hold up the end."""
+    """SUB-09: a listener doesn't hold up the end."""
     async with routes.unix(a_server()) as route:
         talk = await Talk(route, "2026").open()
         number, _ = await listen(talk, toolsListChanged=True)
@@ -511,7 +511,7 @@ async def test_who_was_authenticated_is_known_where_a_subscription_is_decided() 
 
 
 async def test_a_listener_that_left_is_forgotten() -> None:
-    """C-042, C-126, SUB-08."""
+    """C-042, C-126."""
     server = a_server()
     async with talking(server, "2026") as talk:
         number, _ = await listen(talk, toolsListChanged=True)
@@ -534,7 +534,7 @@ async def test_a_listener_that_left_is_forgotten() -> None:
 
 
 async def test_a_watcher_hears_of_its_resources_until_it_stops() -> None:
-    """SUB-13, SUB-15."""
+    """SUB-15."""
     server = a_server()
     async with talking(server, "2025") as talk, talking(server, "2025") as other:
         assert (await talk.ask("resources/subscribe", uri="file:///a"))["result"] == {}
@@ -558,7 +558,7 @@ async def test_before_the_handshake_nobody_is_told() -> None:
 
 
 async def test_a_loss_means_look_at_everything_again() -> None:
-    """SUB-10: no silent gap, in either era."""
+    """No silent gap, in either era."""
     backend = MemoryBackend()
     server = a_server(backend=backend)
     async with talking(server, "2025") as old, talking(server, "2026") as new:
@@ -579,7 +579,6 @@ async def test_a_loss_means_look_at_everything_again() -> None:
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_changes_may_be_told_from_any_thread(era: str) -> None:
-    """C-130."""
     server = a_server()
     async with talking(server, era) as talk:
         number = None
@@ -594,7 +593,7 @@ async def test_changes_may_be_told_from_any_thread(era: str) -> None:
 
 
 async def test_a_registry_that_changes_tells_by_itself() -> None:
-    """SUB-12, SUB-14, TOOL-02."""
+    """SUB-14."""
     server = a_server()
     changes: list[tuple[str, Callable[[], Any]]] = [
         ("tools", lambda: server.tool("more")(lambda: None)),

@@ -98,7 +98,7 @@ def weather() -> Server[Any]:
 
 @both_eras
 async def test_a_tool_is_listed_with_all_that_is_known_of_it(era: Era) -> None:
-    """TOOL-01, TOOL-03, TOOL-09: in the order of registration, the same at each time."""
+    """TOOL-03: in the order of registration, the same at each time."""
     async with BareEnd(weather(), era) as end:
         listed = (await end.ask("tools/list"))["tools"]
         assert (await end.ask("tools/list"))["tools"] == listed
@@ -210,7 +210,7 @@ async def test_an_argument_arrives_as_the_type_that_its_annotation_names(what: s
 
 @both_eras
 async def test_what_goes_wrong_is_told_word_for_word(era: Era) -> None:
-    """TOOL-18, TOOL-19, TOOL-21, ERR-05."""
+    """TOOL-18, TOOL-19, TOOL-21."""
     async with BareEnd(weather(), era) as end:
         for arguments, text in (
             ({"item": "moon"}, "The moon is not for sale."),
@@ -237,7 +237,7 @@ async def test_what_goes_wrong_is_told_word_for_word(era: Era) -> None:
 
 @both_eras
 async def test_structure_comes_with_the_same_as_text(era: Era) -> None:
-    """TOOL-15, TOOL-16, TOOL-17."""
+    """TOOL-15, TOOL-17."""
     async with BareEnd(weather(), era) as end:
         result = await end.call_tool("forecast", city="Oslo", days=2)
         assert result["structuredContent"] == {"name": "Oslo", "high": 2.0}

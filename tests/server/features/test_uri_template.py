@@ -85,7 +85,7 @@ def test_a_prefix_of_a_list_is_refused() -> None:
     ],
 )
 def test_text_that_is_no_template_is_refused_with_the_place_and_the_reason(template: str, words: str) -> None:
-    """SEC-30: length and number of variables are limited too."""
+    """Length and number of variables are limited too."""
     with pytest.raises(DefinitionError) as caught:
         UriTemplate(template)
     assert words in str(caught.value)

@@ -94,7 +94,6 @@ async def test_a_rule_for_all_decides_by_tags(era: Era) -> None:
 
 @both_eras
 async def test_a_hidden_resource_is_not_found_listed_watched_or_completed(era: Era) -> None:
-    """RES-05, RES-06."""
     server = shop()
     server.visibility(anna_is_admin)
     async with BareEnd(server, era, origin=ANNA) as anna, BareEnd(server, era, origin=BEN) as ben:
@@ -116,7 +115,7 @@ async def test_a_hidden_resource_is_not_found_listed_watched_or_completed(era: E
 
 
 async def test_pages_and_cursors_count_only_what_the_caller_sees() -> None:
-    """PAGE-01, PAGE-02, PAGE-03, PAGE-04, PAGE-05, PAGE-06, STATE-05."""
+    """PAGE-01, STATE-05."""
     server: Server[Any] = Server("many", page_size=2)
     for number in range(7):
         visible = None if number % 2 else (lambda caller: caller.principal == "anna")
@@ -129,7 +128,7 @@ async def test_pages_and_cursors_count_only_what_the_caller_sees() -> None:
 
 
 async def test_a_list_that_varies_is_private_whatever_the_cache_hint_says() -> None:
-    """CACHE-09, CACHE-11: what one caller sees must not be kept for another."""
+    """CACHE-11: what one caller sees must not be kept for another."""
     from hinge import CacheHint
 
     public = {method: CacheHint(ttl=60, scope="public") for method in ("tools/list", "prompts/list", "resources/list")}

@@ -174,7 +174,7 @@ def test_no_value_is_bent_to_the_type_that_was_wanted(annotation: Any, text: byt
     ],
 )
 def test_a_whole_number_is_an_integer_however_it_is_written(annotation: Any, text: bytes, value: Any) -> None:
-    """TOOL-04, TOOL-23: JSON Schema knows no difference between 2 and 2.0, and the listed schema is one."""
+    """JSON Schema knows no difference between 2 and 2.0, and the listed schema is one."""
     (found,) = taking(annotation).arguments.from_json(b'{"x":' + text + b"}").values()
     assert (found, type(found)) == (value, type(value))
 
@@ -377,7 +377,7 @@ _SIGNATURES = [taking(annotation) for annotation in _TYPES]
 def test_what_is_refused_is_what_the_schema_refuses_and_the_problems_say_why(
     signature: Signature, value: dict[str, Any]
 ) -> None:
-    """TOOL-04, TOOL-23: the schema that is listed and the reader that decides never disagree."""
+    """TOOL-23: the schema that is listed and the reader that decides never disagree."""
     lines = refused(signature, value)
     assert (lines is None) == jsonschema_rs.Draft202012Validator(signature.input_schema).is_valid(value)
     assert lines is None or (lines and not any("refused" in line for line in lines))

@@ -87,7 +87,7 @@ def altered(state: str) -> str:
     ids=["altered", "cut", "longer", "empty", "words", "no base64", "zeros", "huge"],
 )
 async def test_a_forged_state_is_refused(forge: Any) -> None:
-    """MRTR-12, D-006, T-30."""
+    """MRTR-11, D-006, T-30."""
     async with BareEnd(shop(), capabilities=CAN_BE_ASKED) as end:
         question = await asked(end)
         error = await end.refusal("tools/call", answered(question, requestState=forge(question["requestState"])))
@@ -97,7 +97,7 @@ async def test_a_forged_state_is_refused(forge: Any) -> None:
 
 
 async def test_a_state_of_another_server_is_refused() -> None:
-    """MRTR-12: unless both were given the same keys."""
+    """MRTR-11: unless both were given the same keys."""
     keys = [b"k" * 32]
     async with BareEnd(shop(), capabilities=CAN_BE_ASKED) as one, BareEnd(shop(), capabilities=CAN_BE_ASKED) as other:
         error = await other.refusal("tools/call", answered(await asked(one)))
@@ -167,7 +167,7 @@ async def test_answers_to_questions_that_were_never_asked_are_ignored() -> None:
     ],
 )
 async def test_an_answer_that_is_none_is_the_clients_error(answer: Any, words: str) -> None:
-    """C-091, MRTR-16."""
+    """C-091, MRTR-15."""
     async with BareEnd(shop(), capabilities=CAN_BE_ASKED) as end:
         question = await asked(end)
         error = await end.refusal(
@@ -186,7 +186,7 @@ async def test_answers_that_are_no_object_are_the_clients_error(responses: Any) 
 
 
 async def test_a_response_to_a_request_that_was_never_made_is_dropped() -> None:
-    """BASE-06, D-003: in the handshake era by the session, in the stateless era by the envelope."""
+    """In the handshake era by the session, in the stateless era by the envelope."""
     async with BareEnd(shop(), "2025") as end:
         assert end.feed({"jsonrpc": "2.0", "id": 99, "result": {"action": "accept"}}) is None
         assert await end.names()
@@ -269,7 +269,6 @@ async def test_a_uri_that_is_none_is_an_error(uri: str, era: Era) -> None:
 
 @both_eras
 async def test_huge_and_deep_arguments_are_refused_or_served_and_never_echoed(era: Era) -> None:
-    """ERR-05."""
     deep: Any = None
     for _ in range(500):
         deep = [deep]
@@ -299,7 +298,6 @@ async def test_a_body_over_the_limit_is_refused_while_it_is_read() -> None:
 
 @both_eras
 async def test_json_without_a_bottom_is_one_error(era: Era) -> None:
-    """ERR-01."""
     async with BareEnd(shop(), era) as end:
         bottomless = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
         got = end.session.receive(bottomless, end.origin)
