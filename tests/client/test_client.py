@@ -78,6 +78,25 @@ def a_server(**options: Any) -> Server[Any]:
 
 
 @both_eras
+async def test_what_was_chosen_before_goes_along_with_a_completion(era: Any) -> None:
+    """COMP-03."""
+    server = a_server()
+    asked: list[Any] = []
+
+    @server.add_middleware
+    async def look(ctx: Context[Any], call_next: Any) -> Any:
+        if ctx.method == "completion/complete":
+            asked.append(msgspec.json.decode(ctx.params))
+        return await call_next(ctx)
+
+    async with Client(server, era=era) as client:
+        await client.complete(prompt="brief", argument="city", value="Os", given={"country": "no"})
+        await client.complete(prompt="brief", argument="city")
+    assert asked[0]["context"] == {"arguments": {"country": "no"}}
+    assert "context" not in asked[1]
+
+
+@both_eras
 async def test_the_same_calls_work_in_both_eras(era: Any) -> None:
     """C-073, C-093, C-163, DISC-03, TOOL-02, PRM-04, COMP-02."""
     async with Client(a_server(), era=era, info=Implementation(name="me", version="1")) as client:

@@ -112,7 +112,7 @@ def test_a_cancellation_names_the_id_in_its_type(named: Any) -> None:
 
 
 def test_the_handshake_cannot_be_cancelled_by_the_peer() -> None:
-    """LIFE-13."""
+    """CANC-07."""
     connection = server(shaken=False)
     call = call_of(connection.receive(jsonrpc.encode_request(1, "initialize", hello())))
     connection.receive(notice("notifications/cancelled", requestId=1))
@@ -200,7 +200,6 @@ def test_a_result_that_json_cannot_say_is_our_fault(result: Any) -> None:
 
 
 def test_an_error_with_data_that_json_cannot_say_loses_it() -> None:
-    """A-091."""
     connection = server()
     reply = connection.refuse(call_of(connection.receive(request())), InvalidParams("no", object()))
     assert error_of(reply) == {"code": -32603, "message": "Internal server error"}
@@ -233,7 +232,7 @@ def test_a_batch_has_at_most_so_many_messages() -> None:
 
 
 def test_when_time_is_up_each_call_gets_one_error() -> None:
-    """ERR-17, C-047."""
+    """C-047."""
     connection = server()
     calls = [call_of(connection.receive(request(number))) for number in (1, 2)]
     assert connection.answer(calls[0], {}) is not None
@@ -253,7 +252,7 @@ def test_a_closed_connection_is_no_longer_open() -> None:
 
 
 def test_a_refused_handshake_leaves_no_trace() -> None:
-    """A-119, LIFE-16."""
+    """A-119."""
     connection = server(shaken=False)
     for end in ("refuse", "cancel", "unwritable", "wrong"):
         call = call_of(connection.receive(jsonrpc.encode_request(1, "initialize", hello())))
@@ -274,7 +273,7 @@ def test_a_refused_handshake_leaves_no_trace() -> None:
 
 
 def test_a_call_that_ends_during_the_handshake_changes_nothing() -> None:
-    """LIFE-05: `ping` may come before `initialize` is answered."""
+    """PING-01: `ping` may come before `initialize` is answered."""
     connection = server(shaken=False)
     first = call_of(connection.receive(jsonrpc.encode_request(1, "initialize", hello())))
     connection.answer(call_of(connection.receive(request(2, "ping"))), {})
@@ -283,14 +282,13 @@ def test_a_call_that_ends_during_the_handshake_changes_nothing() -> None:
 
 
 def test_a_second_handshake_is_refused() -> None:
-    """LIFE-01, B-001."""
     connection = server()
     assert error_of(connection.receive(jsonrpc.encode_request(2, "initialize", hello())))["code"] == -32600
     assert connection.handshake.state is HandshakeState.READY
 
 
 def test_only_a_server_of_the_handshake_era_hears_that_the_client_is_ready() -> None:
-    """A-133, LIFE-07."""
+    """A-133."""
     connection = server(shaken=False)
     states: list[HandshakeState] = []
     for shakes in (False, True, False):
@@ -347,7 +345,7 @@ def test_an_envelope_is_checked_in_the_order_of_the_table(meta: Any, origin: Any
 
 
 def test_a_complete_envelope_is_a_call_with_its_revision() -> None:
-    """A-101, STATE-01."""
+    """A-101."""
     connection = server(shaken=False)
     origin = headers(mcp_protocol_version=V2026_07, mcp_method="acme/do")
     call = call_of(connection.receive(request(meta=META), origin))
@@ -356,7 +354,7 @@ def test_a_complete_envelope_is_a_call_with_its_revision() -> None:
 
 
 def test_both_eras_on_one_connection_go_by_their_own_rules() -> None:
-    """C-035, VER-04, D-008."""
+    """C-035, VER-04, D-008, STATE-01."""
     connection = server()
     assert call_of(connection.receive(request(1))).era is HANDSHAKE
     assert call_of(connection.receive(request(2, meta=META))).era is STATELESS
@@ -377,7 +375,7 @@ def test_a_server_of_the_stateless_era_alone_takes_no_answers_by_post(response: 
 
 @pytest.mark.parametrize(("eras", "one_shot"), [(("2026",), False), (("2025", "2026"), True), (("2025",), True)])
 def test_a_response_to_no_request_is_ignored_where_responses_may_come(eras: Any, one_shot: bool) -> None:
-    """BASE-14: nothing is ever answered to a response on a stream that both sides share."""
+    """Nothing is ever answered to a response on a stream that both sides share."""
     connection = server(shaken=False, eras=eras, one_shot=one_shot)
     for response in RESPONSES:
         assert connection.receive(response) is None

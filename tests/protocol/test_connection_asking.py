@@ -28,7 +28,7 @@ def ask(connection: Connection, method: str = "ping") -> tuple[Pending, list[int
 
 
 def test_an_answer_wakes_who_waits_once() -> None:
-    """C-005, C-011."""
+    """C-005, C-016."""
     connection = client()
     pending, woken = ask(connection)
     for _ in range(2):
@@ -69,7 +69,7 @@ def test_a_result_that_is_no_object_is_no_valid_answer(answer: bytes) -> None:
     ],
 )
 def test_an_answer_that_cannot_be_read_ends_the_request_that_it_names(text: bytes) -> None:
-    """C-016: nobody waits for an answer that came broken."""
+    """BASE-06, BASE-07: nobody waits for an answer that came broken."""
     connection = client()
     first, _ = ask(connection)
     second, _ = ask(connection)
@@ -92,7 +92,7 @@ def test_an_answer_that_cannot_be_read_ends_the_request_that_it_names(text: byte
 )
 @pytest.mark.parametrize("printed_on", [False, True])
 def test_an_answer_that_names_no_request_ends_all_that_wait(text: bytes, printed_on: bool) -> None:
-    """C-016: better an error than a wait for ever, also where the peer's prints are borne with."""
+    """Better an error than a wait for ever, also where the peer's prints are borne with."""
     connection = client()
     connection.printed_on = printed_on
     waiting = [ask(connection)[0] for _ in range(2)]
@@ -274,7 +274,7 @@ def test_a_server_that_may_not_print_may_send_what_is_no_answer(text: bytes, fai
 
 
 def test_an_error_without_an_id_belongs_to_the_only_request_or_to_all() -> None:
-    """BASE-09, T-04."""
+    """T-04."""
     failure = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}'
     connection = client()
     only, _ = ask(connection)
@@ -287,7 +287,7 @@ def test_an_error_without_an_id_belongs_to_the_only_request_or_to_all() -> None:
 
 @pytest.mark.parametrize(("method", "over"), [("subscriptions/listen", True), ("tools/call", False)])
 def test_a_server_may_end_a_subscription_by_a_cancellation_and_nothing_else(method: str, over: bool) -> None:
-    """CANC-04, T-11: a result that follows is late, and changes nothing."""
+    """T-11: a result that follows is late, and changes nothing."""
     connection = client()
     connection.era = STATELESS
     pending = connection.register_request(method)
@@ -318,6 +318,7 @@ def test_who_gave_up_is_not_woken_by_a_late_answer() -> None:
     "answer", [b'{"jsonrpc":"2.0","id":%s,"result":{}}', b'{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"x"}}']
 )
 def test_a_response_with_an_id_that_was_never_sent_is_ignored(wrong: bytes, answer: bytes) -> None:
+    """C-011."""
     for connection in (client(), server()):
         pending, _ = ask(connection)
         connection.receive(answer % wrong)
@@ -336,7 +337,7 @@ def test_a_late_answer_fails_no_other_request_however_malformed(late: bytes, mem
 
 
 def test_progress_finds_its_request_by_the_token_in_its_type() -> None:
-    """PROG-03, C-016, T-17."""
+    """C-016."""
     for connection in (client(), server()):
         pending, _ = ask(connection, "roots/list")
         told: list[bytes] = []
@@ -420,7 +421,7 @@ def test_batches_are_of_one_revision(eras: Any, version: str, taken: bool) -> No
 
 
 def test_the_end_settles_everything_once() -> None:
-    """C-012, C-022, C-043."""
+    """C-012, C-043."""
     connection = server()
     call = call_of(connection.receive(request()))
     stopped: list[int] = []
@@ -467,6 +468,5 @@ def test_the_invariant_finds_what_does_not_add_up() -> None:
 
 
 def test_what_a_revision_is_assumed_to_be_is_a_handshake_one() -> None:
-    """VER-18, VER-20."""
     assert ASSUMED_REVISION == V2025_03
     assert HANDSHAKE.latest == V2025_11

@@ -61,7 +61,7 @@ def test_a_move_that_is_not_listed_is_a_bug() -> None:
 
 
 def test_requests_run_once_the_handshake_is_answered() -> None:
-    """LIFE-08: before the client has said that it is ready, its requests are served all the same."""
+    """Before the client has said that it is ready, its requests are served all the same."""
     for state in HandshakeState:
         handshake = Handshake()
         handshake.state = state

@@ -75,7 +75,7 @@ def test_what_is_no_schema_is_refused(schema: Any) -> None:
 )
 @pytest.mark.parametrize("word", ["$ref", "$dynamicRef"])
 def test_nothing_outside_the_schema_is_ever_fetched(word: str, reference: str) -> None:
-    """JSON-02, JSON-03, SEC-11."""
+    """JSON-02, JSON-03, SEC-31."""
     with pytest.raises(ValueError, match="no usable JSON Schema"):
         compile_schema({"properties": {"a": {word: reference}}})
 
@@ -195,7 +195,7 @@ def test_references_that_double_at_each_step_are_refused(name: str) -> None:
 
 
 def test_a_part_may_be_referred_to_from_many_places() -> None:
-    """JSON-04: types that share others are what references are for."""
+    """Types that share others are what references are for."""
     levels = {f"t{n}": {"properties": {f"p{m}": {"$ref": f"#/$defs/t{n + 1}"} for m in range(20)}} for n in range(40)}
     schema = {"$defs": {**levels, "t40": {"type": "integer"}}, "$ref": "#/$defs/t0"}
     value: Any = "x"

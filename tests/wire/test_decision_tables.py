@@ -112,7 +112,7 @@ async def test_the_rows_of_a_session_need_one() -> None:
 
 
 async def test_the_refusal_of_an_unknown_revision_names_what_is_offered() -> None:
-    """Table 4.A, rows 6 and 10; T-07: the same list everywhere."""
+    """Table 4.A, rows 6 and 10; T-07, VER-16: the same list everywhere."""
     async with serving(make_server(Log())) as site:
         refused = (await site.ask({**JSON_HEADERS, **version(UNKNOWN)}, body())).json()["error"]["data"]
         assert refused["requested"] == UNKNOWN

@@ -11,6 +11,7 @@ import pytest
 from hinge import CallTimeout, Client, Context, PeerError, Server, TaskInfo, TasksClient, ToolCallError
 from tests.extensions.tasks.serving import Log, serving
 from tests.server.bare_end import Era
+from tests.transports import http_rig
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
@@ -157,6 +158,28 @@ async def test_a_task_is_cancelled(era: Era) -> None:
             await task.result(total=10)
         assert task.status == "cancelled"
         await task.cancel()
+
+
+async def test_the_name_header_repeats_the_id_of_the_task() -> None:
+    """HDR-04."""
+    log, seen = Log(), dict[str, set[str | None]]()
+    server = serving(log)
+
+    @server.add_middleware
+    async def look(ctx: Context[Any], call_next: Any) -> Any:
+        seen.setdefault(ctx.method, set()).add(ctx.headers.get("mcp-name"))
+        return await call_next(ctx)
+
+    async with (
+        http_rig.serving(server) as where,
+        Client(f"http://127.0.0.1:{where.port}/mcp", era="2026", on_elicit=answers) as client,
+    ):
+        asking = await client.call_tool("ask", task=True)
+        assert (await asking.result(total=10)).text == "first? second?"
+        waiting = await client.call_tool("wait", {"name": "a"}, task=True)
+        await waiting.cancel()
+    assert asking.id in seen["tasks/get"] <= {asking.id, waiting.id}
+    assert (seen["tasks/update"], seen["tasks/cancel"]) == ({asking.id}, {waiting.id})
 
 
 async def test_a_plain_call_that_becomes_a_task_is_waited_for() -> None:

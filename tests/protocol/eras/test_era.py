@@ -44,7 +44,7 @@ def route(data: bytes, header: str | None = None, eras: tuple[EraName, ...] = BO
 @pytest.mark.parametrize("method", ["tools/list", "initialize", "ping", "server/discover"])
 @pytest.mark.parametrize("claimed", [V2026_07, "2031-01-01", "", 7, None, {}])
 def test_a_claim_decides_whatever_it_says(header: str | None, method: str, claimed: Any) -> None:
-    """VER-05, T-06, C-031: table 4.A, rows 1 and 4."""
+    """VER-05, T-06, C-031, C-032: table 4.A, rows 1 and 4."""
     assert route(text(method, meta={CLAIM: claimed}), header) == "2026"
 
 
@@ -60,14 +60,13 @@ def test_an_answer_belongs_to_the_handshake_era_whatever_the_header_says(answer:
     ("header", "found"), [(None, "2025"), (V2026_07, "2026"), ("2031-01-01", "2025"), ("", "2025")]
 )
 def test_without_a_claim_the_header_decides(method: str, header: str | None, found: str) -> None:
-    """VER-05, VER-18, T-06: table 4.A, rows 2, 3, 5 and 6."""
+    """VER-05, T-06: table 4.A, rows 2, 3, 5 and 6."""
     assert route(text(method), header) == found
     assert route(text(method, meta={"progressToken": 1}), header) == found
 
 
 @pytest.mark.parametrize("header", HANDSHAKE_REVISIONS)
 def test_a_handshake_revision_in_the_header_means_a_handshake(header: str) -> None:
-    """C-032."""
     assert route(text(), header) == "2025"
 
 
@@ -79,13 +78,13 @@ def test_a_notification_goes_by_the_same_rules() -> None:
 
 
 def test_an_answer_belongs_to_the_handshake_era() -> None:
-    """BASE-14: table 4.A, row 7."""
+    """Table 4.A, row 7."""
     for header in (None, V2025_11, V2026_07):
         assert route(text(None, result={}), header) == "2025"
 
 
 def test_a_server_of_one_era_handles_everything_by_its_rules() -> None:
-    """VER-04, VER-17: table 4.A, row 10."""
+    """Table 4.A, row 10."""
     for data in (text("initialize"), text(meta={CLAIM: V2026_07}), text("x", None), text(None, result={})):
         for header in (None, V2025_11, V2026_07):
             assert route(data, header, ("2025",)) == "2025"
@@ -105,7 +104,7 @@ def test_what_decides_is_read_field_by_field() -> None:
 @pytest.mark.parametrize("claim", ["7", "null", "{}", "1e999", "-" + "9" * 400, "[" * 600 + "]" * 600])
 @pytest.mark.parametrize("rest", ['"x":1', '"x":1e999', '"progressToken":{}', '"progressToken":1e999'])
 def test_a_claim_is_one_whatever_it_says(claim: str, rest: str) -> None:
-    """C-108: a client that names its revision by what is no string is told so, in the era that it meant."""
+    """A client that names its revision by what is no string is told so, in the era that it meant."""
     data = f'{{"jsonrpc":"2.0","id":1,"method":"x","params":{{"_meta":{{"{CLAIM}":{claim},{rest}}}}}}}'
     inbound = detect.classify(jsonrpc.decode(data.encode()), ())
     assert inbound.claims
@@ -124,7 +123,6 @@ def test_a_malformed_meta_counts_as_absent(meta: Any) -> None:
 
 
 def test_only_the_known_stateless_revisions_are_stateless() -> None:
-    """C-031, C-032."""
     assert detect.era_of_revision(V2026_07) is STATELESS
     assert not any(detect.era_of_revision(one) is STATELESS for one in (*HANDSHAKE_REVISIONS, "2031-01-01", ""))
 
@@ -152,6 +150,7 @@ def test_the_header_decides_for_a_batch_where_both_eras_are_served(header: Any, 
 )
 @pytest.mark.parametrize("value", [5, {}])
 def test_a_malformed_member_of_meta_is_no_claim(member: str, value: Any) -> None:
+    """META-04: nothing is read into what stands there."""
     assert route(text(meta={member: value})) == "2025"
     inbound = detect.classify(jsonrpc.decode(text(meta={member: value, CLAIM: V2026_07})), ())
     assert inbound.meta is not None
@@ -270,14 +269,14 @@ def test_a_progress_token_is_read_where_meta_begins_with_it(first: str, token: i
 
 
 def test_arguments_may_repeat_members_and_look_like_params() -> None:
-    """SEC-33: what is below arguments is left to the tool's schema."""
+    """What is below arguments is left to the tool's schema."""
     params = '{"name":"a","arguments":{"name":1,"name":2,"_meta":{},"text":",\\"arguments\\":"}}'
     data = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{params}}}'.encode()
     assert detect.classify(jsonrpc.decode(data), detect.parse_eras(BOTH)).meta is None
 
 
 def test_params_with_very_many_members_are_refused_unread() -> None:
-    """SEC-33: looking for repeated members takes bounded work."""
+    """Looking for repeated members takes bounded work."""
     many = ",".join(f'"{number}":1' for number in range(20_000))
     data = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{{many}}}}}'.encode()
     with pytest.raises(Unreadable, match="too many members"):

@@ -71,7 +71,7 @@ def shaken(revision: str = V2025_11) -> Handshake:
 
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
 def test_a_revision_that_we_speak_is_agreed_on(revision: str) -> None:
-    """LIFE-04, VER-02."""
+    """LIFE-04."""
     result = initialize(params(revision), Handshake(), description_of())
     assert result.protocol_version == revision
 
@@ -84,7 +84,7 @@ def test_any_other_is_answered_with_our_latest_and_never_with_a_stateless_one(as
 
 
 def test_the_answer_says_who_we_are_and_what_we_offer() -> None:
-    """LIFE-03."""
+    """LIFE-06, EXT-03."""
     description = description_of()
     description.instructions = "Be kind."
     description.extensions = lambda name: {"extensions": {"com.example/x": {"era": name.name}}}
@@ -94,7 +94,7 @@ def test_the_answer_says_who_we_are_and_what_we_offer() -> None:
 
 
 def test_nothing_is_agreed_before_the_answer_is_out() -> None:
-    """A-119, A-120."""
+    """A-119."""
     handshake = Handshake()
     assert admitted(handshake, "initialize").inline
     result = initialize(params("2024-11-05"), handshake, description_of())
@@ -128,13 +128,12 @@ def test_an_answer_without_a_handshake_revision_agrees_on_nothing(answer: Any) -
 
 @pytest.mark.parametrize("method", [*METHODS, "acme/do"])
 def test_only_the_handshake_and_ping_may_come_first(method: str) -> None:
-    """LIFE-09, PING-01, A-109."""
+    """PING-01, A-109."""
     always = method in ("initialize", "ping", "notifications/cancelled")
     assert HANDSHAKE.needs_handshake(method) is (not always)
 
 
 def test_requests_may_run_before_the_client_has_said_that_it_is_ready() -> None:
-    """LIFE-08."""
     handshake = shaken()
     assert (handshake.open, handshake.state) == (True, HandshakeState.NEGOTIATED)
     admitted(handshake, "notifications/initialized", None)
@@ -142,7 +141,7 @@ def test_requests_may_run_before_the_client_has_said_that_it_is_ready() -> None:
 
 
 def test_there_is_one_handshake_in_a_conversation() -> None:
-    """LIFE-01, B-001: neither during nor after it; what was agreed on stays."""
+    """Neither during nor after it; what was agreed on stays."""
     handshake = Handshake()
     admitted(handshake, "initialize")
     assert refused(handshake, "initialize", 2) == -32600
@@ -152,7 +151,6 @@ def test_there_is_one_handshake_in_a_conversation() -> None:
 
 
 def test_a_client_that_is_ready_too_early_or_twice_changes_nothing() -> None:
-    """A-133."""
     handshake = Handshake()
     admitted(handshake, "notifications/initialized", None)
     assert handshake.state is HandshakeState.NEW
@@ -161,7 +159,7 @@ def test_a_client_that_is_ready_too_early_or_twice_changes_nothing() -> None:
 
 
 def test_a_call_is_of_the_revision_that_was_agreed_on() -> None:
-    """BASE-20, VER-18: the assumed one before that."""
+    """A-101, VER-20: the assumed one before that."""
     assert admitted(Handshake(), "ping").revision == ASSUMED_REVISION == V2025_03
     for revision in HANDSHAKE_REVISIONS:
         call = admitted(shaken(revision), "tools/list", "a")
@@ -192,7 +190,7 @@ def test_a_request_that_stands_alone_is_of_the_revision_of_its_header(named: str
     ],
 )
 def test_errors_have_the_codes_of_the_era_and_ride_on_success(error: ProtocolError, code: int) -> None:
-    """RES-06, T-37, ERR-18, ERR-07: codes of the stateless era mean nothing to a handshake client."""
+    """RES-06, T-37: codes of the stateless era mean nothing to a handshake client."""
     written, status = HANDSHAKE.finish_error(error)
     assert (written.error.code, status) == (code, 200)
     assert (written.error.message, written.error.data) == (error.error.message, error.error.data)

@@ -76,7 +76,7 @@ def meta_of(**members: Any) -> RequestMeta | None:
 
 
 def test_a_complete_envelope_is_a_call() -> None:
-    """REQM-01, REQM-02, STATE-01: the client's name is not asked for."""
+    """REQM-05: the client's name is not asked for."""
     assert sent(FULL) == V2026_07
 
 
@@ -93,7 +93,7 @@ def test_a_complete_envelope_is_a_call() -> None:
     ],
 )
 def test_what_is_missing_is_named_and_so_is_what_we_speak(meta: Any, about: str) -> None:
-    """REQM-04, VER-16, ERR-04."""
+    """REQM-04, ERR-04."""
     with pytest.raises(InvalidEnvelope, match=about) as refused:
         sent(meta)
     assert (refused.value.code, refused.value.http_status) == (-32602, 400)
@@ -184,7 +184,7 @@ def test_a_malformed_name_counts_as_none_and_the_request_is_served(info: Any) ->
 
 
 def test_capabilities_are_those_of_this_request() -> None:
-    """REQM-03, REQM-06, STATE-01."""
+    """REQM-02."""
     found = STATELESS.client_capabilities(meta_of(**{CLIENT_CAPABILITIES: {"roots": {}}}), Handshake())
     assert found == ClientCapabilities(roots=RootsCapability())
     assert (
@@ -207,7 +207,7 @@ def test_one_malformed_capability_does_not_take_the_others_along() -> None:
 
 @pytest.mark.parametrize("level", SEVERITY)
 def test_a_level_is_wanted_by_this_request_alone(level: str) -> None:
-    """LOG-05, LOG-06."""
+    """LOG-05, T-17."""
     assert STATELESS.log_level(meta_of(**{LOG_LEVEL: level}), Handshake(), "info") == level
     assert STATELESS.log_level(meta_of(), Handshake(), "info") is None
 
@@ -266,7 +266,7 @@ def test_a_result_says_what_it_is_who_wrote_it_and_how_long_it_may_be_kept(resul
 
 
 def test_what_a_result_says_already_stays() -> None:
-    """META-04: an identity of its own, and keys that we don't know."""
+    """REQM-07: an identity of its own, and keys that we don't know."""
     own = {SERVER_INFO: {"name": "other", "version": "0"}, "com.example/x": 1}
     assert dressed(CallToolResult(content=[], meta=own))["_meta"] == own
     assert dressed({"_meta": {"com.example/x": 1}})["_meta"] == {**SIGNED, "com.example/x": 1}
@@ -280,7 +280,7 @@ def test_the_handlers_own_object_is_not_changed() -> None:
 
 
 def test_discovery_lists_every_revision_and_what_the_era_offers() -> None:
-    """DISC-02, DISC-03, T-07, EXT-01."""
+    """DISC-02, T-07, EXT-01."""
     description = description_of()
     description.instructions = "Be kind."
     description.extensions = lambda name: {"extensions": {"com.example/x": {"era": name.name}}}
@@ -307,6 +307,6 @@ def test_discovery_lists_every_revision_and_what_the_era_offers() -> None:
     ],
 )
 def test_errors_have_the_codes_and_statuses_of_the_era(error: ProtocolError, code: int, status: int) -> None:
-    """RES-05, T-37, ERR-06, ERR-07, ERR-08, MHTTP-14, MHTTP-15, T-01: the released codes, not those of the drafts."""
+    """RES-05, T-37, ERR-06, ERR-07, ERR-08, ERR-18, MHTTP-14, MHTTP-15, T-01: the released codes, not those of the drafts."""
     written, found = STATELESS.finish_error(error)
     assert (written.error.code, found) == (code, status)

@@ -68,7 +68,7 @@ def test_what_must_be_single_is_named_when_it_comes_twice(name: bytes) -> None:
     "name", [b"mcp-method", b"mcp-name", b"mcp-param-x", b"mcp-protocol-version", b"mcp-session-id", b"last-event-id"]
 )
 def test_a_header_of_mcp_that_comes_twice_reads_as_nothing_valid(name: bytes) -> None:
-    """HDR-06: it is for the check that needs it to refuse (a modern request may repeat what it must not have, T-25)."""
+    """It is for the check that needs it to refuse (a modern request may repeat what it must not have, T-25)."""
     head = head_of([(b"host", b"localhost"), (name, b"a"), (name, b"a")])
     assert head.raw == {b"host": b"localhost", name: REPEATED}
     assert head.barred is None
@@ -102,7 +102,7 @@ def test_another_method_is_405_and_names_those_that_work(method: str) -> None:
     [([], None), ([b" v1\t"], "v1"), ([b""], ""), ([b"\xff"], "ÿ"), ([b"v1", b"v1"], "\n")],
 )
 def test_the_version_header_is_read_as_it_stands(raw: list[bytes], expected: str | None) -> None:
-    """LHTTP-28, table 4.A: whether it is a revision is for the eras to say; one sent twice is none."""
+    """Table 4.A: whether it is a revision is for the eras to say; one sent twice is none."""
     assert head_of([(b"mcp-protocol-version", value) for value in raw]).version == expected
 
 
@@ -137,7 +137,6 @@ def test_an_empty_session_id_is_none_and_two_are_malformed() -> None:
     ("raw", "expected"), [(b"", None), (b" ", None), (b"7", "7"), (b" a b ", "a b"), ("é".encode(), "é")]
 )
 def test_the_last_event_id_is_text_or_none(raw: bytes, expected: str | None) -> None:
-    """LHTTP-18."""
     assert read_last_event_id(head_of({b"last-event-id": raw})) == expected
     assert read_last_event_id(head_of({})) is None
 
@@ -178,7 +177,7 @@ def test_method_and_content_type_are_judged_before_the_size_of_the_body(method: 
     [("GET", False, 406), ("GET", True, None), ("DELETE", False, None)],
 )
 def test_only_a_get_of_an_event_stream_must_accept_one(method: str, any_accept: bool, status: int | None) -> None:
-    """Transports, "Listening for Messages from the Server"."""
+    """LHTTP-12: transports, "Listening for Messages from the Server"."""
     rules = HeadRules(Guard(), SESSION_METHODS, any_accept=any_accept)
     refusal = judged((b"accept", b"application/json"), method=method, rules=rules).refusal
     assert (refusal.status if refusal else None) == status
@@ -218,7 +217,7 @@ def test_without_http_sessions_the_session_id_is_ignored(session_id: bytes) -> N
     ],
 )
 def test_a_client_mirrors_version_method_and_name(method: str, name: str | None, expected: dict[str, str]) -> None:
-    """HDR-01, HDR-02, HDR-03, HDR-04, HDR-18."""
+    """HDR-01, HDR-02, HDR-03, HDR-18."""
     headers = request_headers(method, name, VERSION)
     assert headers == {"MCP-Protocol-Version": VERSION, "Mcp-Method": method} | expected
 
@@ -246,7 +245,7 @@ def envelope(version: str | None = VERSION, method: str | None = "tools/call") -
 
 @pytest.mark.parametrize("headers", [envelope(), envelope(f" {VERSION}\t", "\ttools/call  ")])
 def test_an_envelope_that_equals_the_body_passes(headers: Head) -> None:
-    """HDR-01, HDR-02, HDR-05, HDR-08."""
+    """HDR-05, HDR-08."""
     judge_message(headers, VERSION, "tools/call")
 
 
@@ -313,7 +312,7 @@ def test_a_mirrored_header_that_came_twice_is_a_mismatch() -> None:
     ],
 )
 def test_a_name_is_compared_with_what_the_header_means(header: str | None, name: str) -> None:
-    """HDR-03, HDR-04, HDR-07, HDR-08, HDR-19."""
+    """HDR-07, HDR-08, HDR-19."""
     judge_name(head_of({} if header is None else {"Mcp-Name": header}), name)
 
 
@@ -403,7 +402,7 @@ def test_what_is_remembered_of_headers_is_limited() -> None:
     [(None, None), *((revision, None) for revision in HANDSHAKE_REVISIONS), (VERSION, 400), ("x", 400)],
 )
 def test_a_session_takes_the_revisions_that_have_sessions(version: str | None, status: int | None) -> None:
-    """MCP-Protocol-Version of a request of the handshake era."""
+    """LHTTP-28: MCP-Protocol-Version of a request of the handshake era."""
     rules = HeadRules(Guard(), SESSION_METHODS, (VERSION,))
     pairs = [(b"content-type", b"application/json")]
     pairs += [(b"mcp-protocol-version", version.encode())] if version is not None else []

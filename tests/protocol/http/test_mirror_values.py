@@ -58,7 +58,7 @@ text = st.text(st.characters(exclude_categories=["Cs"]))
     ],
 )
 def test_a_value_is_sent_as_it_is_or_behind_the_sentinel(value: str | int | bool, expected: str) -> None:
-    """HDR-14, HDR-16, HDR-17, HDR-18, T-21."""
+    """HDR-16, HDR-17, T-21."""
     assert encode_value(value) == expected
 
 

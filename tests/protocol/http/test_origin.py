@@ -89,7 +89,7 @@ def test_a_foreign_or_malformed_host_is_refused_on_every_bind_by_default(
     ],
 )
 def test_loopback_names_are_served_on_any_port_on_every_bind(bind: str | None, host: str) -> None:
-    """T-26: a page of another site can't make a browser send them."""
+    """A page of another site can't make a browser send them."""
     assert check(Guard.for_bind(bind), host) is None
 
 
@@ -205,7 +205,7 @@ def test_elsewhere_only_pages_of_the_server_itself_are_let_in(host: str, origin:
 
 @pytest.mark.parametrize("name", [b"host", b"origin", b"content-type", b"authorization"])
 def test_headers_that_must_be_single_are_400_when_they_came_twice(name: bytes) -> None:
-    """SEC-04, RFC 9112 §3.2: also if both are allowed; nobody takes the first and ignores the second."""
+    """RFC 9112 §3.2: also if both are allowed; nobody takes the first and ignores the second."""
     raw = [
         (b"host", b"localhost"),
         (b"origin", b"http://localhost"),

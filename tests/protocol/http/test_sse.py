@@ -49,7 +49,7 @@ def message(data: bytes, event_id: str | None = None, retry: int | None = None) 
     ],
 )
 def test_an_event_is_written_as_the_format_has_it(made: bytes, expected: bytes) -> None:
-    """LHTTP-08, LHTTP-09, HSSE-02, HSSE-04, MHTTP-10."""
+    """LHTTP-08: an id and empty data."""
     assert made == expected
 
 
@@ -128,7 +128,7 @@ READING: dict[str, tuple[bytes, list[Event]]] = {
 
 @pytest.mark.parametrize(("stream", "expected"), READING.values(), ids=READING.keys())
 def test_a_stream_reads_the_same_whole_and_byte_by_byte(stream: bytes, expected: list[Event]) -> None:
-    """LHTTP-08, LHTTP-09, LHTTP-10, MHTTP-10, T-15: every line end, comments, tolerance at the end; at each cut and at all."""
+    """MHTTP-10, T-15: every line end, comments, tolerance at the end; at each cut and at all."""
     assert decode(stream) == expected
     assert decode(stream, *range(len(stream))) == expected
     if len(stream) < 200:

@@ -97,7 +97,7 @@ def sayable(name: str, revision: str) -> bool:
 def test_a_value_with_everything_set_is_shaped_to_what_the_revision_published(name: str, revision: str) -> None:
     """Each type at each revision; what the revision has no place for is refused.
 
-    Table 4.C, A-115, NAME-02, CONT-02, CONT-03, CONT-05, TOOL-05, TOOL-13, RES-02, PRM-02, COMP-03, PROG-05, SAMP-02, ELIC-03.
+    Table 4.C, A-115, NAME-02, CONT-02, CONT-03, CONT-05, TOOL-05, TOOL-13, RES-02, PRM-02, PROG-05, SAMP-02, ELIC-03.
     """
     value = made(MODELS[name], revision)
     if sayable(name, revision):
@@ -144,7 +144,7 @@ def test_the_newest_revision_keeps_everything_that_it_has_a_place_for(name: str)
 
 
 def test_the_newest_capabilities_and_tools_lose_only_what_was_taken_back() -> None:
-    """TSK-04, T-44: `execution` and `tasks` belong to one revision."""
+    """TOOL-05, T-44: `execution` and `tasks` belong to one revision."""
     tools = wire(full(MODELS["ListToolsResult"]))
     del tools["tools"][0]["execution"]
     assert wire(shape(full(MODELS["ListToolsResult"]), V2026_07)) == tools

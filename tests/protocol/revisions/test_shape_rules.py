@@ -214,7 +214,7 @@ def test_the_dialect_of_a_wrapped_schema_is_named_at_its_root() -> None:
 
 
 def test_an_input_schema_keeps_its_composition_keywords() -> None:
-    """TOOL-06: a SHOULD that would change what the schema means; the word for the dialect came with 2025-11-25."""
+    """TOOL-05, TOOL-06: a SHOULD that would change what the schema means; the word for the dialect came with 2025-11-25."""
     dialect = "https://json-schema.org/draft/2020-12/schema"
     schema = {"$schema": dialect, "type": "object", "anyOf": [{"required": ["a"]}], "$defs": {}}
     tool = Tool(name="a", input_schema=schema, output_schema=schema)
@@ -372,7 +372,7 @@ def test_there_is_no_form_before_there_were_forms(revision: str) -> None:
 
 
 def test_capabilities_are_declared_in_the_words_of_the_revision() -> None:
-    """COMP-01, ROOT-01, SAMP-01, TSK-01, EXT-03."""
+    """COMP-01, ROOT-01, TSK-01, EXT-03."""
     server = ServerCapabilities(
         tools=ListChanged(list_changed=True), completions={}, tasks={"list": {}}, extensions={"com.example/x": {}}
     )
@@ -397,7 +397,7 @@ def test_a_client_with_urls_only_declares_nothing_where_the_capability_means_for
 @pytest.mark.parametrize("named", HANDSHAKE_REVISIONS)
 @pytest.mark.parametrize("assumed", HANDSHAKE_REVISIONS)
 def test_the_answer_of_a_handshake_is_shaped_for_the_revision_that_it_names(named: str, assumed: str) -> None:
-    """LIFE-04: nothing is negotiated yet when it is written."""
+    """NAME-02, COMP-01: nothing is negotiated yet when it is written."""
     info = Implementation(name="s", version="1", title="S", description="d", website_url="https://example.org")
     result = InitializeResult(
         protocol_version=named,
@@ -430,7 +430,7 @@ def test_progress_has_no_message_in_the_first_revision() -> None:
 
 
 def test_only_the_newer_keys_of_a_results_meta_are_left_out() -> None:
-    """Table 4.C, META-05."""
+    """Table 4.C."""
     result = EmptyResult(
         meta={SERVER_INFO: {}, "com.example/x": 1, "io.modelcontextprotocol/related-task": {"taskId": "1"}}
     )
@@ -443,7 +443,7 @@ def test_only_the_newer_keys_of_a_results_meta_are_left_out() -> None:
 
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
 def test_an_interim_result_never_goes_to_a_handshake_client(revision: str) -> None:
-    """MRTR-01: it would be read as an empty result."""
+    """It would be read as an empty result."""
     with pytest.raises(TooNew, match=revision):
         shape(InputRequiredResult(request_state="s"), revision)
 
