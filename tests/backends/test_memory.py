@@ -13,7 +13,7 @@ from hinge.backends.base import Event
 
 
 def test_every_listener_hears_every_hint_until_it_stops() -> None:
-    """C-120, C-124, C-126."""
+    """C-126."""
     backend = MemoryBackend()
     one: list[Event] = []
     two: list[Event] = []
@@ -28,7 +28,6 @@ def test_every_listener_hears_every_hint_until_it_stops() -> None:
 
 
 def test_a_listener_that_fails_hurts_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
-    """C-130."""
     backend = MemoryBackend()
     heard: list[Event] = []
 
@@ -44,7 +43,7 @@ def test_a_listener_that_fails_hurts_nobody_else(caplog: pytest.LogCaptureFixtur
 
 
 def test_the_same_listener_twice_is_told_twice() -> None:
-    """C-128: who listens is told apart by nothing that a peer can choose."""
+    """Who listens is told apart by nothing that a peer can choose."""
     backend = MemoryBackend()
     heard: list[Event] = []
     backend.subscribe(heard.append)
@@ -61,6 +60,31 @@ def test_a_backend_is_given_as_an_object_or_by_its_url() -> None:
     assert isinstance(backend_for("memory://"), MemoryBackend)
     with pytest.raises(DefinitionError, match=r"no backend for 'nats://x'"):
         Server("x", backend="nats://x")
+
+
+async def test_a_backend_of_the_user_carries_changes_between_servers() -> None:
+    """C-120."""
+    wire: list[Wired] = []
+    one, two = (Server("x", backend=Wired(wire)) for _ in range(2))
+    async with one.running(), Client(two) as client, client.listen(tools=True) as changes:
+        one.notify(Changed("tools"))
+        async with asyncio.timeout(5):
+            assert await anext(changes) == Changed("tools")
+
+
+class Wired(MemoryBackend):
+    """Tells all backends at the same wire."""
+
+    shared = True
+
+    def __init__(self, wire: list[Wired]) -> None:
+        super().__init__()
+        self._wire = wire
+        wire.append(self)
+
+    def publish(self, event: Changed) -> None:
+        for backend in self._wire:
+            MemoryBackend.publish(backend, event)
 
 
 async def test_entries_are_bounded_by_number_and_bytes() -> None:

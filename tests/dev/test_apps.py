@@ -59,6 +59,7 @@ def policy_of(reply: Reply) -> dict[str, str]:
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_pages_are_served_from_another_origin(program: Program, era: str) -> None:
+    """APP-08: what the page is, and which origins it may use, is read with `resources/read`."""
     offers = await program.event("offers", era=era, section="tools")
     assert offers["items"][0]["_meta"]["ui"]["resourceUri"] == "ui://weather/card"
     frame = (await program.do("app", era=era, uri="ui://weather/card"))["frame"]

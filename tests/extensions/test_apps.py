@@ -80,7 +80,7 @@ async def test_other_clients_get_the_words_and_nothing_that_is_for_pages_only(
 
 
 async def test_what_a_client_shows_counts_for_its_own_request_only() -> None:
-    """APP-01, STATE-01, STATE-05."""
+    """APP-01, STATE-01."""
     async with BareEnd(weather(), capabilities=SHOWS) as end:
         assert "refresh" in await end.names()
         end.capabilities = {}
@@ -90,7 +90,7 @@ async def test_what_a_client_shows_counts_for_its_own_request_only() -> None:
 
 @both_eras
 async def test_a_page_is_read_like_any_resource_with_what_the_host_must_know(era: Era) -> None:
-    """APP-03, APP-07, APP-08."""
+    """APP-03, APP-07."""
     ui = {"csp": {"connectDomains": ["https://api.example.org"]}, "permissions": {"geolocation": {}}}
     async with BareEnd(weather(), era) as end:
         (listed,) = (await end.ask("resources/list"))["resources"]

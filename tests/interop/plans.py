@@ -45,7 +45,7 @@ REFUSED = {"any": [{"is_error": True}, {"code": -32602}]}
 """An error result or an error, as the server likes."""
 
 NOT_FOUND = {"2025": -32002, "2026": -32602}
-"""RES-06, RES-07."""
+"""RES-05, RES-06."""
 
 ITEM = "interop://items/{kind}/{name}"
 EVERY_LIST = {kind: ["change", {"kind": kind}] for kind in ("tools", "prompts", "resources")}

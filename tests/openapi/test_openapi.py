@@ -186,7 +186,6 @@ async def test_options_for_results_and_arguments_work_here_too(era: Any) -> None
 
 
 async def test_what_is_safe_by_http_is_said_to_be_safe() -> None:
-    """TOOL-10."""
     async with served(Api()) as client:
         hints = {tool.name: tool.annotations for tool in await client.list_tools()}
     got, added, deleted = hints["getPet"], hints["addPet"], hints["delete_pets_id"]

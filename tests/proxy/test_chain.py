@@ -191,7 +191,7 @@ server.run(*sys.argv[1:2], **({"port": int(sys.argv[2])} if sys.argv[2:] else {}
 async def test_cancelling_at_one_end_of_the_chain_stops_the_handler_at_the_other(
     era: Any, leave: str, tmp_path: Path
 ) -> None:
-    """CANC-02, CANC-03, MHTTP-13."""
+    """CANC-03, CANC-06, MHTTP-13."""
     (tmp_path / "slow.py").write_text(SLOW)
     begun = asyncio.Event()
     async with on_http(f"{sys.executable} {tmp_path / 'slow.py'}") as url:

@@ -77,7 +77,7 @@ async def test_it_introduces_itself_as_the_server_behind_unless_it_has_a_name(be
 
 @all_eras
 async def test_only_what_is_behind_is_offered(behind: Any, front: Any) -> None:
-    """LIFE-12, DISC-04, ERR-03."""
+    """ERR-03."""
     server: Server[Any] = Server("small", log_level=None)
     server.tool("hello")(lambda: "hello")
 
@@ -102,7 +102,7 @@ async def test_only_what_is_behind_is_offered(behind: Any, front: Any) -> None:
 
 @all_eras
 async def test_pages_pass_one_by_one(behind: Any, front: Any) -> None:
-    """PAGE-01, PAGE-02, PAGE-03, PAGE-04: cursors are the server's own."""
+    """PAGE-01, PAGE-02, PAGE-03: cursors are the server's own."""
     server: Server[Any] = Server("pages", page_size=2)
     for number in range(5):
         server.tool(f"t{number}")(lambda: "")
@@ -169,7 +169,7 @@ async def test_a_refusal_passes(behind: Any, front: Any) -> None:
 
 @all_eras
 async def test_who_can_not_be_asked_is_not_asked(behind: Any, front: Any) -> None:
-    """MRTR-05, ROOT-04, ELIC-16: a stateless server is told on each request; a handshake server hears of it when it asks."""
+    """MRTR-05: a stateless server is told on each request; a handshake server hears of it when it asks."""
     rig = Behind()
     async with Client(rig.proxy(behind), era=front) as client:
         if behind == "2025":
@@ -183,7 +183,7 @@ async def test_who_can_not_be_asked_is_not_asked(behind: Any, front: Any) -> Non
 
 @all_eras
 async def test_a_client_that_can_only_fill_in_forms_is_shown_no_page(behind: Any, front: Any) -> None:
-    """ELIC-02, ELIC-16."""
+    """ELIC-02."""
     async with Client(Behind().proxy(behind), era=front, on_elicit=fill_in) as client:
         if behind == "2025":
             assert (await client.call_tool("page", raise_on_error=False)).is_error
@@ -405,7 +405,7 @@ async def until(condition: Any) -> None:
 
 @all_eras
 async def test_progress_arrives_before_the_result_with_values_and_words(behind: Any, front: Any) -> None:
-    """PROG-02, PROG-03, PROG-04, PROG-05, PROG-06."""
+    """PROG-03, PROG-04, PROG-05."""
     told: list[ProgressParams] = []
     async with Client(Behind().proxy(behind), era=front) as client:
         await client.call_tool("tell", {"count": 3}, on_progress=told.append)
@@ -438,7 +438,7 @@ async def test_who_asked_for_no_progress_gets_none(behind: Any, front: Any) -> N
 
 @all_eras
 async def test_log_messages_pass_by_the_level_that_the_caller_wants(behind: Any, front: Any) -> None:
-    """LOG-03, LOG-05."""
+    """LOG-03, LOG-06."""
     for level, expected in (("debug", ["debug", "info", "error"]), ("info", ["info", "error"]), ("error", ["error"])):
         heard: list[LogParams] = []
         async with Client(Behind().proxy(behind), era=front, on_log=heard.append, log_level=level) as client:  # type: ignore[arg-type]  # one of the levels
@@ -634,7 +634,7 @@ async def test_a_page_that_must_be_opened_first_is_opened_by_whoever_can_and_the
 
 @all_eras
 async def test_a_server_that_is_gone_is_told_without_its_address(behind: Any, front: Any) -> None:
-    """ERR-14: our own words, and whether the request may have run."""
+    """In our own words, and whether the request may have run."""
     async with AsyncExitStack() as stack:
         site = await stack.enter_async_context(serving(Behind().server))
         limits = Limits(reconnects=1, retries=0)

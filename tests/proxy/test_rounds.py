@@ -105,7 +105,7 @@ async def until(ended: list[str]) -> None:
 
 
 async def test_what_is_said_while_the_caller_is_asked_is_told_in_its_next_round() -> None:
-    """PROG-02: nothing is lost between two rounds."""
+    """Nothing is lost between two rounds."""
     server: Server[Any] = Server("says")
     asked, said = asyncio.Event(), asyncio.Event()
 

@@ -31,7 +31,7 @@ LEFT_OUT = frozenset(
 #: Members that are required on the wire and have a default here: the era, or a subscription, writes them.
 WRITTEN_LATE = frozenset({"resultType", "ttlMs", "cacheScope"})
 WRITTEN_BY_A_SUBSCRIPTION = ("ListenResult", "_meta")
-#: A cancellation without a request is possible in one revision; we read none, since it cancels nothing (CANC-01).
+#: A cancellation without a request is possible in one revision; we read none, since it cancels nothing.
 STRICTER = frozenset({("CancelledParams", "requestId")})
 
 CONCRETE = sorted(MODELS.keys() - ABSTRACT)
@@ -60,7 +60,7 @@ def is_tag(kind: type[Model], member: str) -> bool:
 
 @pytest.mark.parametrize("name", CONCRETE)
 def test_a_struct_has_the_members_that_were_ever_published_and_no_others(name: str) -> None:
-    """BASE-20, NAME-02, TOOL-05, RES-02, PRM-02."""
+    """NAME-02, RES-02, PRM-02."""
     kind = MODELS[name]
     ours = set(wire_members(kind))
     theirs = {member.name for found in published(name) for member in found.members}
@@ -97,7 +97,7 @@ def test_what_is_required_wherever_it_exists_is_required_here(name: str) -> None
 
 @pytest.mark.parametrize("name", CONCRETE)
 def test_a_member_is_known_in_the_revisions_that_published_it(name: str) -> None:
-    """Table 4.C: the data that shaping goes by is what the five schemas say."""
+    """Table 4.C, NAME-02, TOOL-05: the data that shaping goes by is what the five schemas say."""
     if name != "InitializedParams":  # notifications without params of their own share one published type
         assert {revision for revision in REVISIONS if within(revision, TYPES.get(name, ALWAYS))} == when(name)
     for member, field in wire_members(MODELS[name]).items():
@@ -204,7 +204,7 @@ def test_types_without_a_published_name_belong_to_the_revisions_of_what_holds_th
 
 
 def test_every_method_has_its_published_revisions_sender_and_types() -> None:
-    """A-104: what a revision doesn't know isn't served there; nothing published is missing. Tasks are an extension here."""
+    """What a revision doesn't know isn't served there; nothing published is missing. Tasks are an extension here."""
     for revision in REVISIONS:
         core = [row for row in read_table().rows if "tasks" not in row.method.split("/")]
         rows = {(row.method, row.sender): row for row in core if revision in row.window}
@@ -224,7 +224,7 @@ ASKED = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"}
 
 
 def test_only_the_client_is_told_of_progress_in_the_stateless_revision() -> None:
-    """PROG-01: one row serves both directions, so the era keeps them apart."""
+    """One row serves both directions, so the era keeps them apart."""
     rows = [row for row in read_table().rows if row.method == "notifications/progress"]
     assert [row.sender for row in rows if REVISIONS[-1] in row.window] == ["server"]
 

@@ -70,7 +70,7 @@ def test_no_structured_content_is_told_from_null() -> None:
 
 
 def test_an_empty_text_is_not_an_absent_one() -> None:
-    """CONT-04, T-37."""
+    """T-37."""
     contents = msgspec.json.decode(b'{"uri":"file:///a","text":""}', type=ResourceContents)
     assert contents.text == ""
     assert json.loads(msgspec.json.encode(contents)) == {"uri": "file:///a", "text": ""}
@@ -84,7 +84,6 @@ def test_an_empty_retry_state_is_kept() -> None:
 
 
 def test_a_content_block_is_known_by_its_type() -> None:
-    """CONT-01."""
     assert msgspec.json.decode(b'{"type":"text","text":"x"}', type=ContentBlock) == TextContent(text="x")
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(b'{"type":"smell","text":"x"}', type=ContentBlock)

@@ -118,7 +118,7 @@ def test_whether_a_model_must_use_tools_is_said_in_three_ways(mode: Any) -> None
 @extents
 @pytest.mark.parametrize("method", [name for name, row in METHODS.items() if row.may_ask])
 def test_a_call_that_needs_answers_first_says_so_in_the_published_words(method: str, make: Make) -> None:
-    """MRTR-02, MRTR-04."""
+    """MRTR-04."""
     data = jsonrpc.encode_response(1, as_sent(made(make, InputRequiredResult, V2026_07), V2026_07))
     check_message("server", data, V2026_07, answers=method)
 
@@ -132,7 +132,7 @@ def surface(side: Side, message: Mapping[str, Any], answers: str | None) -> Any:
 
 
 def extended(value: Any) -> Any:
-    """A message without the extensions that its revision agreed on later (EXT-03)."""
+    """A message without the extensions that its revision agreed on later."""
     if isinstance(value, dict):
         return {key: extended(item) for key, item in value.items() if key != "extensions"}
     return [extended(item) for item in value] if isinstance(value, list) else value
@@ -156,7 +156,7 @@ def test_the_published_models_lose_nothing_of_a_message(method: str, revision: s
 
 
 def test_every_method_of_every_revision_is_among_them() -> None:
-    """BASE-20: ours and the published ones are the same. Tasks are an extension here; its tests hold its messages to the table."""
+    """Ours and the published ones are the same. Tasks are an extension here; its tests hold its messages to the table."""
     core = [row for row in read_table().rows if "tasks" not in row.method.split("/")]
     published = {(row.method, revision) for row in core for revision in row.window}
     assert set(CALLS) == published

@@ -105,7 +105,7 @@ def test_without_it_the_path_comes_before_the_root() -> None:
     ],
 )
 def test_the_forms_of_server_metadata_are_tried_in_order(issuer: str, places: list[str]) -> None:
-    """AUTHC-04, AUTHC-06: RFC 8414 comes first, and is all that is asked for where it is served."""
+    """AUTHC-04: RFC 8414 comes first, and is all that is asked for where it is served."""
     for count, place in enumerate(places, 1):
         assert found({AT_PATH: resource(issuer), place: authority(issuer)})[1][1:] == places[:count]
     text, asked = failure({AT_PATH: resource(issuer)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
@@ -90,7 +91,6 @@ async def test_private_key_jwt(algorithm: str | None) -> None:
 
 
 async def test_a_token_is_shared_and_replaced_before_it_expires() -> None:
-    """AUTHX-04."""
     async with AuthDouble() as double:
         double.change("/token", issuing(double))
         async with Client(double.url, auth=ClientCredentials("job", "secret")) as client:
@@ -113,6 +113,21 @@ async def test_missing_scopes_are_requested_once() -> None:
         async with Client(double.url, auth=ClientCredentials("job", "secret", scopes=["base"])) as client:
             assert (await client.call_tool("write")).text == "base edit"
             assert [form.get("scope") for form in double.forms("/token")] == ["base", "base edit"]
+
+
+async def test_a_token_that_will_soon_expire_is_replaced_by_a_fresh_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AUTHX-04: before it is refused."""
+    async with AuthDouble() as double:
+        double.change("/token", issuing(double, expires_in=600))
+        async with Client(double.url, auth=ClientCredentials("job", "secret")) as client:
+            await client.call_tool("read")
+            assert len(double.tokens) == 1
+            now = time.time
+            monkeypatch.setattr(time, "time", lambda: now() + 599)
+            double.server.asked.clear()
+            await client.call_tool("read")
+            _, fresh = double.tokens
+            assert [asked.headers["authorization"] for asked in double.server.asked] == [f"Bearer {fresh}"]
 
 
 async def test_scopes_that_are_not_granted_end_the_call() -> None:

@@ -40,7 +40,6 @@ def reason(reply: Reply) -> str:
 
 
 async def test_the_caller_is_who_the_token_says(issuer: Issuer) -> None:
-    """AUTHS-05 AUTHS-06."""
     async with protected_by(auth_of(issuer)) as site:
         assert await who(site, issuer.token()) == {"name": "ann", "scopes": ["notes"], "client": "app", "claims": 6}
         assert (await who(site, issuer.token(aud=["https://other.example.com", AUDIENCE])))["name"] == "ann"
@@ -64,6 +63,7 @@ async def test_the_caller_is_who_the_token_says(issuer: Issuer) -> None:
     ],
 )
 async def test_a_token_that_does_not_fit_gets_a_reason(issuer: Issuer, changes: dict[str, Any], text: str) -> None:
+    """AUTHS-05, AUTHS-06."""
     async with protected_by(auth_of(issuer)) as site:
         reply = await ask(site, issuer.token(**changes))
         assert reply.status == 401

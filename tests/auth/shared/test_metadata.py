@@ -64,7 +64,7 @@ def test_metadata_of_a_resource_is_below_the_path_then_at_the_root(url: str, url
     ],
 )
 def test_metadata_of_an_issuer_is_looked_for_in_order(issuer: str, revision: str, urls: list[str]) -> None:
-    """AUTHC-04."""
+    """AUTHC-04, AUTHC-06."""
     assert authorization_server_urls(issuer, revision) == urls
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hinge import CallTimeout, Client, Context, PeerError, Server, TaskInfo, TasksClient, ToolCallError
+from tests.client.puppet import done, legacy, shaken
 from tests.extensions.tasks.serving import Log, serving
 from tests.server.bare_end import Era
 from tests.transports import http_rig
@@ -148,7 +149,6 @@ async def test_a_task_is_found_again_by_another_client(era: Era) -> None:
 
 @both_eras
 async def test_a_task_is_cancelled(era: Era) -> None:
-    """TEX-19."""
     log = Log()
     async with Client(serving(log), era=era) as client:
         task = await client.call_tool("wait", {"name": "a"}, task=True)
@@ -198,7 +198,7 @@ async def test_a_plain_call_that_becomes_a_task_is_waited_for() -> None:
 
 @both_eras
 async def test_a_server_without_tasks_is_called_plainly(era: Era, caplog: pytest.LogCaptureFixture) -> None:
-    """TSK-02, TSK-05: nor is a tool that is not for tasks. The log says once that the server has none."""
+    """TSK-05: nor is a tool that is not for tasks. The log says once that the server has none."""
     plain: Server[Any] = Server("plain")
     plain.tool("job")(lambda: "done")
     async with Client(plain, era=era) as client:
@@ -214,6 +214,19 @@ async def test_a_server_without_tasks_is_called_plainly(era: Era, caplog: pytest
         assert (await task.result()).text == "Hello, Ada!"
         assert task.id is None
     assert not caplog.records
+
+
+@pytest.mark.parametrize("declared", [{}, {"tasks": {"list": {}, "cancel": {}}}])
+async def test_no_call_asks_for_a_task_where_the_server_declared_none_for_calls(declared: dict[str, Any]) -> None:
+    """TSK-02, TSK-05: whatever the tool says of itself."""
+    tool = {"name": "work", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}}
+    welcome = shaken(capabilities={"tools": {}, **declared})
+    puppet = legacy(initialize=welcome, tools_list={"tools": [tool]}, tools_call=done())
+    async with Client(puppet, era="2025") as client:
+        await client.list_tools()
+        assert (await (await client.call_tool("work", task=True)).result()).text == "done"
+    (params,) = puppet.asked("tools/call")
+    assert "task" not in params
 
 
 @pytest.mark.parametrize("listed", [True, False])

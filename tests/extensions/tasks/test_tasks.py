@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, Server
+from hinge import Context, Principal, Server
 from hinge.backends import MemoryBackend
 from hinge.extensions.tasks import Tasks
 from hinge.extensions.tasks.handshake import Asker
@@ -23,7 +23,7 @@ ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\Z")
 
 
 async def test_the_forms_are_announced_each_in_its_era() -> None:
-    """TSK-01, TEX-01, TEX-02, TEX-29, T-44: and lists are not offered where nobody is authenticated (TSK-20)."""
+    """TSK-01, TEX-01, TEX-02, T-44: and lists are not offered where nobody is authenticated (TSK-20)."""
     server = serving()
     async with conversation(server, "2025") as old:
         assert old.welcome["capabilities"]["tasks"] == {"cancel": {}, "requests": {"tools": {"call": {}}}}
@@ -73,7 +73,7 @@ async def test_tools_say_how_they_may_be_called() -> None:
 
 @both_eras
 async def test_a_task_from_its_handle_to_its_result(era: Era) -> None:
-    """TSK-07, TSK-08, TSK-09, TSK-10, TSK-12, TEX-07, TEX-08, TEX-09, TEX-12, T-19, T-41, T-42."""
+    """TSK-07, TSK-08, TSK-09, TSK-10, TSK-12, TEX-07, TEX-08, TEX-09, TEX-12, T-41, T-42."""
     log = Log()
     async with conversation(serving(log), era) as end:
         params: dict[str, Any] = {"name": "wait", "arguments": {"name": "a"}}
@@ -157,7 +157,7 @@ async def test_failures_are_told_apart(era: Era) -> None:
 
 
 async def test_who_did_not_declare_the_extension_gets_plain_calls() -> None:
-    """TEX-03, TEX-04, TEX-05, TEX-22, TEX-28, TEX-29, T-43: decided by each request alone."""
+    """TEX-04, TEX-05, TEX-22, TEX-28, TEX-29, T-43: decided by each request alone."""
     async with conversation(serving(), "2026") as end:
         capabilities: dict[str, Any]
         for capabilities in ({}, {"tasks": {"requests": {}}}):
@@ -178,7 +178,7 @@ async def test_who_did_not_declare_the_extension_gets_plain_calls() -> None:
 
 
 async def test_input_in_the_middle_of_a_stateless_task() -> None:
-    """TEX-12, TEX-15, TEX-16, TEX-17, TEX-18: several at once, answered one after the other."""
+    """TEX-12, TEX-17, TEX-18: several at once, answered one after the other."""
     async with conversation(serving(), "2026") as end:
         task = await start(end, "ask")
         asked = (await until(end, task["taskId"], "input_required"))["inputRequests"]
@@ -197,6 +197,27 @@ async def test_input_in_the_middle_of_a_stateless_task() -> None:
         ended = await until(end, task["taskId"], "completed")
         assert ended["result"]["content"][0]["text"] == "yes no"
         assert "inputRequests" not in ended
+
+
+async def test_a_key_is_used_once_in_the_life_of_a_task() -> None:
+    """TEX-16: the same question has another key each time."""
+    server = serving()
+
+    @server.tool(task=True)
+    async def insist(ctx: Context[Any]) -> str:
+        return " ".join([await ctx.elicit("Well?", str) for _ in range(3)])
+
+    async with conversation(server, "2026") as end:
+        task = await start(end, "insist")
+        keys: list[str] = []
+        for answer in ("no", "no", "yes"):
+            (key,) = (await until(end, task["taskId"], "input_required"))["inputRequests"]
+            keys.append(key)
+            responses = {key: {"action": "accept", "content": {"value": answer}}}
+            await end.ask("tasks/update", {"taskId": task["taskId"], "inputResponses": responses})
+        ended = await until(end, task["taskId"], "completed")
+        assert ended["result"]["content"][0]["text"] == "no no yes"
+        assert len(set(keys)) == 3
 
 
 async def test_input_in_the_middle_of_a_handshake_task() -> None:
@@ -267,7 +288,7 @@ async def test_of_requests_that_come_at_once_the_latest_asks() -> None:
 
 
 async def test_a_call_becomes_a_task_when_its_handler_says_so() -> None:
-    """TEX-10: the rounds of the call come first, and what a step did is not done again."""
+    """TEX-03, TEX-10: the rounds of the call come first, and what a step did is not done again."""
     log = Log()
     async with conversation(serving(log), "2026") as end:
         call: dict[str, Any] = {"name": "late", "arguments": {}}
@@ -354,7 +375,7 @@ async def test_a_cancelled_task_ends(era: Era) -> None:
 
 @both_eras
 async def test_unknown_tasks(era: Era) -> None:
-    """TEX-21, TSK-20: whatever the id looks like."""
+    """TEX-21: whatever the id looks like."""
     async with conversation(serving(), era) as end:
         methods = ["tasks/get", "tasks/cancel", "tasks/result" if era == "2025" else "tasks/update"]
         for task_id in ("", "x", "a" * 32, "a" * 10_000, "../../etc/passwd", "task:" + "a" * 27, "é" * 32):
@@ -422,7 +443,7 @@ async def test_a_client_is_not_asked_for_what_it_did_not_declare() -> None:
 
 
 async def test_the_state_is_pushed_to_an_open_session() -> None:
-    """TSK-15, TSK-16."""
+    """TSK-16."""
     log = Log()
     async with conversation(serving(log), "2025", capabilities=ASKED) as end:
         task = await start(end, "wait", {"name": "a"})
@@ -435,6 +456,22 @@ async def test_the_state_is_pushed_to_an_open_session() -> None:
                 break
             await asyncio.sleep(0.01)
         assert told[-1] == await end.ask("tasks/get", {"taskId": task["taskId"]})
+
+
+async def test_what_names_a_task_by_its_params_needs_no_other_word_of_it() -> None:
+    """TSK-15: answers and notifications have no `related-task`, and `taskId` counts where a request has both."""
+    anna = Origin(principal="anna", caller=Principal("anna"))
+    async with conversation(serving(), "2025", origin=anna) as end:
+        task, other = await start(end, "wait", {"name": "a"}), await start(end, "wait", {"name": "b"})
+        both = {"taskId": task["taskId"], "_meta": {RELATED: {"taskId": other["taskId"]}}}
+        found, listed = await end.ask("tasks/get", both), await end.ask("tasks/list")
+        cancelled = await end.ask("tasks/cancel", both)
+        told = await end.wait_for("notifications/tasks/status")
+        assert found["taskId"] == cancelled["taskId"] == task["taskId"]
+        assert (await end.ask("tasks/get", {"taskId": other["taskId"]}))["status"] == "working"
+        assert len(listed["tasks"]) == 2
+        for each in (found, listed, *listed["tasks"], cancelled, told):
+            assert RELATED not in each.get("_meta", {})
 
 
 async def test_progress_goes_on_with_its_token() -> None:
