@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import pytest
 
-from hinge import Client, ClientGroup, DefinitionError, Server
+from hinge import Client, ClientGroup, Context, DefinitionError, ResourceLink, Server, TextContent
 from hinge.transports.stream.command_line import windows_command_line
 from tests.source import read_package
 
@@ -115,3 +116,31 @@ def test_batch_files_take_no_argument_that_cmd_exe_interprets(program: str, char
     """The part of SEC-51 that concerns batch files: Windows runs them in its shell whatever the caller does."""
     with pytest.raises(DefinitionError, match="batch file"):
         windows_command_line([program, f"a{character}b"], {}, is_file=lambda path: True)
+
+
+#: What Python reports of a process that is started (`sys.addaudithook`).
+STARTS = {"subprocess.Popen", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.startfile"}
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_nothing_that_a_server_says_starts_a_process(tmp_path: Path, era: Any) -> None:
+    """SEC-52: it says commands and addresses of programs wherever it may say text, and what it asks is agreed to."""
+    line, address = f"touch {tmp_path}/trace", Path(sys.executable).as_uri()
+    server: Server[Any] = Server("starts", title=line, instructions=line, website_url=address)
+    server.resource(address, name=line)(lambda: line)
+
+    @server.tool(title=line, description=line)
+    async def run(ctx: Context[Any]) -> Any:
+        await ctx.elicit_url(line, "https://example.com/;touch")
+        return [ResourceLink(uri=address, name=line), TextContent(text=line), await ctx.elicit(line, str)]
+
+    started: list[str] | None = []
+    sys.addaudithook(lambda event, _: started.append(event) if started is not None and event in STARTS else None)
+    async with Client(server, era=era, on_elicit=lambda _: {"value": line}, on_elicit_url=lambda _: True) as client:
+        assert [tool.title for tool in await client.list_tools()] == [line]
+        assert line in (await client.call_tool("run")).text
+        assert (await client.read_resource(address)).text == line
+    assert started == []
+    subprocess.run([sys.executable, "-c", ""], check=True)  # noqa: ASYNC221 - there is nothing else to do
+    assert started, "a process that is started is noticed"
+    started = None

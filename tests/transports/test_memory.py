@@ -53,7 +53,6 @@ async def opened(limits: Limits = DEFAULT_LIMITS) -> tuple[Pair, Channel]:
 
 @on_both_loops
 async def test_a_request_gets_its_answer_from_a_server_in_the_same_process() -> None:
-    """C-020."""
     pair, channel = await opened()
     assert await pair.client.ask("echo", a=1) == {"a": 1}
     assert channel.kind == pair.server.channel.kind == "memory"

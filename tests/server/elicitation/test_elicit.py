@@ -115,7 +115,7 @@ async def test_questions_asked_together_go_out_together(era: Any, together: str)
 
 @both_eras
 async def test_a_step_runs_once_over_all_rounds(era: Any) -> None:
-    """C-090: also one that is async, has arguments, or runs several times with different ones."""
+    """Also one that is async, has arguments, or runs several times with different ones."""
     ran: list[Any] = []
 
     def charge(amount: int) -> dict[str, int]:
@@ -181,7 +181,7 @@ async def test_a_handler_that_catches_exceptions_still_asks(era: Any) -> None:
 
 
 async def test_a_question_that_varies_is_an_error_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    """MRTR-14: never a wrong answer."""
+    """Never a wrong answer."""
     numbers = itertools.count()
 
     async def tool(ctx: Context[Any]) -> str:
@@ -231,7 +231,7 @@ async def test_two_questions_of_one_name_in_one_round_are_an_error(caplog: pytes
 
 @both_eras
 async def test_prompts_ask_too(era: Any) -> None:
-    """MRTR-02."""
+    """C-093."""
     server: Server[Any] = Server("asks")
 
     @server.prompt
@@ -259,7 +259,7 @@ async def test_a_form_given_as_a_schema_gives_a_dict_that_fits(era: Any) -> None
 
 @in_no_time
 async def test_a_question_that_is_never_answered_ends_in_time() -> None:
-    """MRTR-14: in the handshake era the handler waits, but not for ever."""
+    """LIFE-14: in the handshake era the handler waits, but not for ever."""
 
     async def tool(ctx: Context[Any]) -> str:
         return await ctx.elicit("a", str)

@@ -126,7 +126,7 @@ class Wish(TypedDict, total=False):
 
 
 def test_defaults_and_members_that_may_be_left_out() -> None:
-    """ELIC-09: what may be None isn't demanded, and no null is shown, which clients don't know."""
+    """ELIC-05: what may be None isn't demanded, and no null is shown, which clients don't know."""
     schema = form_of(Booking).schema
     assert schema["required"] == ["name"]
     assert schema["properties"]["seats"] == {"type": "integer", "default": 1}

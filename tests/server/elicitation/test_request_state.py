@@ -64,7 +64,6 @@ def test_what_was_sealed_opens(payload: bytes, bound: bytes) -> None:
 
 
 def test_nobody_can_read_it_and_no_two_are_alike() -> None:
-    """MRTR-11."""
     codec = new_codec()
     one, two = codec.encode(PAYLOAD, BOUND), codec.encode(PAYLOAD, BOUND)
     assert one != two
@@ -113,7 +112,7 @@ def test_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_opens_once_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """MRTR-13, SEC-49."""
+    """MRTR-13."""
     codec = new_codec(once=True, ttl=60)
     texts = [codec.encode(PAYLOAD, BOUND) for _ in range(2)]
     for text in texts:

@@ -138,7 +138,7 @@ async def test_nothing_is_written_where_nobody_listens(caplog: pytest.LogCapture
 async def test_the_log_of_http_requests_names_the_caller(
     caplog: pytest.LogCaptureFixture, caller: str | None, logged: str
 ) -> None:
-    """B-024: as `authenticate` tells, on one line."""
+    """As `authenticate` tells, on one line."""
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     app = Server("logged").http_app(authenticate=lambda scope, headers: caller)
     with caplog.at_level(logging.INFO, "hinge.access"):

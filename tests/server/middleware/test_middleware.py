@@ -130,7 +130,7 @@ async def test_it_sees_what_is_refused_as_a_raised_error(era: str) -> None:
 
 
 async def test_it_sees_what_comes_too_early() -> None:
-    """A-023, A-109, A-110."""
+    """A-023, A-110."""
     watch = Watch()
     async with talking(a_server(watch), "2025", shaken=False) as talk:
         assert (await talk.ask("tools/list"))["error"]["code"] == -32602
@@ -183,7 +183,7 @@ async def test_it_rewrites_method_and_params(era: str) -> None:
 @pytest.mark.foreign_words("a middleware that answers by itself owns the shape")
 @both_eras
 async def test_it_answers_by_itself(era: str) -> None:
-    """A-038, A-116: what it returns is its own business, also for a method that nobody serves."""
+    """A-038: what it returns is its own business, also for a method that nobody serves."""
 
     async def short(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method == "tools/call":
@@ -195,6 +195,20 @@ async def test_it_answers_by_itself(era: str) -> None:
     async with talking(a_server(short), era) as talk:
         assert await talk.call("add", a=1, b=2) == "cached"
         assert (await talk.ask("acme/missing"))["result"]["content"] == []
+
+
+@pytest.mark.foreign_words("a method of another revision, which a middleware answers")
+@both_eras
+async def test_it_answers_for_the_specification_of_another_revision(era: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A-116: there is nothing to hold the answer against, and nothing to say of it."""
+    method = {"2025": "server/discover", "2026": "resources/subscribe"}[era]
+
+    async def short(ctx: Context[Any], call_next: CallNext) -> Any:
+        return {"anything": [1, None]} if ctx.method == method else await call_next(ctx)
+
+    async with talking(a_server(short), era) as talk:
+        assert (await talk.ask(method))["result"]["anything"] == [1, None]
+    assert caplog.text == ""
 
 
 @both_eras
@@ -252,7 +266,7 @@ async def test_it_refuses_and_turns_errors_into_others(era: str) -> None:
 
 @both_eras
 async def test_a_notification_comes_to_nothing_whatever_the_middleware_returns(era: str) -> None:
-    """A-022, A-029, A-030, A-031, A-131, A-132, A-135, A-136, A-138."""
+    """A-022, A-029, A-030, A-031, A-131, A-135, A-136, A-138."""
     outcomes: dict[str, Any] = {}
 
     async def chatty(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -321,7 +335,7 @@ async def test_a_cancellation_is_applied_first_and_then_seen(era: str) -> None:
 
 
 async def test_a_dropped_notification_leaves_a_word_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """A-131, A-132, A-134, A-135, A-136."""
+    """A-131, A-134, A-135, A-136."""
     caplog.set_level(logging.DEBUG, "hinge")
     async with talking(a_server(), "2025", shaken=False) as talk:
         await talk.say({"method": "notifications/acme", "params": {"x": 1}})

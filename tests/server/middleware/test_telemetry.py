@@ -147,7 +147,7 @@ async def test_a_name_that_is_no_text_is_no_target(observed: Observed) -> None:
 async def test_the_parent_comes_from_the_trace_context_in_meta_and_the_current_span_is_linked(
     observed: Observed,
 ) -> None:
-    """A-064, META-05, META-06."""
+    """A-064, META-06."""
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     meta = {"traceparent": parent, "baggage": "user=seven"}
     with trace.get_tracer("web framework").start_as_current_span("POST") as ambient:
@@ -281,7 +281,7 @@ async def test_the_duration_of_each_session_is_measured_on_both_sides(observed: 
 
 
 async def test_names_that_peers_make_up_do_not_multiply_the_metrics(observed: Observed) -> None:
-    """SEC-30: each set of attributes is kept in memory as long as the process lives."""
+    """Each set of attributes is kept in memory as long as the process lives."""
     async with Client(_server(), era="2026") as client:
         for number in range(50):
             with pytest.raises(PeerError):

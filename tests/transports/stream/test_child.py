@@ -308,7 +308,7 @@ async def test_a_conversation_that_cannot_begin_ends_the_child() -> None:
 
 
 def test_a_child_inherits_only_harmless_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-52: no secrets, no shell functions; what is given comes on top."""
+    """No secrets, no shell functions; what is given comes on top."""
     monkeypatch.setenv("SECRET_TOKEN", "x")
     monkeypatch.setenv("TERM", "() { evil; }")
     monkeypatch.setenv("HOME", "/home/somebody")
@@ -381,7 +381,7 @@ async def silent(**options: Any) -> ChildChannel:
 
 @pytest.mark.parametrize("loop_name", FACTORIES)
 def test_a_child_is_ended_although_the_loop_ends_before_that_began(loop_name: str) -> None:
-    """A loop that ends cancels what has not run yet: REL-19 holds all the same."""
+    """A loop that ends cancels what has not run yet: no process is left all the same."""
 
     async def main() -> ChildChannel:
         channel, this = await silent(), asyncio.current_task()
@@ -400,7 +400,7 @@ def test_a_child_is_ended_although_the_loop_ends_before_that_began(loop_name: st
 async def test_a_killed_child_that_takes_its_time_is_waited_for_without_holding_up_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise it would stay with the system, and Python would warn of it (REL-19)."""
+    """Otherwise it would stay with the system, and Python would warn of it."""
     monkeypatch.setattr(process, "REAP_SECONDS", 0.0)
     channel = await silent(patience=0.02)
     channel.process.reap()

@@ -30,12 +30,11 @@ def test_a_line_ends_at_a_line_feed_and_one_carriage_return_before_it_is_dropped
 
 
 def test_empty_lines_are_no_messages() -> None:
-    """STDIO-01."""
     assert split(b"\n\r\n\na\n\n", [])[0] == [b"a"]
 
 
 def test_a_last_line_without_an_end_is_given_at_the_end_unless_it_is_blank() -> None:
-    """REL-01: a partial line at the end of the input."""
+    """A partial line at the end of the input."""
     assert split(b"a\nlast", [])[0] == [b"a", b"last"]
     assert split(b"a\n \t", [])[0] == [b"a"]
 

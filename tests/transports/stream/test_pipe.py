@@ -64,7 +64,7 @@ async def test_what_follows_initialize_waits_until_it_is_answered() -> None:
 
 @on_both_loops
 async def test_many_short_lines_do_not_keep_the_event_loop() -> None:
-    """SEC-13: a chunk of thousands of lines is handled a few at a time, in order, and nothing is read meanwhile."""
+    """A chunk of thousands of lines is handled a few at a time, in order, and nothing is read meanwhile."""
     async with serving() as (wire, conversation):
         wire.write(b"".join(b'{"jsonrpc":"2.0","method":"%d"}\n' % number for number in range(1000)))
         at_once = seen = 0
@@ -87,7 +87,7 @@ async def test_lines_that_wait_are_handled_at_the_end_of_the_input() -> None:
 
 @on_both_loops
 async def test_large_messages_in_the_backlog_stop_reading_by_their_size() -> None:
-    """SEC-13: what waits for `initialize` is bounded by bytes, too."""
+    """What waits for `initialize` is bounded by bytes, too."""
     async with serving(line=50_000) as (wire, conversation):
         wire.write(request(0, "initialize", seconds=0.2))
         sent = [request(number, "echo", pad="x" * 40_000) for number in range(1, 9)]
@@ -102,7 +102,7 @@ async def test_large_messages_in_the_backlog_stop_reading_by_their_size() -> Non
 
 @on_both_loops
 async def test_notifications_that_pile_up_are_dropped() -> None:
-    """SEC-13: requests are counted, so what has no id is bounded, too."""
+    """Requests are counted, so what has no id is bounded, too."""
     async with serving(calls=5) as (wire, conversation):
         wire.write(b'{"jsonrpc":"2.0","method":"listen"}\n' * 50 + request(1, "echo"))
         assert (await wire.lines(1))[0]["id"] == 1
@@ -195,7 +195,7 @@ async def test_stop_cuts_off_what_is_left_after_its_time() -> None:
 
 @on_both_loops
 async def test_bad_lines_are_answered_and_the_next_one_works() -> None:
-    """REL-01: nothing is left unanswered."""
+    """Nothing is left unanswered."""
     async with serving() as (wire, _):
         wire.write(b'nonsense\n{"id":1}\n{} {}\n' + request(2, "echo"))
         first, second, third, last = await wire.lines(4)
@@ -338,7 +338,7 @@ async def test_a_client_learns_of_the_end_at_once() -> None:
 
 @on_both_loops
 async def test_a_client_still_gets_a_whole_last_answer_without_line_end() -> None:
-    """REL-01: a partial last line that is complete JSON counts."""
+    """A partial last line that is complete JSON counts."""
     async with asking() as (wire, conversation):
         asked = asyncio.ensure_future(conversation.ask("echo"))
         await wire.lines(1)
@@ -369,7 +369,7 @@ async def test_closing_does_not_wait_for_ever_for_a_peer_that_does_not_read() ->
 
 @on_both_loops
 async def test_nothing_is_read_before_the_conversation_begins() -> None:
-    """C-021, C-044."""
+    """C-044."""
     wire = Wire(Limits())
     wire.write(request(1, "echo"))
     await asyncio.sleep(0.01)

@@ -123,7 +123,6 @@ async def test_a_client_that_only_ends_its_own_half_still_gets_its_answers(where
 
 @on_both_loops
 async def test_stopping_lets_calls_finish_and_cuts_off_the_rest(where: dict[str, Any]) -> None:
-    """REL-12."""
     async with listening(**where, limits=Limits(drain=1)) as it:
         channel, client = await it.connect()
         quick = asyncio.ensure_future(client.ask("sleep", seconds=0.05))
@@ -366,7 +365,7 @@ async def test_serve_socket_ends_cleanly_at_a_signal(tmp_path: Path) -> None:
 
 @on_both_loops
 async def test_what_would_never_end_by_itself_is_told_that_the_input_is_over(tmp_path: Path) -> None:
-    """REL-12: an open stream gets its result at once, instead of being cut off after the drain time."""
+    """An open stream gets its result at once, instead of being cut off after the drain time."""
 
     async with listening(path=tmp_path / "s", limits=Limits(drain=60)) as it:
         channel, client = await it.connect()

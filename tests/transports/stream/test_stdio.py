@@ -74,7 +74,7 @@ def test_a_request_that_is_piped_in_is_answered_and_the_server_ends(loop: str) -
 
 
 def test_a_stream_without_end_is_ended_at_the_end_of_the_input(loop: str) -> None:
-    """SUB-09, STDIO-07: it gets its result, for which nobody has to wait until the drain time is over."""
+    """STDIO-07: it gets its result, for which nobody has to wait until the drain time is over."""
     code, messages, _ = run(loop, request(1, "listen"))
     assert (code, messages) == (0, [{"jsonrpc": "2.0", "id": 1, "result": "ended"}])
 

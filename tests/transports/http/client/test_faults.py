@@ -211,7 +211,7 @@ async def test_what_breaks_off_is_a_lost_connection_with_an_unknown_outcome(scri
 
 @pytest.mark.parametrize("script", INVALID)
 async def test_what_is_no_answer_is_an_invalid_response(script: Any) -> None:
-    """BASE-05: it fails now, and nobody else fails."""
+    """It fails now, and nobody else fails."""
     error = await failure_of(script)
     assert type(error) is InvalidResponse
 
@@ -224,7 +224,7 @@ async def test_the_error_for_a_web_page_shows_its_beginning() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 406, 413, 429, 500, 503])
 async def test_an_error_status_is_told_with_the_start_of_its_body(status: int) -> None:
-    """HDR-25: 413 and 431 gracefully; table 4.D needs the status."""
+    """HDR-25: 413 is no surprise; table 4.D needs the status."""
 
     async def refuse(asked: Asked, answer: Answer) -> None:
         await answer.body(b"Sorry:\n" + b"x" * 5000, kind="text/plain", status=status, headers={"retry-after": "7"})
@@ -254,7 +254,7 @@ async def test_a_challenge_is_kept_whole_though_it_came_in_several_headers() -> 
 @pytest.mark.parametrize("status", [400, 404, 500])
 @pytest.mark.parametrize("whose", ["none", "null", "ours"])
 async def test_an_error_object_with_our_id_or_none_is_the_peers_answer(status: int, whose: str) -> None:
-    """T-04, BASE-09, ERR-17: on HTTP it is clear which request it answers."""
+    """T-04: on HTTP it is clear which request it answers."""
 
     async def refuse(asked: Asked, answer: Answer) -> None:
         members = {"none": {}, "null": {"id": None}, "ours": {"id": asked.message["id"]}}[whose]
@@ -414,8 +414,6 @@ async def test_an_answer_over_the_limit_is_refused_in_bounded_memory(script: Any
 
 
 async def test_a_notification_that_is_refused_says_so() -> None:
-    """MHTTP-04, LHTTP-04."""
-
     async def refuse(asked: Asked, answer: Answer) -> None:
         await answer.json(an_error(-32600), 400)
 

@@ -82,7 +82,7 @@ async def fails(asked: Asked, answer: Answer) -> None:
 
 @pytest.mark.parametrize("first", [stream, breaks])
 async def test_404_for_a_stream_that_was_open_ends_the_conversation(first: Any) -> None:
-    """LHTTP-25: nobody need make a call to learn of it."""
+    """Nobody need make a call to learn of it."""
     async with ScriptedServer(Speaker(first, fails, unknown)) as server:
         client, talk = talking(server)
         async with client:
@@ -95,7 +95,7 @@ async def test_404_for_a_stream_that_was_open_ends_the_conversation(first: Any) 
 
 
 async def test_404_for_a_stream_that_never_was_open_means_that_there_is_none() -> None:
-    """LHTTP-13: the session goes on."""
+    """The session goes on."""
     async with ScriptedServer(Speaker(unknown)) as server:
         client, talk = talking(server)
         async with client:
@@ -108,7 +108,7 @@ async def test_404_for_a_stream_that_never_was_open_means_that_there_is_none() -
 
 @pytest.mark.parametrize("how", ["a notification", "an answer"])
 async def test_404_for_what_waits_for_no_answer_ends_the_conversation(how: str) -> None:
-    """LHTTP-25: there is nobody whose error could tell it, and calls that wait would wait for ever."""
+    """There is nobody whose error could tell it, and calls that wait would wait for ever."""
     ended = False
 
     async def asks(asked: Asked, answer: Answer) -> None:
@@ -175,7 +175,7 @@ async def test_a_stream_that_ends_at_once_again_and_again_stays_closed_and_the_s
 
 
 async def test_who_only_listens_hears_again_after_the_servers_process_was_replaced() -> None:
-    """LHTTP-25, SUB-14: a new session, with a ChangesLost before its first change."""
+    """LHTTP-25: a new session, with a ChangesLost before its first change."""
     sessions: list[str] = []
 
     async def script(asked: Asked, answer: Answer) -> None:
@@ -210,7 +210,7 @@ async def test_who_only_listens_hears_again_after_the_servers_process_was_replac
 
 
 async def test_who_begins_to_listen_in_a_session_that_is_over_gets_a_new_one() -> None:
-    """LHTTP-25, SUB-15."""
+    """LHTTP-25."""
     sessions: list[str] = []
 
     async def script(asked: Asked, answer: Answer) -> None:

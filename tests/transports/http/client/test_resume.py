@@ -92,7 +92,7 @@ async def others_answer(call: Asked, answer: Answer) -> None:
 
 @pytest.mark.parametrize("cut", [False, True])
 async def test_a_stream_that_ends_early_is_resumed_after_its_last_event_and_not_before_retry(cut: bool) -> None:
-    """LHTTP-08, LHTTP-09, LHTTP-10, LHTTP-18, conformance sse-retry."""
+    """LHTTP-10, LHTTP-18, T-15, conformance sse-retry."""
     script = Resumable(finish, retry=700, cut=cut)
     async with ScriptedServer(script) as server, Talking(server.url) as client:
         await client.call("initialize")
@@ -194,7 +194,7 @@ async def test_a_stream_without_event_ids_can_not_be_resumed() -> None:
 
 @pytest.mark.parametrize("ended", [True, False])
 async def test_an_answer_on_the_servers_own_stream_ends_the_call_that_waits_elsewhere(ended: bool) -> None:
-    """LHTTP-15 forbids it, yet servers do it, the mock of conformance scenario sse-retry among them."""
+    """The specification forbids it, yet servers do it, the mock of conformance scenario sse-retry among them."""
     called: asyncio.Future[Asked] = asyncio.get_running_loop().create_future()
 
     async def script(asked: Asked, answer: Answer) -> None:

@@ -31,7 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_session_and_the_revision_go_with_everything_after_initialize() -> None:
-    """LHTTP-20, LHTTP-22, LHTTP-26, LHTTP-27, T-24: not with initialize itself."""
+    """LHTTP-22, LHTTP-26, LHTTP-27, T-24: not with initialize itself."""
     async with ScriptedServer(legacy) as server:
         async with Talking(server.url) as client:
             await client.handshake("2025-06-18")
@@ -46,7 +46,7 @@ async def test_the_session_and_the_revision_go_with_everything_after_initialize(
 
 
 async def test_the_servers_own_stream_is_asked_for_as_events_and_405_ends_the_matter() -> None:
-    """LHTTP-12, LHTTP-13."""
+    """LHTTP-12."""
     async with ScriptedServer(legacy) as server, Talking(server.url) as client:
         await client.handshake()
         assert server.by("GET")[0].headers["accept"] == "text/event-stream"
@@ -100,7 +100,7 @@ async def test_a_session_id_with_illegal_characters_is_refused() -> None:
     "body", [b"", b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}']
 )
 async def test_404_ends_the_session_and_the_next_initialize_begins_without_it(body: bytes) -> None:
-    """LHTTP-24, LHTTP-25, T-25."""
+    """LHTTP-25, T-25."""
     ended = False
 
     async def script(asked: Asked, answer: Answer) -> None:
@@ -187,7 +187,7 @@ async def test_404_for_an_unknown_method_is_not_the_end_of_the_session() -> None
 
 
 async def test_a_request_of_the_server_is_answered_by_a_post_while_its_stream_is_open() -> None:
-    """LHTTP-06, LHTTP-30."""
+    """LHTTP-03."""
     replied = asyncio.Event()
 
     async def script(asked: Asked, answer: Answer) -> None:
@@ -240,7 +240,7 @@ async def test_a_malformed_request_of_the_server_is_answered_by_a_post() -> None
 
 
 async def test_the_messages_of_a_batch_in_one_event_are_taken_one_by_one() -> None:
-    """LHTTP-03, BASE-11: one revision lets a server batch what it sends."""
+    """BASE-11: one revision lets a server batch what it sends."""
 
     async def script(asked: Asked, answer: Answer) -> None:
         if asked.method == "POST" and asked.message.get("method") == "tools/call":
@@ -301,7 +301,7 @@ async def answers_wrongly(asked: Asked, answer: Answer) -> None:
 
 @pytest.mark.usefixtures("quick")
 async def test_the_servers_own_stream_is_opened_again_after_its_last_event() -> None:
-    """LHTTP-14, LHTTP-18."""
+    """LHTTP-18."""
     async with ScriptedServer(Speaker(says, empty, says)) as server, Talking(server.url) as client:
         await client.handshake()
         await until(lambda: len(server.by("GET")) == 4)
@@ -320,14 +320,12 @@ async def test_the_servers_own_stream_is_given_up_after_eight_attempts_and_calls
 
 
 async def test_a_request_on_the_servers_own_stream_is_answered_by_a_post() -> None:
-    """LHTTP-14."""
     async with ScriptedServer(Speaker(asks)) as server, Talking(server.url) as client:
         await client.handshake()
         await until(lambda: any(asked.message.get("id") == "q-2" for asked in server.by("POST")))
 
 
 async def test_what_does_not_belong_on_the_servers_own_stream_settles_nothing() -> None:
-    """LHTTP-15."""
     async with ScriptedServer(Speaker(answers_wrongly)) as server, Talking(server.url) as client:
         waiting = client.talk.ask()
         await client.handshake()
@@ -382,7 +380,7 @@ async def test_a_refused_initialize_leaves_no_session_behind() -> None:
 
 
 async def test_a_server_that_asks_much_gets_its_answers_over_a_bounded_number_of_connections() -> None:
-    """C-040: a burst of questions must not make the client open a connection for each."""
+    """A burst of questions must not make the client open a connection for each."""
     asking, over = 300, asyncio.Event()
     answered: set[str] = set()
 

@@ -103,7 +103,7 @@ def wants_get(status: int = 405, address: str = "/messages", event: str = "endpo
 
 @pytest.mark.parametrize("status", [400, 404, 405])
 async def test_each_of_the_three_statuses_leads_to_get(status: int) -> None:
-    """VER-21."""
+    """VER-21, HSSE-03."""
     async with ScriptedServer(wants_get(status)) as server:
         with pytest.raises(ConnectFailed):
             await Client(server.url, limits=Limits(connect=0.5)).connect()
@@ -122,7 +122,7 @@ async def test_other_statuses_lead_nowhere(status: int) -> None:
 
 
 async def test_a_recognised_modern_error_leads_nowhere() -> None:
-    """VER-08, VER-21: such a server is modern, whatever the status."""
+    """VER-21: such a server is modern, whatever the status."""
 
     async def script(asked: Asked, answer: Answer) -> None:
         error = {"code": -32022, "message": "no", "data": {"supported": [], "requested": "x"}}
@@ -168,7 +168,7 @@ async def test_a_client_of_the_stateless_era_does_not_look_for_the_old_transport
     ],
 )
 async def test_messages_go_to_no_other_origin(address: str) -> None:
-    """They carry the caller's credentials (SEC-46)."""
+    """They carry the caller's credentials."""
     async with ScriptedServer(wants_get(address=address)) as server:
         transport = SseTransport(server.url, headers={"Authorization": "Bearer canary"}, limits=QUICK)
         with pytest.raises(ConnectFailed, match="not its scheme, host and port"):

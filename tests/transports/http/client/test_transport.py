@@ -55,7 +55,7 @@ async def test_a_json_answer_settles_the_request() -> None:
 
 
 async def test_a_post_says_what_it_is_and_what_it_takes_and_mirrors_the_headers() -> None:
-    """MHTTP-02, MHTTP-03, LHTTP-02, HDR-01, HDR-02, HDR-03."""
+    """MHTTP-02, MHTTP-03, LHTTP-02."""
     mirrored = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "add", "Mcp-Param-A": ""}
     async with ScriptedServer(answers) as server, Talking(server.url, headers={"X-Team": "blue"}) as client:
         await client.call("tools/call", mirrored, name="add")
@@ -70,7 +70,7 @@ async def test_a_post_says_what_it_is_and_what_it_takes_and_mirrors_the_headers(
 
 
 async def test_events_before_the_answer_reach_the_conversation_first() -> None:
-    """MHTTP-06, LHTTP-06."""
+    """MHTTP-06, LHTTP-05."""
     async with ScriptedServer(streams) as server, Talking(server.url) as client:
         assert await client.call() == {"streamed": True}
         assert client.talk.methods() == ["notifications/message"]
@@ -201,7 +201,7 @@ async def test_notifications_and_replies_do_not_wait_for_calls() -> None:
 
 @pytest.mark.parametrize("where", ["head", "body"])
 async def test_cancelling_the_caller_closes_the_stream_so_that_the_server_sees_it(where: str) -> None:
-    """MHTTP-13, CANC-03: also while not even the head of the response has come."""
+    """CANC-03: also while not even the head of the response has come."""
     asked_for, closed = asyncio.Event(), asyncio.Event()
 
     async def hanging(asked: Asked, answer: Answer) -> None:
@@ -284,7 +284,7 @@ async def test_listening_takes_no_place_from_calls() -> None:
 
 
 async def test_a_request_of_the_server_is_not_answered_on_a_modern_stream() -> None:
-    """MHTTP-02, MHTTP-07: a modern client never POSTs a response."""
+    """MHTTP-02: a modern client never POSTs a response."""
 
     async def script(asked: Asked, answer: Answer) -> None:
         await answer.stream()
@@ -397,7 +397,7 @@ async def test_opening_a_channel_loads_no_parser_and_connects_to_nothing() -> No
 
 
 async def test_a_reply_is_posted_and_any_2xx_accepts_it() -> None:
-    """LHTTP-02, LHTTP-04."""
+    """LHTTP-02, LHTTP-03."""
 
     async def ok(asked: Asked, answer: Answer) -> None:
         await answer.body(b"null", status=200)

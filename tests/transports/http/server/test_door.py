@@ -82,7 +82,7 @@ def post_scope(path: str, root_path: str = "", **changes: str) -> tuple[Scope, b
 async def test_a_mounted_app_answers_at_its_mount_point_and_a_lone_one_at_its_path(
     path: str, root_path: str, status: int
 ) -> None:
-    """LHTTP-01, MHTTP-01. Frameworks differ in whether they leave the mount point in `path`."""
+    """MHTTP-01. Frameworks differ in whether they leave the mount point in `path`."""
     app = make_server(Log()).http_app()
     assert (await through(app, *post_scope(path, root_path)))[0] == status
 
@@ -202,7 +202,7 @@ async def test_a_body_in_a_coding_is_refused_with_those_that_are_taken(site: Sit
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/jsonp", "text/plain; a=application/json"])
 @pytest.mark.parametrize("body", [b"", b"{}"])
 async def test_only_json_is_taken_even_when_there_is_no_body(site: Site, kind: str | None, body: bytes) -> None:
-    """C-141, SEC-04 of the reliability list."""
+    """C-141."""
     headers = {"Accept": BOTH_TYPES} | ({"Content-Type": kind} if kind else {})
     assert (await site.ask(headers, body)).status == 415
 

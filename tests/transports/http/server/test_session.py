@@ -57,7 +57,7 @@ async def test_a_handshake_makes_a_session_with_an_unguessable_visible_id(site: 
 
 
 async def test_a_handshake_that_fails_makes_no_session(site: Site) -> None:
-    """B-030: nothing is kept of a refused one."""
+    """Nothing is kept of a refused one."""
     bad = initialize()
     bad["params"] = {"protocolVersion": 7}
     reply = await site.ask(JSON_HEADERS, bad)
@@ -121,7 +121,7 @@ async def test_a_subscription_counts_with_the_headers_that_are_kept_for_it(log: 
 
 @pytest.mark.parametrize("revision", [FIRST, V2025_03, V2025_06, V2025_11])
 async def test_a_session_lives_from_handshake_to_delete(site: Site, revision: str) -> None:
-    """LHTTP-22, LHTTP-24, LHTTP-26, B-031, B-032."""
+    """LHTTP-24, B-031, B-032."""
     session = await site.session(revision)
     reply = await site.ask(session, handshake_call("add", a=1, b=2))
     assert (reply.status, text_of(reply.json())) == (200, "3")
@@ -184,7 +184,7 @@ async def test_a_second_handshake_in_a_session_changes_nothing(site: Site) -> No
 
 
 async def test_a_session_of_another_principal_is_not_there() -> None:
-    """B-031, SEC-01, SEC-23: nobody learns that the id exists."""
+    """SEC-01, SEC-23: nobody learns that the id exists."""
 
     async def authenticate(scope: Scope, headers: Headers) -> str:
         return headers.get("authorization", "nobody")
@@ -327,7 +327,7 @@ async def test_notifications_about_a_call_leave_on_its_own_stream_after_an_openi
 
 @pytest.mark.parametrize("revision", [V2025_03, V2025_06])
 async def test_older_revisions_get_ids_but_no_opening_event(site: Site, log: Log, revision: str) -> None:
-    """LHTTP-08 holds for one revision only."""
+    """Only the revision of 2025-11-25 has one."""
     log.gate.set()
     wire = await site.call(await site.session(revision), handshake_call("stream", count=1))
     await wire.head()
@@ -359,7 +359,7 @@ async def test_a_clients_one_type_is_respected(site: Site, log: Log) -> None:
 
 
 async def test_the_same_id_twice_in_flight_is_served_twice_each_on_its_own_stream(site: Site, log: Log) -> None:
-    """B-018; also 1 next to "1"."""
+    """LHTTP-06, SEC-21; also 1 next to "1"."""
     session = await site.session()
     names = ["a", "b", "c"]
     calls = [
@@ -378,7 +378,7 @@ async def test_the_same_id_twice_in_flight_is_served_twice_each_on_its_own_strea
 
 
 async def test_what_belongs_to_no_call_leaves_on_the_get_stream_alone(site: Site, log: Log) -> None:
-    """LHTTP-14, LHTTP-15, LHTTP-16, B-018."""
+    """LHTTP-01, LHTTP-13, LHTTP-14, LHTTP-16."""
     session, other = await site.session(), await site.session()
     streams = [await site.listen(one) for one in (session, other)]
     for stream in streams:
@@ -451,7 +451,7 @@ async def test_a_client_that_takes_no_events_can_not_be_asked_and_its_call_fails
 
 
 async def test_an_explicit_cancellation_stops_the_call_and_ends_its_stream(site: Site, log: Log) -> None:
-    """LHTTP-11, T-16: no answer after it."""
+    """CANC-06, T-16: no answer after it."""
     session = await site.session()
     wire = await site.call(session, handshake_call("wait"))
     await log.until("wait begins")
@@ -517,7 +517,7 @@ async def test_a_batch_is_answered_as_one_where_the_revision_has_batches(site: S
 
 
 async def test_without_sessions_each_handshake_post_stands_alone(log: Log) -> None:
-    """B-033."""
+    """B-033, LHTTP-13."""
     async with serving(make_server(log), sessions=False) as site:
         reply = await site.ask(JSON_HEADERS, initialize())
         assert reply.status == 200
@@ -534,7 +534,6 @@ async def test_without_sessions_each_handshake_post_stands_alone(log: Log) -> No
 
 
 async def test_the_end_of_a_session_stops_its_calls_and_ends_its_streams(site: Site, log: Log) -> None:
-    """LHTTP-26."""
     session = await site.session()
     standing = await site.listen(session)
     await standing.head()

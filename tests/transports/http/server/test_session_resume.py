@@ -36,7 +36,7 @@ async def started(site: Site, session: dict[str, str], log: Log, name: str = "st
 
 
 async def test_a_call_goes_on_when_its_client_leaves_and_its_result_can_be_fetched(site: Site, log: Log) -> None:
-    """LHTTP-11, LHTTP-18, T-13."""
+    """LHTTP-11, LHTTP-19, T-13."""
     session = await site.session()
     _, last = await started(site, session, log)
     log.gate.set()
@@ -269,7 +269,7 @@ async def test_a_handler_may_close_its_stream_and_the_client_polls_for_the_rest(
 
 
 async def test_where_the_revision_knows_no_polling_the_stream_stays_open(site: Site, log: Log) -> None:
-    """LHTTP-07, LHTTP-09."""
+    """LHTTP-07."""
     log.gate.set()
     reply = await site.call(await site.session(V2025_06), handshake_call("poll"))
     await reply.head()
@@ -291,7 +291,7 @@ async def test_a_client_that_left_before_it_got_an_id_delays_nothing(site: Site,
 
 
 async def test_a_keep_alive_opens_the_stream_of_a_slow_call_with_an_id_to_resume_from(log: Log) -> None:
-    """LHTTP-08, MHTTP-10."""
+    """LHTTP-08."""
     async with serving(make_server(log, limits=Limits(keep_alive=0.1))) as site:
         session = await site.session()
         wire = await site.call(session, handshake_call("wait"))

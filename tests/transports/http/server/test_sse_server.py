@@ -79,7 +79,7 @@ async def site(log: Log) -> AsyncIterator[Site]:
 
 
 async def test_the_first_event_names_where_messages_go_and_answers_come_as_message_events(site: Site) -> None:
-    """HSSE-01, HSSE-02, HSSE-03, HSSE-04."""
+    """HSSE-01, HSSE-02, HSSE-04."""
     old = await open_old(site)
     assert old.path.startswith("/sse/messages?session_id=")
     assert await old.post(initialize(FIRST)) == 202
@@ -121,7 +121,7 @@ async def test_calls_run_side_by_side_and_one_is_cancelled_by_a_message(site: Si
 
 
 async def test_a_second_request_with_an_id_in_flight_is_refused(site: Site, log: Log) -> None:
-    """One stream carries all answers, so equal ids could not be told apart (BASE-05)."""
+    """One stream carries all answers, so equal ids could not be told apart (BASE-04)."""
     old = await open_old(site)
     await old.shake_hands()
     assert await old.post(handshake_call("wait", 1)) == 202
@@ -139,7 +139,7 @@ async def test_changes_of_a_list_are_told_unasked(site: Site) -> None:
 
 
 async def test_a_batch_is_taken_in_the_revision_that_knows_batches(site: Site) -> None:
-    """BASE-11, BASE-13."""
+    """BASE-11."""
     old = await open_old(site)
     await old.shake_hands(V2025_03)
     answers = await old.ask([handshake_call("add", 1, a=1, b=1), handshake_call("add", 2, a=2, b=2)])
@@ -192,7 +192,7 @@ async def who(scope: Scope, headers: Headers) -> str | None:
 
 
 async def test_a_message_of_another_user_finds_no_session(log: Log) -> None:
-    """B-032: the session belongs to who opened it."""
+    """SEC-23: the session belongs to who opened it."""
     async with serving(make_server(log), sse_path="/sse", authenticate=who) as site:
         old = await open_old(site, **{"X-User": "ann"})
         assert await old.post(initialize(), **{"X-User": "bob"}) == 404
@@ -235,7 +235,7 @@ async def test_a_foreign_origin_or_host_opens_no_stream(site: Site, name: str, s
 
 
 async def test_each_path_takes_its_one_method(site: Site) -> None:
-    """VER-21: a client that tries the newer transport first sees 405, and comes back with GET."""
+    """HSSE-01: a client that tries the newer transport first sees 405, and comes back with GET."""
     refused = await site.ask(JSON_HEADERS, initialize(), path="/sse")
     assert (refused.status, refused.headers["allow"]) == (405, "GET")
     assert (await site.ask(STREAM, b"", "GET", "/sse/messages")).status == 405

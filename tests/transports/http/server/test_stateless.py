@@ -235,7 +235,7 @@ async def test_session_and_event_headers_are_ignored_and_never_minted(site: Site
 
 @pytest.mark.parametrize(("accept", "status"), [("application/json", 406), ("text/event-stream", 406), ("*/*", 200)])
 async def test_a_modern_client_must_take_both_types(site: Site, accept: str, status: int) -> None:
-    """MHTTP-03, C-144."""
+    """MHTTP-03."""
     headers, body = modern_call("add", a=1, b=2)
     reply = await site.ask({**headers, "Accept": accept}, body)
     assert (reply.status, reply.json()["id"]) == (status, 1)
