@@ -46,7 +46,7 @@ def living(life: Life) -> Server[dict[str, str]]:
 
 
 async def test_it_is_entered_once_and_left_by_the_last() -> None:
-    """A-163: one for all conversations."""
+    """One for all conversations."""
     life = Life()
     server = living(life)
     async with Client(server) as one:

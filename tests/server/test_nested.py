@@ -102,7 +102,7 @@ async def test_what_fails_there_fails_here_in_the_same_words(
 
 @both_eras
 async def test_a_question_of_the_inner_tool_reaches_the_user_and_steps_run_once(era: str) -> None:
-    """MRTR-04: one conversation with the user, however deep it is asked for."""
+    """One conversation with the user, however deep it is asked for."""
     server, charged = library(), list[str]()
 
     async def charge(what: str) -> str:
@@ -145,7 +145,6 @@ async def test_a_nested_result_that_needs_input_is_an_error_in_the_handshake_era
 
 @both_eras
 async def test_middleware_stands_around_it_and_knows_that_it_is_nested(era: str) -> None:
-    """A-020."""
     server, seen = library(), list[tuple[str, int]]()
 
     async def watch(ctx: Context, call_next: CallNext) -> Any:

@@ -188,7 +188,7 @@ async def test_the_outer_server_signs_the_results(outer: Server[Any]) -> None:
 
 
 async def test_a_resource_of_a_tools_user_interface_is_found_under_the_outer_uri() -> None:
-    """APP-03, APP-04: whatever the prefix, the URI of a page begins with ui://."""
+    """APP-04: whatever the prefix, the URI of a page begins with ui://."""
     inner: Server[Any] = Server("ui")
 
     @inner.tool(meta={"ui": {"resourceUri": "ui://page", "x": 1}, "ui/resourceUri": "ui://page", "y": 2})
