@@ -95,7 +95,6 @@ async def test_each_question_has_its_own_answer() -> None:
 
 
 async def test_what_is_not_cacheable_is_asked_each_time() -> None:
-    """MRTR-20, CACHE-01."""
     puppet = modern(tools_call={**done(), "ttlMs": 60_000, "cacheScope": "public"})
     async with Client(puppet) as client:
         await client.call_tool("x")
@@ -114,7 +113,7 @@ async def test_an_error_is_not_kept() -> None:
 
 
 async def test_a_handshake_server_is_asked_each_time() -> None:
-    """CACHE-01: the hints are of the stateless era."""
+    """The hints are of the stateless era."""
     puppet = legacy(tools_list=listed("a"))
     async with Client(puppet) as client:
         await client.list_tools()
@@ -153,7 +152,7 @@ async def test_a_change_drops_what_it_concerns_at_once() -> None:
 
 
 async def test_two_clients_share_nothing_even_in_one_store() -> None:
-    """CACHE-07, CACHE-11, D-010, SEC-26."""
+    """CACHE-07."""
     store = MemoryStore(100)
     puppets = [modern(tools_list=listed("mine")), modern(tools_list=listed("yours"))]
     for puppet, name in zip(puppets, ("mine", "yours"), strict=True):

@@ -49,7 +49,7 @@ def a_puppet() -> Puppet:
 @both_eras
 @pytest.mark.parametrize("name", ASKING)
 async def test_every_method_takes_meta(name: str, era: Any) -> None:
-    """META-01: under keys of one's own, beside what the protocol puts there."""
+    """Under keys of one's own, beside what the protocol puts there."""
     method, ask, _ = ASKING[name]
     puppet = a_puppet()
     async with Client(puppet, era=era) as client:
@@ -162,7 +162,7 @@ async def test_they_go_before_headers_that_are_asked_for_and_authorization(era: 
 
 @both_eras
 async def test_what_the_protocol_says_in_headers_is_not_a_users_to_say(era: Any) -> None:
-    """HDR-01, HDR-03."""
+    """HDR-02, HDR-03."""
     async with site() as (url, seen), Client(url, era=era) as client:
         await client.call_tool("t", headers={"MCP-METHOD": "x", "mcp-name": "x", "Mcp-Session-Id": "x", "host": "x"})
     (found,) = seen

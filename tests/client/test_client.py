@@ -13,6 +13,7 @@ import pytest
 
 from hinge import (
     CallTimeout,
+    Changed,
     Client,
     Context,
     DefinitionError,
@@ -98,7 +99,7 @@ async def test_what_was_chosen_before_goes_along_with_a_completion(era: Any) -> 
 
 @both_eras
 async def test_the_same_calls_work_in_both_eras(era: Any) -> None:
-    """C-073, C-093, C-163, DISC-03, TOOL-02, PRM-04, COMP-02."""
+    """C-093, DISC-03, TOOL-02, PRM-04, COMP-02."""
     async with Client(a_server(), era=era, info=Implementation(name="me", version="1")) as client:
         assert client.era == era
         assert client.server_info == Implementation(name="weather", version="2")
@@ -116,6 +117,25 @@ async def test_the_same_calls_work_in_both_eras(era: Any) -> None:
         with pytest.raises(PeerError) as caught:
             await client.request("acme/missing")
         assert caught.value.code == -32601
+
+
+@both_eras
+async def test_a_server_in_this_process_is_found_out_asks_and_tells_changes(era: Any) -> None:
+    """C-073, C-163: the era comes from the probe, and questions and changes in the way of the era."""
+    server: Server[Any] = Server("near", eras=era)
+
+    @server.tool
+    async def ask(ctx: Context[Any]) -> str:
+        return await ctx.elicit("Who?", str)
+
+    async with (
+        Client(server, on_elicit=lambda form: {"value": "me"}) as client,
+        client.listen(tools=True) as changes,
+    ):
+        assert client.era == era
+        assert (await client.call_tool("ask")).text == "me"
+        server.tool("new")(lambda: "")
+        assert await anext(changes) == Changed("tools")
 
 
 @both_eras
@@ -183,7 +203,7 @@ async def test_log_messages_come_from_the_wanted_level_on(era: Any) -> None:
 
 @both_eras
 async def test_a_level_that_there_is_not_is_told_and_changes_nothing(era: Any) -> None:
-    """LOG-07: otherwise a stateless server would refuse every request from now on."""
+    """Otherwise a stateless server would refuse every request from now on."""
     loud: Any = "loud"
     async with Client(a_server(), era=era) as client:
         with pytest.raises(DefinitionError, match="log_level='loud' is not possible: use"):
@@ -192,7 +212,6 @@ async def test_a_level_that_there_is_not_is_told_and_changes_nothing(era: Any) -
 
 
 async def test_a_server_that_refuses_the_log_level_is_used_without(caplog: pytest.LogCaptureFixture) -> None:
-    """LOG-04."""
     puppet = legacy(logging_setLevel=Error(-32603, "not now"), tools_list={"tools": []})
     async with Client(puppet, on_log=print) as client:
         assert await client.list_tools() == []
@@ -200,7 +219,7 @@ async def test_a_server_that_refuses_the_log_level_is_used_without(caplog: pytes
 
 
 async def test_who_wants_no_log_asks_for_none() -> None:
-    """LOG-05, REQM-10."""
+    """REQM-10."""
     puppet = modern(tools_list={"tools": [], "ttlMs": 0, "cacheScope": "private"})
     async with Client(puppet) as client:
         await client.list_tools()
@@ -213,7 +232,7 @@ async def test_who_wants_no_log_asks_for_none() -> None:
 
 @both_eras
 async def test_notifications_of_ones_own_reach_the_server(era: Any) -> None:
-    """VER-05, REQM-03: also a server of both eras, which goes by the claim."""
+    """VER-05: also a server of both eras, which goes by the claim."""
     async with Client(a_server(), era=era, info=Implementation(name="me", version="1")) as client:
         await client.notify("notifications/acme", {"x": 1})
         await client.notify("notifications/acme", {"x": 2, "_meta": {"a": 1}})
@@ -379,7 +398,6 @@ async def test_a_request_of_ones_own_is_typed_if_wanted() -> None:
 
 
 async def test_own_meta_goes_along_with_the_clients() -> None:
-    """META-05, REQM-01."""
     for puppet in (modern(acme_x={}), legacy(acme_x={})):
         async with Client(puppet) as client:
             await client.request("acme/x", {"_meta": {"com.example/trace": 1}})

@@ -34,7 +34,7 @@ def hangs_up(times: int, then: Any) -> Any:
 
 @in_no_time
 async def test_a_safe_request_survives_a_loss_on_a_new_connection() -> None:
-    """STDIO-08, D-007, SUB-10, T-14."""
+    """STDIO-08, D-007, T-14."""
     puppet = modern(tools_list=hangs_up(1, LISTED))
     async with Client(puppet) as client:
         assert await client.list_tools() == []
@@ -44,7 +44,7 @@ async def test_a_safe_request_survives_a_loss_on_a_new_connection() -> None:
 
 @in_no_time
 async def test_a_call_that_may_have_run_is_not_sent_again() -> None:
-    """T-14: the caller is told that it may have run; the next call finds a new connection."""
+    """T-14, C-089: the caller is told that it may have run; the next call finds a new connection."""
     puppet = modern(tools_call=hangs_up(1, done()))
     async with Client(puppet) as client:
         with pytest.raises(ConnectionLost) as caught:
@@ -58,7 +58,7 @@ async def test_a_call_that_may_have_run_is_not_sent_again() -> None:
 @pytest.mark.parametrize("hint", ["readOnlyHint", "idempotentHint"])
 @in_no_time
 async def test_a_tool_that_says_it_may_be_called_twice_is(hint: str) -> None:
-    """T-14, TOOL-10."""
+    """T-14."""
     tool = {"name": "x", "inputSchema": {"type": "object"}, "annotations": {hint: True}}
     puppet = modern(tools_list={**LISTED, "tools": [tool]}, tools_call=hangs_up(1, done()))
     async with Client(puppet) as client:
@@ -69,7 +69,7 @@ async def test_a_tool_that_says_it_may_be_called_twice_is(hint: str) -> None:
 
 @in_no_time
 async def test_repeating_has_an_end() -> None:
-    """T-14: a budget, and then the plain error."""
+    """A budget, and then the plain error."""
     puppet = modern(tools_list=lambda puppet, message: HANG_UP)
     async with Client(puppet) as client:
         with pytest.raises(ConnectionLost):
@@ -104,7 +104,6 @@ async def test_the_total_limit_counts_for_all_attempts_together() -> None:
 
 @in_no_time
 async def test_a_lost_connection_stays_lost_if_wanted() -> None:
-    """STDIO-08."""
     puppet = modern(tools_list=LISTED, tools_call=HANG_UP)
     async with Client(puppet, reconnect=False) as client:
         with pytest.raises(ConnectionLost):
@@ -116,7 +115,7 @@ async def test_a_lost_connection_stays_lost_if_wanted() -> None:
 
 @in_no_time
 async def test_a_handshake_server_is_shaken_hands_with_again_and_told_the_level() -> None:
-    """STDIO-08, LIFE-01, LIFE-07."""
+    """STDIO-08, LIFE-07."""
     puppet = legacy(tools_list=hangs_up(1, LISTED))
     heard: list[Any] = []
     async with Client(puppet, on_log=heard.append, log_level="error", on_change=heard.append) as client:
@@ -130,7 +129,7 @@ async def test_a_handshake_server_is_shaken_hands_with_again_and_told_the_level(
 @in_no_time
 @pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_no_call_leaves_on_a_connection_that_is_still_being_agreed_on(era: EraName) -> None:
-    """LIFE-03, LHTTP-22: whoever comes meanwhile waits for the handshake, as the one does whose call began it."""
+    """LIFE-08: whoever comes meanwhile waits for the handshake, as the one does whose call began it."""
     greeting = "initialize" if era == "2025" else "server/discover"
     puppet = (legacy if era == "2025" else modern)(tools_call=done())
     agreed = puppet.by_method[greeting]
@@ -151,7 +150,7 @@ async def test_no_call_leaves_on_a_connection_that_is_still_being_agreed_on(era:
 
 
 async def test_a_retired_session_keeps_what_is_in_flight_there() -> None:
-    """LHTTP-25: a new session is begun beside the old one, whose calls get their own end."""
+    """A new session is begun beside the old one, whose calls get their own end."""
     puppet = legacy(tools_call=lambda puppet, message: SILENCE if message["params"]["name"] == "slow" else done())
     async with Client(puppet, era="2025") as client:
         slow = asyncio.create_task(client.call_tool("slow"))
@@ -166,7 +165,7 @@ async def test_a_retired_session_keeps_what_is_in_flight_there() -> None:
 
 
 async def test_a_server_that_is_gone_for_good_is_reported_after_a_few_attempts() -> None:
-    """STDIO-08, T-08."""
+    """STDIO-08."""
     puppet = modern(tools_call=HANG_UP)
     async with Client(puppet) as client:
         with pytest.raises(ConnectionLost):
@@ -230,7 +229,7 @@ async def test_a_client_that_was_never_connected_says_so() -> None:
 
 @in_no_time
 async def test_a_client_may_be_closed_from_within_its_own_callbacks() -> None:
-    """C-022: nobody waits for itself."""
+    """Nobody waits for itself."""
     clients: list[Client] = []
 
     async def close(_: Any) -> dict[str, Any]:
@@ -264,7 +263,6 @@ async def test_a_client_may_be_closed_from_within_its_own_callbacks() -> None:
 
 @in_no_time
 async def test_a_close_while_it_is_being_opened_again_wins() -> None:
-    """C-072."""
     puppet = modern(tools_call=HANG_UP, tools_list=LISTED)
     client = Client(puppet)
     await client.connect()

@@ -139,7 +139,7 @@ def a_server(extension: Extension | None = None) -> Server[Any]:
 
 @both_eras
 async def test_it_is_declared_and_the_servers_side_is_seen(era: Any) -> None:
-    """EXT-01, EXT-03, EXT-04."""
+    """EXT-01, EXT-03."""
     puppet = Puppet(
         {
             "server/discover": discovered(capabilities={"extensions": {ID: {"most": 7}}}),
@@ -172,8 +172,6 @@ async def test_nothing_is_declared_unless_asked_for(era: Any) -> None:
 
 @both_eras
 async def test_an_extension_of_one_era_is_not_declared_in_the_other(era: Any) -> None:
-    """T-44."""
-
     class Modern(ClientExtension):
         id = "com.example/modern"
         eras = ("2026",)
@@ -190,7 +188,7 @@ async def test_an_extension_of_one_era_is_not_declared_in_the_other(era: Any) ->
 @extended
 @pytest.mark.parametrize("route", ["memory", "http"])
 async def test_a_result_of_its_own_type_becomes_what_the_caller_asked_for(route: str) -> None:
-    """A-121, TEX-11: over HTTP its own requests name what they are about."""
+    """A-121, EXT-04: over HTTP its own requests name what they are about."""
     server = a_server()
     async with serving(server) as site:
         target: Any = server if route == "memory" else f"http://127.0.0.1:{site.port}/mcp"
@@ -227,8 +225,6 @@ async def test_a_type_that_nobody_knows_is_no_answer(extensions: Any) -> None:
 
 
 async def test_an_extension_may_refuse_a_result_and_its_mistakes_are_its_own() -> None:
-    """TEX-06."""
-
     class Careless(ClientExtension):
         id = "com.example/careless"
         result_types = ("riddle",)
@@ -289,7 +285,6 @@ async def test_it_answers_a_handshake_server() -> None:
 
 @extended
 async def test_it_hears_what_it_listens_to_and_garbage_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    """TEX-24."""
     server, jobs = a_server(), Jobs()
     told: list[str] = []
     heard = asyncio.Event()

@@ -113,7 +113,7 @@ async def until_lost(client: Client) -> None:
 
 @both_eras
 async def test_a_socket_that_is_open_and_dead_is_opened_anew(era: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """STDIO-08, C-089: the call that waited says so, the next one is answered."""
+    """PING-02: the call that waited says so, the next one is answered."""
     async with wired(a_server()) as wire, Client(f"tcp://127.0.0.1:{wire.port}", era=era, limits=DEAD) as client:
         assert (await client.call_tool("fine")).text == "fine"
         wire.swallow()
@@ -215,7 +215,7 @@ def dies_after_agreeing(times: int) -> Puppet:
 
 
 async def test_a_server_that_was_gone_as_soon_as_it_had_agreed_is_opened_again() -> None:
-    """T-14: nothing of the user's was sent yet."""
+    """Nothing of the user's was sent yet."""
     puppet = dies_after_agreeing(1)
     async with Client(puppet, era="2026", limits=QUICK) as client:
         assert await client.list_tools() == []

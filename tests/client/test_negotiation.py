@@ -22,6 +22,7 @@ from hinge import (
     PeerError,
     Server,
 )
+from hinge.http1.client.wire import HeaderPairs
 from tests.client.puppet import HANG_UP, INFO, META, SILENCE, Error, Puppet, discovered, done, legacy, modern, shaken
 from tests.client.site import URL, Reply, Site
 from tests.jumping_clock import in_no_time
@@ -35,7 +36,7 @@ async def found(puppet: Puppet, **options: Any) -> Discovery:
 
 
 async def test_a_discovery_with_a_revision_in_common_is_a_stateless_server() -> None:
-    """VER-06, VER-07, DISC-01, DISC-05, C-070, REQM-01, REQM-02, REQM-03."""
+    """VER-06, VER-07, DISC-01, C-070, REQM-01, REQM-02, REQM-03."""
     puppet = Puppet({"server/discover": discovered(V2026_07, V2025_11, instructions="be kind")})
     got = await found(puppet)
     assert (got.era, got.revision, got.instructions) == ("2026", V2026_07, "be kind")
@@ -48,6 +49,16 @@ async def test_a_discovery_with_a_revision_in_common_is_a_stateless_server() -> 
     assert params["_meta"][f"{META}protocolVersion"] == V2026_07
     assert params["_meta"][f"{META}clientCapabilities"] == {}
     assert params["_meta"][f"{META}clientInfo"]["name"] == "hinge"
+
+
+async def test_later_requests_are_of_a_revision_that_the_server_named() -> None:
+    """DISC-05, REQM-01."""
+    listed = {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}
+    puppet = Puppet({"server/discover": discovered("2031-01-01", V2026_07, V2025_11), "tools/list": listed})
+    async with Client(puppet) as client:
+        await client.list_tools()
+    (params,) = puppet.asked("tools/list")
+    assert params["_meta"][f"{META}protocolVersion"] == V2026_07
 
 
 async def test_a_discovery_that_names_handshake_revisions_only_leads_to_the_handshake() -> None:
@@ -84,7 +95,7 @@ async def test_nothing_in_common_is_reported_and_no_handshake_tried(supported: A
 
 @pytest.mark.parametrize("code", [-32020, -32021])
 async def test_other_errors_of_the_stateless_era_mean_a_stateless_server(code: int) -> None:
-    """VER-08, VER-13."""
+    """VER-08."""
     puppet = legacy()
     puppet.by_method["server/discover"] = Error(code)
     with pytest.raises(ConnectFailed, match="refused the discovery"):
@@ -118,7 +129,7 @@ async def test_silence_means_a_handshake_server_on_the_same_pipe() -> None:
 
 @in_no_time
 async def test_a_slow_stateless_server_is_recognised_although_the_handshake_began() -> None:
-    """VER-09."""
+    """VER-07."""
 
     def shake(puppet: Puppet, message: dict[str, Any]) -> Any:
         puppet.answer(puppet.came[0], discovered())
@@ -131,7 +142,7 @@ async def test_a_slow_stateless_server_is_recognised_although_the_handshake_bega
 
 @in_no_time
 async def test_a_server_that_answers_the_probe_and_the_handshake_at_once_is_stateless() -> None:
-    """VER-09: it was slow to start, and both requests waited for it."""
+    """VER-07: it was slow to start, and both requests waited for it."""
 
     def shake(puppet: Puppet, message: dict[str, Any]) -> Any:
         puppet.answer(puppet.came[0], discovered())
@@ -147,7 +158,7 @@ async def test_a_server_that_answers_the_probe_and_the_handshake_at_once_is_stat
 @in_no_time
 @pytest.mark.parametrize("at_once", [False, True])
 async def test_a_slow_stateless_server_of_another_revision_is_asked_again(at_once: bool) -> None:
-    """VER-08, VER-09: its late answer names the revisions that it has."""
+    """VER-08: its late answer names the revisions that it has."""
     answers = [SILENCE, discovered()]
 
     def shake(puppet: Puppet, message: dict[str, Any]) -> Any:
@@ -234,7 +245,7 @@ async def test_a_server_that_always_ends_is_started_again_once(options: Any, con
 @pytest.mark.parametrize("status", [401, 403, 407, 429, 500, 502, 503, 504])
 @pytest.mark.parametrize("code", [None, -32603, -32000, 429])
 async def test_a_refusal_or_failure_of_http_says_nothing_about_the_era(status: int, code: int | None) -> None:
-    """VER-14: only a 4xx about the request means a handshake server."""
+    """T-08, C-072: only a 4xx about the request means a handshake server."""
 
     def refuse(message: dict[str, Any]) -> Reply:
         error = None if code is None else {"code": code, "message": "no"}
@@ -246,6 +257,44 @@ async def test_a_refusal_or_failure_of_http_says_nothing_about_the_era(status: i
         async with Client(URL, wire=site):
             pass
     assert site.requests == [("", "server/discover")]
+
+
+async def test_a_400_whose_body_is_an_error_of_the_stateless_era_is_of_a_stateless_server() -> None:
+    """VER-13."""
+    site = Site()
+
+    def refuse(message: dict[str, Any]) -> Reply:
+        del site.replies["server/discover"]
+        error = {"code": -32022, "message": "no", "data": {"supported": [V2026_07]}}
+        return Reply({"jsonrpc": "2.0", "id": message["id"], "error": error}, 400)
+
+    site.replies["server/discover"] = refuse
+    async with Client(URL, wire=site) as client:
+        assert client.era == "2026"
+    assert [method for _, method in site.requests] == ["server/discover"] * 2
+
+
+async def test_neither_a_failure_nor_the_fallback_leaves_the_revision_of_the_probe_behind() -> None:
+    """C-072: in the header of what comes next."""
+    sent: list[tuple[str, str | None]] = []
+
+    class Noting(Site):
+        async def open(self, method: str, url: str, headers: HeaderPairs, body: bytes | None, /) -> Reply:
+            if body is not None:
+                fields = {name.lower(): value for name, value in headers}
+                sent.append((msgspec.json.decode(body)["method"], fields.get("mcp-protocol-version")))
+            return await super().open(method, url, headers, body)
+
+    site = Noting()
+    client = Client(URL, wire=site)
+    site.replies["server/discover"] = lambda message: Reply(None, 503)
+    with pytest.raises(CallError):
+        await client.connect()
+    site.replies["server/discover"] = lambda message: Reply(None, 404)
+    async with client:
+        assert client.era == "2025"
+    probes = [("server/discover", V2026_07)] * 2
+    assert sent == [*probes, ("initialize", None), ("notifications/initialized", V2025_11)]
 
 
 async def test_a_server_with_too_much_to_do_is_not_taken_for_a_handshake_server() -> None:
@@ -380,7 +429,7 @@ async def test_a_call_that_may_have_run_or_can_not_be_repeated_is_not(code: int,
 
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
 async def test_the_revision_is_the_one_that_the_server_names(revision: str) -> None:
-    """LIFE-01, LIFE-02, LIFE-03, LIFE-04, LIFE-07, LIFE-08, LIFE-11."""
+    """LIFE-01, LIFE-02, LIFE-03, LIFE-07, LIFE-08, LIFE-11."""
     puppet = legacy(initialize=shaken(revision))
     got = await found(puppet, on_roots=[])
     assert got.revision == revision
@@ -416,7 +465,6 @@ async def test_a_server_that_refuses_a_revision_by_an_error_is_asked_for_one_tha
 
 
 async def test_a_server_that_refuses_the_handshake_says_why() -> None:
-    """LIFE-16."""
     with pytest.raises(ConnectFailed, match="The server refused initialize: not today"):
         await found(legacy(initialize=Error(-32603, "not today")))
 
@@ -463,7 +511,6 @@ async def test_a_server_that_ends_right_after_the_handshake_is_an_error_of_the_s
 
 @in_no_time
 async def test_a_client_that_is_cancelled_while_it_connects_leaves_nothing_behind() -> None:
-    """C-072."""
     for puppet in (Puppet({"server/discover": SILENCE}), legacy(server_discover=SILENCE, initialize=SILENCE)):
         client = Client(puppet, limits=Limits(probe=1.0))
         connecting = asyncio.create_task(client.connect())

@@ -116,7 +116,6 @@ async def test_a_client_that_cannot_be_opened_takes_no_place() -> None:
 
 
 async def test_a_caller_that_gives_up_while_a_client_is_being_opened_leaves_nothing() -> None:
-    """C-043."""
     silent = Puppet({"server/discover": lambda puppet, message: SILENCE})
     async with ClientPool(silent, 1) as pool:
         calling = asyncio.ensure_future(pool.call_tool("x"))

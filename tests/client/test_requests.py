@@ -51,7 +51,7 @@ def yes(request: ElicitFormParams) -> dict[str, Any]:
 
 
 async def test_a_question_is_answered_and_the_whole_request_sent_again() -> None:
-    """C-080, MRTR-06, MRTR-07, MRTR-08, MRTR-09, T-28, T-29, REQM-01."""
+    """C-080, MRTR-06, MRTR-07, MRTR-08, MRTR-09, T-28, T-29, REQM-02."""
     puppet = modern(tools_call=one_after_the_other(asks("k", state="s1"), done()))
     async with Client(puppet, on_elicit=yes) as client:
         assert (await client.call_tool("book", {"day": "fri"})).text == "done"
@@ -128,7 +128,6 @@ async def test_only_three_things_can_be_asked_for(method: str) -> None:
 
 
 async def test_what_was_not_declared_is_not_answered() -> None:
-    """C-084, MRTR-05."""
     puppet = modern(tools_call=asks("k", method="roots/list", params={}))
     async with Client(puppet, on_elicit=yes) as client:
         with pytest.raises(InvalidResponse, match="which this client did not declare"):
@@ -137,7 +136,7 @@ async def test_what_was_not_declared_is_not_answered() -> None:
 
 @pytest.mark.parametrize("questions", [[], "x", {"k": 1}, {"k": {"params": {}}}])
 async def test_questions_that_cannot_be_read_are_no_valid_answer(questions: Any) -> None:
-    """BASE-17, MRTR-03."""
+    """MRTR-03."""
     puppet = modern(tools_call={"resultType": "input_required", "inputRequests": questions})
     async with Client(puppet, on_elicit=yes) as client:
         with pytest.raises(InvalidResponse):
@@ -189,7 +188,7 @@ async def test_a_result_without_a_type_is_complete() -> None:
 
 @pytest.mark.parametrize("kind", ["task", "", "input_required"])
 async def test_a_result_of_an_unknown_or_unfitting_type_is_no_valid_answer(kind: str) -> None:
-    """BASE-17, MRTR-02, A-121."""
+    """BASE-17, A-121."""
     puppet = modern(tools_list={"resultType": kind, "tools": []}, tools_call={"resultType": kind or "x", "content": []})
     async with Client(puppet) as client:
         with pytest.raises(InvalidResponse):
@@ -207,7 +206,7 @@ async def test_a_result_that_cannot_be_read_is_no_valid_answer(result: Any) -> N
 
 
 async def test_an_error_keeps_its_code_message_and_data() -> None:
-    """BASE-08, ERR-12, C-051."""
+    """BASE-08."""
     data: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
     async with Client(modern(tools_call=Error(-32021, "sampling needed", data))) as client:
         with pytest.raises(PeerError) as caught:
@@ -217,7 +216,7 @@ async def test_an_error_keeps_its_code_message_and_data() -> None:
 
 
 async def test_a_failed_tool_is_an_exception_with_its_words_unless_wanted_otherwise() -> None:
-    """TOOL-19, TOOL-22."""
+    """TOOL-22."""
     async with Client(modern(tools_call=done("no tea", isError=True))) as client:
         with pytest.raises(ToolCallError, match="no tea") as caught:
             await client.call_tool("x")
@@ -246,7 +245,7 @@ async def test_a_call_ends_after_silence_and_the_server_is_told() -> None:
 
 @in_no_time
 async def test_progress_is_reported_and_renews_the_patience_up_to_the_hard_limit() -> None:
-    """C-087, C-088, D-005, PROG-01, PROG-02, REQM-10."""
+    """C-087, C-088, D-005, PROG-01, REQM-10."""
     told: list[ProgressParams] = []
 
     def answer(puppet: Puppet, message: dict[str, Any]) -> Any:
@@ -270,6 +269,16 @@ async def test_progress_is_reported_and_renews_the_patience_up_to_the_hard_limit
         await asyncio.sleep(1000)
 
 
+async def test_calls_that_run_at_once_have_tokens_of_their_own() -> None:
+    """PROG-02."""
+    puppet = modern(tools_call=SILENCE)
+    async with Client(puppet) as client:
+        calls = [asyncio.create_task(client.call_tool("x", on_progress=print)) for _ in range(5)]
+        await puppet.until(lambda: len(puppet.asked("tools/call")) == len(calls))
+    await asyncio.wait(calls)
+    assert len({params["_meta"]["progressToken"] for params in puppet.asked("tools/call")}) == len(calls)
+
+
 async def test_what_progress_callbacks_do_wrong_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """C-088."""
 
@@ -291,7 +300,7 @@ async def test_what_progress_callbacks_do_wrong_hurts_nobody(caplog: pytest.LogC
 
 @in_no_time
 async def test_the_time_that_answers_take_is_nobodys_fault() -> None:
-    """C-087: the limits of a call stand still while its questions are answered here."""
+    """The limits of a call stand still while its questions are answered here."""
 
     async def slowly(request: ElicitFormParams) -> dict[str, Any]:
         await asyncio.sleep(5000)

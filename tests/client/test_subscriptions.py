@@ -78,7 +78,7 @@ async def heard_all(puppet: Puppet) -> None:
 
 
 async def test_what_is_wanted_is_asked_for_and_heard() -> None:
-    """SUB-01, SUB-06, SUB-13, C-131, C-132, REQM-01."""
+    """SUB-01, SUB-06, T-12, C-131, C-132, REQM-01."""
     puppet = listening_server()
     async with (
         Client(puppet) as client,
@@ -116,7 +116,7 @@ async def test_iteration_goes_on_until_it_is_left() -> None:
 
 
 async def test_what_the_server_does_not_honour_is_told() -> None:
-    """SUB-04, SUB-06."""
+    """SUB-06."""
 
     def less(puppet: Puppet, message: dict[str, Any]) -> Any:
         told(
@@ -131,7 +131,7 @@ async def test_what_the_server_does_not_honour_is_told() -> None:
 
 @pytest.mark.foreign_words("topics of an extension")
 async def test_topics_of_extensions_that_the_server_does_not_honour_are_left_out() -> None:
-    """SUB-04: a server that doesn't know a topic leaves it out of its acknowledgement."""
+    """SUB-06: a server that doesn't know a topic leaves it out of its acknowledgement."""
 
     def less(puppet: Puppet, message: dict[str, Any]) -> Any:
         notifications = {"toolsListChanged": True, "known": ["1"]}
@@ -193,7 +193,7 @@ async def test_leaving_tells_the_server_once() -> None:
 
 
 async def test_repeats_that_nobody_read_are_merged() -> None:
-    """C-129: a slow reader costs no memory."""
+    """A slow reader costs no memory."""
     puppet = listening_server()
     async with Client(puppet) as client, client.listen(tools=True, resources=["file:///"]) as changes:
         (listen_id,) = listens(puppet)
@@ -207,7 +207,7 @@ async def test_repeats_that_nobody_read_are_merged() -> None:
 
 
 async def test_too_many_unread_changes_become_one_loss() -> None:
-    """C-129."""
+    """C-014, C-129."""
     puppet = listening_server()
     async with Client(puppet, limits=Limits(changes=3)) as client, client.listen(resources=["file:///"]) as changes:
         for number in range(4):
@@ -228,7 +228,7 @@ async def test_repeats_take_no_room_when_no_more_changes_fit() -> None:
 
 @in_no_time
 async def test_a_server_that_ends_a_subscription_is_listened_to_again() -> None:
-    """SUB-09, SUB-10, D-002."""
+    """D-002."""
     puppet = listening_server()
     async with Client(puppet) as client, client.listen(tools=True) as changes:
         (first,) = listens(puppet)
@@ -263,7 +263,7 @@ async def test_after_a_lost_connection_it_listens_on_the_new_one() -> None:
 
 @in_no_time
 async def test_a_loss_that_nobody_read_meanwhile_is_told_once() -> None:
-    """D-002: attempts in vain are no further losses."""
+    """SUB-10: attempts in vain are no further losses."""
     puppet = listening_server()
     async with Client(puppet) as client, client.listen(tools=True) as changes:
         puppet.by_method["subscriptions/listen"] = HANG_UP
@@ -280,7 +280,7 @@ async def test_a_loss_that_nobody_read_meanwhile_is_told_once() -> None:
 
 @in_no_time
 async def test_a_loss_that_was_read_is_not_told_again_by_attempts_in_vain() -> None:
-    """D-002: there is one loss until it is open again."""
+    """SUB-10: there is one loss until it is open again."""
     puppet = listening_server()
     async with Client(puppet) as client, client.listen(tools=True) as changes:
         puppet.by_method["subscriptions/listen"] = HANG_UP
@@ -435,7 +435,7 @@ async def test_a_server_that_is_gone_for_good_ends_the_listening_with_an_error()
 
 @in_no_time
 async def test_a_subscription_that_is_never_acknowledged_is_an_error_in_time() -> None:
-    """SUB-06: nothing waits for ever."""
+    """Nothing waits for ever."""
     limits = Limits(call_idle=3)
     async with Client(modern(subscriptions_listen=SILENCE), limits=limits) as client:
         start = asyncio.get_running_loop().time()
@@ -447,7 +447,6 @@ async def test_a_subscription_that_is_never_acknowledged_is_an_error_in_time() -
 
 @in_no_time
 async def test_an_answer_in_place_of_an_acknowledgement_is_an_error() -> None:
-    """SUB-06, SUB-09."""
     async with Client(modern(subscriptions_listen={"resultType": "complete"})) as client:
         with pytest.raises(InvalidResponse, match="The subscription never began: the server ended the subscription"):
             async with client.listen(tools=True):
@@ -476,7 +475,7 @@ async def test_a_server_that_ends_each_subscription_at_once_is_not_asked_for_eve
 
 
 async def test_a_refused_subscription_is_the_error_it_is() -> None:
-    """C-051, C-055."""
+    """C-055."""
     async with Client(modern(subscriptions_listen=Error(-32602, "too many"))) as client:
         with pytest.raises(PeerError, match="too many"):
             async with client.listen(tools=True):
@@ -599,7 +598,6 @@ async def test_who_watches_lists_alone_hears_nothing_of_resources_that_others_wa
 
 
 async def test_a_handshake_server_says_changes_of_lists_unasked() -> None:
-    """SUB-14."""
     puppet = legacy()
     everything: list[Any] = []
     async with (
@@ -639,7 +637,7 @@ async def test_leaving_a_resource_or_lists_is_not_kept_from_it_by_those_who_watc
 
 
 async def test_single_resources_are_subscribed_to_and_left_again() -> None:
-    """SUB-13, SUB-15, T-12: below counts, beside doesn't."""
+    """SUB-15, T-12: below counts, beside doesn't."""
     puppet = legacy(resources_subscribe={}, resources_unsubscribe={})
     async with Client(puppet) as client:
         async with client.listen(resources=["file:///a"]) as one, client.listen(resources=["file:///a"]):
@@ -652,7 +650,7 @@ async def test_single_resources_are_subscribed_to_and_left_again() -> None:
 
 @in_no_time
 async def test_a_server_that_never_confirms_a_subscription_to_a_resource_is_an_error_in_time() -> None:
-    """SUB-15."""
+    """LIFE-14."""
     async with Client(legacy(resources_subscribe=SILENCE), limits=Limits(call_idle=3)) as client:
         start = asyncio.get_running_loop().time()
         with pytest.raises(CallTimeout, match="3 seconds"):
@@ -664,7 +662,7 @@ async def test_a_server_that_never_confirms_a_subscription_to_a_resource_is_an_e
 @pytest.mark.parametrize("answer", [SILENCE, HANG_UP, Error(-32603, "not now")], ids=["silence", "hang up", "error"])
 @in_no_time
 async def test_leaving_takes_no_longer_than_its_limit_whatever_the_server_says(answer: Any) -> None:
-    """SUB-15, C-012: who has left doesn't listen again, and doesn't wait for each resource."""
+    """Who has left doesn't listen again, and doesn't wait for each resource."""
     puppet = legacy(resources_subscribe={}, resources_unsubscribe=answer)
     async with Client(puppet) as client:
         resources = [f"file:///{number}" for number in range(100)]
@@ -677,7 +675,6 @@ async def test_leaving_takes_no_longer_than_its_limit_whatever_the_server_says(a
 
 
 async def test_a_resource_that_cannot_be_watched_is_an_error() -> None:
-    """SUB-15."""
     async with Client(legacy(resources_subscribe=Error(-32602, "no such resource"))) as client:
         with pytest.raises(PeerError, match="no such resource"):
             async with client.listen(resources=["file:///a"]):
@@ -695,7 +692,7 @@ async def test_a_notification_that_makes_no_sense_is_no_change(params: Any) -> N
 
 
 async def test_both_eras_wait_for_the_first_sign() -> None:
-    """T-12: what is entered is acknowledged."""
+    """What is entered is acknowledged."""
     for puppet in (Puppet({"server/discover": discovered(), "subscriptions/listen": acknowledge}), legacy()):
         async with Client(puppet) as client, client.listen(tools=True) as changes:
             assert changes.honoured.tools_list_changed

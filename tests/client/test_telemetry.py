@@ -93,7 +93,7 @@ async def reached(route: str, era: Any, **options: Any) -> AsyncIterator[Client]
 @both_eras
 @pytest.mark.parametrize("route", ["memory", "http"])
 async def test_the_servers_span_is_a_child_of_the_clients(spans: InMemorySpanExporter, route: str, era: Any) -> None:
-    """A-064, META-05, META-06: through `_meta`, whatever carries it, and the client's span a child of the caller's."""
+    """A-064, META-06: through `_meta`, whatever carries it, and the client's span a child of the caller's."""
     tracer = trace.get_tracer("application")
     async with reached(route, era) as client:
         with tracer.start_as_current_span("work") as work:
@@ -245,7 +245,7 @@ async def test_a_trace_that_the_caller_gives_goes_before_ours(spans: InMemorySpa
 async def test_only_what_the_specification_knows_is_put_into_meta(
     spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """META-06: whatever else an application propagates."""
+    """Whatever else an application propagates."""
     from opentelemetry import propagate
     from opentelemetry.propagators.textmap import TextMapPropagator
 

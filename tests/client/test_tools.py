@@ -46,13 +46,13 @@ def test_what_fits_the_output_schema_passes(schema: Any, structured: Any) -> Non
 
 @pytest.mark.parametrize("structured", [{"n": "1"}, {}, [], None, 7])
 def test_what_does_not_fit_the_output_schema_is_no_valid_answer(structured: Any) -> None:
-    """TOOL-15, TOOL-16."""
+    """TOOL-16."""
     with pytest.raises(InvalidResponse, match="does not fit its output schema"):
         check(NUMBER, result(structured))
 
 
 def test_a_schema_without_structured_content_is_no_valid_answer_but_for_failures() -> None:
-    """TOOL-15, T-36."""
+    """T-36."""
     with pytest.raises(InvalidResponse, match="has no structured content"):
         check(NUMBER, result())
     check(NUMBER, result(is_error=True))
@@ -68,7 +68,7 @@ def test_a_schema_without_structured_content_is_no_valid_answer_but_for_failures
     ],
 )
 def test_a_schema_that_cannot_be_used_checks_nothing_and_says_so(schema: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """JSON-01, JSON-02, JSON-03, JSON-04."""
+    """JSON-01, JSON-02."""
     with caplog.at_level(logging.WARNING, "hinge"):
         check(schema, result({"anything": 1}))
     assert "its results are not validated" in caplog.text

@@ -128,7 +128,7 @@ async def test_more_pages_after_the_first_are_asked_for_as_often_as_rounds_are()
 
 @in_no_time
 async def test_a_page_that_is_declined_is_the_callers_error_and_nothing_is_sent_again() -> None:
-    """ELIC-19, ELIC-20."""
+    """ELIC-19."""
     scene = Scene(wanted("e1"))
     async with Client(scene.puppet, on_elicit_url=lambda page: False) as client:
         with pytest.raises(UrlElicitationRequired, match=r"^Sign in first: open https://a\.example/e1, then"):
@@ -138,7 +138,7 @@ async def test_a_page_that_is_declined_is_the_callers_error_and_nothing_is_sent_
 
 @in_no_time
 async def test_where_nobody_can_be_asked_the_error_has_the_pages() -> None:
-    """ELIC-14."""
+    """ELIC-14, ERR-10."""
     scene = Scene(wanted("e1", "e2"))
     async with Client(scene.puppet) as client:
         with pytest.raises(PeerError) as caught:
@@ -202,7 +202,6 @@ async def test_an_error_that_does_not_say_which_pages_is_an_error_like_any_other
 
 @in_no_time
 async def test_only_one_revision_has_this_error() -> None:
-    """ELIC-15, ERR-10."""
     older = legacy(initialize=shaken("2025-06-18"), tools_call=wanted("e1"))
     for puppet in (older, modern(tools_call=wanted("e1"))):
         async with Client(puppet, on_elicit_url=lambda page: pytest.fail("asked")) as client:

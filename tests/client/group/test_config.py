@@ -40,7 +40,6 @@ def test_a_url_becomes_streamable_http_with_its_headers(more: dict[str, str]) ->
 
 
 def test_the_type_sse_becomes_the_first_revisions_transport() -> None:
-    """HSSE-01."""
     target, options = read({"old": {"url": "http://host/sse", "type": "sse", "headers": {"X": "1"}}})["old"].reach()
     assert isinstance(target, SseTransport)
     assert (target.url, options) == ("http://host/sse", {})

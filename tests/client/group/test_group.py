@@ -340,7 +340,6 @@ async def test_a_program_that_is_not_there_is_a_failed_server_with_the_reason() 
 
 
 async def test_connecting_that_is_given_up_leaves_nothing() -> None:
-    """C-043."""
     silent = Puppet({"server/discover": lambda puppet, message: SILENCE})
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05), ClientGroup({"silent": silent, "a": server_of("a")}):
@@ -357,7 +356,7 @@ class Grumpy(Puppet):
 
 
 async def test_a_server_that_complains_when_it_is_left_is_left_all_the_same() -> None:
-    """C-043: the complaint doesn't hide that nobody wants the server any more."""
+    """The complaint doesn't hide that nobody wants the server any more."""
     with pytest.raises(TimeoutError):
         async with (
             asyncio.timeout(0.05),

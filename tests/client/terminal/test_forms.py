@@ -116,7 +116,6 @@ def test_references_to_definitions_are_followed() -> None:
 
 @pytest.mark.parametrize("name", ["password", "api_key", "accessToken", "PIN", "credit card"])
 def test_a_field_for_a_secret_is_recognised(name: str) -> None:
-    """ELIC-18."""
     assert FormField(name, {"type": "string"}, True, {}).secret
     assert not field({"type": "string", "title": "Shopping list"}).secret
 

@@ -275,7 +275,7 @@ async def test_what_is_no_page_is_declined_unasked(typist: Typist, url: str) -> 
 
 
 async def test_a_request_to_the_model_is_shown_and_answered_by_hand(typist: Typist, terminal: Terminal) -> None:
-    """SAMP-12: nothing is answered before the user agreed."""
+    """Nothing is answered before the user agreed."""
     answer = asyncio.create_task(terminal.sample(sampling()))
     shown = await typist.answers("Answer it yourself? [y/n]:", "y")
     assert "  user:\n│ Tell me a joke\n" in shown
