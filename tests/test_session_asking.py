@@ -365,6 +365,7 @@ async def test_nothing_can_be_asked_while_initialize_is_being_answered() -> None
 
 
 async def test_nothing_can_be_asked_before_the_handshake() -> None:
+    """LIFE-09."""
     session = serving(nothing, shaken=False)
     with pytest.raises(HingeError, match="did not shake hands"):
         await session.request("roots/list")
