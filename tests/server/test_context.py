@@ -92,6 +92,22 @@ async def test_progress_grows_or_is_left_out_and_goes_to_whoever_asked_for_it(er
 
 
 @both_eras
+async def test_no_progress_follows_the_answer(era: Era) -> None:
+    """PROG-06: what a handler left behind may say so in vain."""
+    kept: list[Context] = []
+
+    async def work(ctx: Context) -> None:
+        kept.append(ctx)
+        await ctx.report_progress(1, 3)
+
+    async with BareEnd(telling(work), era) as end:
+        await end.ask("tools/call", {"name": "work", "_meta": {"progressToken": "t"}})
+        await kept[0].report_progress(2, 3)
+        told = [one["params"]["progress"] for one in end.heard if one.get("method") == "notifications/progress"]
+        assert told == [1]
+
+
+@both_eras
 async def test_what_is_no_progress_is_told_to_the_author_and_not_sent(era: Era) -> None:
     """PROG-04: JSON has no words for it, and the client would have to throw it away."""
     told: list[str] = []
