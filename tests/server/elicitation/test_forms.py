@@ -153,7 +153,6 @@ READ: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize("what", READ)
 def test_what_users_send_becomes_a_value_of_the_type(what: str) -> None:
-    """ELIC-10."""
     sent, value = READ[what]
     found = form_of(FIELDS[what][0]).read({"value": sent})
     assert (found, type(found)) == (value, type(value))
