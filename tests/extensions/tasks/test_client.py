@@ -11,6 +11,7 @@ import pytest
 from hinge import CallTimeout, Client, Context, PeerError, Server, TaskInfo, TasksClient, ToolCallError
 from tests.client.puppet import done, legacy, shaken
 from tests.extensions.tasks.serving import Log, serving
+from tests.jumping_clock import in_no_time
 from tests.server.bare_end import Era
 from tests.transports import http_rig
 
@@ -23,7 +24,7 @@ def answers(form: Any) -> dict[str, str]:
 
 @both_eras
 async def test_a_call_as_a_task(era: Era) -> None:
-    """TSK-11, TEX-06, TEX-13: the handle comes at once, and the result has the type that was asked for."""
+    """TEX-06: the handle comes at once, and the result has the type that was asked for."""
     log, states = Log(), list[TaskInfo]()
     server: Server[Any] = serving(log)
 
@@ -45,6 +46,20 @@ async def test_a_call_as_a_task(era: Era) -> None:
         assert result.text == "a is done"
         assert [state.status for state in states][-1] == "completed"
         assert "1/2: half" in {state.message for state in states}
+
+
+@both_eras
+@in_no_time
+async def test_a_task_is_asked_for_each_time_that_it_says_until_its_end(era: Era) -> None:
+    """TSK-11, TEX-13."""
+    log, loop = Log(), asyncio.get_running_loop()
+    async with Client(serving(log, poll_interval=7), era=era) as client:
+        task = await client.call_tool("wait", {"name": "a"}, task=True)
+        begun, told = loop.time(), list[float]()
+        loop.call_later(10, log.gate("a").set)
+        await task.result(on_status=lambda info: told.append(loop.time() - begun))
+        assert loop.time() - begun == pytest.approx(14)
+        assert told == pytest.approx([0, 7, 14])
 
 
 @both_eras
