@@ -48,7 +48,7 @@ async def test_silence_ends_a_call_and_its_outcome_is_unknown(era: EraName) -> N
 @pytest.mark.parametrize("era", ["2025", "2026"])
 @in_no_time
 async def test_progress_is_no_silence(era: EraName) -> None:
-    """C-087, D-005."""
+    """C-087."""
     async with Client(made(), era=era) as client:
         result = await client.call_tool("steps", {"count": 8, "pause": 0.05}, idle=0.25)
     assert result.text == "done"

@@ -77,20 +77,19 @@ def test_a_missing_resource_has_its_own_code_before_the_stateless_era() -> None:
 
 
 def test_codes_of_the_stateless_era_never_reach_a_handshake_client() -> None:
-    """ERR-12, ERR-13."""
     error = HANDSHAKE.finish_error(MissingClientCapability({"sampling": {}}))[0].error
     assert error.code == -32600
     assert error.data == {"requiredCapabilities": {"sampling": {}}}
 
 
 def test_a_protocol_error_goes_out_as_it_is() -> None:
-    """A-091, C-051, C-057."""
+    """A-091, C-057."""
     error = MissingClientCapability({"elicitation": {"url": {}}})
     assert wire_error(error) is error
 
 
 def test_anything_else_is_an_internal_error_and_its_text_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """A-093, C-053, C-055."""
+    """A-093, C-055."""
     with caplog.at_level(logging.ERROR, logger="hinge"):
         error = wire_error(RuntimeError("the password is 1234"), "tools/call")
     assert error.error.code == -32603

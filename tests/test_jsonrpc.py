@@ -33,7 +33,6 @@ def test_each_kind_of_message_is_told_by_its_members() -> None:
 
 
 def test_members_may_stand_in_any_order_with_blanks_between_them_and_others_beside_them() -> None:
-    """BASE-20."""
     found = decode(' \n{ "more" : {} , "params" : \t { "a" : 1 } , "method":"m","id" : 7 , "jsonrpc" : "2.0" } \r\n')
     assert (found.id, found.method, bytes(found.params)) == (7, "m", b'{ "a" : 1 }')
 
@@ -144,7 +143,7 @@ def test_what_is_absent_is_not_written_and_null_is() -> None:
 
 @given(messages.ids, messages.methods, st.dictionaries(st.text(), messages.values, max_size=3))
 def test_what_is_written_is_read_back(request_id: Any, method: str, params: dict[str, Any]) -> None:
-    """BASE-02, BASE-06."""
+    """BASE-02."""
     try:
         data = jsonrpc.encode_request(request_id, method, params)
     except UnicodeEncodeError:
@@ -203,7 +202,7 @@ def test_a_batch_is_split_into_its_texts() -> None:
 
 @pytest.mark.parametrize("text", [b"[]", b"[1,2,3,4]"])
 def test_an_empty_or_too_long_batch_is_refused(text: bytes) -> None:
-    """T-20."""
+    """C-143."""
     with pytest.raises(InvalidRequest, match="A batch holds 1 to 3 messages"):
         jsonrpc.split_batch(text, 3)
 

@@ -78,7 +78,7 @@ async def test_however_a_handler_ends_there_is_one_reply(how: str) -> None:
 
 
 async def test_a_handler_that_fails_before_it_begins_is_answered_too() -> None:
-    """C-038, C-058."""
+    """C-058."""
 
     def work(session: Session, call: Call) -> Awaitable[Any]:
         raise RuntimeError("at once")

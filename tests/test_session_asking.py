@@ -94,7 +94,7 @@ async def test_a_request_that_waits_outlives_the_freeing_of_room() -> None:
 
 
 async def test_a_late_or_second_answer_is_ignored() -> None:
-    """CANC-08, C-016."""
+    """C-016."""
     session = asking(Line())
     task = await begun(session)
     answers(session, first=True)
@@ -164,7 +164,7 @@ async def test_a_close_before_the_request_has_left_ends_it() -> None:
 
 
 async def test_giving_up_tells_the_peer_once() -> None:
-    """CANC-01, CANC-03, C-007, C-008."""
+    """CANC-01, CANC-03, CANC-08, C-007, C-008."""
     line = Line()
     session = asking(line)
     task = await begun(session)
@@ -178,7 +178,7 @@ async def test_giving_up_tells_the_peer_once() -> None:
 
 
 async def test_giving_up_what_is_answered_already_tells_nobody() -> None:
-    """C-009, C-016."""
+    """CANC-02, C-009, C-016."""
     line = Line()
     session = asking(line)
     task = await begun(session)
@@ -212,7 +212,6 @@ async def test_initialize_is_never_cancelled() -> None:
 
 
 async def test_a_notice_that_cannot_leave_hurts_nobody() -> None:
-    """B-016."""
     line = Line()
     session = asking(line)
     task = await begun(session)
@@ -320,7 +319,7 @@ async def test_progress_renews_the_patience_but_not_the_hard_limit() -> None:
 
 
 async def test_progress_goes_to_its_own_request() -> None:
-    """PROG-03, C-016, C-088."""
+    """C-016, C-088."""
     session = asking(Line())
     told: dict[int, list[Any]] = {1: [], 2: []}
     tasks = [await begun(session, on_progress=told[number].append) for number in told]

@@ -61,7 +61,7 @@ async def test_a_session_that_has_ended_is_not_kept_until_its_time_limits_are_ov
 
 
 async def test_closing_stops_the_handlers_of_notifications_too() -> None:
-    """A-137: nothing runs on for a conversation that is over."""
+    """Nothing runs on for a conversation that is over."""
     work = Waiting()
     session = serving(work)
     task = asyncio.create_task(session.answer(notice_of(session)))
@@ -134,7 +134,7 @@ async def test_whoever_waits_for_the_end_is_told_why() -> None:
 
 
 async def test_clean_up_runs_last_first_and_a_failing_one_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """A-080, A-082, A-084."""
+    """A-082."""
     session = serving(nothing)
     done: list[str] = []
 
@@ -161,7 +161,7 @@ async def test_clean_up_runs_last_first_and_a_failing_one_stops_nobody(caplog: p
 
 
 async def test_clean_up_runs_while_the_driver_is_being_cancelled() -> None:
-    """A-080, A-084."""
+    """A-080."""
     session = serving(nothing)
     done = asyncio.Event()
 
@@ -264,7 +264,6 @@ async def test_a_handler_that_will_not_stop_is_abandoned_with_a_warning(caplog: 
 async def test_a_handler_that_ends_its_own_conversation_does_not_wait_for_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A-081."""
     cleaned, went_on = asyncio.Event(), asyncio.Event()
 
     async def clean() -> None:

@@ -149,7 +149,7 @@ async def test_a_mode_that_was_not_declared_is_refused(params: Any, option: str)
 
 @both_eras
 async def test_a_model_is_asked(era: str) -> None:
-    """C-080."""
+    """C-080, SAMP-03."""
 
     def model(request: CreateMessageParams) -> str:
         assert request.max_tokens == 9

@@ -168,7 +168,7 @@ async def test_a_slow_or_scattered_stream_harms_nobody(route: str, kind: str) ->
 @pytest.mark.parametrize("kind", MISHAPS)
 @pytest.mark.parametrize("route", ROUTES)
 async def test_a_stream_that_breaks_at_any_byte_ends_each_call_once(route: str, kind: str, direction: str) -> None:
-    """REL-14, C-040, T-14: the places lie evenly along what is said when all goes well."""
+    """REL-14, T-14: the places lie evenly along what is said when all goes well."""
     _, passed = await try_once(route, Mishap())
     places, allowed = MISHAPS[kind]
     mishaps = [Mishap(kind, direction, at=passed[direction] * number // places) for number in range(places)]

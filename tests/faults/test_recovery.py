@@ -130,7 +130,7 @@ async def test_what_may_run_twice_is_repeated_and_nothing_else(journal: Journal,
 
 
 async def test_many_calls_in_flight_are_lost_together_and_none_runs_again(journal: Journal) -> None:
-    """C-040, T-14."""
+    """STDIO-08, T-14."""
     async with on_stdio(journal) as client:
         holding = [asyncio.ensure_future(client.call_tool("hold")) for _ in range(20)]
         await until(lambda: journal["hold"] == 20)
@@ -204,7 +204,7 @@ async def test_an_http_server_that_is_killed_and_started_again_is_used_again(jou
 
 
 async def test_a_session_that_the_server_ended_is_begun_again_and_the_call_runs_once() -> None:
-    """LHTTP-25, T-14: 404 means that nothing was served."""
+    """LHTTP-25: 404 means that nothing was served."""
     log = Log()
     async with (
         quiet_loop(),
@@ -327,7 +327,7 @@ async def test_headers_that_are_refused_again_are_the_servers_answer() -> None:
 
 @pytest.mark.parametrize("status", [502, 504])
 async def test_what_a_gateway_lost_is_repeated_where_that_is_safe_and_else_unknown(status: int) -> None:
-    """REL-01, T-14: it says that it got no answer, not that nothing ran."""
+    """T-14: it says that it got no answer, not that nothing ran."""
     lost: Counter[str] = Counter()
 
     async def gateway(asked: Asked, answer: Answer) -> None:

@@ -43,7 +43,7 @@ def parsed(data: bytes) -> Any:
 @settings(max_examples=examples(300), deadline=None)
 @given(messages.texts)
 def test_any_bytes_decode_to_a_message_or_a_protocol_error(data: bytes) -> None:
-    """BASE-01, BASE-02, BASE-03, BASE-07, BASE-08, ERR-01, ERR-02."""
+    """BASE-01, BASE-02, T-18."""
     try:
         message = jsonrpc.decode(data)
     except (ParseError, InvalidRequest):
@@ -62,7 +62,6 @@ def test_any_bytes_decode_to_a_message_or_a_protocol_error(data: bytes) -> None:
 @settings(max_examples=examples(300), deadline=None)
 @given(messages.texts)
 def test_any_bytes_become_an_inbound_message_or_a_protocol_error(data: bytes) -> None:
-    """C-108."""
     try:
         message = jsonrpc.decode(data)
     except ProtocolError:
@@ -85,7 +84,7 @@ def test_any_bytes_become_an_inbound_message_or_a_protocol_error(data: bytes) ->
 def test_a_connection_takes_any_bytes_and_never_raises(
     texts: list[bytes], headers: Head | None, eras: Any, one_shot: bool, opened: bool
 ) -> None:
-    """BASE-09, BASE-10, ERR-17: out comes a call, a batch, an error reply or nothing, and the tables stay right."""
+    """BASE-06: out comes a call, a batch, an error reply or nothing, and the tables stay right."""
     connection = Connection(description_of(eras) if eras else None, one_shot=one_shot and bool(eras))
     if opened and eras and "2025" in eras and not one_shot:
         shake_hands(connection)

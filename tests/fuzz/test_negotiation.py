@@ -121,7 +121,7 @@ def _expected(era: EraName | str, mine: Peer, peer: Peer) -> str | None:
 def test_two_ends_agree_on_the_best_revision_or_fail_with_a_reason(
     era: Any, old: set[str], new: set[str], their_old: set[str], their_new: set[str], manner: str, polite: bool
 ) -> None:
-    """VER-02, VER-07, VER-08, VER-09, VER-10, LIFE-04, LIFE-05, LIFE-16, T-07, T-08."""
+    """VER-02, VER-07, VER-08, VER-09, VER-10, LIFE-05, LIFE-16, T-07, T-08."""
     assume(old and new)
     peer = Peer(their_old, their_new, manner, polite)
     with _world(old, new):
@@ -196,7 +196,7 @@ def answers(draw: st.DrawFn, to: Any) -> StepAnswer:
 @settings(max_examples=examples(300), deadline=None)
 @given(eras, st.data())
 def test_whatever_a_server_says_the_negotiation_ends(era: Any, data: st.DataObject) -> None:
-    """VER-08, VER-14: a discovery or a CallError, after a few steps; a silent probe may still answer later."""
+    """A discovery or a CallError, after a few steps; a silent probe may still answer later."""
     probing = False
 
     def answer(step: Probe | Initialize) -> StepAnswer:

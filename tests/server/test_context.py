@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from hinge import Client, Context, ElicitUrlParams, HingeError, Server
+from hinge import ChannelClosed, Client, Context, ElicitUrlParams, HingeError, Server
 from tests.server.bare_end import BareEnd, Era
 from tests.support import ChannelKind, Origin, head_of
 
@@ -156,6 +157,39 @@ async def test_log_messages_of_a_wanted_level_are_sent_and_others_not(era: Era) 
         await client.call_tool("work")
     assert heard == [("warning", {"w": 1}), ("error", "e")]
     assert wanted == [(False, True)]
+
+
+@both_eras
+async def test_what_cannot_be_told_is_never_the_tools_failure(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    """B-016, B-053, PROG-06: while the channel is broken it is in the log, and when the conversation is over it is left out."""
+    caplog.set_level("DEBUG", "hinge")
+    begun, told, tries = asyncio.Event(), list[int](), list[Any]()
+
+    async def work(ctx: Context) -> None:
+        for step in (1, 2):
+            await ctx.report_progress(step)
+            await ctx.log("emergency", "x")
+            told.append(len(tries))
+            begun.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(60 if step == 1 else 0)
+
+    async def send(message: Any) -> None:
+        tries.append(message)
+        raise ChannelClosed("the pipe broke")
+
+    async with BareEnd(telling(work), era) as end:
+        end.send = send  # type: ignore[method-assign]  # from now on this end is broken
+        meta = {"progressToken": "t", "io.modelcontextprotocol/logLevel": "debug"}
+        call: Any = end.begin("tools/call", {"name": "work", "arguments": {}, "_meta": meta})
+        serving = asyncio.create_task(end.session.answer(call))
+        await begun.wait()
+        end.session.close("over")
+        assert await serving is None
+        await end.session.finish()
+    assert told == [2, 2]
+    for method in ("progress", "message"):
+        assert f"tools/call: notifications/{method} could not be sent: the pipe broke" in caplog.text
 
 
 @both_eras

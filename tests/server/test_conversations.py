@@ -127,7 +127,7 @@ async def test_one_that_does_not_end_is_abandoned_in_time(caplog: pytest.LogCapt
 async def test_one_of_a_stateless_request_that_does_not_end_holds_its_answer_for_a_limited_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A-081: what the function did and said counts; the clean-up is given up with a word in the log."""
+    """A-081, A-084: what the function did and said counts; the clean-up is given up with a word in the log."""
     life = Life()
     server = counted(life, limits=Limits(teardown=0.05))
 

@@ -55,7 +55,7 @@ class Route(ABC):
         """The client sends a message; returns when it is on its way."""
 
     async def cancel(self, request_id: Any, era: str) -> None:
-        """The client no longer wants the answer to this request (CANC-01, CANC-03)."""
+        """The client no longer wants the answer to this request."""
         params: dict[str, Any] = {"requestId": request_id, "reason": "enough"}
         await self.send(_text({"method": "notifications/cancelled", "params": params}), era)
 
@@ -318,7 +318,7 @@ class Http(Route):
         wire.close()
 
     def _agreed(self, answer: dict[str, Any]) -> None:
-        """From now on a header names the revision, where the revision knows that header (LHTTP-27)."""
+        """From now on a header names the revision, where the revision knows that header."""
         revision = answer.get("result", {}).get("protocolVersion", "")
         if revision >= "2025-06-18":
             self._session["MCP-Protocol-Version"] = revision
@@ -346,7 +346,7 @@ def _loose(data: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-#: What `Mcp-Name` mirrors, by method (HDR-03).
+#: What `Mcp-Name` mirrors, by method.
 _NAMED = {
     "tools/call": "name",
     "prompts/get": "name",

@@ -92,7 +92,7 @@ RESPONSE = {"jsonrpc": "2.0", "id": 1, "result": {}}
     ),
 )
 async def test_a_request_goes_by_the_rules_of_its_era(row: Row) -> None:
-    """Table 4.A, VER-05, VER-17, VER-19: a server without handshake revisions refuses requests without the header."""
+    """Table 4.A, VER-05, VER-17."""
     async with serving(make_server(Log(), eras=row.eras)) as site:
         assert (await outcome(site, row))[:2] == (row.status, row.code)
 
@@ -165,7 +165,7 @@ def call(meta: Any = FULL, **params: Any) -> dict[str, Any]:
     Row("13 result", call(), CALL_HEADERS, 200),
 )
 async def test_a_stateless_request_is_checked_in_this_order(row: Row) -> None:
-    """Table 4.B, T-02, T-03, REQM-04, HDR-06, VER-01, MHTTP-14, MHTTP-15."""
+    """Table 4.B, T-02, T-03, REQM-04, HDR-06, VER-01, VER-19, MHTTP-14, MHTTP-15."""
     async with serving(make_server(Log(), limits=Limits(body=4000), eras=("2026",))) as site:
         status, code, answered = await outcome(site, row)
         assert (status, code) == (row.status, row.code)

@@ -40,7 +40,7 @@ async def clients(channel: str, era: str, count: int, server: Server[Any] | None
 
 @pairs
 async def test_a_second_handshake_does_not_overwrite_who_the_first_client_is(channel: str) -> None:
-    """B-001, B-010, B-023, B-030, B-031, B-034: and a tool is told whose call it serves."""
+    """B-001, B-010, B-023, B-030, B-031: and a tool is told whose call it serves."""
     async with clients(channel, "2025", 2) as (one, two):
         assert '"client0"' in await one.call("whoami")
         assert '"client1"' in await two.call("whoami")
@@ -83,7 +83,7 @@ async def test_a_log_level_counts_for_the_session_that_set_it(channel: str) -> N
 @pairs
 @both_eras
 async def test_progress_goes_to_the_client_whose_request_it_is(channel: str, era: str) -> None:
-    """B-018, B-027, B-050, B-052, C-013: even with equal ids and equal tokens."""
+    """B-018, B-026, B-027, B-050, B-052, C-013: even with equal ids and equal tokens."""
     async with clients(channel, era, 2) as (one, two):
         told = {"name": "report", "_meta": {"progressToken": "same"}}
         first = await one.begin("tools/call", arguments={"values": [1, 2]}, **told)
@@ -97,7 +97,7 @@ async def test_progress_goes_to_the_client_whose_request_it_is(channel: str, era
 
 @both_eras
 async def test_progress_has_the_token_of_its_request_and_only_the_members_that_are_given(era: str) -> None:
-    """B-014, B-051, B-053: without a token of the request there is none, and no argument of the method names one."""
+    """B-014, B-051: without a token of the request there is none, and no argument of the method names one."""
     server: Server[Any] = Server("reports")
 
     @server.tool
@@ -122,7 +122,7 @@ async def test_progress_has_the_token_of_its_request_and_only_the_members_that_a
 
 @pairs
 async def test_log_messages_go_to_the_client_whose_request_it_is(channel: str) -> None:
-    """B-018, B-027, B-041."""
+    """B-018, B-026, B-027, B-041."""
     async with clients(channel, "2025", 2, build(log_level="emergency")) as (one, two):
         assert await one.call("chatter") == "done"
         assert len(one.heard()) == 1
@@ -158,7 +158,7 @@ async def test_listeners_with_one_id_on_two_connections_are_both_told(channel: s
 @pairs
 @both_eras
 async def test_a_cancellation_stops_only_the_own_request_of_that_id(channel: str, era: str) -> None:
-    """CANC-02, B-031."""
+    """B-031."""
     async with clients(channel, era, 2) as (one, two):
         waiting = [
             await talk.begin("tools/call", name="wait", arguments={"name": talk.info["name"]}) for talk in (one, two)
@@ -176,7 +176,7 @@ async def test_a_cancellation_stops_only_the_own_request_of_that_id(channel: str
 @pairs
 @both_eras
 async def test_many_clients_with_the_same_ids_each_get_their_own_answers(channel: str, era: str) -> None:
-    """B-031, C-013, C-047."""
+    """B-031, C-013."""
 
     async def chat(talk: Talk) -> None:
         for number in range(8):
@@ -206,7 +206,7 @@ async def test_a_call_goes_on_over_another_connection_by_what_the_client_brings(
 
 @pairs
 async def test_a_client_that_leaves_hurts_nobody(channel: str) -> None:
-    """B-016, B-028, C-130."""
+    """B-028, C-130."""
     async with clients(channel, "2025", 2, build(limits={"drain": 0.1})) as (one, two):
         await one.begin("tools/call", name="wait", arguments={"name": "w"})
         await one.call("until", event="w begins")
@@ -217,7 +217,7 @@ async def test_a_client_that_leaves_hurts_nobody(channel: str) -> None:
 
 
 def test_nothing_that_a_handler_calls_asks_for_a_session_id() -> None:
-    """B-003, B-026."""
+    """B-003."""
     for owner in (Context, Server):
         for name, method in inspect.getmembers(owner, inspect.isfunction):
             if not name.startswith("_"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Context, Server
+from hinge import Changed, Context, MissingClientCapability, Server
 from tests.transports.http_rig import META, Site, modern, serving
 from tests.transports.loops import until
 from tests.wire import routes
@@ -133,6 +133,25 @@ async def test_a_middleware_is_around_the_whole_life_of_a_stream() -> None:
         await site.app.stop()
         assert "result" in await listener.message()
         assert seen == ["subscriptions/listen begins", "subscriptions/listen ends"]
+
+
+@pytest.mark.parametrize("channel", ["memory", "unix", "http"])
+async def test_a_subscription_that_fails_at_once_is_answered_with_the_error_that_it_is(channel: str) -> None:
+    """C-038, C-051, C-052, C-053, C-057: with its data, and the same on every channel."""
+    server = the_server()
+    failures: list[Exception] = [MissingClientCapability({"sampling": {}}), RuntimeError("the broker is gone")]
+
+    @server.add_middleware
+    async def fail(ctx: Context[Any], call_next: Any) -> Any:
+        if ctx.method == "subscriptions/listen":
+            raise failures.pop(0)
+        return await call_next(ctx)
+
+    async with getattr(routes, channel)(server) as route:
+        talk = await Talk(route, "2026").open()
+        own, other = [(await talk.ask("subscriptions/listen", notifications={}))["error"] for _ in range(2)]
+    assert (own["code"], own["data"]) == (-32021, {"requiredCapabilities": {"sampling": {}}})
+    assert other == {"code": -32603, "message": "Internal server error"}
 
 
 async def test_a_question_is_the_last_word_on_its_stream() -> None:
