@@ -176,7 +176,7 @@ async def test_a_task_is_cancelled(era: Era) -> None:
 
 
 async def test_the_name_header_repeats_the_id_of_the_task() -> None:
-    """HDR-04."""
+    """HDR-04, TEX-11."""
     log, seen = Log(), dict[str, set[str | None]]()
     server = serving(log)
 
