@@ -126,6 +126,7 @@ def test_an_error_made_here_has_no_code_that_a_peer_could_have_sent() -> None:
 
 
 def test_callers_own_text_is_echoed_only_in_part() -> None:
+    """SEC-55."""
     long = "x" * 10_000
     assert len(str(UnsupportedVersion(long, []).error.data)) < 300
     assert len(str(MethodNotFound(long).error.data)) <= 200

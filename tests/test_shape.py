@@ -129,9 +129,10 @@ def test_two_classes_of_one_name_are_found(tmp_path: Path) -> None:
     assert found.startswith("A: ")
 
 
-@pytest.mark.parametrize("text", ["A-103", "(SEC-04)", "T-36.", "see MRTR-12, D-003"])
-def test_an_id_is_found(tmp_path: Path, text: str) -> None:
-    assert list(shape.requirement_ids(package(tmp_path, {"a.py": f"# {text}"})))
+@pytest.mark.parametrize("number", ["04", "103"])
+@pytest.mark.parametrize("text", ["A-{0}", "(SEC-{0})", "T-{0}.", "see MRTR-{0}, D-{0}"])
+def test_an_id_is_found(tmp_path: Path, text: str, number: str) -> None:
+    assert list(shape.requirement_ids(package(tmp_path, {"a.py": f"# {text.format(number)}"})))
 
 
 @pytest.mark.parametrize("text", ["UTF-8", "UTF-16", "RFC-9110", "SHA-256", "ISO-8601", "2025-11-25", "x-A-10", "B-1"])

@@ -99,7 +99,7 @@ async def test_a_fault_of_a_process_ends_each_call_once_and_in_time(fault: str) 
 
 @pytest.mark.parametrize("era", BOTH)
 async def test_faults_leave_no_object_behind(era: str) -> None:
-    """REL-19: all faults twice over; the second time adds nothing to what is held."""
+    """All faults twice over; the second time adds nothing to what is held."""
     cases = [case for case in CASES if case.step in ("call", "answer") and case.era == era]
     counts = []
     for _ in range(2):

@@ -206,7 +206,7 @@ async def test_a_call_goes_on_over_another_connection_by_what_the_client_brings(
 
 @pairs
 async def test_a_client_that_leaves_hurts_nobody(channel: str) -> None:
-    """B-028, C-130."""
+    """B-028."""
     async with clients(channel, "2025", 2, build(limits={"drain": 0.1})) as (one, two):
         await one.begin("tools/call", name="wait", arguments={"name": "w"})
         await one.call("until", event="w begins")
