@@ -419,6 +419,21 @@ async def test_a_topic_without_keys_tells_of_every_change_and_of_a_loss_as_a_who
 
 
 @pytest.mark.foreign_words("a filter of the extension's own")
+async def test_streams_with_other_keys_of_a_topic_are_told_of_their_own() -> None:
+    jobs = Jobs()
+    jobs.jobs["2"] = "working"
+    server = served(jobs)
+    async with BareEnd(server, capabilities=DECLARED) as end, BareEnd(server, capabilities=DECLARED) as other:
+        tasks = [(await listening(one, {"jobIds": [key]}))[0] for one, key in ((end, "1"), (other, "2"))]
+        server.notify(Changed("jobs", "2"))
+        assert (await other.wait_for("notifications/jobs"))["jobId"] == "2"
+        server.notify(Changed("jobs", "1"))
+        assert (await end.wait_for("notifications/jobs"))["jobId"] == "1"
+        await server._drain()
+        await asyncio.gather(*tasks)
+
+
+@pytest.mark.foreign_words("a filter of the extension's own")
 async def test_a_hint_that_cannot_be_told_is_lost_alone(caplog: pytest.LogCaptureFixture) -> None:
     jobs = Jobs()
     jobs.jobs["2"] = "working"

@@ -22,6 +22,7 @@ from tests.server.bare_end import BareEnd
 from tests.session_ends import turns
 from tests.support import Call, Origin
 from tests.transports.http_rig import modern, serving
+from tests.transports.scripted_http import until
 from tests.wire import routes
 from tests.wire.scenario import NEWEST
 from tests.wire.talk import META, Talk
@@ -407,6 +408,24 @@ async def test_large_subscriptions_share_a_bounded_memory() -> None:
             assert answer["error"]["code"] == Overloaded.code
             await talk.ask("resources/unsubscribe", uri="file:///dir/1")
             assert "result" in await talk.ask("resources/subscribe", uri="file:///dir/3", padding=padding)
+
+
+async def test_streams_that_have_ended_leave_nothing_behind() -> None:
+    """Whether others with the same filter go on or not."""
+    server = a_server()
+    async with talking(server, "2026") as talk:
+        staying, _ = await listen(talk, toolsListChanged=True)
+        for wanted in (
+            {"toolsListChanged": True},
+            {"resourceSubscriptions": ["file:///a"]},
+            {"promptsListChanged": True},
+        ):
+            number, _ = await listen(talk, **wanted)
+            await talk.route.cancel(number, "2026")
+            await until(lambda: len(server._subscriptions._streams) == 1)
+        assert [len(audience.streams) for audience in server._subscriptions._audiences.values()] == [1]
+        await talk.route.cancel(staying, "2026")
+        await until(lambda: not server._subscriptions._audiences)
 
 
 async def test_subscriptions_may_take_all_the_bytes_of_their_limit() -> None:

@@ -14,8 +14,9 @@ from hinge import Changed, Context, Limits, NotFinished, Overloaded, Server
 from hinge.http1.asgi import Scope
 from hinge.protocol.records import Call
 from hinge.transports.http.server import session_store as http_session_table
+from hinge.transports.http.server.exchange import Exchange
 from hinge.transports.http.server.replay import MemoryReplayLog
-from hinge.transports.http.server.session import STANDING, HttpSession, SessionStream
+from hinge.transports.http.server.session import STANDING, HttpSession, SessionStream, StreamResponse
 from tests.support import FIRST, V2025_03, V2025_06, V2025_11, Headers
 from tests.transports.http_rig import (
     JSON_HEADERS,
@@ -778,3 +779,40 @@ async def test_sessions_share_the_bytes_of_a_change_that_all_are_told(
         await until(lambda: len(kept) >= 3)
     assert b"tools/list_changed" in kept[0]
     assert all(data is kept[0] for data in kept)
+
+
+async def test_each_change_of_a_list_is_told_once(log: Log) -> None:
+    server = make_server(log)
+    async with serving(server) as site:
+        stream = await site.listen(await site.session())
+        await stream.head()
+        for kind in ("tools", "prompts", "resources", "tools"):
+            server.notify(Changed(kind))
+            assert (await stream.message())["method"] == f"notifications/{kind}/list_changed"
+
+
+async def test_changes_that_a_client_does_not_read_take_a_bounded_room(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What does not fit waits outside, where repeats are merged."""
+    server = make_server(log, limits=Limits(stream_bytes=1000))
+    flush = StreamResponse._flush
+
+    async def wait(self: StreamResponse) -> None:
+        await log.gate.wait()
+        await flush(self)
+
+    async with serving(server) as site:
+        stream = await site.listen(await site.session())
+        await stream.head()
+        monkeypatch.setattr(Exchange, "write_now", lambda self, data: False)
+        monkeypatch.setattr(StreamResponse, "_flush", wait)
+        for _ in range(200):
+            server.notify(Changed("tools"))
+            await asyncio.sleep(0)
+        server.notify(Changed("prompts"))
+        log.gate.set()
+        told = [(await stream.message())["method"]]
+        while told[-1] != "notifications/prompts/list_changed":
+            told.append((await stream.message())["method"])
+    assert 10 < len(told) < 30

@@ -262,7 +262,7 @@ class HttpSession:
     def send_now(self, data: bytes, method: str, /) -> bool:
         """Send a notification on the standing stream, if its client reads or it is kept."""
         response = self.standing.response
-        if self.closed or (response is not None and response.full):
+        if response is not None and response.full:
             return False
         try:
             self.standing.add(Outgoing(data, None, method))
