@@ -578,11 +578,10 @@ class ChangeReader:
             self._idle = message is not None
             return message
 
-    def give_back(self, position: int) -> None:
-        """What was noticed at this position and taken is not sent yet."""
+    def give_back(self) -> None:
+        """What `take_noticed` returned is not sent yet."""
         with self._buffer.lock:
             self._idle = False
-            self._position = self._told = position - 1
 
     def skip(self) -> None:
         """Forget what is not read: it can't be sent."""
@@ -662,7 +661,7 @@ class _SessionListener(ChangeReader):
         channel = cast("ImmediateChannel", session.channel)
         if resource_of(message.change) is None and channel.send_now(message.data, message.method):
             return True
-        self.give_back(noticed)
+        self.give_back()
         return False
 
     async def _send(self, session: Session) -> None:
