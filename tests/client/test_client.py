@@ -12,6 +12,7 @@ import pydantic
 import pytest
 
 from hinge import (
+    CallError,
     CallTimeout,
     Changed,
     Client,
@@ -25,7 +26,7 @@ from hinge import (
     PeerError,
     Server,
 )
-from tests.client.puppet import META, SILENCE, Error, Puppet, legacy, modern
+from tests.client.puppet import HANG_UP, META, SILENCE, Error, Puppet, legacy, modern
 
 EMPTY_PAGE = {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}
 
@@ -304,6 +305,36 @@ async def test_a_list_in_a_new_session_begins_with_its_first_page() -> None:
         await client.list_tools()
     cursors = [params.get("cursor") for params in puppet.asked("tools/list")]
     assert cursors == [None, "of session 1", None, "of session 2"]
+
+
+async def test_a_list_whose_session_ends_between_two_pages_begins_anew() -> None:
+    """PAGE-05."""
+
+    def page(puppet: Puppet, message: dict[str, Any]) -> Any:
+        cursor = message.get("params", {}).get("cursor")
+        if cursor is None:
+            return {
+                "tools": [{"name": "first", "inputSchema": {"type": "object"}}],
+                "nextCursor": f"of session {puppet.connections}",
+            }
+        return (
+            HANG_UP if puppet.connections == 1 else {"tools": [{"name": "second", "inputSchema": {"type": "object"}}]}
+        )
+
+    puppet = legacy(tools_list=page)
+    async with Client(puppet, era="2025") as client:
+        assert [one.name for one in await client.list_tools()] == ["first", "second"]
+    cursors = [params.get("cursor") for params in puppet.asked("tools/list")]
+    assert cursors == [None, "of session 1", None, "of session 2"]
+
+
+async def test_a_list_whose_session_ends_again_and_again_fails() -> None:
+    def page(puppet: Puppet, message: dict[str, Any]) -> Any:
+        return HANG_UP if "cursor" in message.get("params", {}) else {"tools": [], "nextCursor": "more"}
+
+    async with Client(legacy(tools_list=page), era="2025", limits=Limits(backoff=0.001)) as client:
+        with pytest.raises(CallError):
+            await client.list_tools()
 
 
 @pytest.mark.parametrize("cursors", [["a", "a"], ["a", "b", "a"]])

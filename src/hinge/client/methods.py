@@ -24,6 +24,7 @@ from hinge.errors import (
     DefinitionError,
     InvalidResponse,
     MethodNotFound,
+    NotSent,
     PeerError,
     ToolCallError,
 )
@@ -114,6 +115,8 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
     on_size: Callable[[int], None] | None = None
     credentials: str = ""
     accepts: Collection[str] = ()
+    #: The session that it was sent in, and a later page is sent in: cursors of the handshake era are valid in no other one.
+    _session: object = None
 
     @property
     def era(self) -> EraName:
@@ -163,6 +166,10 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
         if params is not None:
             changes["params"] = dict(params)
         return msgspec.structs.replace(self, **changes)
+
+
+class CursorLost(NotSent):
+    """The session that gave a cursor has ended: the list begins anew."""
 
 
 CallNext: TypeAlias = Callable[[ClientContext], Awaitable[Any]]
@@ -307,19 +314,27 @@ class ClientMethods(ABC):
         request = self._context(method, None, page, options)
         request.cache = cache
         request.on_size = add_size
-        total, start = request.total, time.monotonic()
+        total, start, restarts = request.total, time.monotonic(), 0
         while True:
-            pages.append(await self._chain(request))
-            cursor = pages[-1].next_cursor
-            if cursor is None:
-                return pages
-            if cursor in cursors or len(cursors) >= limits.pages:
-                raise InvalidResponse(f"{method}: the pages of the server don't end")
-            cursors.add(cursor)
+            try:
+                pages.append(await self._chain(request))
+                cursor = pages[-1].next_cursor
+                if cursor is None:
+                    return pages
+                if cursor in cursors or len(cursors) >= limits.pages:
+                    raise InvalidResponse(f"{method}: the pages of the server don't end")
+                cursors.add(cursor)
+                changes: dict[str, Any] = {"params": {"cursor": cursor}}
+            except CursorLost:
+                if restarts == limits.retries:
+                    raise
+                restarts += 1
+                pages, cursors, size = [], set(), 0
+                changes = {"params": {}, "_session": None}
             seconds = None if total is None else total - (time.monotonic() - start)
             if seconds is not None and seconds <= 0:
                 raise CallTimeout(f"{method}: {len(pages)} pages came within {total:g} seconds, and there are more")
-            request = msgspec.structs.replace(request, params={"cursor": cursor}, total=seconds)
+            request = msgspec.structs.replace(request, total=seconds, **changes)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None

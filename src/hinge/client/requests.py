@@ -18,7 +18,7 @@ from hinge.client.call_options import OnProgress
 from hinge.client.callbacks import InboundMessages, running_callbacks
 from hinge.client.connection import ClientConnection
 from hinge.client.extensions import ClientExtensions
-from hinge.client.methods import ClientContext
+from hinge.client.methods import ClientContext, CursorLost
 from hinge.client.retries import Retries, ready_session
 from hinge.client.tools import ToolIndex
 from hinge.client.url_elicitation import REQUIRED as URLS_REQUIRED
@@ -32,6 +32,7 @@ from hinge.errors import (
     PeerError,
 )
 from hinge.protocol.decoding import SMALL, collector_paused
+from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.http.mirror import request_headers
 from hinge.protocol.limits import Limits
 from hinge.protocol.meta import check_meta
@@ -247,6 +248,9 @@ class Requests:
             if session is None or session.connection.closed is not None:
                 failed = None if retries is None else retries.error
                 session = await ready_session(connection, request.method, failed, _remaining(seconds, start))
+            before = request._session
+            if before is not None and before is not session and "cursor" in params and connection.era is HANDSHAKE:
+                raise CursorLost(f"{request.method}: the session of the page before has ended")
             try:
                 attempt = self._observed_attempt if connection.observed else self._attempt
                 return await attempt(session, request, params, _remaining(seconds, start) if retries else seconds)
@@ -305,7 +309,7 @@ class Requests:
         finally:
             if progress is not None:
                 progress.stop()
-        request.credentials = pending.credentials
+        request.credentials, request._session = pending.credentials, session
         return raw
 
     async def _observed_attempt(
