@@ -115,7 +115,7 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
     on_size: Callable[[int], None] | None = None
     credentials: str = ""
     accepts: Collection[str] = ()
-    #: The session that it was sent in, and a later page is sent in: cursors of the handshake era are valid in no other one.
+    #: The session that it was sent in, and a later page is sent in: cursors may be valid in no other one.
     _session: object = None
 
     @property

@@ -32,7 +32,6 @@ from hinge.errors import (
     PeerError,
 )
 from hinge.protocol.decoding import SMALL, collector_paused
-from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.http.mirror import request_headers
 from hinge.protocol.limits import Limits
 from hinge.protocol.meta import check_meta
@@ -249,8 +248,8 @@ class Requests:
                 failed = None if retries is None else retries.error
                 session = await ready_session(connection, request.method, failed, _remaining(seconds, start))
             before = request._session
-            if before is not None and before is not session and "cursor" in params and connection.era is HANDSHAKE:
-                raise CursorLost(f"{request.method}: the session of the page before has ended")
+            if before is not None and before is not session and "cursor" in params:
+                raise CursorLost(f"{request.method}: the connection of the page before has ended")
             try:
                 attempt = self._observed_attempt if connection.observed else self._attempt
                 return await attempt(session, request, params, _remaining(seconds, start) if retries else seconds)
