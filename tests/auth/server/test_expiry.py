@@ -130,6 +130,21 @@ async def test_what_changes_after_the_token_has_ended_is_told_with_the_next_one(
         assert await told(stream, server) is bool(scopes)
 
 
+async def test_a_list_that_changes_after_the_token_has_ended_is_told_with_the_next_one() -> None:
+    server = with_drafts()
+    async with serving(server) as site:
+        session = await site.session(**token(0.8, "anna", "notes"))
+        stream = await site.listen(session)
+        assert (await stream.head()).status == 200
+        while await stream.event() is not None:
+            pass
+        server.notify(Changed("tools"))
+        await asyncio.sleep(0.1)
+        stream = await site.listen({**session, **token(3600, "anna", "notes")})
+        assert (await stream.head()).status == 200
+        assert (await stream.message())["method"] == "notifications/tools/list_changed"
+
+
 @pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_a_call_that_was_authorized_finishes_after_the_token_has_ended(era: str) -> None:
     """Tokens are validated when a request comes ("Token Handling"); a call has an end of its own."""
