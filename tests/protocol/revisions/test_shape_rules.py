@@ -214,7 +214,7 @@ def test_the_dialect_of_a_wrapped_schema_is_named_at_its_root() -> None:
 
 
 def test_an_input_schema_keeps_its_composition_keywords() -> None:
-    """TOOL-06: a SHOULD that would change what the schema means; TOOL-05: the word for the dialect came with 2025-11-25."""
+    """Without them it would mean something else. TOOL-05: the word for the dialect came with 2025-11-25."""
     dialect = "https://json-schema.org/draft/2020-12/schema"
     schema = {"$schema": dialect, "type": "object", "anyOf": [{"required": ["a"]}], "$defs": {}}
     tool = Tool(name="a", input_schema=schema, output_schema=schema)
