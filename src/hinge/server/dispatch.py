@@ -205,7 +205,7 @@ class Dispatch:
         if head is not None and name_field is not None:
             sent = params if unchanged or ctx.method != call.method else served.read(call.params)
             # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
-            judge_name(head, getattr(sent, name_field), required=served.row is not None)
+            judge_name(head, getattr(sent, name_field), required=ctx.method in METHODS)
         size = len(call.params)
         if self._running >= self._limit or self._bytes + size > self._most_bytes:
             self._check_room(ctx, size)
