@@ -124,9 +124,9 @@ def requirements(*, lowest: bool, whole: bool = False) -> tuple[list[str], list[
     """What to install besides the package, and the versions to hold to.
 
     Args:
-        whole: Whether all tests run, those of the documentation, too.
         lowest: Whether packages of our own dependencies and extras are taken in the lowest version that they declare. What
             only the tests need stays free, except where it insists on a newer version of such a package.
+        whole: Whether all tests run, those of the documentation, too.
     """
     groups = ["code", "docs"] if whole else ["code"]
     if not lowest:
