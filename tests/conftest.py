@@ -3,6 +3,7 @@
 import compileall
 import gc
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,12 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = ("tests.leftovers", "tests.wire_watch")
+
+
+def pytest_configure() -> None:
+    """Take SIGINT, which a shell has its jobs in the background ignore: the programs that tests interrupt would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
