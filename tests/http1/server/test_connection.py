@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from hinge.http1.client.pool import IDLE_SECONDS, idle_limit
 from hinge.http1.server import connection as http_connection
 from hinge.http1.server import listener as http_listener
 from hinge.http1.server.connection import HttpConnection
@@ -760,6 +761,23 @@ async def test_a_connection_may_be_idle_between_two_requests_but_not_for_ever(mo
         await asyncio.sleep(0.03)
         await line.say(b"\r\n")
         assert await line.answer() == (200, "GET /late ")
+
+
+@on_both_loops
+async def test_an_idle_connection_is_kept_for_longer_than_its_clients_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that uses it until then, as ours does, meets no close."""
+    monkeypatch.setattr(http_listener, "TICK", 0.01)
+    async with listening() as house:
+        line = await house.ask(get())
+        _, headers = await line.head()
+        told = int(headers["keep-alive"].removeprefix("timeout="))
+        await line.reader.readexactly(int(headers["content-length"]))
+        tick = house.listener.tick
+        while house.listener.tick < tick + told + 1:  # noqa: ASYNC110 - it is the clock itself
+            await asyncio.sleep(0.01)
+        await line.say(get("/again"))
+        assert await line.answer() == (200, "GET /again ")
+        assert IDLE_SECONDS < idle_limit(headers["keep-alive"], IDLE_SECONDS) < told
 
 
 @pytest.mark.parametrize(("header", "paths"), [("Connection: close", ["/a"]), ("Accept: */*", ["/a", "/b", "/c"])])
