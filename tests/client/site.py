@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -39,6 +40,10 @@ class Site:
         #: The user and the method of each request.
         self.requests: list[tuple[str, str]] = []
         self.sessions = 0
+        #: Set when a request has come; it is answered when the other one is set.
+        self.begun = asyncio.Event()
+        self.answering = asyncio.Event()
+        self.answering.set()
 
     def __call__(self) -> Site:
         return self
@@ -50,6 +55,8 @@ class Site:
         user = fields.get("authorization") or fields.get("x-user", "")
         message = json.loads(body)
         self.requests.append((user, message["method"]))
+        self.begun.set()
+        await self.answering.wait()
         if self.refuse(user):
             return Reply(None, 401)
         if message["method"] in self.replies:

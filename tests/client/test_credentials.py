@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextvars import ContextVar
 from typing import Any
 
@@ -96,6 +97,21 @@ async def test_a_result_belongs_to_the_credentials_that_were_sent() -> None:
         assert await names(client) == ["tool-of-bob"]
         credentials.user = "alice"
         site.refuse = lambda user: False
+        assert await names(client) == ["tool-of-alice"]
+
+
+async def test_a_result_belongs_to_the_caller_whose_request_it_answers() -> None:
+    """CACHE-07: another caller may be next before the answer has come."""
+    user, site = "alice", Site()
+    async with Client(URL, era="2026", wire=site, auth=lambda: user) as client:
+        user = "bob"
+        site.begun.clear()
+        site.answering.clear()
+        listing = asyncio.create_task(names(client))
+        await site.begun.wait()
+        user = "alice"
+        site.answering.set()
+        assert await listing == ["tool-of-bob"]
         assert await names(client) == ["tool-of-alice"]
 
 
