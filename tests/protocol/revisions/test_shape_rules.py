@@ -180,6 +180,21 @@ def test_an_object_is_wrapped_as_well_if_the_schema_of_its_tool_is() -> None:
             {"$id": "https://example.com/x", "items": {"$ref": "#"}},
             {"$id": "https://example.com/x", "items": {"$ref": "#"}},
         ),
+        (
+            {"items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"$id": "https://example.com/a", "items": {"$ref": "#"}}}},
+            {
+                "items": {"$ref": "#/properties/result/$defs/a"},
+                "$defs": {"a": {"$id": "https://example.com/a", "items": {"$ref": "#"}}},
+            },
+        ),
+        (
+            {"items": {"properties": {"$id": {"$ref": "#"}}}},
+            {"items": {"properties": {"$id": {"$ref": "#/properties/result"}}}},
+        ),
+        (
+            {"items": {"$id": "#item", "items": {"$ref": "#"}}},
+            {"items": {"$id": "#item", "items": {"$ref": "#/properties/result"}}},
+        ),
     ],
 )
 def test_an_output_schema_of_no_object_is_wrapped_before_the_newest_revision(schema: Any, inner: Any) -> None:

@@ -25,9 +25,7 @@ def wrap_schema(schema: dict[str, Any] | bool) -> dict[str, Any]:
     inner = schema
     outer: dict[str, Any] = {"type": "object"}
     if isinstance(schema, dict):
-        inner = {word: value for word, value in schema.items() if word != "$schema"}
-        if "$id" not in schema:  # references would be relative to it
-            inner = _rebased(inner)
+        inner = _rebased({word: value for word, value in schema.items() if word != "$schema"})
         if "$schema" in schema:
             outer["$schema"] = schema["$schema"]
     return {**outer, "properties": {"result": inner}, "required": ["result"], WRAP_MARKER: True}
@@ -37,7 +35,7 @@ def _rebased(schema: Any) -> Any:
     """A schema whose references lead to places below the member."""
     if isinstance(schema, list):
         return [_rebased(item) for item in schema]
-    if not isinstance(schema, dict):
+    if not isinstance(schema, dict) or _is_base(schema.get("$id")):
         return schema
     rebased: dict[str, Any] = {}
     for word, value in schema.items():
@@ -48,3 +46,8 @@ def _rebased(schema: Any) -> Any:
         else:
             rebased[word] = value if word in _DATA else _rebased(value)
     return rebased
+
+
+def _is_base(schema_id: Any) -> bool:
+    """Whether references below an `$id` are relative to it. One that is a fragment is an anchor (drafts 06 and 07)."""
+    return isinstance(schema_id, str) and not schema_id.startswith("#")
