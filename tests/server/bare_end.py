@@ -30,7 +30,7 @@ Answer = Callable[[str, Any], Any]
 
 
 class BareEnd:
-    """One conversation. `capabilities` are declared on each request, or in the handshake."""
+    """One conversation. `capabilities` are declared on each request, or in the handshake, as is `revision` of that era."""
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class BareEnd:
         origin: Origin | None = None,
         answer: Answer | None = None,
         kind: ChannelKind = "memory",
+        revision: str = V2025_11,
     ) -> None:
         self.era = era
         self.capabilities = dict(capabilities or {})
@@ -48,6 +49,7 @@ class BareEnd:
         #: What the server sent besides the answers to our requests.
         self.heard: list[dict[str, Any]] = []
         self._kind: ChannelKind = kind
+        self._revision = revision
         self._answer = answer
         self._next_id = 0
         self._arrived = asyncio.Event()
@@ -84,7 +86,7 @@ class BareEnd:
     async def __aenter__(self) -> Self:
         if self.era == "2025":
             params = {
-                "protocolVersion": V2025_11,
+                "protocolVersion": self._revision,
                 "capabilities": self.capabilities,
                 "clientInfo": {"name": "bare", "version": "1"},
             }

@@ -10,7 +10,7 @@ import pytest
 
 from hinge import ChannelClosed, Client, Context, ElicitUrlParams, HingeError, Server
 from tests.server.bare_end import BareEnd, Era
-from tests.support import ChannelKind, Origin, head_of
+from tests.support import V2025_03, V2025_06, V2025_11, V2026_07, ChannelKind, Origin, head_of
 
 COMPLETE = "notifications/elicitation/complete"
 
@@ -296,6 +296,19 @@ async def test_the_end_of_a_page_is_told_where_pages_have_ids(era: Era, late: bo
     assert pages == [identity]
     assert (identity is None) is (era == "2026")
     assert finished == ([] if era == "2026" else [(COMPLETE, {"elicitationId": identity})])
+
+
+@pytest.mark.parametrize("revision", [V2025_03, V2025_06, V2025_11, V2026_07])
+async def test_the_end_of_a_page_is_told_to_clients_of_one_revision(revision: str) -> None:
+    """ELIC-15: whatever id the author names."""
+
+    async def work(ctx: Context) -> str:
+        await ctx.complete_elicitation("mine")
+        return "done"
+
+    async with BareEnd(telling(work), "2026" if revision == V2026_07 else "2025", revision=revision) as end:
+        assert await end.text("work") == "done"
+        assert [message["method"] for message in end.heard] == ([COMPLETE] if revision == V2025_11 else [])
 
 
 @both_eras
