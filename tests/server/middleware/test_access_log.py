@@ -113,18 +113,19 @@ async def test_the_record_has_attributes_for_programs(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
-async def test_the_record_names_the_client_of_known_and_of_unsupported_methods(
+async def test_the_record_names_caller_and_client_of_known_and_of_unsupported_methods(
     caplog: pytest.LogCaptureFixture, era: Any
 ) -> None:
     """B-024."""
     caplog.set_level("INFO", "hinge.access")
-    async with Client(logged(), era=era, info=Implementation(name="caller", version="7")) as client:
+    async with Client(logged(), era=era, principal="ada", info=Implementation(name="caller", version="7")) as client:
         await client.call_tool("say", {"word": "hello"})
         with pytest.raises(PeerError):
             await client.request("acme/missing")
     records = [vars(record) for record in caplog.records if record.name == "hinge.access"]
-    clients = {record["mcp_method"]: (record["mcp_client"], record["mcp_client_version"]) for record in records}
-    assert clients["tools/call"] == clients["acme/missing"] == ("caller", "7")
+    names = ("mcp_principal", "mcp_client", "mcp_client_version")
+    found = {record["mcp_method"]: [record[name] for name in names] for record in records}
+    assert found["tools/call"] == found["acme/missing"] == ["ada", "caller", "7"]
 
 
 async def test_nothing_is_written_where_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
