@@ -56,8 +56,8 @@ class Row(NamedTuple):
 ROWS = (
     Row("http", "HTTP stateless", 49, 193_500),
     Row("session", "HTTP session", 84, 241_000),
-    Row("memory", "in memory", 66, 189_000),
-    Row("client", "our client over HTTP", 84, 187_500),
+    Row("memory", "in memory", 66, 179_000),
+    Row("client", "our client over HTTP", 82, 181_000),
     Row("post", "its floor, a raw POST", 38, 89_700),
     Row("stdio", "stdio", 41, 176_000),
     Row("sync", "sync tool, over HTTP", 69, 236_000),

@@ -282,15 +282,16 @@ class _Failure(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
 def encode_value(value: Any) -> bytes:
     """A value as JSON text. Raises TypeError (or another of msgspec's errors), and ValueError for NaN and infinity."""
     text = _encoder.encode(value)
-    if len(text) > _LONG or text.find(b"null") >= 0:
+    if may_hold_null(text):
         check_finite(value, len(text))
     return text
 
 
 def may_hold_null(text: bytes) -> bool:
     """Whether JSON text may hold a null. A long one is not searched: `check_finite` takes less time than that."""
-    # `in` would be slower: it tries first whether the bytes are a number, by an exception.
-    return len(text) > _LONG or text.find(b"null") >= 0
+    # `in` would be slower: it tries first whether the bytes are a number, by an exception. So would `find`, whose call costs
+    # more than the search.
+    return len(text) > _LONG or bool(text.partition(b"null")[1])
 
 
 def check_finite(value: Any, size: int = 0) -> None:
@@ -352,7 +353,8 @@ def _check_parts(value: Any) -> None:
 
 def encode_request(request_id: RequestId, method: str, params: Any = UNSET) -> bytes:
     """The text of a request; `params` is any JSON-encodable object, or UNSET."""
-    return encode_value(_Request(request_id, method, params))
+    request = _Request(request_id, method, params)
+    return _encoder.encode(request) if type(params) is Raw else encode_value(request)
 
 
 def encode_notification(method: str, params: Any = UNSET) -> bytes:

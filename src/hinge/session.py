@@ -178,6 +178,7 @@ class Session(Record, weakref=True):
         idle: float | None = None,
         total: float | None = None,
         on_progress: Callable[[Raw], None] | None = None,
+        meta: bytes = b"",
     ) -> Raw:
         """Send a registered request and wait for its result, as JSON text. Cancelling the task cancels the request.
 
@@ -189,23 +190,17 @@ class Session(Record, weakref=True):
             idle: Seconds without a message about this request (progress counts) until it fails.
             total: Seconds until it fails in any case.
             on_progress: Called with the params of each progress notification.
+            meta: The `_meta` of the params as JSON text, to which the progress token is added; empty if they have one.
 
         Raises:
             CallTimeout: A time limit passed.
             NotSent, PeerError, InvalidResponse, ConnectionLost: See their `outcome`.
         """
-        connection, data, request = self.connection, b"", None
         try:
-            if connection.hands_over and params is not UNSET:
-                request = jsonrpc.Request(pending.id, pending.method, Raw(jsonrpc.encode_value(params)))
-            else:
-                data = jsonrpc.encode_request(pending.id, pending.method, params)
+            message = self.connection.write_request(pending, params, meta, headers, about)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
-            connection.abandon_request(pending)
+            self.connection.abandon_request(pending)
             raise _not_json(pending.method, exc) from exc
-        message = Outgoing(
-            data, pending.id, pending.method, about=about, pending=pending, headers=headers, message=request
-        )
         deadline: Deadline | None = None
         try:
             if idle is None and total is None:
@@ -216,7 +211,18 @@ class Session(Record, weakref=True):
                 deadline = self._deadlines.start(idle, total, on_progress)
                 pending.on_progress = deadline.progress
                 pending.restart_idle = deadline.restart_idle
-            await self._send_and_wait(message, pending)
+            try:
+                await self.channel.send(message)
+            except ConnectionLost:  # does not matter if the request was answered before
+                if pending.state is WAITING:
+                    raise
+            except ChannelClosed as exc:
+                if pending.state is WAITING:
+                    raise NotSent(f"{pending.method} was not sent: {exc}") from exc
+            if pending.state is WAITING:
+                ended: asyncio.Future[None] = self.loop.create_future()
+                pending.wake = lambda: None if ended.done() else ended.set_result(None)
+                await ended
         except asyncio.CancelledError as exc:
             if deadline is None or not deadline.uncancel():
                 self._cancel_request(pending, "no longer wanted")
@@ -232,20 +238,6 @@ class Session(Record, weakref=True):
         if pending.error is not None:
             raise pending.error
         return pending.result
-
-    async def _send_and_wait(self, message: Outgoing, pending: Pending) -> None:
-        try:
-            await self.channel.send(message)
-        except ConnectionLost:  # does not matter if the request was answered before
-            if pending.state is WAITING:
-                raise
-        except ChannelClosed as exc:
-            if pending.state is WAITING:
-                raise NotSent(f"{pending.method} was not sent: {exc}") from exc
-        if pending.state is WAITING:
-            ended: asyncio.Future[None] = self.loop.create_future()
-            pending.wake = lambda: None if ended.done() else ended.set_result(None)
-            await ended
 
     def is_serving(self) -> bool:
         """Whether a client is serving a request of the server, which then can't go on with the client's own request."""

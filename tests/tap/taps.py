@@ -93,9 +93,9 @@ def _answers(note: Note) -> None:
         reply = await plain(self, call)
         if reply is not None and hasattr(call, "method"):
             revision = self.connection.handshake.revision if call.inline else call.revision
-            note(Sent(_side(self), revision, reply.text, call.method))
+            note(Sent(_side(self.connection), revision, reply.text, call.method))
             if reply.follow is not None:
-                note(Sent(_side(self), revision, reply.follow.text))
+                note(Sent(_side(self.connection), revision, reply.follow.text))
         return reply
 
     Session.answer = answer  # type: ignore[method-assign]  # the same, overheard
@@ -103,33 +103,34 @@ def _answers(note: Note) -> None:
 
 def _questions(note: Note) -> None:
     """Requests and notifications of ours."""
+    from hinge.protocol.connection import Connection
     from hinge.session import Session
 
-    carry, notify = Session._send_and_wait, Session.send_notification
+    write, notify = Connection.write_request, Session.send_notification
 
-    @functools.wraps(carry)
-    async def heard_carry(self: Session, message: Any, pending: Any) -> None:
+    @functools.wraps(write)
+    def heard_write(self: Any, *arguments: Any) -> Any:
+        message = write(self, *arguments)
         note(Sent(_side(self), _spoken(self, message.about), message.text))
-        await carry(self, message, pending)
+        return message
 
     @functools.wraps(notify)
     async def heard_notify(self: Session, data: bytes, method: str, about: Any = None) -> None:
-        note(Sent(_side(self), _spoken(self, about), data))
+        note(Sent(_side(self.connection), _spoken(self.connection, about), data))
         await notify(self, data, method, about)
 
-    Session._send_and_wait = heard_carry  # type: ignore[method-assign]  # the same, overheard
+    Connection.write_request = heard_write  # type: ignore[assignment,method-assign]  # the same, overheard
     Session.send_notification = heard_notify  # type: ignore[method-assign]  # the same, overheard
 
 
-def _side(session: Any) -> str:
-    return "client" if session.connection.description is None else "server"
+def _side(connection: Any) -> str:
+    return "client" if connection.description is None else "server"
 
 
-def _spoken(session: Any, about: Any) -> str:
+def _spoken(connection: Any, about: Any) -> str:
     """The revision of what isn't an answer: that of the call it belongs to, else the conversation's."""
     if about is not None:
         return str(about.revision)
-    connection = session.connection
     return str(
         connection.handshake.revision if connection.era.knows(connection.handshake.revision) else connection.era.latest
     )

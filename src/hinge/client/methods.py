@@ -17,7 +17,7 @@ from hinge.client.cache import CacheMode
 from hinge.client.call_options import CallOptions, OnProgress, RequestOptions
 from hinge.client.negotiation import Discovery
 from hinge.client.tasks import ClientTasks, ToolTask
-from hinge.client.tools import ToolIndex, converted, is_wrapped
+from hinge.client.tools import KnownTool, ToolIndex, converted, is_wrapped
 from hinge.errors import (
     CallError,
     CallTimeout,
@@ -225,7 +225,7 @@ class ClientMethods(ABC):
             CallError: There is no result for another reason; `outcome` says whether the request may have run.
             DefinitionError: A key of `meta` or a header is not allowed.
         """
-        value: ResultT = await self._chain(self._context(method, params, result, options))
+        value: ResultT = await self._chain(self._context(method, dict(params or {}), result, options))
         return value
 
     async def request_raw(
@@ -245,19 +245,19 @@ class ClientMethods(ABC):
         Raises:
             CallError: As `request` does.
         """
-        request = self._context(method, params, None, options)
+        request = self._context(method, dict(params), None, options)
         request.accepts = accepts
         value: dict[str, Any] = await self._chain(request)
         return value
 
     def _context(
-        self, method: str, params: Mapping[str, Any] | None, result: type | None, options: RequestOptions | CallOptions
+        self, method: str, params: dict[str, Any], result: type | None, options: RequestOptions | CallOptions
     ) -> ClientContext:
         limits = self.limits
         context = ClientContext(
             client=self,
             method=method,
-            params=dict(params or {}),
+            params=params,
             idle=limits.call_idle,
             total=limits.call_total,
             on_progress=self._on_progress,
@@ -311,7 +311,7 @@ class ClientMethods(ABC):
                     "Raise `limits.reply` to accept them"
                 )
 
-        request = self._context(method, None, page, options)
+        request = self._context(method, {}, page, options)
         request.cache = cache
         request.on_size = add_size
         total, start, restarts = request.total, time.monotonic(), 0
@@ -535,7 +535,7 @@ class ClientMethods(ABC):
         if tool is None and returns is None and not result.is_error:
             return result
         checks = tool is not None and self._check_results and request.caller == self._tools.caller
-        return self._finished(name, result, returns, raise_on_error=raise_on_error, checks=checks)
+        return self._finished(name, tool, result, returns, raise_on_error=raise_on_error, checks=checks)
 
     async def _call_as_task(
         self, request: ClientContext, returns: Any, *, raise_on_error: bool, options: CallOptions
@@ -570,13 +570,19 @@ class ClientMethods(ABC):
             ToolCallError: The tool reported an error.
             InvalidResponse: The structured content does not fit the output schema of the listed tool, or `returns`.
         """
-        checks = self._check_results and name in self._tools.by_name
-        return self._finished(name, result, returns, raise_on_error=raise_on_error, checks=checks)
+        tool = self._tools.by_name.get(name)
+        return self._finished(name, tool, result, returns, raise_on_error=raise_on_error, checks=self._check_results)
 
     def _finished(
-        self, name: str, result: CallToolResult[Any], returns: Any, *, raise_on_error: bool, checks: bool
+        self,
+        name: str,
+        tool: KnownTool | None,
+        result: CallToolResult[Any],
+        returns: Any,
+        *,
+        raise_on_error: bool,
+        checks: bool,
     ) -> CallToolResult[Any]:
-        tool = self._tools.by_name.get(name)
         if result.is_error:
             if raise_on_error:
                 raise ToolCallError(result.text or f"Tool {name!r} failed without a message", result)

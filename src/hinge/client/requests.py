@@ -95,21 +95,61 @@ class Requests:
         self._limits = limits
         self._refresh_tools = refresh_tools
 
-    async def send(self, request: ClientContext) -> Any:
-        """Send a message, as the middleware passed it on. Returns the complete result, read into its type. Raises a CallError."""
+    async def send(self, request: ClientContext, *, open_pages: bool = True) -> Any:
+        """Send a message, as the middleware passed it on. Returns the complete result, read into its type. Raises a CallError.
+
+        Time in which callbacks run here does not count against the limits. With `open_pages` the user is asked to open pages
+        that the server requires first; without, that is an error.
+        """
         method = request.method
         if request.meta is not None:
             check_meta(request.meta)
         if request.notification:
             return await self._notify(request)
-        value: Any = None
-        if method in CACHEABLE and (key := self._cache_key(request)) is not None:
-            raw = await self._cached(request, key) if request.cache == "use" else None
-            if raw is None:
-                raw, value = await self._complete(request)
-                self._cache.put(key, raw, request.credentials)
-        else:
-            raw, value = await self._complete(request)
+        key = self._cache_key(request) if method in CACHEABLE else None
+        if key is not None and request.cache == "use" and (kept := await self._cached(request, key)) is not None:
+            return self._received(request, kept, None)
+        if running_callbacks.get():
+            self._inbound.callbacks.refuse_nested(method)
+        params, seconds, rounds = request.params, request.total, 0
+        while True:
+            start = asyncio.get_running_loop().time()
+            try:
+                raw = await self._send_round(request, params, seconds, start)
+            except CallTimeout as exc:
+                if rounds == 0:
+                    raise
+                raise CallTimeout(f"{exc}, in round {rounds + 1} of input requests") from exc
+            except CallError as exc:
+                if open_pages and (required := self._required_pages(exc)) is not None:
+                    return await self._after_pages(request, required, _remaining(seconds, start))
+                if rounds == 0 or exc.outcome is not Outcome.NOT_SENT:
+                    raise
+                raise ConnectionLost(f"{method} had begun, and its next round was not sent: {exc}") from exc
+            era = self._connection.era
+            value = _read_typed(raw, request.result)
+            if value is None:
+                kind = era.read_result_type(raw, method)
+            else:  # a long text is read once
+                kind = "complete" if value.result_type is UNSET else value.result_type
+            if kind == "complete" or kind in request.accepts:
+                break
+            value, seconds = None, _remaining(seconds, start)
+            row = METHODS.get(method) or self._extensions.sent.get(method)
+            if not era.requires_input(kind) or row is None or not row.may_ask:
+                raw = await self._resolved(request, raw, kind, seconds)
+                break
+            params = await self._next_round(request, raw, rounds)
+            rounds += 1
+            if rounds > self._limits.rounds:
+                raise InvalidResponse(f"{method}: the server still requires input after {self._limits.rounds} rounds")
+        if key is not None:
+            self._cache.put(key, raw, request.credentials)
+        return self._received(request, raw, value)
+
+    def _received(self, request: ClientContext, raw: Raw, value: Result | None) -> Any:
+        """A complete result as its type, which it may have been read into already."""
+        method = request.method
         if method == "tools/list":
             self._tools.caller = request.caller
         if request.on_size is not None:
@@ -142,45 +182,6 @@ class Requests:
             return None
         return self._cache.key(request.method, request.params, discovery.revision)
 
-    async def _complete(self, request: ClientContext, *, open_pages: bool = True) -> tuple[Raw, Any]:
-        """The complete result over all rounds, as text, and as its type if it was read already.
-
-        Time in which callbacks run here does not count against the limits. With `open_pages` the user is asked to open pages
-        that the server requires first; without, that is an error.
-        """
-        method = request.method
-        if running_callbacks.get():
-            self._inbound.callbacks.refuse_nested(method)
-        row = METHODS.get(method) or self._extensions.sent.get(method)
-        params, seconds = request.params, request.total
-        for rounds in range(self._limits.rounds + 1):
-            start = asyncio.get_running_loop().time()
-            try:
-                raw = await self._send_round(request, params, seconds, start)
-            except CallTimeout as exc:
-                if rounds == 0:
-                    raise
-                raise CallTimeout(f"{exc}, in round {rounds + 1} of input requests") from exc
-            except CallError as exc:
-                if open_pages and (required := self._required_pages(exc)) is not None:
-                    return await self._after_pages(request, required, _remaining(seconds, start)), None
-                if rounds == 0 or exc.outcome is not Outcome.NOT_SENT:
-                    raise
-                raise ConnectionLost(f"{method} had begun, and its next round was not sent: {exc}") from exc
-            era = self._connection.era
-            value = _read_typed(raw, request.result)
-            if value is None:
-                kind = era.read_result_type(raw, method)
-            else:  # a long text is read once
-                kind = "complete" if value.result_type is UNSET else value.result_type
-            if kind == "complete" or kind in request.accepts:
-                return raw, value
-            seconds = _remaining(seconds, start)
-            if not era.requires_input(kind) or row is None or not row.may_ask:
-                return await self._resolved(request, raw, kind, seconds), None
-            params = await self._next_round(request, raw, rounds)
-        raise InvalidResponse(f"{method}: the server still requires input after {self._limits.rounds} rounds")
-
     def _required_pages(self, error: CallError) -> UrlElicitationRequired | None:
         """The pages that the server requires first; only revisions with `elicitationId` have such an error."""
         if not isinstance(error, PeerError) or error.code != URLS_REQUIRED:
@@ -192,14 +193,14 @@ class Requests:
 
     async def _after_pages(
         self, request: ClientContext, required: UrlElicitationRequired, seconds: float | None
-    ) -> Raw:
+    ) -> Any:
         """The result after the user has opened the pages. Raises UrlElicitationRequired if that does not happen."""
 
-        async def again() -> Raw:
+        async def again() -> Any:
             nonlocal seconds
             start = asyncio.get_running_loop().time()
             try:
-                return (await self._complete(msgspec.structs.replace(request, total=seconds), open_pages=False))[0]
+                return await self.send(msgspec.structs.replace(request, total=seconds), open_pages=False)
             finally:
                 seconds = _remaining(seconds, start)
 
@@ -240,19 +241,32 @@ class Requests:
         self, request: ClientContext, params: dict[str, Any], seconds: float | None, start: float
     ) -> Raw:
         """One round: an attempt, and more where `Retries` allows them. `seconds` from `start` limit all attempts together."""
-        connection = self._connection
+        connection, method = self._connection, request.method
         retries: Retries | None = None
         while True:
             session = connection.session
             if session is None or session.connection.closed is not None:
                 failed = None if retries is None else retries.error
-                session = await ready_session(connection, request.method, failed, _remaining(seconds, start))
+                session = await ready_session(connection, method, failed, _remaining(seconds, start))
             before = request._session
             if before is not None and before is not session and "cursor" in params:
-                raise CursorLost(f"{request.method}: the connection of the page before has ended")
+                raise CursorLost(f"{method}: the connection of the page before has ended")
+            progress = None if request.on_progress is None else ProgressCalls(request.on_progress)
+            total = _remaining(seconds, start) if retries else seconds
             try:
-                attempt = self._observed_attempt if connection.observed else self._attempt
-                return await attempt(session, request, params, _remaining(seconds, start) if retries else seconds)
+                headers = self._headers(session, request, params)
+                pending = session.register_request(method)
+                if not connection.observed:
+                    raw = await self._attempt(session, pending, request, params, headers, total, progress)
+                else:
+                    with connection.observe(method, params, pending.id) as (operation, trace):
+                        raw = await self._attempt(session, pending, request, params, headers, total, progress, trace)
+                        if operation is not None:
+                            operation.finished(method, raw)
+                if progress is not None:
+                    await progress.finish(request.idle)
+                request.credentials, request._session = pending.credentials, session
+                return raw
             except CallTimeout:
                 connection.check_liveness(session)
                 raise
@@ -261,76 +275,38 @@ class Requests:
                     end = None if seconds is None else start + seconds
                     retries = Retries(connection, self._extensions, self._limits, self._refresh_tools, request, end)
                 await retries.wait_after(exc, session)
+            finally:
+                if progress is not None:
+                    progress.stop()
 
-    async def _attempt(
+    def _attempt(
         self,
         session: Session,
+        pending: Pending,
         request: ClientContext,
         params: dict[str, Any],
-        seconds: float | None,
+        headers: dict[str, str] | None,
+        total: float | None,
+        progress: ProgressCalls | None,
         trace: Mapping[str, str] | None = None,
-        on_sent: Callable[[Pending], None] | None = None,
-    ) -> Raw:
-        """Send a request once. `trace` goes into its `_meta`, `on_sent` gets its entry in the connection."""
-        connection = self._connection
-        headers: dict[str, str] | None = None
-        if connection.mirrors:
-            headers = self._headers(request, params)
-        elif request.headers is not None and session.channel.kind == "post":
-            headers = _own_headers(request.headers)
-        pending = session.register_request(request.method)
-        if on_sent is not None:
-            on_sent(pending)
-        meta = request.meta if trace is None else {**trace, **(request.meta or {})}
-        given = params.get("_meta")
-        if connection.meta:
-            # The encoded `_meta` is extended. The progress token is always sent, since progress renews the time limit.
-            if given is None and not meta:
-                written: Any = Raw(b'{"progressToken":' + msgspec.json.encode(pending.id) + b"," + connection.meta[1:])
-            else:
-                claim = msgspec.json.decode(connection.meta)
-                written = {"progressToken": pending.id, **claim, **(meta or {}), **(given or {})}
-        else:
-            written = {"progressToken": pending.id, **(meta or {}), **(given or {})}
-        sent = {**params, "_meta": written}
-        progress = None if request.on_progress is None else ProgressCalls(request.on_progress)
-        try:
-            raw = await session.send_request(
-                pending,
-                sent,
-                headers=headers,
-                idle=request.idle,
-                total=seconds,
-                on_progress=None if progress is None else progress.receive,
-            )
-            if progress is not None:
-                await progress.finish(request.idle)
-        finally:
-            if progress is not None:
-                progress.stop()
-        request.credentials, request._session = pending.credentials, session
-        return raw
+    ) -> Awaitable[Raw]:
+        """Send a request once. Its `_meta` is that of the client, with the trace and what the caller added."""
+        meta = self._connection.meta
+        if not meta or trace or request.meta or "_meta" in params:
+            given = {**(trace or {}), **(request.meta or {}), **(params.get("_meta") or {})}
+            claim = msgspec.json.decode(meta) if meta else {}
+            # The progress token is always sent, since progress renews the time limit.
+            params, meta = {**params, "_meta": {"progressToken": pending.id, **claim, **given}}, b""
+        on_progress = None if progress is None else progress.receive
+        return session.send_request(
+            pending, params, headers=headers, idle=request.idle, total=total, on_progress=on_progress, meta=meta
+        )
 
-    async def _observed_attempt(
-        self, session: Session, request: ClientContext, params: dict[str, Any], seconds: float | None
-    ) -> Raw:
-        with self._connection.observe(request.method, params) as (operation, trace):
-            if operation is None:
-                return await self._attempt(session, request, params, seconds)
-            observed = operation
-            raw = await self._attempt(
-                session,
-                request,
-                params,
-                seconds,
-                trace,
-                lambda pending: observed.set("jsonrpc.request.id", str(pending.id)),
-            )
-            observed.finished(request.method, raw)
-            return raw
-
-    def _headers(self, request: ClientContext, params: dict[str, Any]) -> dict[str, str]:
-        """The caller's headers, and those that mirror the request, which can't be replaced."""
+    def _headers(self, session: Session, request: ClientContext, params: dict[str, Any]) -> dict[str, str] | None:
+        """The caller's headers, and those that mirror the request, which can't be replaced. None where there are no headers."""
+        if not self._connection.mirrors:
+            own = request.headers
+            return None if own is None or session.channel.kind != "post" else _own_headers(own)
         method, discovery = request.method, self._connection.discovery
         assert discovery is not None
         row = METHODS.get(method) or self._extensions.sent.get(method)

@@ -69,6 +69,7 @@ class _Token(msgspec.Struct, rename="camel"):
 
 
 _token = msgspec.json.Decoder(_Token)
+_encode_token = msgspec.json.Encoder().encode
 
 
 class Connection(Record):
@@ -397,6 +398,27 @@ class Connection(Record):
         pending = Pending(f"{self.id_prefix}{self._next_id}" if self.id_prefix else self._next_id, method)
         self.outgoing[pending.id] = pending
         return pending
+
+    def write_request(
+        self, pending: Pending, params: Any, meta: bytes, headers: Mapping[str, str] | None, about: Call | None
+    ) -> Outgoing:
+        """The message of a registered request. Raises TypeError, ValueError and the like for params that are not JSON.
+
+        `meta` is `_meta` as JSON text, to which the progress token is added; empty if the params have theirs.
+        """
+        if meta:
+            members = jsonrpc.encode_value(params)[:-1]
+            comma = b"," if len(members) > 1 else b""
+            token = _encode_token(pending.id)
+            parts = members, comma, b'"_meta":{"progressToken":', token, b",", meta[1:], b"}"
+            params = msgspec.Raw(b"".join(parts))
+        data, request = b"", None
+        if self.hands_over and params is not msgspec.UNSET:
+            text = params if type(params) is msgspec.Raw else msgspec.Raw(jsonrpc.encode_value(params))
+            request = Request(pending.id, pending.method, text)
+        else:
+            data = jsonrpc.encode_request(pending.id, pending.method, params)
+        return Outgoing(data, pending.id, pending.method, about, pending, headers, message=request)
 
     def _receive_response(self, message: Response | Failure) -> None:
         if message.id is None:

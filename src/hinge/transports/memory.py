@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from hinge.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from hinge.errors import ChannelClosed, ProtocolError
+from hinge.jsonrpc import Response
 from hinge.protocol.connection import Connection
 from hinge.protocol.http.request import Principal
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -120,8 +121,12 @@ class MemoryChannel(DuplexChannel):
     def _take(self, message: Outgoing) -> None:
         if self._begun and not (self._inbox or self._full or self._delivering or self._held_back):
             self._delivering = True
+            taken = message.message
             try:
-                self._context.run(self.feed, message.data if message.message is None else message.message)
+                if type(taken) is Response:
+                    self.feed(taken)  # it begins no task
+                else:
+                    self._context.run(self.feed, message.data if taken is None else taken)
             finally:
                 self._delivering = False
             if self._inbox:
