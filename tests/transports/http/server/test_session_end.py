@@ -5,15 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
 from hinge import Changed, Context, Limits, NotFinished, Server
+from hinge.transports.http.server.app import HttpApp
 from hinge.transports.http.server.replay import MemoryReplayLog, MemoryReplayStore
-from tests.support import V2025_03
-from tests.transports.http_rig import Log, Site, exchange, handshake_call, make_server, serving, text_of
+from tests.jumping_clock import in_no_time
+from tests.support import V2025_03, V2025_11
+from tests.transports.http_rig import (
+    JSON_HEADERS,
+    Log,
+    Site,
+    exchange,
+    handshake_call,
+    initialize,
+    make_server,
+    serving,
+    text_of,
+)
 
 NEWS = "news://today"
 PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
@@ -201,3 +213,52 @@ async def test_a_stop_while_a_slow_log_is_read_ends_the_stream(
     log.gate.set()
     assert text_of((await call.reply()).json()) == "wait"
     await stopping[0]
+
+
+async def post(app: HttpApp, headers: dict[str, str], body: Any) -> dict[str, str]:
+    """Send a request without a socket; return the headers of the response."""
+    pairs = [(name.lower().encode(), value.encode()) for name, value in {"Host": "localhost", **headers}.items()]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "root_path": "", "query_string": b"", "headers": pairs}
+    heads: list[Any] = []
+    incoming = asyncio.Queue[Any]()
+    incoming.put_nowait({"type": "http.request", "body": json.dumps(body).encode(), "more_body": False})
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            heads.append({name.decode(): value.decode() for name, value in message["headers"]})
+
+    await app(scope, incoming.get, send)
+    headers_sent: dict[str, str] = heads[0]
+    return headers_sent
+
+
+@in_no_time
+async def test_a_stop_waits_for_a_handler_and_a_clean_up_that_do_not_end_no_longer_than_one_may_take() -> None:
+    """REL-12: in the time of the event loop."""
+    log, loop, limits = Log(), asyncio.get_running_loop(), Limits(drain=10, teardown=20, stall=0)
+
+    @asynccontextmanager
+    async def connected(ctx: Any) -> AsyncIterator[None]:
+        yield
+        await log.gate.wait()
+
+    server = make_server(log, connection_lifespan=connected, limits=limits)
+
+    @server.tool
+    async def resist() -> None:
+        log.add("running")
+        while not log.gate.is_set():
+            with suppress(asyncio.CancelledError):
+                await log.gate.wait()
+
+    app = server.http_app()
+    found = await post(app, JSON_HEADERS, initialize())
+    session = {**JSON_HEADERS, "MCP-Protocol-Version": V2025_11, "Mcp-Session-Id": found["mcp-session-id"]}
+    calling = asyncio.create_task(post(app, session, handshake_call("resist")))
+    await log.until("running")
+    began = loop.time()
+    await app.stop()
+    assert loop.time() - began < limits.drain + limits.teardown + 1
+    log.gate.set()
+    await calling
+    await asyncio.sleep(2 * limits.teardown)
