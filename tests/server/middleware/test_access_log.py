@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge import AccessLog, Client, Context, Implementation, PeerError, ProtocolError, Server, ToolError
+from hinge import AccessLog, Client, Context, Implementation, PeerError, Principal, ProtocolError, Server, ToolError
 from hinge.transports.http.server.run import serve_http
 from tests.server.bare_end import BareEnd, Era
 
@@ -135,9 +135,12 @@ async def test_nothing_is_written_where_nobody_listens(caplog: pytest.LogCapture
     assert said(caplog) == []
 
 
-@pytest.mark.parametrize(("caller", "logged"), [("ada", "ada"), ("a\nb", r"a\nb"), (None, "-")])
+@pytest.mark.parametrize(
+    ("caller", "logged"),
+    [("ada", "ada"), (Principal("ada", frozenset({"read"})), "ada"), ("a\nb", r"a\nb"), (None, "-")],
+)
 async def test_the_log_of_http_requests_names_the_caller(
-    caplog: pytest.LogCaptureFixture, caller: str | None, logged: str
+    caplog: pytest.LogCaptureFixture, caller: str | Principal | None, logged: str
 ) -> None:
     """As `authenticate` tells, on one line."""
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
