@@ -417,16 +417,21 @@ async def test_the_bytes_of_running_calls_of_a_connection_are_bounded(era: Era) 
         assert isinstance(call, Call)
         running = asyncio.create_task(end.session.answer(call))
         await settle()
-        for _ in range(2):
-            error = await end.refusal("tools/call", large)
-            assert error["code"] == Overloaded.code
-            assert error["message"] == "Too large requests: 50000 bytes at once is the limit of a connection"
-            assert "tools" in await end.ask("tools/list")
-            await end.tell("notifications/count", {"text": "x" * 60_000})
-            assert heard == 0
-            await end.tell("notifications/cancelled", {"requestId": call.id, "reason": "x" * 60_000})
-            await settle()
-        gate.set()
+        try:
+            for _ in range(2):
+                refused = asyncio.create_task(end.refusal("tools/call", large))
+                await settle()
+                assert refused.done()
+                error = refused.result()
+                assert error["code"] == Overloaded.code
+                assert error["message"] == "Too large requests: 50000 bytes at once is the limit of a connection"
+                assert "tools" in await end.ask("tools/list")
+                await end.tell("notifications/count", {"text": "x" * 60_000})
+                assert heard == 0
+                await end.tell("notifications/cancelled", {"requestId": call.id, "reason": "x" * 60_000})
+                await settle()
+        finally:
+            gate.set()
         await running
         assert (await end.call_tool("keep", text="x" * 60_000))["content"][0]["text"] == "60000"
         await end.tell("notifications/count", {"text": "x" * 60_000})
