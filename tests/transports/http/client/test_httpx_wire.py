@@ -242,18 +242,25 @@ def is_open(port: int) -> bool:
 
 
 async def test_brotli_and_cookies() -> None:
+    """All connections of a client have its cookies."""
     import brotli
+
+    together = asyncio.Barrier(2)
 
     async def script(asked: Asked, answer: Answer) -> None:
         if "br" not in asked.headers["accept-encoding"]:
             raise AssertionError("brotli was not offered")
+        if asked.message["method"] == "together":
+            await together.wait()
         data = brotli.compress(b'{"jsonrpc":"2.0","id":%d,"result":{"text":"%b"}}' % (asked.message["id"], b"x" * 999))
         await answer.body(data, headers={"content-encoding": "br", "set-cookie": "route=b; Path=/"})
 
     async with ScriptedServer(script) as server, talking(server) as client:
         for _ in range(2):
             assert await client.call() == {"text": "x" * 999}
-        assert [asked.headers.get("cookie") for asked in server.asked] == [None, "route=b"]
+        await asyncio.gather(client.call("together"), client.call("together"))
+        assert [asked.headers.get("cookie") for asked in server.asked] == [None, *["route=b"] * 3]
+        assert server.connections == 2
 
 
 async def test_a_socks_proxy_is_used() -> None:
