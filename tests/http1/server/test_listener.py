@@ -16,7 +16,7 @@ from hinge import Client, Server, StartError
 from hinge.http1.server import connection as http_connection
 from hinge.http1.server import listener as http_listener
 from hinge.http1.server.listener import Listener
-from hinge.http1.server.request import ServedRequest
+from hinge.http1.server.request import PIECE, ServedRequest
 from hinge.transports.http.server.run import serve_http
 from tests.transports.certificates import server_tls
 from tests.transports.http_listening import HEAD_BYTES, Line, echo, get, listening, post
@@ -96,10 +96,12 @@ async def test_over_tls_a_slow_reader_gets_all_and_one_that_reads_nothing_is_cut
         await idle.say(get())
         await slow.say(get())
         await slow.head()
-        received = 0
+        received = most = 0
         while len(listener.connections) == 2 or received < len(big) // 2:
             received += len(await slow.reader.readexactly(1 << 16))
             await asyncio.sleep(0.005)
+            most = max([most, *(each.transport.get_write_buffer_size() for each in listener.connections)])
+        assert most < 3 * PIECE
         assert len(await slow.reader.readexactly(len(big) - received)) == len(big) - received
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
             await idle.reader.readexactly(len(big))
