@@ -440,6 +440,24 @@ async def test_what_does_not_end_is_not_kept(endless: bytes) -> None:
 
 
 @on_both_loops
+async def test_the_lines_of_a_head_that_does_not_end_are_limited() -> None:
+    """Each of them takes more memory than it has bytes."""
+    async with listening() as house:
+        house.listener.head_lines = 50
+        line = await house.ask(get()[:-2])
+        await asyncio.sleep(0.01)  # so that the lines are not of the first piece
+        await line.say(b"A: b\r\n" * 40)
+        await asyncio.sleep(0.01)
+        await line.say(b"\r\n")
+        assert await line.answer() == (200, "GET /a ")
+        line = await house.ask(get()[:-2])
+        await asyncio.sleep(0.01)
+        await line.say(b"A: b\r\n" * 60)
+        assert (await line.answer())[0] == 431
+        assert await line.rest() == b""
+
+
+@on_both_loops
 async def test_a_body_in_tiny_chunks_is_no_endless_head() -> None:
     async with listening() as house:
         line = await house.ask(get("/a", "Transfer-Encoding: chunked", method="POST"))
