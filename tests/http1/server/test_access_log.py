@@ -46,7 +46,7 @@ async def test_a_response_that_goes_on_without_a_task_is_logged_when_it_is_over(
             line = await house.ask(get("/"))
             await until(lambda: bool(requests) and not house.listener.tasks)
             assert not caplog.records
-            requests[0].run(requests[0].piece(b"two", False))
+            requests[0].run(lambda request: request.piece(b"two", False))
             assert await line.answer() == (200, "one,two")
             await until(lambda: not house.listener.tasks)
     [message] = [record.getMessage() for record in caplog.records if record.name == "hinge.access"]

@@ -7,7 +7,6 @@ import logging
 import re
 import select
 import sys
-from collections.abc import Callable, Coroutine
 from functools import lru_cache
 from typing import Any, Protocol, cast
 from urllib.parse import unquote
@@ -16,7 +15,7 @@ import httptools
 import msgspec
 
 from hinge.http1.asgi import TEXT_TYPE, Scope
-from hinge.http1.server.request import CONTINUE, KEEP_ALIVE, PIECE, CreateTask, RequestServer, ServedRequest
+from hinge.http1.server.request import CONTINUE, KEEP_ALIVE, PIECE, CreateTask, RequestServer, Serve, ServedRequest
 
 logger = logging.getLogger("hinge")
 
@@ -73,9 +72,9 @@ class ConnectionServer(RequestServer, Protocol):
     stall: float
     loop: asyncio.AbstractEventLoop
     #: Makes a task and runs it until it first waits, where Python can do that (3.12 and newer).
-    start_task: CreateTask
+    start_task: CreateTask | None
     connections: set[HttpConnection]
-    serve: Callable[[ServedRequest], Coroutine[Any, Any, None]]
+    serve: Serve
     #: Heads that were parsed before, by their bytes.
     parsed_heads: dict[bytes, ParsedHead]
 
@@ -189,8 +188,9 @@ class HttpConnection(asyncio.Protocol):
             return
         between = self._serving is None and self._incoming is None and not self._in_head and not self._ignoring
         head = self._known_head
-        if between and len(data) == head.size and data.startswith(head.raw):  # comparing is cheaper than looking it up
-            self._serve_again(head, data[len(head.raw) :])
+        end = len(head.raw)
+        if between and len(data) == head.size and data[:end] == head.raw:  # comparing is cheaper than looking it up
+            self._serve_again(head, data[end:])
             return
         end = data.find(b"\r\n\r\n") + 4
         known = self.server.parsed_heads.get(data[:end]) if between else None
@@ -219,9 +219,11 @@ class HttpConnection(asyncio.Protocol):
 
     def _serve_again(self, head: ParsedHead, body: bytes) -> None:
         """Serve a request whose head was parsed before."""
-        request = ServedRequest(self._known_scope, self, True, head.raw, True, True, received=head.length, body=body)
+        request = ServedRequest(self._known_scope, self, True, head.raw, True, True, head.length, body)
+        self._serving = request
+        self._used = True
         # Nothing else is waiting here, so that its handler holds up nobody for longer than it would later.
-        self._serve(request, self.server.start_task)
+        request.run(self.server.serve, self.server.start_task)
 
     def eof_received(self) -> bool:
         """The client has sent its last byte. Returns whether it may still wait for a response.
@@ -479,10 +481,10 @@ class HttpConnection(asyncio.Protocol):
 
     # ---------------------------------------------------------------- one after the other
 
-    def _serve(self, request: ServedRequest, create_task: CreateTask | None = None) -> None:
+    def _serve(self, request: ServedRequest) -> None:
         self._serving = request
         self._used = True
-        request.run(self.server.serve(request), create_task)
+        request.run(self.server.serve)
 
     def _next(self) -> None:
         if not self.full:

@@ -6,14 +6,13 @@ import asyncio
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine
 from email.utils import formatdate
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hinge.errors import StartError
 from hinge.http1.server.connection import HEAD_WAIT, HttpConnection, ParsedHead
-from hinge.http1.server.request import CreateTask, ResponseHeads, ServedRequest
+from hinge.http1.server.request import CreateTask, ResponseHeads, Serve
 from hinge.local_sockets import Listening, listen_on_pipe
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class Listener:
 
     def __init__(
         self,
-        serve: Callable[[ServedRequest], Coroutine[Any, Any, None]],
+        serve: Serve,
         head_bytes: int,
         head_lines: int = 1000,
         stall: float = 30.0,
@@ -50,7 +49,7 @@ class Listener:
         # What the loop does itself, but the tasks need no names of their own.
         plain = partial(asyncio.Task, loop=self.loop, name="HTTP request")
         self.create_task: CreateTask = self.loop.create_task if self.loop.get_task_factory() is not None else plain
-        self.start_task: CreateTask = self.create_task
+        self.start_task: CreateTask | None = None
         if self.create_task is plain and sys.version_info >= (3, 12):
             self.start_task = partial(plain, eager_start=True)
         self.heads = ResponseHeads()
@@ -115,6 +114,7 @@ class Listener:
         for connection in list(self.connections):
             connection.transport.abort()
         for task in self.tasks:
+            task.add_done_callback(self.tasks.discard)  # one that has not begun yet does not do it
             task.cancel()
         if self._timer is not None:
             self._timer.cancel()

@@ -17,6 +17,8 @@ from hinge.http1.asgi import TEXT_TYPE, HeaderPairs, Message, Scope
 logger = logging.getLogger("hinge")
 
 CreateTask: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+#: Serves a request, or the rest of one that was detached.
+Serve: TypeAlias = "Callable[[ServedRequest], Awaitable[None]]"
 
 #: Bytes of a body that are buffered before it is read.
 BODY_AHEAD = 64 * 1024
@@ -138,22 +140,21 @@ class ServedRequest(msgspec.Struct, eq=False):
     _shares_scope: bool = False
     #: Whether all of the body has arrived.
     complete: bool = False
+    #: Bytes of the body that have arrived, and what of it was not read.
+    received: int = 0
+    body: bytes | bytearray = b""
     #: Whether the client is gone.
     lost: bool = False
     #: Whether it goes on although no task serves it.
     detached: bool = False
     #: Called once when the request is over.
     on_over: Callable[[], None] | None = None
-    #: Whether the response is complete.
-    _over: bool = False
+    #: Whether a response in pieces has begun and its last piece is to come.
+    _unfinished: bool = False
     task: asyncio.Task[Any] = None  # type: ignore[assignment]  # set while it is served
-    #: Bytes of the body that have arrived.
-    received: int = 0
-    #: The status of the response, 0 before it has begun, and the bytes of its body that were written.
+    #: The status of the response, 0 before it has begun, and the bytes of its body that were written, for `on_over`.
     status: int = 0
     sent: int = 0
-    #: What has arrived of the body and was not read.
-    body: bytes | bytearray = b""
     #: Bytes of the body to buffer; more is left in the socket.
     _buffer_limit: int = BODY_AHEAD
     #: Set when something happened.
@@ -206,41 +207,42 @@ class ServedRequest(msgspec.Struct, eq=False):
         if self._on_disconnect is not None:
             self._on_disconnect()
 
-    def run(self, serving: Coroutine[Any, Any, None], create_task: CreateTask | None = None, /) -> None:
+    def run(self, serve: Serve, create_task: CreateTask | None = None, /) -> None:
         """Serve the request in a task of its own."""
-        self.detached = False
+        if self.detached:
+            self.detached = False
         server = self._connection.server
-        self.task = task = (create_task or server.create_task)(serving)
-        if task.done():
-            self.served(task)
-        else:
+        self.task = task = (create_task or server.create_task)(self._run(serve))
+        if create_task is None or not task.done():
             server.tasks.add(task)
-            task.add_done_callback(self.served)
+
+    async def _run(self, serve: Serve) -> None:
+        # A callback of the task would be called in another turn of the loop, which costs more than this coroutine.
+        try:
+            await serve(self)
+        except Exception:
+            logger.exception("a request failed")
+        finally:
+            self._connection.server.tasks.discard(self.task)
+            if self.detached:
+                self.task = None  # type: ignore[assignment]  # set again with the next one
+            elif not self.lost and (self._unfinished or not self.status):
+                self._give_up()
+            if self.on_over is not None and not self.detached:
+                self.on_over()
+
+    def _give_up(self) -> None:
+        """Without a response it gets a 500; an incomplete response is cut off, so that the client notices."""
+        if self.status and not self._head:
+            self._connection.transport.abort()
+        else:
+            self._keep_alive = self._unfinished = False
+            self.status = 0
+            self.respond(500, TEXT_TYPE, b"Internal Server Error", ())
 
     def detach(self) -> None:
         """Go on without a task when the present one is over, until `run`."""
         self.detached = True
-
-    def served(self, task: asyncio.Task[Any]) -> None:
-        """Its task is over. Without a response it gets a 500; an incomplete response is cut off, so that the client notices."""
-        self._connection.server.tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a request failed", exc_info=error)
-        if task is not self.task:
-            return  # it was detached, and has another one by now
-        if self.detached:
-            self.task = None  # type: ignore[assignment]  # set again with the next one
-            return
-        if self._over or self.lost:
-            pass
-        elif self.status and not self._head:
-            self._connection.transport.abort()
-        else:
-            self._keep_alive = False
-            self.status = 0
-            self.respond(500, TEXT_TYPE, b"Internal Server Error", ())
-        if self.on_over is not None:
-            self.on_over()
 
     # ---------------------------------------------------------------- the body
 
@@ -293,10 +295,11 @@ class ServedRequest(msgspec.Struct, eq=False):
         head = server.heads[status, kind, last]
         if headers:
             head += header_lines([pair for pair in headers if pair[0].lower() != b"connection"])
-        self.status, self.sent = status, len(data)
+        self.status = status
+        if self.on_over is not None:
+            self.sent = len(data)
         head += b"\r\n" if status == 204 else _end_of_head(len(data))
         connection.transport.write(head if status == 204 or self.scope_view["method"] == "HEAD" else head + data)
-        self._over = True
         if self._event is not None:
             self._event.set()
         connection.answered(last)
@@ -331,6 +334,7 @@ class ServedRequest(msgspec.Struct, eq=False):
         self._keep_alive = not last
         head = self._connection.server.heads[status, b"", last] + header_lines(pairs)
         self.status = status
+        self._unfinished = True
         self._head = head + b"\r\n"
 
     async def piece(self, data: bytes, more: bool, /) -> None:
@@ -344,13 +348,13 @@ class ServedRequest(msgspec.Struct, eq=False):
         """Send a piece of the body, unless it would have to wait or the client left. Raises RuntimeError like `piece`."""
         if self._connection.full or self.lost:
             return False
-        if self._over or not self.status:
-            raise RuntimeError("The response is complete already" if self._over else "A response begins with its head")
+        if not self._unfinished:
+            raise RuntimeError("The response is complete already" if self.status else "A response begins with its head")
         head, self._head = self._head, b""
         self.sent += len(data)
         self._connection.transport.write(head + self._framed(data, more))
         if not more:
-            self._over = True
+            self._unfinished = False
             if self._event is not None:
                 self._event.set()
             self._connection.answered(self._is_last() or not self.complete)
@@ -390,7 +394,7 @@ class ServedRequest(msgspec.Struct, eq=False):
     async def receive(self) -> Message:
         """ASGI `receive`: the next piece of the body, or the disconnect."""
         self._buffer_limit = BODY_AHEAD
-        while not self.lost and not self._over:
+        while not self.lost and (self._unfinished or not self.status):
             if self.body or (self.complete and not self._end_received):
                 self._end_received = self.complete
                 return {"type": "http.request", "body": self._take(), "more_body": not self.complete}

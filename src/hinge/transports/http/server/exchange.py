@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from math import ceil, inf
 from typing import Any, ClassVar, Protocol
 
@@ -165,8 +165,8 @@ class RawExchange(Protocol):
     def detach(self) -> None:
         """Go on without a task when the present one is over, until `run`."""
 
-    def run(self, serving: Coroutine[Any, Any, None], /) -> None:
-        """Serve the rest of a detached exchange in a new task."""
+    def run(self, serve: Callable[[Any], Awaitable[None]], /) -> None:
+        """Serve the rest of a detached exchange, by `serve(self)` in a new task."""
 
     def receive(self) -> Awaitable[Message]:
         """ASGI `receive`, for other apps."""
@@ -253,7 +253,7 @@ class AsgiExchange(Record):
     def detach(self) -> None:
         raise RuntimeError("The response of an ASGI app ends when the app returns")
 
-    def run(self, serving: Coroutine[Any, Any, None], /) -> None:
+    def run(self, serve: Callable[[Any], Awaitable[None]], /) -> None:
         raise RuntimeError("It is not detached")
 
     def cut(self) -> None:
@@ -594,7 +594,7 @@ class Exchange(Record):
     def resume(self, serve: Callable[[], Awaitable[None]]) -> None:
         """Serve the rest of a detached exchange in a new task."""
         self.detached = False
-        self.raw.run(self._serve(serve))
+        self.raw.run(lambda raw: self._serve(serve))
 
     async def _serve(self, serve: Callable[[], Awaitable[None]]) -> None:
         try:
