@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -67,13 +68,12 @@ class Served:
     __slots__ = (
         "_decoder",
         "extension_id",
-        "first",
         "handler",
-        "last",
         "mirrored",
         "name",
         "needs_handshake",
         "result",
+        "revisions",
         "row",
         "standard",
     )
@@ -98,17 +98,19 @@ class Served:
         #: Whether the params have the type of that table.
         self.standard = params is None
         #: The revisions that have the method.
-        if row is not None:
-            self.first, self.last = row.first, row.last
-        else:
-            self.first = min(era.first_revision for era in eras or all_eras)
-            self.last = max(era.last_revision for era in eras or all_eras)
+        self.revisions = frozenset(
+            revision
+            for era in (eras or all_eras if row is None else all_eras)
+            for revision in era.revisions
+            if row is None or row.first <= revision <= row.last
+        )
         #: The type that handlers return in most cases.
         self.result = row.result if row is not None else None
-        #: By era: whether the handshake must be over, and the member of the params that `Mcp-Name` repeats.
+        #: By era: whether the handshake must be over, and what reads the member of the params that `Mcp-Name` repeats.
         self.needs_handshake = {era: era.needs_handshake(name) for era in all_eras}
         name_field = row.name_field if row is not None else name_field
-        self.mirrored = {era: name_field if era.mirrors_requests(over_http=True) else None for era in all_eras}
+        name_of = None if name_field is None else attrgetter(name_field)
+        self.mirrored = {era: name_of if era.mirrors_requests(over_http=True) else None for era in all_eras}
         self._decoder = params_decoder(
             params if params is not None else row.params if row is not None else dict[str, Any]
         )
@@ -190,22 +192,22 @@ class Dispatch:
         """Serve one request. The result is ready to be encoded; `errors.wire_error` says what the client learns of errors."""
         call = ctx._call
         served = self.requests.get(ctx.method) or self.mounted_requests.get(ctx.method)
-        if served is None or not served.first <= call.revision <= served.last:
+        if served is None or call.revision not in served.revisions:
             raise MethodNotFound(ctx.method)
         if served.needs_handshake[call.era] and ctx._session.connection.handshake.state not in OPEN_STATES:
             raise InvalidParams(f"Received {ctx.method!r} before 'initialize'.", "")
         if served.extension_id is not None:
             require_client_extension(ctx, served.extension_id)
-        # Middleware can't change what `initialize` negotiates.
-        text = call.params if call.inline else ctx.params
-        unchanged = text is call.params and ctx.method == call.method  # by middleware
-        typed = call.typed if unchanged and served.standard else None
-        params = served.read(text) if typed is None else typed
-        head, name_field = call.origin.head, served.mirrored[call.era]
-        if head is not None and name_field is not None:
+        # By middleware, which can't change what `initialize` negotiates.
+        unchanged = (ctx.params is call.params or call.inline) and ctx.method == call.method
+        params = call.typed if unchanged and served.standard else None
+        if params is None:
+            params = served.read(call.params if call.inline else ctx.params)
+        head, name_of = call.origin.head, served.mirrored[call.era]
+        if head is not None and name_of is not None:
             sent = params if unchanged or ctx.method != call.method else served.read(call.params)
             # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
-            judge_name(head, getattr(sent, name_field), required=ctx.method in METHODS)
+            judge_name(head, name_of(sent), required=ctx.method in METHODS)
         size = len(call.params)
         if self._running >= self._limit or self._bytes + size > self._most_bytes:
             self._check_room(ctx, size)
@@ -213,9 +215,9 @@ class Dispatch:
         self._bytes += size
         # As `run_handler`, which would be one more coroutine for each call.
         task = current_task(ctx._session.loop)
-        outer, ctx._task = ctx._task, task
+        outer, ctx._task, handler = ctx._task, task, served.handler
         try:
-            result = await served.handler(ctx, params)
+            result = await handler(ctx, params)
         except BaseException as exc:
             result = await _end_round(ctx, task, exc)
             if result is None:

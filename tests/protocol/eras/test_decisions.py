@@ -130,14 +130,6 @@ def test_each_era_decides(decide: Decide, handshake: Any, stateless: Any) -> Non
             assert (type(got), got) == (type(expected), expected)
 
 
-def test_the_names_of_revisions_of_each_era_are_a_range() -> None:
-    """Also of unknown ones, which methods of extensions may name."""
-    for era in (HANDSHAKE, STATELESS):
-        assert all(era.first_revision <= revision <= era.last_revision for revision in era.revisions)
-    assert HANDSHAKE.last_revision < STATELESS.first_revision
-    assert STATELESS.first_revision <= "2031-01-01" <= STATELESS.last_revision
-
-
 def test_elicitations_have_ids_that_nobody_can_guess_in_the_handshake_era_only() -> None:
     ids = {HANDSHAKE.elicitation_id() for _ in range(100)}
     assert len(ids) == 100

@@ -91,9 +91,7 @@ class Era(ABC):
     """One generation of the protocol: every decision without I/O that the generations make differently."""
 
     __slots__ = (
-        "first_revision",
         "http_methods",
-        "last_revision",
         "latest",
         "liveness_method",
         "name",
@@ -106,8 +104,6 @@ class Era(ABC):
         name: EraName,
         revisions: tuple[str, ...],
         *,
-        first_revision: str,
-        last_revision: str,
         negotiation_method: str,
         liveness_method: str,
         http_methods: tuple[str, ...],
@@ -117,9 +113,6 @@ class Era(ABC):
         #: The published revisions, oldest first.
         self.revisions = revisions
         self.latest = revisions[-1]
-        #: The range of revision names that belong to the era, unknown ones included; for methods of extensions.
-        self.first_revision = first_revision
-        self.last_revision = last_revision
         #: The request that negotiates and must be answered before the next message is read; "" if there is none.
         self.negotiation_method = negotiation_method
         #: The request that a client sends to find out whether the server still answers.

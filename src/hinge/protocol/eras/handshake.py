@@ -35,8 +35,6 @@ class HandshakeEra(Era):
         super().__init__(
             "2025",
             HANDSHAKE_REVISIONS,
-            first_revision="",
-            last_revision=HANDSHAKE_REVISIONS[-1],
             negotiation_method="initialize",
             liveness_method="ping",
             http_methods=("GET", "POST", "DELETE"),

@@ -60,8 +60,6 @@ class StatelessEra(Era):
         super().__init__(
             "2026",
             STATELESS_REVISIONS,
-            first_revision=STATELESS_REVISIONS[0],
-            last_revision="\uffff",
             negotiation_method="",
             liveness_method="server/discover",
             http_methods=("POST",),
