@@ -19,7 +19,7 @@ from msgspec import UNSET, Raw
 
 from hinge import CallToolResult, ContentBlock, DefinitionError, EmbeddedResource, TextContent
 from hinge.server.functions.annotations import Place
-from hinge.server.functions.results import Encoded, Output, inspect_output, is_content
+from hinge.server.functions.results import Output, inspect_output, is_content
 
 PLACE = Place("forecast", "app.py", 12)
 
@@ -105,9 +105,9 @@ class Plain: ...
 def test_a_value_is_encoded_once_as_structure_and_as_text(annotation: Any, value: Any, text: str) -> None:
     """TOOL-14, TOOL-17."""
     found = output(annotation)
-    encoded = found.encode(value)
-    assert isinstance(encoded.structured, Raw)
-    assert (encoded.text, bytes(encoded.structured)) == (text, text.encode())
+    structured, encoded = found.encode(value)
+    assert isinstance(structured, Raw)
+    assert (encoded, bytes(structured)) == (text, text.encode())
     assert found.schema is not None
     assert jsonschema_rs.is_valid(found.schema, msgspec.json.decode(text))
 
@@ -149,16 +149,16 @@ def test_a_result_made_by_hand_may_promise_its_structure() -> None:
 def test_without_a_promise_anything_goes_out(annotation: Any) -> None:
     found = output(annotation)
     assert found.schema is None
-    assert found.encode("text") == Encoded(UNSET, "text")
-    assert found.encode(None) == Encoded(UNSET, "")
-    assert found.encode(Day("Oslo", 1)).text == '{"city":"Oslo","temp":1,"tags":[]}'
-    assert found.encode(Shade.DARK).text == '"dark"'
+    assert found.encode("text") == (UNSET, "text")
+    assert found.encode(None) == (UNSET, "")
+    assert found.encode(Day("Oslo", 1))[1] == '{"city":"Oslo","temp":1,"tags":[]}'
+    assert found.encode(Shade.DARK)[1] == '"dark"'
 
 
 def test_text_goes_out_as_it_is() -> None:
-    assert output(str).encode("a") == Encoded(UNSET, "a")
-    assert output(str | None).encode(None) == Encoded(UNSET, "")
-    assert output(None).encode(None) == Encoded(UNSET, "")
+    assert output(str).encode("a") == (UNSET, "a")
+    assert output(str | None).encode(None) == (UNSET, "")
+    assert output(None).encode(None) == (UNSET, "")
 
 
 def test_the_root_of_a_class_is_an_object_and_nested_classes_are_definitions() -> None:
@@ -248,7 +248,7 @@ def test_a_type_without_json_form_is_refused_when_registering(annotation: Any) -
 
 def test_pydantic_serves_types_that_msgspec_lacks() -> None:
     found = output(list[ipaddress.IPv4Address])
-    assert found.encode([ipaddress.IPv4Address("127.0.0.1")]).text == '["127.0.0.1"]'
+    assert found.encode([ipaddress.IPv4Address("127.0.0.1")])[1] == '["127.0.0.1"]'
 
 
 _TYPES: list[Any] = [
@@ -280,8 +280,8 @@ _OUTPUTS = [output(annotation) for annotation in _TYPES]
 def test_what_is_sent_always_fits_what_was_promised(found: Output, value: Any) -> None:
     """TOOL-15."""
     try:
-        encoded = found.encode(value)
+        _, text = found.encode(value)
     except DefinitionError:
         return
     assert found.schema is not None
-    assert jsonschema_rs.is_valid(found.schema, msgspec.json.decode(encoded.text))
+    assert jsonschema_rs.is_valid(found.schema, msgspec.json.decode(text))

@@ -386,7 +386,7 @@ class ResourceOutput:
             kind = self._mime_type or guess_mime_type(uri) or BINARY
             return ResourceContents(uri=uri, blob=base64.b64encode(value).decode(), mime_type=kind)
         kind = self._mime_type or JSON
-        return ResourceContents(uri=uri, text=self._signature.encode(value).text, mime_type=kind)
+        return ResourceContents(uri=uri, text=self._signature.encode(value)[1], mime_type=kind)
 
 
 def too_large(limit: int) -> InternalError:

@@ -159,7 +159,7 @@ class RegisteredTool:
 
     def result(self, value: Any) -> Result:
         """A returned value as content and, if the tool has an output schema, as structured content."""
-        schema = self._output_schema
+        schema, encode = self._output_schema, self._encode
         if type(value) not in _PLAIN and isinstance(value, Result):
             return self._given(value)
         if self._free:
@@ -169,17 +169,18 @@ class RegisteredTool:
             if blocks is not None and not isinstance(value, str) and value is not None:
                 raise DefinitionError(f"it has an output schema, but returned content: {ADVICE_ON_CONTENT}")
         try:
-            encoded = self._encode(value)
+            structured, text = encode(value)
         except DefinitionError:
             if inspect.iscoroutine(value):
                 value.close()
                 raise DefinitionError(f"it returned {value.__name__}() without awaiting it: add `await`") from None
             raise
-        text: list[ContentBlock] = [TextContent(text=encoded.text)]
+        content: list[ContentBlock] = [TextContent(text=text)]
         if schema is None:
-            return CallToolResult(content=text)
-        structured = schema.structured(value, encoded) if schema.explicit else encoded.structured
-        return self._result_type(content=text, structured_content=structured)
+            return CallToolResult(content=content)
+        if schema.explicit:
+            structured = schema.structured(value, structured)
+        return self._result_type(content=content, structured_content=structured)
 
     def _given(self, result: Result) -> Result:
         """A result that the function made itself, checked."""
@@ -289,8 +290,9 @@ class Tools(Entries[RegisteredTool]):
             arguments = entry.arguments.from_json(params.arguments)
         except InvalidArguments as exc:
             return _invalid_arguments(ctx, entry, params, exc)
+        run = entry.run
         try:
-            return await entry.run(ctx, arguments)
+            return await run(ctx, arguments)
         except ToolError as exc:
             if not isinstance(exc, ToolCallError):  # that is the text of another server
                 return failure(str(exc))

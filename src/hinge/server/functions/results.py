@@ -10,7 +10,7 @@ import collections.abc
 import enum
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -32,12 +32,8 @@ _CONTENT_TYPES = (*typing.get_args(ContentBlock), Result)
 
 _to_json = msgspec.json.Encoder().encode
 
-
-class Encoded(msgspec.Struct, frozen=True):
-    """A returned value, encoded once: `structured` is JSON text, or UNSET for plain text and None."""
-
-    structured: Raw | UnsetType
-    text: str
+#: A returned value, encoded once: the structured content as JSON text, UNSET for plain text and None; and the text.
+Encoded: TypeAlias = tuple[Raw | UnsetType, str]
 
 
 class Output(NamedTuple):
@@ -109,14 +105,14 @@ class _FreeOutput:
 
     def encode(self, value: Any) -> Encoded:
         if value is None:
-            return Encoded(UNSET, "")
+            return UNSET, ""
         if isinstance(value, str) and not isinstance(value, enum.Enum):
-            return Encoded(UNSET, str(value))
+            return UNSET, str(value)
         try:
             text = encode(value)
         except NotSerializable as error:
             raise _not_serializable(self.place, error) from None
-        return Encoded(Raw(text), text.decode())
+        return Raw(text), text.decode()
 
 
 class _TextOutput:
@@ -133,7 +129,7 @@ class _TextOutput:
             raise self.place.mistake(
                 f"returned {type(value).__name__}, but is annotated `-> {shown(self.annotation)}`; {_ADVICE}"
             )
-        return Encoded(UNSET, "" if value is None else str(value))
+        return UNSET, "" if value is None else str(value)
 
 
 class _TypedOutput:
@@ -161,7 +157,7 @@ class _TypedOutput:
                 self._checked.decode(text)
                 if self._may_hold_nan and may_hold_null(text):
                     check_finite(value)
-                return Encoded(Raw(text), text.decode())
+                return Raw(text), text.decode()
             except (TypeError, ValueError, RecursionError, OverflowError):
                 pass  # `write` raises the error that explains it
         try:
@@ -170,7 +166,7 @@ class _TypedOutput:
             raise self._wrong_value(error) from None
         except NotSerializable as error:
             raise _not_serializable(self.place, error) from None
-        return Encoded(Raw(text), text.decode())
+        return Raw(text), text.decode()
 
     def _wrong_value(self, rejected: ValueRejected) -> DefinitionError:
         violations = explain(self.schema, rejected.value, rejected.rejections, exact=self.type.exact)
@@ -245,9 +241,9 @@ class OutputSchema:
             self._validate(_serialized(result.structured_content))
         return result
 
-    def structured(self, value: Any, encoded: Encoded) -> Raw:
+    def structured(self, value: Any, encoded: Raw | UnsetType) -> Raw:
         """The structured content of a returned value. Raises DefinitionError if it doesn't fit."""
-        text = _serialized(value) if encoded.structured is UNSET else bytes(encoded.structured)
+        text = _serialized(value) if encoded is UNSET else bytes(encoded)
         self._validate(text)
         return Raw(text)
 
