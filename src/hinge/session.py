@@ -18,6 +18,7 @@ from hinge import jsonrpc
 from hinge.channel import Channel, Detached
 from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, NotSent, as_failure
 from hinge.protocol.connection import Connection
+from hinge.protocol.decoding import SMALL
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
 from hinge.protocol.states import RUNNING, WAITING, HandshakeState
 from hinge.signals import is_ctrl_c
@@ -82,12 +83,13 @@ class Session(Record, weakref=True):
         assert task is not None
         call.on_cancel = task.cancel
         self._tasks[task] = call
-        size = len(call.params)
-        connection.held += size
+        size, handle = len(call.params), self.handle
+        if size > SMALL:
+            connection.held += size
         if connection.description is None and self._serving_since is None and call.id is not None:
             self._serving_since = self.loop.time()
         try:
-            reply = connection.answer(call, await self.handle(self, call))
+            reply = connection.answer(call, await handle(self, call))
         except asyncio.CancelledError as exc:
             reply = self._cancelled(call, task, exc)
         except Detached as detached:
@@ -103,7 +105,8 @@ class Session(Record, weakref=True):
                 raise
             reply = connection.refuse(call, as_failure(exc))
         finally:
-            connection.held -= size
+            if size > SMALL:
+                connection.held -= size
             self._tasks.pop(task, None)
             if self._serving_since is not None and call.id is not None:
                 self._call_served(self._serving_since)

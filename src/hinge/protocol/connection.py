@@ -84,7 +84,7 @@ class Connection(Record):
     shared: bool = True
     #: Calls that are being served, by `Call.key`.
     incoming: dict[object, Call] = msgspec.field(default_factory=dict)
-    #: Bytes of the params of all calls whose handlers run, also of those that were cancelled. Counted by the session.
+    #: Bytes of the params over SMALL of all calls whose handlers run, also of cancelled ones. Counted by the session.
     held: int = 0
     #: Our requests that wait for a response, by id.
     outgoing: dict[RequestId, Pending] = msgspec.field(default_factory=dict)

@@ -92,6 +92,8 @@ _no_headers: Mapping[str, str] = {}
 
 #: The call that is being served here: inherited by the tasks and threads of a handler.
 current: ContextVar[Context[Any]] = ContextVar("hinge_current_context")
+#: Its methods, for the path of every call: CPython 3.11 looks up the method of something imported each time.
+set_current, reset_current = current.set, current.reset
 
 #: How each era requests input from its clients.
 _ELICITATIONS: dict[Era, Callable[[Session, Call, RequestStateCodec], ElicitationStrategy]] = {

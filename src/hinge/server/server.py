@@ -29,7 +29,7 @@ from hinge.schema.notifications import SetLevelParams
 from hinge.schema.skills import Skill
 from hinge.server.composition.mount import Catalog, ForwardedMethod
 from hinge.server.composition.transform import ToolChange, ToolChanges
-from hinge.server.context import Context, current
+from hinge.server.context import Context, reset_current, set_current
 from hinge.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from hinge.server.elicitation.request_state import RequestStateCodec
 from hinge.server.extensions import BaseExtension, Extensions
@@ -429,16 +429,15 @@ class Server(Router, Generic[StateT]):
             The session, to be fed with messages.
         """
         kind = channel.kind
-        connection = Connection(
-            self._description, limits=self.limits, one_shot=kind == "post", shared=kind not in ("post", "session")
-        )
+        if kind == "post":
+            return Session(Connection(self._description, self.limits, True, False), channel, self.handle)
+        connection = Connection(self._description, self.limits, False, kind != "session")
         session = Session(connection, channel, self.handle)
-        if kind != "post":
-            self._subscriptions.join(session)
-            if (telemetry := current_telemetry()) is not None:
-                from hinge.server.session_telemetry import observe_session
+        self._subscriptions.join(session)
+        if (telemetry := current_telemetry()) is not None:
+            from hinge.server.session_telemetry import observe_session
 
-                observe_session(telemetry, session)
+            observe_session(telemetry, session)
         return session
 
     def notify(self, event: Changed) -> None:
@@ -493,7 +492,7 @@ class Server(Router, Generic[StateT]):
         """
         chains, state = self._chains, self._lifespan.state
         ctx: Context[Any] = Context(session, call, state, self._request_states, call.method, call.params, chains.nested)
-        token = current.set(ctx)
+        token = set_current(ctx)
         try:
             result = await (chains.notification if call.id is None else chains.request)(ctx)
             if ctx._elicitation is not None:
@@ -501,7 +500,7 @@ class Server(Router, Generic[StateT]):
             return result
         finally:
             try:  # noqa: SIM105 - on the path of every call
-                current.reset(token)
+                reset_current(token)
             except ValueError:  # an abandoned coroutine is closed, in another context
                 pass
             if ctx._log_queue is not None:

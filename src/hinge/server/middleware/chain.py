@@ -13,7 +13,9 @@ Chains are built when serving starts and when middleware is added, never per cal
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
 
 from hinge.protocol.middleware import compose
 from hinge.server.context import Context
@@ -42,7 +44,7 @@ class ResourceKeeper(Protocol):
         ...
 
 
-class Chains(NamedTuple):
+class Chains(msgspec.Struct):
     """What serves requests and notifications from a client, from a server that mounts this one, and from a handler."""
 
     request: CallNext

@@ -251,8 +251,8 @@ class Endpoint:
             return exchange.refuse(STOPPING_ANSWER, id_of(inbound))
         if origin.caller is not None:
             exchange.origin = origin
-        channel = PostChannel(exchange, BOTH, True)
-        channel.conversation = conversation = self._serve(channel)
+        channel, serve = PostChannel(exchange, BOTH, True), self._serve
+        channel.conversation = conversation = serve(channel)
         return channel.answer(conversation.receive(inbound, origin))
 
     async def _handshake(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
