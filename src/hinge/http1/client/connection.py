@@ -145,9 +145,12 @@ class SocketResponse:
             if self._unpacker is not None:
                 if self._unpacker.waiting:
                     await asyncio.sleep(0)  # a small input may become very long: let other tasks run
-                piece = self._unpacked(self._unpacker)
-                if piece:
-                    return piece
+                if self._unpacker.waiting or self._chunks:
+                    piece = self._unpacker.unpack(b"" if self._unpacker.waiting else self._take())
+                    if piece:
+                        return piece
+                    if self._unpacker.waiting:
+                        continue
             elif self._chunks:
                 return self._take()
             if self.error is not None:
@@ -176,13 +179,6 @@ class SocketResponse:
         if full:
             self._connection.resume(self)
         return data
-
-    def _unpacked(self, unpacker: Unpacker) -> bytes:
-        while unpacker.waiting or self._chunks:
-            piece = unpacker.unpack(b"" if unpacker.waiting else self._take())
-            if piece:
-                return piece
-        return b""
 
     def _wait(self) -> asyncio.Future[None]:
         waiter = self._waiter = self._connection.loop.create_future()
