@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Mapping
@@ -15,6 +16,9 @@ from hinge.protocol.http.sse import Decoder, Event
 
 #: Event ids that are longer can't go back in a header.
 _ID_LENGTH = 4096
+#: Events that are handed out, and bytes that are decoded, before other tasks run.
+EVENTS_AT_ONCE = 100
+DECODED_AT_ONCE = 32 * 1024
 
 
 def is_event_stream(response: WireResponse) -> bool:
@@ -23,14 +27,21 @@ def is_event_stream(response: WireResponse) -> bool:
 
 
 class EventReader:
-    """Reads the events of one response."""
+    """Reads the events of one response.
 
-    __slots__ = ("_decoder", "_ended", "_response")
+    What arrived at once is handed out in parts, between which other tasks run: it may be some ten thousand events.
+    """
+
+    __slots__ = ("_decoder", "_ended", "_events", "_position", "_response", "_unread")
 
     def __init__(self, response: WireResponse, limit: int) -> None:
         self._response = response
         self._decoder = Decoder(limit)
         self._ended = False
+        #: Bytes that are not decoded yet, from a position on, and decoded events that are not handed out.
+        self._unread = b""
+        self._position = 0
+        self._events: list[Event] = []
 
     async def read(self) -> list[Event] | None:
         """Read the next events; None at a regular end of the stream.
@@ -39,13 +50,29 @@ class EventReader:
             ConnectionLost: The stream broke off.
             InvalidResponse: An event exceeds the limit.
         """
-        while not self._ended:
-            piece = await self._response.read()
-            self._ended = not piece
-            events = self._decoder.feed(piece) if piece else self._decoder.end()
-            if events:
-                return events
-        return None
+        if self._events:
+            await asyncio.sleep(0)
+        while not self._events:
+            if self._position < len(self._unread):
+                await asyncio.sleep(0)
+            elif self._ended:
+                return None
+            else:
+                self._unread, self._position = await self._response.read(), 0
+                self._ended = not self._unread
+            self._events = self._decode()
+        events, self._events = self._events[:EVENTS_AT_ONCE], self._events[EVENTS_AT_ONCE:]
+        return events
+
+    def _decode(self) -> list[Event]:
+        """Decode a part of what was read."""
+        if self._ended:
+            return self._decoder.end()
+        begin, self._position = self._position, self._position + DECODED_AT_ONCE
+        if self._position < len(self._unread):
+            return self._decoder.feed(self._unread[begin : self._position])
+        last, self._unread = self._unread[begin:], b""
+        return self._decoder.feed(last)
 
 
 class Reconnection:
@@ -144,14 +171,16 @@ def status_error(
 
 async def read_start(response: WireResponse, limit: int = ERROR_BYTES) -> bytes:
     """Read about `limit` bytes of a body and discard the rest. A broken connection counts as the end."""
-    body = b""
+    parts: list[bytes] = []
+    size = 0
     try:
-        while len(body) < limit and (piece := await response.read()):
-            body += piece
+        while size < limit and (piece := await response.read()):
+            parts.append(piece)
+            size += len(piece)
     except (ConnectionLost, InvalidResponse):
         pass
     response.release()
-    return body
+    return b"".join(parts)
 
 
 async def refusal_of(response: WireResponse, what: str) -> HttpStatus:
