@@ -200,6 +200,34 @@ def test_a_change_concerns_what_it_names(changed: Changed | ChangesLost, left: s
     assert {name for name, key in keys.items() if cache.get(key) is not None} == left
 
 
+async def test_what_is_kept_is_bounded_by_its_bytes() -> None:
+    """A server that lets a client keep everything could fill its memory."""
+
+    def read(puppet: Puppet, message: dict[str, Any]) -> dict[str, Any]:
+        uri = message["params"]["uri"]
+        text = "x" * (5000 if uri.endswith("large") else 900)
+        hints = {"resultType": "complete", "ttlMs": 10**12, "cacheScope": "public"}
+        return {**hints, "contents": [{"uri": uri, "text": text}]}
+
+    puppet = modern(resources_read=read)
+    async with Client(puppet, limits=Limits(cache_bytes=4000)) as client:
+        for name in ("1", "2", "large", "1", "2", "3", "4", "1", "4", "large"):
+            await client.read_resource(f"file:///{name}")
+    asked = [params["uri"][8:] for params in puppet.asked("resources/read")]
+    assert asked == ["1", "2", "large", "3", "4", "1", "large"]
+
+
+def test_what_takes_the_place_of_an_entry_counts_once() -> None:
+    store = MemoryStore(10, 1000)
+    for _ in range(5):
+        store.put("a", CacheEntry(b"x" * 600, 0, "private"))
+    store.put("b", CacheEntry(b"x" * 300, 0, "private"))
+    assert store.get("a")
+    store.drop(lambda key: key == "a")
+    store.put("c", CacheEntry(b"x" * 600, 0, "private"))
+    assert [key for key in "abc" if store.get(key)] == ["b", "c"]
+
+
 def test_the_least_recently_used_give_way() -> None:
     store = MemoryStore(2)
     for key in "abc":

@@ -366,6 +366,36 @@ async def test_an_async_on_progress_that_cancels_its_call_is_quiet() -> None:
     begun: list[ProgressParams] = []
 
     async def later(progress: ProgressParams) -> None:
+async def test_progress_that_waits_is_bounded_by_its_bytes_and_the_newest_stays() -> None:
+    released = asyncio.Event()
+
+    async def working(puppet: Puppet, message: dict[str, Any]) -> None:
+        token = message["params"]["_meta"]["progressToken"]
+        for step in range(100):
+            params = {"progressToken": token, "progress": step, "message": "x" * 100_000}
+            puppet.say({"method": "notifications/progress", "params": params})
+            await asyncio.sleep(0)
+        puppet.say({"id": message["id"], "result": done()})
+        released.set()
+
+    working_tasks: list[asyncio.Task[None]] = []
+
+    def begin(puppet: Puppet, message: dict[str, Any]) -> Any:
+        working_tasks.append(asyncio.create_task(working(puppet, message)))
+        return SILENCE
+
+    seen: list[float] = []
+
+    async def slow(progress: ProgressParams) -> None:
+        await released.wait()
+        seen.append(progress.progress)
+
+    async with Client(modern(tools_call=begin)) as client:
+        await client.call_tool("x", on_progress=slow)
+    assert seen[0] == 0
+    assert seen[1:] == list(range(90, 100))
+
+
         begun.append(progress)
 
     def give_up(progress: ProgressParams) -> Awaitable[None]:

@@ -206,15 +206,27 @@ async def test_repeats_that_nobody_read_are_merged() -> None:
         assert await next_of(changes, 3) == expected
 
 
-async def test_too_many_unread_changes_become_one_loss() -> None:
+@pytest.mark.parametrize("limits", [Limits(changes=3), Limits(change_bytes=3000)])
+async def test_too_many_unread_changes_become_one_loss(limits: Limits) -> None:
     """C-014, C-129."""
     puppet = listening_server()
-    async with Client(puppet, limits=Limits(changes=3)) as client, client.listen(resources=["file:///"]) as changes:
+    async with Client(puppet, limits=limits) as client, client.listen(resources=["file:///"]) as changes:
         for number in range(4):
-            told(puppet, listens(puppet)[0], "notifications/resources/updated", uri=f"file:///{number}")
+            uri = f"file:///{number}".ljust(900, "x")
+            told(puppet, listens(puppet)[0], "notifications/resources/updated", uri=uri)
         await puppet.until(lambda: any(isinstance(one, ChangesLost) for one in changes._changes))
         (lost,) = await next_of(changes, 1)
         assert isinstance(lost, ChangesLost)
+
+
+async def test_changes_that_were_read_count_no_longer() -> None:
+    puppet = listening_server()
+    limits = Limits(change_bytes=3000)
+    async with Client(puppet, limits=limits) as client, client.listen(resources=["file:///"]) as changes:
+        for number in range(10):
+            change = Changed("resource", f"file:///{number}".ljust(2000, "x"))
+            told(puppet, listens(puppet)[0], "notifications/resources/updated", uri=change.uri)
+            assert await next_of(changes, 1) == [change]
 
 
 async def test_repeats_take_no_room_when_no_more_changes_fit() -> None:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from hinge.protocol.changes import Changed, ChangesLost
+from hinge.protocol.limits import DEFAULT_LIMITS
 
 CacheMode: TypeAlias = Literal["use", "refresh", "bypass"]
 
@@ -63,10 +64,17 @@ class Store(Protocol):
 
 
 class MemoryStore:
-    """Entries in memory; at the limit the least recently used one is dropped."""
+    """Entries in memory; at a limit the least recently used one is dropped.
 
-    def __init__(self, limit: int) -> None:
+    Args:
+        limit: How many entries.
+        most_bytes: Bytes of their texts and keys.
+    """
+
+    def __init__(self, limit: int, most_bytes: int = DEFAULT_LIMITS.cache_bytes) -> None:
         self._limit = limit
+        self._most_bytes = most_bytes
+        self._bytes = 0
         self._entries: OrderedDict[str, CacheEntry] = OrderedDict()
 
     def get(self, key: str) -> CacheEntry | None:
@@ -77,16 +85,29 @@ class MemoryStore:
         return entry
 
     def put(self, key: str, entry: CacheEntry) -> None:
-        """Keep an entry."""
+        """Keep an entry, unless it is larger than all may be."""
+        self._remove(key)
+        size = _size(key, entry)
+        if size > self._most_bytes:
+            return
         self._entries[key] = entry
-        self._entries.move_to_end(key)
-        while len(self._entries) > self._limit:
-            self._entries.popitem(last=False)
+        self._bytes += size
+        while len(self._entries) > self._limit or self._bytes > self._most_bytes:
+            self._remove(next(iter(self._entries)))
 
     def drop(self, concerns: Callable[[str], bool]) -> None:
         """Drop entries."""
         for key in [key for key in self._entries if concerns(key)]:
-            del self._entries[key]
+            self._remove(key)
+
+    def _remove(self, key: str) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._bytes -= _size(key, entry)
+
+
+def _size(key: str, entry: CacheEntry) -> int:
+    return len(key) + len(entry.text)
 
 
 class Cache:

@@ -110,7 +110,7 @@ class Client(ClientMethods):
         self._connection.log_level = settings["log_level"] or ("info" if on_log is not None else None)
         self._subscriptions = OpenSubscriptions()
         results = Cache(
-            settings["cache"] or MemoryStore(limits.cache_entries),
+            settings["cache"] or MemoryStore(limits.cache_entries, limits.cache_bytes),
             partition=secrets.token_hex(8),
             longest=limits.cache_ttl,
         )

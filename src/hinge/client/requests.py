@@ -49,6 +49,7 @@ logger = logging.getLogger("hinge")
 #: How many progress notifications may wait for an async `on_progress`; of more, the oldest are dropped.
 PROGRESS_WAITING = 1000
 
+PROGRESS_BYTES = 1024 * 1024
 _progress = msgspec.json.Decoder(ProgressParams)
 
 
@@ -322,7 +323,10 @@ class ProgressCalls:
 
     def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
-        self._waiting: deque[ProgressParams] = deque(maxlen=PROGRESS_WAITING)
+        #: What waits, each with its bytes, and all bytes.
+        self._waiting: deque[tuple[int, ProgressParams]] = deque()
+        self._waiting_bytes = 0
+        self._warnings = 0
         self._task: asyncio.Task[None] | None = None
 
     def receive(self, params: Raw) -> None:
@@ -333,7 +337,7 @@ class ProgressCalls:
             logger.warning("notifications/progress is dropped: %s", exc)
             return
         if self._task is not None and not self._task.done():
-            self._waiting.append(progress)
+            self._wait(len(params), progress)
         elif (running := self._call(progress)) is not None:
             self._task = asyncio.ensure_future(self._run(running))
             if isinstance(running, Coroutine):  # which Python warns of if the task is cancelled before it begins
@@ -347,6 +351,19 @@ class ProgressCalls:
             logger.exception("on_progress failed")
             return None
         return returned if isinstance(returned, Awaitable) else None
+    def _wait(self, size: int, progress: ProgressParams) -> None:
+        self._waiting.append((size, progress))
+        self._waiting_bytes += size
+        while len(self._waiting) > PROGRESS_WAITING or (
+            self._waiting_bytes > PROGRESS_BYTES and len(self._waiting) > 1
+        ):
+            self._next()
+
+    def _next(self) -> ProgressParams:
+        size, progress = self._waiting.popleft()
+        self._waiting_bytes -= size
+        return progress
+
 
     async def _run(self, running: Awaitable[Any] | None) -> None:
         while running is not None:
@@ -356,7 +373,7 @@ class ProgressCalls:
                 logger.exception("on_progress failed")
             running = None
             while self._waiting and running is None:
-                running = self._call(self._waiting.popleft())
+                running = self._call(self._next())
 
     async def finish(self, within: float | None) -> None:
         """Wait for it for at most `within` seconds, so that nothing is reported after the result."""

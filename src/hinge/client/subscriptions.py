@@ -82,6 +82,8 @@ class Subscription:
         self._limits = limits
         self._changes: dict[Changed | ChangesLost, None] = {}
         self._reader: asyncio.Future[None] | None = None
+        self._change_bytes = 0
+        self._warnings = 0
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._failure: Exception | None = None
@@ -135,6 +137,7 @@ class Subscription:
         change = next(iter(self._changes))
         del self._changes[change]
         return change
+        self._change_bytes -= _size(change)
 
     def offer(self, change: Changed | ChangesLost) -> None:
         """Add a change; too many unread ones become one ChangesLost.
@@ -142,12 +145,17 @@ class Subscription:
         Args:
             change: The change.
         """
-        if len(self._changes) >= self._limits.changes and change not in self._changes:
+        if change in self._changes:
+            return
+        limits, size = self._limits, _size(change)
+        if len(self._changes) >= limits.changes or self._change_bytes + size > limits.change_bytes:
             self._changes.clear()
             change = ChangesLost("too many changes were waiting to be read")
+            self._change_bytes = 0
         self._changes[change] = None
         self._notify_reader()
 
+        self._change_bytes += size
     def wants(self, change: Changed) -> bool:
         """Tell whether a change was subscribed to, where notifications have no subscription id.
 
@@ -324,6 +332,11 @@ class OpenSubscriptions:
 def _tag(params: dict[str, Any]) -> Any:
     """The id of the subscription that a notification belongs to."""
     meta = params.get("_meta")
+def _size(change: Changed | ChangesLost) -> int:
+    """The bytes that count for an unread change."""
+    return len((change.uri or "") if isinstance(change, Changed) else change.reason)
+
+
     return meta.get(SUBSCRIPTION_ID) if isinstance(meta, dict) else None
 
 

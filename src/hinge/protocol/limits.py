@@ -121,10 +121,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: Client: rounds of one call, and requests for input in one round.
     rounds: int = 16
     input_requests: int = 16
-    #: Client: unread changes of one subscription; repeats are merged.
+    #: Client: unread changes of one subscription, and the bytes of their URIs; repeats are merged.
     changes: int = 10_000
-    #: Client: entries of the cache, and the longest time to cache a result, regardless of cache hints.
+    change_bytes: int = 4 * MIB
+    #: Client: entries of the cache, their bytes, and the longest time to cache a result, regardless of cache hints.
     cache_entries: int = 1024
+    cache_bytes: int = 64 * MIB
     cache_ttl: float = 24 * 3600.0
 
     def __post_init__(self) -> None:
