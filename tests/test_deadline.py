@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Client, Context, DefinitionError, ElicitFormParams, Outcome, Server
+from hinge import CallTimeout, Client, Context, DefinitionError, ElicitFormParams, Outcome, Server, timeouts
 from hinge.timeouts import wait_shared
 from tests.client.puppet import SILENCE, legacy
 from tests.jumping_clock import in_no_time
 from tests.support import EraName
+
+FORM = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {"yes": {"type": "boolean"}}}}
 
 
 def made() -> Server:
@@ -167,6 +169,34 @@ async def test_a_server_that_keeps_asking_keeps_no_call_open_for_ever(method: st
         with pytest.raises(CallTimeout, match="within 5 seconds"):
             await client.call_tool("x", idle=2, total=5)
         assert clock() - begin == pytest.approx(5, abs=0.2)
+        asking.cancel()
+
+
+@in_no_time
+async def test_a_server_with_always_one_more_question_keeps_no_call_open_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """C-087: the next question comes while the one before is being answered."""
+    monkeypatch.setattr(timeouts, "MOST_PAUSES", 100)
+    puppet = legacy(tools_call=SILENCE)
+    asked = 0
+
+    async def keep_asking() -> None:
+        nonlocal asked
+        while True:
+            asked += 1
+            puppet.say({"id": f"{asked}", "method": "elicitation/create", "params": FORM})
+            await asyncio.sleep(0.1)
+
+    async def answer(form: ElicitFormParams) -> None:
+        await asyncio.sleep(0.25)
+
+    async with Client(puppet, on_elicit=answer) as client:
+        asking = asyncio.create_task(keep_asking())
+        async with asyncio.timeout(60):
+            with pytest.raises(CallTimeout):
+                await client.call_tool("x", idle=2, total=5)
+        assert asked > 100
         asking.cancel()
 
 

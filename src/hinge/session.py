@@ -86,8 +86,11 @@ class Session(Record, weakref=True):
         size, handle = len(call.params), self.handle
         if size > SMALL:
             connection.held += size
-        if connection.description is None and self._serving_since is None and call.id is not None:
-            self._serving_since = self.loop.time()
+        if connection.description is None and call.id is not None:
+            if self._serving_since is None:
+                self._serving_since = self.loop.time()
+            if self._deadlines is not None:
+                self._deadlines.count_pause()
         try:
             reply = connection.answer(call, await handle(self, call))
         except asyncio.CancelledError as exc:

@@ -20,6 +20,8 @@ ResultT = TypeVar("ResultT")
 
 #: The shortest time in seconds between two checks for late requests.
 MIN_PAUSE = 0.01
+#: So many requests of the peer may stop the clock of one request of ours.
+MOST_PAUSES = 1000
 #: Longer limits are cut to this many seconds: a clock can't add more.
 _MAX_SECONDS = 1e12
 
@@ -64,11 +66,11 @@ class Deadlines:
     """The time limits of all requests of one session, with one timer for all of them.
 
     The timer is set to the earliest deadline; when it fires, it looks who is late and which deadline is next. While
-    `is_paused()`, nobody is late, and that time doesn't count. Only that time doesn't: a peer can't keep a request open
-    without limit by sending requests.
+    `is_paused()`, nobody is late, and that time doesn't count. Only that time doesn't, and only for so many requests of the
+    peer: it can't keep a request open without limit by sending requests.
     """
 
-    __slots__ = ("_idle", "_is_paused", "_loop", "_next_check", "_running", "_stopping", "_timer", "_total")
+    __slots__ = ("_idle", "_is_paused", "_loop", "_next_check", "_pauses", "_running", "_stopping", "_timer", "_total")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, is_paused: Callable[[], bool]) -> None:
         self._loop = loop
@@ -77,6 +79,8 @@ class Deadlines:
         self._idle: float | None = None
         self._total: float | None = None
         self._running: set[Deadline] = set()
+        #: Requests of the peer that were served.
+        self._pauses = 0
         self._next_check = float("inf")
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -96,7 +100,7 @@ class Deadlines:
             due = now + idle
         task = current_task(self._loop)
         assert task is not None
-        deadline = Deadline(self, task, task.cancelling(), now, end, due, idle, total, on_progress)
+        deadline = Deadline(self, task, task.cancelling(), now, end, due, idle, total, on_progress, self._pauses)
         self._running.add(deadline)
         if due < self._next_check:
             self._set_timer(due)
@@ -108,11 +112,19 @@ class Deadlines:
         if self._stopping and not self._running:
             self._set_timer(float("inf"))
 
+    def count_pause(self) -> None:
+        """A request of the peer is being served, which is a reason to pause."""
+        self._pauses += 1
+
     def extend(self, paused_at: float) -> None:
         """Move all deadlines after a pause."""
         now = self._loop.time()
         for deadline in self._running:
-            deadline.extend(now, paused_at)
+            if self._may_pause(deadline):
+                deadline.extend(now, paused_at)
+
+    def _may_pause(self, deadline: Deadline) -> bool:
+        return self._pauses - deadline.pauses_before <= MOST_PAUSES
 
     def stop(self) -> None:
         """Remove the timer as soon as the running requests are over: the session has ended."""
@@ -134,7 +146,7 @@ class Deadlines:
         now, paused = self._loop.time(), self._is_paused()
         earliest = float("inf")
         for deadline in list(self._running):
-            if deadline.due <= now and paused:
+            if deadline.due <= now and paused and self._may_pause(deadline):
                 deadline.due = now + 1.0  # `extend` moves it at the end of the pause
             if deadline.due <= now:
                 self._running.discard(deadline)
@@ -167,6 +179,8 @@ class Deadline(Record):
     _idle: float | None
     _total: float | None
     _on_progress: Callable[[Raw], None] | None
+    #: How many requests of the peer were served before.
+    pauses_before: int
     expired: bool = False
     _has_progress: bool = False
 
