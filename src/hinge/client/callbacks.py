@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from hinge.client.cache import Cache
-from hinge.client.extensions import ClientExtensions, ClientMethod, serve
+from hinge.client.extensions import ClientExtensions, serve
 from hinge.client.methods import CallNext, ClientContext, ClientMethods
 from hinge.client.subscriptions import OpenSubscriptions
 from hinge.client.url_elicitation import FINISHED, RequiredPages
@@ -30,6 +30,7 @@ from hinge.jsonrpc import check_finite
 from hinge.protocol.changes import Changed, ChangesLost
 from hinge.protocol.eras.base import Era
 from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.peer_log import warn_about_peer
 from hinge.protocol.records import Call
 from hinge.protocol.revisions.adapt import shape
 from hinge.protocol.validation import compile_schema, first_problem
@@ -407,6 +408,7 @@ class InboundMessages:
         #: The middleware around `dispatch`; None without any.
         self.chain: CallNext | None = None
         self._era: Era = HANDSHAKE
+        self._warnings = 0
 
     async def handle(self, session: Session, call: Call) -> Any:
         """Serve one message; the result of a request, in the shape of its revision."""
@@ -459,7 +461,7 @@ class InboundMessages:
         try:
             ctx = self._context(call, notification=True)
         except msgspec.MsgspecError as exc:
-            logger.warning("%s is dropped: %s", call.method, exc)
+            self._dropped(call.method, exc)
             return
         await (self._dispatch_notification(ctx) if self.chain is None else self.chain(ctx))
 
@@ -469,7 +471,7 @@ class InboundMessages:
             try:
                 log = msgspec.convert(params, LogParams)
             except msgspec.ValidationError as exc:
-                logger.warning("%s is dropped: %s", method, exc)
+                self._dropped(method, exc)
                 return
             await awaited(callbacks.on_log(log))
             return
@@ -483,7 +485,10 @@ class InboundMessages:
             await self.changed(change)
         extension_method = self._extensions.notification_method(method, self._era)
         if extension_method is not None:
-            await _serve_notification(extension_method, ctx)
+            try:
+                await serve(extension_method, ctx)
+            except HingeError as exc:
+                self._dropped(method, exc)
         if callbacks.on_notification is not None:
             await awaited(callbacks.on_notification(method, params))
 
@@ -493,9 +498,5 @@ class InboundMessages:
         if self.callbacks.on_change is not None:
             await awaited(self.callbacks.on_change(change))
 
-
-async def _serve_notification(method: ClientMethod, ctx: ClientContext) -> None:
-    try:
-        await serve(method, ctx)
-    except HingeError as exc:
-        logger.warning("%s is dropped: %s", ctx.method, exc)
+    def _dropped(self, method: str, reason: Exception) -> None:
+        self._warnings = warn_about_peer(self._warnings, "%s is dropped: %s", shorten(method), reason)

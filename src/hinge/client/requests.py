@@ -35,6 +35,7 @@ from hinge.protocol.decoding import SMALL, collector_paused
 from hinge.protocol.http.mirror import request_headers
 from hinge.protocol.limits import Limits
 from hinge.protocol.meta import check_meta
+from hinge.protocol.peer_log import warn_about_peer
 from hinge.protocol.records import Pending
 from hinge.protocol.revisions.adapt import known_in
 from hinge.schema.base import Result
@@ -334,7 +335,7 @@ class ProgressCalls:
         try:
             progress = _progress.decode(params)
         except msgspec.MsgspecError as exc:
-            logger.warning("notifications/progress is dropped: %s", exc)
+            self._warnings = warn_about_peer(self._warnings, "notifications/progress is dropped: %s", exc)
             return
         if self._task is not None and not self._task.done():
             self._wait(len(params), progress)

@@ -19,6 +19,7 @@ from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.http.mirror import request_headers
 from hinge.protocol.limits import Limits
+from hinge.protocol.peer_log import warn_about_peer
 from hinge.schema.base import SUBSCRIPTION_ID
 from hinge.schema.subscriptions import SubscriptionFilter
 from hinge.session import Session
@@ -81,9 +82,9 @@ class Subscription:
         self._requested_topics = dict(topics or {})
         self._limits = limits
         self._changes: dict[Changed | ChangesLost, None] = {}
-        self._reader: asyncio.Future[None] | None = None
         self._change_bytes = 0
         self._warnings = 0
+        self._reader: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._failure: Exception | None = None
@@ -136,8 +137,8 @@ class Subscription:
             await self._reader
         change = next(iter(self._changes))
         del self._changes[change]
-        return change
         self._change_bytes -= _size(change)
+        return change
 
     def offer(self, change: Changed | ChangesLost) -> None:
         """Add a change; too many unread ones become one ChangesLost.
@@ -150,12 +151,13 @@ class Subscription:
         limits, size = self._limits, _size(change)
         if len(self._changes) >= limits.changes or self._change_bytes + size > limits.change_bytes:
             self._changes.clear()
-            change = ChangesLost("too many changes were waiting to be read")
             self._change_bytes = 0
+            change = ChangesLost("too many changes were waiting to be read")
+            size = _size(change)
         self._changes[change] = None
+        self._change_bytes += size
         self._notify_reader()
 
-        self._change_bytes += size
     def wants(self, change: Changed) -> bool:
         """Tell whether a change was subscribed to, where notifications have no subscription id.
 
@@ -181,7 +183,8 @@ class Subscription:
             self.honoured = msgspec.convert(honoured, SubscriptionFilter)
             self.topics = {key: honoured[key] for key in self._requested_topics if key in honoured}
         except msgspec.ValidationError:
-            logger.warning("the acknowledgement of a subscription can't be read")
+            text = "the acknowledgement of a subscription can't be read"
+            self._warnings = warn_about_peer(self._warnings, text)
         self._set_ready()
 
     def _set_ready(self) -> None:
@@ -329,14 +332,14 @@ class OpenSubscriptions:
         return [one for one in self._all if one.id is not None and one.id == tag and type(one.id) is type(tag)]
 
 
-def _tag(params: dict[str, Any]) -> Any:
-    """The id of the subscription that a notification belongs to."""
-    meta = params.get("_meta")
 def _size(change: Changed | ChangesLost) -> int:
     """The bytes that count for an unread change."""
     return len((change.uri or "") if isinstance(change, Changed) else change.reason)
 
 
+def _tag(params: dict[str, Any]) -> Any:
+    """The id of the subscription that a notification belongs to."""
+    meta = params.get("_meta")
     return meta.get(SUBSCRIPTION_ID) if isinstance(meta, dict) else None
 
 

@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidResponse, shorten
 from hinge.protocol.http.mirror import ParamHeader, collect_param_headers, may_annotate, param_headers
+from hinge.protocol.peer_log import warn_about_peer
 from hinge.protocol.validation import Validator, compile_schema, first_problem
 from hinge.schema.tools import WRAP_MARKERS, CallToolResult, Tool
 
@@ -88,13 +89,14 @@ class ToolIndex:
             return list(tools)
         self.by_name = {}
         usable: list[Tool] = []
+        left_out = 0
         for tool in tools:
             headers: tuple[ParamHeader, ...] = ()
             try:
                 headers = collect_param_headers(tool.input_schema)
             except DefinitionError as exc:
                 if mirrored:
-                    logger.warning("Tool %r is left out: %s", shorten(tool.name), exc)
+                    left_out = warn_about_peer(left_out, "Tool %r is left out: %s", shorten(tool.name), exc)
                     continue
             self.by_name[tool.name] = KnownTool(tool, headers)
             usable.append(tool)

@@ -36,6 +36,7 @@ from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Era, Handshake
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.peer_log import warn_about_peer
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
 from hinge.protocol.states import CALL_MOVES, CLOSED, PENDING_MOVES, RUNNING, WAITING, HandshakeState
 from hinge.schema.notifications import CancelledParams
@@ -104,7 +105,12 @@ class Connection(Record):
     id_prefix: str = ""
     #: Called with the progress of our calls that run as tasks, by token.
     task_progress: Mapping[RequestId, Callable[[msgspec.Raw], None]] | None = None
+    #: How many warnings about the peer were logged.
+    warnings: int = 0
     _next_id: int = 0
+
+    def _warn(self, text: str, *arguments: object) -> None:
+        self.warnings = warn_about_peer(self.warnings, text, *arguments)
 
     # ---------------------------------------------------------------- messages that arrive
 
@@ -151,7 +157,7 @@ class Connection(Record):
                 exc = batch_exc
         if self.description is None and _is_noise(data, self.printed_on):
             self.noise = f"; it wrote a line that is no message: {_excerpt(data)}"
-            logger.warning("the server wrote a line that is no message: %s", _excerpt(data))
+            self._warn("the server wrote a line that is no message: %s", _excerpt(data))
             if b"{" in data:
                 self._fail_printed_answer(data)
             return None
@@ -177,9 +183,7 @@ class Connection(Record):
             else:
                 revision = era.admit_from_server(message, self.handshake)
                 if revision is None:
-                    logger.warning(
-                        "The server sent the request %r, which this era does not have", shorten(message.method)
-                    )
+                    self._warn("The server sent the request %r, which this era does not have", shorten(message.method))
                     return None
             call = Call(
                 request_id,
@@ -372,7 +376,7 @@ class Connection(Record):
         """
         error = wire_error(exc, call.method)
         if call.id is None and error is exc:
-            logger.warning("%s failed: %s", call.method, exc)  # a notification has no response that could say so
+            self._warn("%s failed: %s", shorten(call.method), exc)  # a notification has no response that could say so
         if not self._end_call(call, "answer") or call.id is None:
             return None
         if type(error) is InsufficientScope:

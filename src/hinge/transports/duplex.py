@@ -15,8 +15,9 @@ from typing import Any
 
 from hinge import jsonrpc
 from hinge.channel import SessionLike
-from hinge.errors import Overloaded, ProtocolError
+from hinge.errors import Overloaded, ProtocolError, shorten
 from hinge.protocol.limits import Limits
+from hinge.protocol.peer_log import warn_about_peer
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Origin, Outgoing
 
 logger = logging.getLogger("hinge")
@@ -54,6 +55,7 @@ class DuplexChannel:
         #: Whether reading is stopped until the backlog is shorter.
         self._holding = False
         self._input_over: str | None = None
+        self._warnings = 0
         self._drain: asyncio.TimerHandle | None = None
 
     def set_revision(self, revision: str, /) -> None:
@@ -118,7 +120,8 @@ class DuplexChannel:
             return None
         name = got.method if type(got) is Call else "a batch"
         if len(self._running) >= 2 * self.limits.calls and type(got) is Call and got.id is None:
-            logger.warning("%s is dropped: too many calls and notifications are being handled", name)
+            text = "%s is dropped: too many calls and notifications are being handled"
+            self._warnings = warn_about_peer(self._warnings, text, shorten(name))
             return None
         self._running[got] = task = self._loop.create_task(self._serve(got), name=name)
         self._held_back = got.inline

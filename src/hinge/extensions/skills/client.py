@@ -13,6 +13,7 @@ from hinge.client.call_options import CallOptions
 from hinge.client.methods import ClientMethods
 from hinge.errors import HingeError, InvalidResponse, shorten
 from hinge.extensions.skills.entry import ID, check_frontmatter, digest_of, parse_frontmatter, same_json
+from hinge.protocol.peer_log import warn_about_peer
 from hinge.schema.resources import ListResourcesResult, Resource
 from hinge.schema.skills import MAIN, GetSkillResult, ListSkillsResult, Skill, SkillFile
 
@@ -61,11 +62,12 @@ class SkillsClient:
         """
         pages = await self._client.request_pages("skills/list", ListSkillsResult, **options)
         skills: list[Skill] = []
+        left_out = 0
         for value in (entry for page in pages for entry in page.skills):
             try:
                 skills.append(_entry(value))
             except SkillRejected as exc:
-                logger.warning("A skill is left out: %s", exc)
+                left_out = warn_about_peer(left_out, "A skill is left out: %s", exc)
         return skills
 
     async def get(self, uri: str, **options: Unpack[CallOptions]) -> Skill:

@@ -23,6 +23,7 @@ from hinge.channel import ChannelKind, SessionLike
 from hinge.errors import ChannelClosed, ParseError, ProtocolError
 from hinge.jsonrpc import RequestId
 from hinge.protocol.limits import Limits
+from hinge.protocol.peer_log import warn_about_peer
 from hinge.protocol.records import UNKNOWN_ORIGIN, Origin, Outgoing
 from hinge.transports.duplex import DuplexChannel
 
@@ -473,7 +474,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
         """Answer lines that were too long. An overlong answer is passed on as a malformed one, so that its call fails now."""
         for line in self._lines.discarded:
             text = f"a line of more than {self.limits.line} bytes was discarded"
-            logger.warning("%s; the limit is the setting `limits.line`", text)
+            self._warnings = warn_about_peer(self._warnings, "%s; the limit is the setting `limits.line`", text)
             if line.is_response or (line.may_be_response and not self._server):
                 self.feed(_malformed_answer(line, text))
             elif self._server or line.id is not None:

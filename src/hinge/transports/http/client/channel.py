@@ -46,6 +46,7 @@ from hinge.protocol.http import headers as http
 from hinge.protocol.http import mirror
 from hinge.protocol.http.media_types import EVENT_STREAM, JSON, POST_HEADERS, STREAM_HEADERS, media_type
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.peer_log import warn_about_peer
 from hinge.protocol.records import Call, Inbound, Outgoing, Pending
 from hinge.protocol.states import WAITING, PendingState
 from hinge.timeouts import CONNECT_LIMIT
@@ -374,7 +375,11 @@ class HttpChannel:
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Task[None] | None = None
         self._closed = False
+        self._warnings = 0
         self._conversation = serve(self)
+
+    def _warn(self, text: str, *arguments: object) -> None:
+        self._warnings = warn_about_peer(self._warnings, text, *arguments)
 
     @property
     def kind(self) -> ChannelKind:
@@ -592,7 +597,7 @@ class HttpChannel:
                     self._serve_message(item, True)
                     useful = True
         except InvalidResponse as exc:
-            logger.warning("%s", exc)
+            self._warn("%s", exc)
         return useful
 
     async def wait_for_room(self) -> None:
@@ -610,7 +615,7 @@ class HttpChannel:
                 return [(data, None)]
             if meant_as(data) == "notification":
                 # the text, not the error: a handler that keeps records would keep what its traceback holds
-                logger.warning("%s: a notification is not valid: %s: %s", about, str(exc), excerpt(data))
+                self._warn("%s: a notification is not valid: %s: %s", about, str(exc), excerpt(data))
                 return []
             raise InvalidResponse(
                 f"{about}: the server sent data that is not a message: {exc}: {excerpt(data)}"
@@ -627,7 +632,7 @@ class HttpChannel:
             self._start(self._answer(received))
         else:
             # In the stateless era a stream carries no requests and a client sends no responses.
-            logger.warning("The server sent a request on a stream that can't carry one; it is not answered")
+            self._warn("The server sent a request on a stream that can't carry one; it is not answered")
             self._conversation.cancel(received, "requests can't be answered on this stream")
 
     async def _answer(self, call: Any) -> None:
@@ -666,7 +671,7 @@ class HttpChannel:
         self._tasks.discard(task)
         exc = None if task.cancelled() else task.exception()
         if isinstance(exc, HingeError):
-            logger.warning("An answer did not reach the server: %s", exc)
+            self._warn("An answer did not reach the server: %s", exc)
         elif exc is not None:
             logger.error("Answering the server failed", exc_info=exc)
 
