@@ -303,8 +303,10 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Bytes arrived. After the end of the session they are dropped: a peer that goes on writing would fill the memory."""
         self.has_received = True
+        if self.reason is not None:
+            return
         if self._screen is not None:
             screen, self._screen = self._screen, None
             if (reason := screen(data)) is not None:
