@@ -50,6 +50,17 @@ def yes(request: ElicitFormParams) -> dict[str, Any]:
 # ---------------------------------------------------------------- rounds
 
 
+@in_no_time
+async def test_waiting_for_a_server_that_needs_time_counts() -> None:
+    puppet = modern(tools_call=asks(state="later"))
+    clock = asyncio.get_running_loop().time
+    begin = clock()
+    async with Client(puppet) as client:
+        with pytest.raises(CallTimeout, match="within 3 seconds"):
+            await client.call_tool("x", total=3)
+    assert clock() - begin == pytest.approx(3, abs=0.1)
+
+
 async def test_a_question_is_answered_and_the_whole_request_sent_again() -> None:
     """C-080, MRTR-06, MRTR-07, MRTR-08, MRTR-09, T-28, T-29, REQM-02."""
     puppet = modern(tools_call=one_after_the_other(asks("k", state="s1"), done()))
@@ -355,17 +366,6 @@ async def test_an_async_on_progress_is_called_in_order_before_the_result() -> No
     assert seen == [1, 2, 3]
 
 
-async def test_an_async_on_progress_that_cancels_its_call_is_quiet() -> None:
-    """Python warns of a coroutine that was made and never awaited."""
-
-    def working(puppet: Puppet, message: dict[str, Any]) -> Any:
-        token = message["params"]["_meta"]["progressToken"]
-        puppet.say({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}})
-        return SILENCE
-
-    begun: list[ProgressParams] = []
-
-    async def later(progress: ProgressParams) -> None:
 async def test_progress_that_waits_is_bounded_by_its_bytes_and_the_newest_stays() -> None:
     released = asyncio.Event()
 
@@ -396,6 +396,17 @@ async def test_progress_that_waits_is_bounded_by_its_bytes_and_the_newest_stays(
     assert seen[1:] == list(range(90, 100))
 
 
+async def test_an_async_on_progress_that_cancels_its_call_is_quiet() -> None:
+    """Python warns of a coroutine that was made and never awaited."""
+
+    def working(puppet: Puppet, message: dict[str, Any]) -> Any:
+        token = message["params"]["_meta"]["progressToken"]
+        puppet.say({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}})
+        return SILENCE
+
+    begun: list[ProgressParams] = []
+
+    async def later(progress: ProgressParams) -> None:
         begun.append(progress)
 
     def give_up(progress: ProgressParams) -> Awaitable[None]:

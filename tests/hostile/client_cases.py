@@ -161,6 +161,31 @@ def wrong_members() -> Iterator[ClientCase]:
                 yield ClientCase(name, era, method, (answer(result=result),), INVALID)
 
 
+def wrong_input_requests() -> Iterator[ClientCase]:
+    """A result that requires input names requests that the client declared, or a state; other types are unknown."""
+    ask: Json = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}}
+    parts: tuple[Json, ...] = (
+        *({}, {"inputRequests": {}}, {"inputRequests": None}),
+        *({"inputRequests": value} for value in (5, "x", [], {"a": 5}, {"a": {}}, {"a": {"method": 5}})),
+        *({"inputRequests": {"a": {**ask, "method": method}}} for method in ("", "tools/call", "ping", "nope")),
+        *({"inputRequests": {"a": {**ask, "params": value}}} for value in (None, 5, "x", [], {})),
+        *({"inputRequests": {"a": {"method": name}}} for name in ("sampling/createMessage", "roots/list")),
+        {"inputRequests": {"a": ask}},
+        {"inputRequests": {f"{number}": ask for number in range(100)}},
+        *({"inputRequests": {}, "requestState": value} for value in (None, 5, [], {}, True)),
+    )
+    for part in parts:
+        result = {"resultType": "input_required", **part}
+        text = json.dumps(part)
+        name = (
+            f"2026 input is required by {text[:90]}" if len(text) < 1000 else "2026 input is required by many requests"
+        )
+        yield ClientCase(name, "2026", "tools/call", (answer(result=result),), INVALID)
+    for value in table(None, 5, "nope", "", [], {}, True):
+        result = {**correct("tools/call", "2026"), "resultType": value}
+        yield ClientCase(f"2026 resultType {label(value)}", "2026", "tools/call", (answer(result=result),), INVALID)
+
+
 def _nested(levels: int) -> Any:
     value: Any = 1
     for _ in range(levels):
@@ -556,7 +581,15 @@ def responses() -> Iterator[ResponseCase]:
 def client_cases() -> list[ClientCase]:
     """Return all answers to clients."""
     tables = (
-        *(wrong_results, wrong_members, expensive_values, expensive_schemas, unknown_members, wrong_openings),
+        *(
+            wrong_results,
+            wrong_members,
+            wrong_input_requests,
+            expensive_values,
+            expensive_schemas,
+            unknown_members,
+            wrong_openings,
+        ),
         *(errors, envelopes, ids, junk, notifications),
     )
     return unique(case for make in tables for case in make())

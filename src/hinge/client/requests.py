@@ -47,10 +47,10 @@ from hinge.session import Session
 
 logger = logging.getLogger("hinge")
 
-#: How many progress notifications may wait for an async `on_progress`; of more, the oldest are dropped.
+#: How many progress notifications may wait for an async `on_progress`, and their bytes; of more, the oldest are dropped.
 PROGRESS_WAITING = 1000
-
 PROGRESS_BYTES = 1024 * 1024
+
 _progress = msgspec.json.Decoder(ProgressParams)
 
 
@@ -141,7 +141,7 @@ class Requests:
             if not era.requires_input(kind) or row is None or not row.may_ask:
                 raw = await self._resolved(request, raw, kind, seconds)
                 break
-            params = await self._next_round(request, raw, rounds)
+            params, seconds = await self._next_round(request, raw, rounds, seconds)
             rounds += 1
             if rounds > self._limits.rounds:
                 raise InvalidResponse(f"{method}: the server still requires input after {self._limits.rounds} rounds")
@@ -221,7 +221,10 @@ class Requests:
         self._connection.era.check_unknown_result_type(kind, request.method)
         return raw
 
-    async def _next_round(self, request: ClientContext, raw: Raw, rounds: int) -> dict[str, Any]:
+    async def _next_round(
+        self, request: ClientContext, raw: Raw, rounds: int, seconds: float | None
+    ) -> tuple[dict[str, Any], float | None]:
+        """The params of the next round, and what is left of the time limit. Only waiting for the server counts."""
         try:
             required = _input_required.decode(raw)
         except (msgspec.MsgspecError, RecursionError) as exc:
@@ -233,11 +236,15 @@ class Requests:
         if inputs:
             answers = self._inbound.callbacks.answer_inputs(required, self._inbound.answer_input)
             params["inputResponses"] = await answers
-        else:
-            await asyncio.sleep(min(0.05 * 2**rounds, 1.0))  # there is only a state: the server needs time
+        elif required.request_state is UNSET:
+            raise InvalidResponse(
+                f"{request.method}: the server requires input, and names neither requests nor a state"
+            )
+        else:  # there is only a state: the server needs time
+            seconds = await _pause(request, min(0.05 * 2**rounds, 1.0), seconds)
         if required.request_state is not UNSET:
             params["requestState"] = required.request_state
-        return params
+        return params, seconds
 
     async def _send_round(
         self, request: ClientContext, params: dict[str, Any], seconds: float | None, start: float
@@ -344,14 +351,6 @@ class ProgressCalls:
             if isinstance(running, Coroutine):  # which Python warns of if the task is cancelled before it begins
                 self._task.add_done_callback(lambda _: running.close())
 
-    def _call(self, progress: ProgressParams) -> Awaitable[Any] | None:
-        """What remains to be awaited, if it is async."""
-        try:
-            returned = self._on_progress(progress)
-        except Exception:
-            logger.exception("on_progress failed")
-            return None
-        return returned if isinstance(returned, Awaitable) else None
     def _wait(self, size: int, progress: ProgressParams) -> None:
         self._waiting.append((size, progress))
         self._waiting_bytes += size
@@ -365,6 +364,14 @@ class ProgressCalls:
         self._waiting_bytes -= size
         return progress
 
+    def _call(self, progress: ProgressParams) -> Awaitable[Any] | None:
+        """What remains to be awaited, if it is async."""
+        try:
+            returned = self._on_progress(progress)
+        except Exception:
+            logger.exception("on_progress failed")
+            return None
+        return returned if isinstance(returned, Awaitable) else None
 
     async def _run(self, running: Awaitable[Any] | None) -> None:
         while running is not None:
@@ -400,6 +407,14 @@ def _decoded(value: Any) -> Any:
 def _remaining(seconds: float | None, start: float) -> float | None:
     """The rest of a number of seconds that began at `start`."""
     return None if seconds is None else max(0.0, seconds - (asyncio.get_running_loop().time() - start))
+
+
+async def _pause(request: ClientContext, pause: float, seconds: float | None) -> float | None:
+    """Wait before the next round; return what is left of the time limit. Raises CallTimeout when that is over."""
+    await asyncio.sleep(pause if seconds is None else min(pause, seconds))
+    if seconds is None or pause < seconds:
+        return None if seconds is None else seconds - pause
+    raise CallTimeout(f"{request.method} was not finished within {request.total:g} seconds: the server needs more time")
 
 
 def _read_typed(raw: Raw, kind: Any) -> Result | None:
