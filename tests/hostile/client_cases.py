@@ -166,13 +166,13 @@ def wrong_input_requests() -> Iterator[ClientCase]:
     ask: Json = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}}
     parts: tuple[Json, ...] = (
         *({}, {"inputRequests": {}}, {"inputRequests": None}),
-        *({"inputRequests": value} for value in (5, "x", [], {"a": 5}, {"a": {}}, {"a": {"method": 5}})),
+        *({"inputRequests": value} for value in table(5, "x", [], {"a": 5}, {"a": {}}, {"a": {"method": 5}})),
         *({"inputRequests": {"a": {**ask, "method": method}}} for method in ("", "tools/call", "ping", "nope")),
-        *({"inputRequests": {"a": {**ask, "params": value}}} for value in (None, 5, "x", [], {})),
+        *({"inputRequests": {"a": {**ask, "params": value}}} for value in table(None, 5, "x", [], {})),
         *({"inputRequests": {"a": {"method": name}}} for name in ("sampling/createMessage", "roots/list")),
         {"inputRequests": {"a": ask}},
         {"inputRequests": {f"{number}": ask for number in range(100)}},
-        *({"inputRequests": {}, "requestState": value} for value in (None, 5, [], {}, True)),
+        *({"inputRequests": {}, "requestState": value} for value in table(None, 5, [], {}, True)),
     )
     for part in parts:
         result = {"resultType": "input_required", **part}
