@@ -30,6 +30,8 @@ Ts = TypeVarTuple("Ts")
 
 #: How long a session that closes waits until its cancellations are sent.
 CANCEL_SECONDS = 0.25
+#: How long a request of a server waits for the client to finish the handshake.
+INITIALIZED_SECONDS = 5.0
 
 #: Serves a call: returns the result as it is encoded, or raises.
 Handle = Callable[["Session", Call], Awaitable[Any]]
@@ -217,8 +219,11 @@ class Session(Record, weakref=True):
                 deadline = self._deadlines.start(idle, total, on_progress)
                 pending.on_progress = deadline.progress
                 pending.restart_idle = deadline.restart_idle
+            if self.connection.handshake.state is HandshakeState.NEGOTIATED:
+                await self._wait_until_ready(pending)
             try:
-                await self.channel.send(message)
+                if pending.state is WAITING:
+                    await self.channel.send(message)
             except ConnectionLost:  # does not matter if the request was answered before
                 if pending.state is WAITING:
                     raise
@@ -244,6 +249,27 @@ class Session(Record, weakref=True):
         if pending.error is not None:
             raise pending.error
         return pending.result
+
+    async def _wait_until_ready(self, pending: Pending) -> None:
+        """Hold a request of a server back until the client has sent `notifications/initialized`; some clients never do.
+
+        See the specification, Lifecycle, section "Initialization": before, a server should send nothing but pings.
+        """
+        if pending.method == "ping" or self.connection.description is None:
+            return
+        handshake, ready = self.connection.handshake, self.loop.create_future()
+        if handshake.on_ready is None:
+            handshake.on_ready = []
+        handshake.on_ready.append(lambda: None if ready.done() else ready.set_result(None))
+        try:
+            async with asyncio.timeout(INITIALIZED_SECONDS):
+                await ready
+        except TimeoutError:
+            if handshake.state is HandshakeState.NEGOTIATED:
+                logger.debug(
+                    "The client has not sent notifications/initialized; %s is sent all the same", pending.method
+                )
+                handshake.move("initialized")
 
     def is_serving(self) -> bool:
         """Whether a client is serving a request of the server, which then can't go on with the client's own request."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from typing import Any
 
 import msgspec
@@ -273,6 +274,33 @@ async def test_a_question_that_is_never_answered_ends_in_time() -> None:
     async with Client(server, era="2025", on_elicit=late) as client:
         with pytest.raises(ToolCallError):
             await client.call_tool("it", idle=None, total=None)
+
+
+@pytest.mark.parametrize("finishes", [True, False])
+@in_no_time
+async def test_a_question_waits_until_the_client_has_finished_its_handshake(finishes: bool) -> None:
+    """LIFE-09. Clients that never do so are asked after five seconds; then as others."""
+
+    async def tool(ctx: Context[Any]) -> str:
+        return await ctx.elicit("a", str)
+
+    loop = asyncio.get_running_loop()
+    async with routes.memory(serves(tool)) as route:
+        talk = Talk(route, "2025")
+        params = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": talk.info}
+        await talk.say({"id": 0, "method": "initialize", "params": params})
+        await talk.answer_to(0)
+        begun = loop.time()
+        for number in range(2):
+            call = await talk.begin("tools/call", name="it", arguments={})
+            if finishes and not number:
+                await asyncio.sleep(3)
+                assert talk.heard() == []
+                await talk.say({"method": "notifications/initialized"})
+            question = json.loads(await route.next(lambda data: b"elicitation/create" in data))
+            assert loop.time() - begun == pytest.approx(3 if finishes else 5, abs=0.1)
+            await talk.say({"id": question["id"], "result": {"action": "accept", "content": {"value": "x"}}})
+            assert (await talk.answer_to(call))["result"]["content"][0]["text"] == "x"
 
 
 async def test_an_answer_that_can_not_be_read_fails_the_tool() -> None:

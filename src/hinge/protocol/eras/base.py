@@ -7,7 +7,7 @@ Era object, in the packages that carry them out.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -44,10 +44,16 @@ class Handshake(msgspec.Struct, eq=False):
     log_level: str | None = None
     #: The params of the `initialize` that is being answered.
     offered: InitializeParams | None = None
+    #: Called when the client has finished the handshake; requests of the server wait for that.
+    on_ready: list[Callable[[], None]] | None = None
 
     def move(self, event: str) -> None:
         """Follow the table `HANDSHAKE_MOVES`. Raises KeyError for a move that is not listed, which is a bug."""
         self.state = HANDSHAKE_MOVES[self.state][event]
+        if self.on_ready is not None and self.state is HandshakeState.READY:
+            hooks, self.on_ready = self.on_ready, None
+            for hook in hooks:
+                hook()
 
     def assume(self, revision: str | None) -> None:
         """Continue without a handshake on this connection, because the peers did it elsewhere."""
