@@ -36,7 +36,7 @@ from hinge.schema.tools import CallToolResult, DataT
 logger = logging.getLogger("hinge")
 
 #: Seconds between two requests for a state, if the server has no wish; and the bounds of its wish.
-_POLL, _SHORTEST, _LONGEST = 1.0, 0.01, 60.0
+_POLL, _SHORTEST, _LONGEST = 1.0, 0.01, 24 * 3600.0
 
 #: The requests, for the header that repeats the id and for repeating them.
 SENT = (
