@@ -25,8 +25,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     bodies: int = 256 * MIB
     #: Length of a line on stdio or a socket; a longer one is discarded and answered with -32700.
     line: int = 16 * MIB
-    #: Bytes of the incomplete lines of all connections of a socket server. A connection whose line grows beyond is closed, if it
-    #: has more than its equal part.
+    #: Bytes of the incomplete lines of all connections of a socket server, and of messages that wait while `initialize` is being
+    #: answered. A connection that goes beyond is closed, if it has more than its equal part. Over HTTP+SSE such messages get 503.
     lines: int = 256 * MIB
     #: Messages in a batch (batches exist in revision 2025-03-26 only).
     batch: int = 100

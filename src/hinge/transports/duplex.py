@@ -27,6 +27,32 @@ def _ignore(_data: object, _origin: object, /) -> None:
     """Receives messages before the session begins and after it is over."""
 
 
+class ByteBudget:
+    """Bytes that several channels keep: of incomplete lines, and of messages that are held back.
+
+    Args:
+        total: Bytes.
+        channels: Maximum number of channels: an equal part is free for each.
+    """
+
+    __slots__ = ("_part", "_total", "used")
+
+    def __init__(self, total: int, channels: int) -> None:
+        self._total = total
+        self._part = total // max(channels, 1)
+        #: Bytes that are in use.
+        self.used = 0
+
+    def has_room(self, now: int, more: int) -> bool:
+        """Whether a channel may keep more bytes. What one channel keeps alone is never too much."""
+        return self.used + more <= max(self._total, now + more) or now + more <= self._part
+
+    def change(self, before: int, now: int) -> bool:
+        """A channel keeps more or less than before. Returns False if that is too much."""
+        self.used += now - before
+        return self.has_room(now, 0)
+
+
 class DuplexChannel:
     """One end of a channel that carries many messages both ways. A subclass says how replies leave and input is held back.
 
@@ -100,10 +126,10 @@ class DuplexChannel:
 
     def feed(self, data: bytes | jsonrpc.Request | jsonrpc.Response) -> asyncio.Task[None] | None:
         """Hand over one message, or hold it back while an inline call is being answered. Returns the task that serves it."""
-        if self._held_back:
+        if self._held_back and self.reason is None:
             assert isinstance(data, bytes), "what is held back is text"
             self._backlog.append(data)
-            self._backlog_bytes += len(data)
+            self._count_backlog(len(data))
             if not self._holding and self._backlog_full:
                 self._holding = True
                 self._hold()
@@ -165,6 +191,7 @@ class DuplexChannel:
         self.reason = reason
         self._receive = _ignore
         self._backlog.clear()
+        self._count_backlog(-self._backlog_bytes)
         if self._drain is not None:
             self._drain.cancel()
             self._drain = None
@@ -204,11 +231,15 @@ class DuplexChannel:
         self._held_back = False
         while self._backlog and not self._held_back:
             data = self._backlog.popleft()
-            self._backlog_bytes -= len(data)
+            self._count_backlog(-len(data))
             self.feed(data)
         if self._holding and not self._backlog_full:
             self._holding = False
             self._release()
+
+    def _count_backlog(self, change: int) -> None:
+        """Count bytes of messages that are held back."""
+        self._backlog_bytes += change
 
     @property
     def _backlog_full(self) -> bool:

@@ -54,6 +54,13 @@ class Listening:
         plain.setblocking(False)
         return plain
 
+    async def open_stream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A plain connection that can read and write much."""
+        address = self.server.address
+        if isinstance(address, str):
+            return await asyncio.open_unix_connection(address, limit=1 << 24)
+        return await asyncio.open_connection(*address, limit=1 << 24)
+
 
 @contextlib.asynccontextmanager
 async def listening(**where: Any) -> AsyncIterator[Listening]:
@@ -170,32 +177,51 @@ async def test_more_connections_than_allowed_are_refused(where: dict[str, Any]) 
 async def test_incomplete_lines_of_all_connections_share_a_budget(where: dict[str, Any]) -> None:
     """Else ten thousand connections could hold a line each that never ends. Short lines pass, and one long line always does."""
 
-    async def open_raw() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        address = it.server.address
-        if isinstance(address, str):
-            return await asyncio.open_unix_connection(address, limit=1 << 24)
-        return await asyncio.open_connection(*address, limit=1 << 24)
-
     async with listening(**where, limits=Limits(lines=1_000_000, sessions=100)) as it:
-        opened = [await open_raw() for _ in range(5)]
+        opened = [await it.open_stream() for _ in range(5)]
         for _, writer in opened:
             writer.write(b'{"half": "' + b"x" * 300_000)
         closed = [asyncio.create_task(_ends(reader)) for reader, _ in opened]
         await until(lambda: sum(task.done() for task in closed) == 2)
-        assert it.server.incomplete.used <= 1_000_000
+        assert it.server.waiting.used <= 1_000_000
         channel, client = await it.connect()
         assert await client.ask("echo") == {}
         for _, writer in opened:
             writer.transport.abort()
         await asyncio.wait(closed)
-        await until(lambda: it.server.incomplete.used == 0)
+        await until(lambda: it.server.waiting.used == 0)
         assert await client.ask("echo", text="x" * 2_000_000) == {"text": "x" * 2_000_000}
         await channel.close()
 
 
-async def _ends(reader: asyncio.StreamReader) -> None:
+@on_both_loops
+async def test_messages_that_wait_for_initialize_share_the_same_budget(where: dict[str, Any]) -> None:
+    """Else ten thousand connections could hold 16 MB each while `initialize` is being answered."""
+    async with listening(**where, limits=Limits(lines=1_000_000, sessions=100)) as it:
+        opened = [await it.open_stream() for _ in range(5)]
+        most = 0
+        for _, writer in opened:
+            writer.write(request(1, "initialize", seconds=0.5))
+            writer.write(b"".join(request(number, "echo", pad="x" * 100_000) for number in (2, 3, 4)))
+        closed = [asyncio.create_task(_ends(reader)) for reader, _ in opened]
+        while sum(bool(one.closed) for one in it.conversations) < 2:
+            most = max(most, it.server.waiting.used)
+            await asyncio.sleep(0)
+        await until(lambda: it.server.waiting.used == 0 and sum(task.done() for task in closed) == 2)
+        assert most <= 1_000_000
+        for (_, writer), task in zip(opened, closed, strict=True):
+            if not task.done():
+                writer.write_eof()
+        answered = [await task for task in closed]
+        for _, writer in opened:
+            writer.transport.abort()
+        assert sorted(text.count(b"\n") for text in answered) == [0, 0, 4, 4, 4]
+
+
+async def _ends(reader: asyncio.StreamReader) -> bytes:
     with contextlib.suppress(OSError):
-        await reader.read()
+        return await reader.read()
+    return b""
 
 
 @on_both_loops

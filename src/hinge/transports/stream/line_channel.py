@@ -25,7 +25,7 @@ from hinge.jsonrpc import RequestId
 from hinge.protocol.limits import Limits
 from hinge.protocol.peer_log import warn_about_peer
 from hinge.protocol.records import UNKNOWN_ORIGIN, Origin, Outgoing
-from hinge.transports.duplex import DuplexChannel
+from hinge.transports.duplex import ByteBudget, DuplexChannel
 
 logger = logging.getLogger("hinge")
 
@@ -142,28 +142,6 @@ class LineSplitter:
         self._tail = None
 
 
-class LineBudget:
-    """Bytes of the incomplete lines of several channels.
-
-    Args:
-        total: Bytes.
-        channels: Maximum number of channels: an equal part is free for each.
-    """
-
-    __slots__ = ("_part", "_total", "used")
-
-    def __init__(self, total: int, channels: int) -> None:
-        self._total = total
-        self._part = total // max(channels, 1)
-        #: Bytes that are in use.
-        self.used = 0
-
-    def change(self, before: int, now: int) -> bool:
-        """The line of a channel has grown or is complete. Returns False if that is too much; one long line never is."""
-        self.used += now - before
-        return self.used <= max(self._total, now) or now <= self._part
-
-
 def one_line(data: bytes) -> bytes:
     """Remove line breaks from JSON text. They can only be between tokens: inside a string they are escaped."""
     if data.find(b"\n") >= 0 or data.find(b"\r") >= 0:  # `in` is much slower for short texts
@@ -185,7 +163,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
         origin: What is known about the peer.
         on_closed: Called once after the end.
         screen: Called with the first bytes that arrive. If it returns a reason, the channel ends with it.
-        incomplete: What the incomplete lines of this channel and others may take.
+        budget: What the incomplete lines of this channel and others may take, and messages that are held back.
     """
 
     def __init__(
@@ -197,16 +175,16 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
         origin: Origin = UNKNOWN_ORIGIN,
         on_closed: Callable[[LineChannel], None] | None = None,
         screen: Callable[[bytes], str | None] | None = None,
-        incomplete: LineBudget | None = None,
+        budget: ByteBudget | None = None,
     ) -> None:
         super().__init__(limits, server=server, origin=origin)
         self._kind: ChannelKind = kind
         self._on_closed = on_closed
         self._screen = screen
         self._lines = LineSplitter(limits.line)
-        self._budget = incomplete
-        #: Bytes of an incomplete line that are counted there.
-        self._incomplete = 0
+        self._budget = budget
+        #: Bytes that are counted there.
+        self._counted = 0
         self.has_received = False
         #: Lines that arrived at once with many others, and what handles them next.
         self._waiting_lines: deque[bytes] = deque()
@@ -322,14 +300,24 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
                 self.feed(line)
         if self._lines.discarded:
             self._refuse_discarded()
-        if self._lines.held != self._incomplete and not self._count(self._lines.held):
-            self._count(0)  # at once: others are not to be closed for it
-            self.abort("too many bytes of incomplete lines are arriving at once")
+        if self._lines.held + self._backlog_bytes != self._counted:
+            self._count_waiting()
 
-    def _count(self, incomplete: int) -> bool:
-        """Count the bytes of an incomplete line. Returns False if they are too many."""
-        before, self._incomplete = self._incomplete, incomplete
-        return self._budget is None or self._budget.change(before, incomplete)
+    def _count_waiting(self) -> None:
+        """Count an incomplete line and messages that are held back; abort if they are too many bytes."""
+        if not self._count(self._lines.held + self._backlog_bytes) and self.reason is None:
+            self._count(0)  # at once: others are not to be closed for it
+            self.abort("too many bytes of incomplete lines, or of messages before the end of initialize, are waiting")
+
+    def _count(self, waiting: int) -> bool:
+        """Count bytes that wait. Returns False if they are too many."""
+        before, self._counted = self._counted, waiting
+        return self._budget is None or self._budget.change(before, waiting)
+
+    def _count_backlog(self, change: int) -> None:
+        super()._count_backlog(change)
+        if change < 0 and self.reason is None:
+            self._count_waiting()
 
     def _feed_waiting_lines(self) -> None:
         """Handle some lines now, and the others in later iterations of the event loop. Nothing is read meanwhile."""

@@ -33,7 +33,8 @@ from hinge.protocol.http.request import Principal
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.records import UNKNOWN_ORIGIN, origin_of
 from hinge.signals import stop_on_signals
-from hinge.transports.stream.line_channel import LineBudget, LineChannel
+from hinge.transports.duplex import ByteBudget
+from hinge.transports.stream.line_channel import LineChannel
 
 logger = logging.getLogger("hinge")
 
@@ -53,7 +54,7 @@ class _Accepted(LineChannel):
         is_local = isinstance(server.address, str)
         screen = None if is_local else server.screen_http
         super().__init__(
-            "socket", server.limits, server=True, on_closed=server.forget, screen=screen, incomplete=server.incomplete
+            "socket", server.limits, server=True, on_closed=server.forget, screen=screen, budget=server.waiting
         )
         self._listener = server
 
@@ -126,8 +127,8 @@ class SocketServer:
         self._inode: tuple[int, int] | None = None
         self._server: Listening | None = None
         self._open: dict[LineChannel, SessionLike] = {}
-        #: What the incomplete lines of all connections take.
-        self.incomplete = LineBudget(limits.lines, limits.sessions)
+        #: What incomplete lines, and messages before the end of `initialize`, take on all connections.
+        self.waiting = ByteBudget(limits.lines, limits.sessions)
         self._finishing: set[asyncio.Task[None]] = set()
 
     def __str__(self) -> str:

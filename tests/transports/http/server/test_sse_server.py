@@ -326,3 +326,31 @@ async def test_answers_that_nobody_reads_do_not_pile_up() -> None:
         for _ in range(taken):
             assert len(text_of(await old.wire.message())) == 500_000
         assert await old.post(handshake_call("big", 99)) == 202
+
+
+async def test_messages_that_wait_for_initialize_share_a_budget(log: Log) -> None:
+    """Else ten thousand sessions could hold 16 MB each while `initialize` is being answered."""
+    gate = asyncio.Event()
+
+    async def slow(ctx: Any, call_next: Any) -> Any:
+        if ctx.method == "initialize":
+            await gate.wait()
+        return await call_next(ctx)
+
+    server = make_server(log, middleware=[slow], limits=Limits(lines=1_000_000, sessions=100))
+    async with serving(server, sse_path="/sse") as site:
+        sessions = [await open_old(site) for _ in range(5)]
+        large = {"jsonrpc": "2.0", "method": "notifications/acme", "params": {"x": "x" * 150_000}}
+        for old in sessions:
+            assert await old.post(initialize(FIRST)) == 202
+        statuses = [await old.post(large) for old in sessions for _ in range(2)]
+        assert statuses == [202] * 6 + [503] * 4
+        small = {"jsonrpc": "2.0", "method": "notifications/acme"}
+        assert [await old.post(small) for old in sessions] == [202] * 5
+        sessions[0].wire.abort()
+        while await sessions[3].post(large) == 503:  # noqa: ASYNC110 (only the server knows when a stream has ended)
+            await asyncio.sleep(0.01)
+        gate.set()
+        for old in sessions[1:]:
+            assert "result" in await old.wire.message()
+        assert [await old.post(large) for old in sessions[1:]] == [202] * 4

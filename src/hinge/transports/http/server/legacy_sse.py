@@ -22,7 +22,7 @@ from hinge.protocol.http.request import Refusal
 from hinge.protocol.records import Inbound, Origin, Outgoing
 from hinge.schema.revisions import HANDSHAKE_REVISIONS
 from hinge.session import Session
-from hinge.transports.duplex import DuplexChannel
+from hinge.transports.duplex import ByteBudget, DuplexChannel
 from hinge.transports.http.server.endpoint import Admission, head_rules
 from hinge.transports.http.server.exchange import EXPIRED, LEFT, STOPPING, Exchange, overloaded
 from hinge.transports.http.server.options import HttpSettings
@@ -51,6 +51,8 @@ class LegacyEndpoint:
         self._stream_rules = head_rules(options, ("GET",), any_accept=True)
         self._message_rules = head_rules(options, ("POST",))
         self._sessions: dict[str, LegacySession] = {}
+        #: Bytes of messages that wait for `initialize`, of all sessions.
+        self._held = ByteBudget(options.limits.lines, options.limits.sessions)
         self._stopping = False
 
     def serves(self, path: str) -> bool:
@@ -82,7 +84,7 @@ class LegacyEndpoint:
             return
         session_id = token_urlsafe(32)
         response = StreamResponse(exchange, self._options.limits.stream_bytes, TAKES_EVENTS)
-        session = LegacySession(self._options, response, origin)
+        session = LegacySession(self._options, response, origin, self._held)
         self._sessions[session_id] = session
         exchange.origin = origin
         response.on_expiry = lambda: session.end_input(EXPIRED)
@@ -111,7 +113,7 @@ class LegacyEndpoint:
             return
         if session.reason is not None or session.ending:
             await exchange.refuse(_NO_SESSION)
-        elif session.full:
+        elif not session.has_room(len(body)):
             await exchange.refuse(_BUSY)
         else:
             await self._take(session, exchange, body, origin)
@@ -151,17 +153,19 @@ class LegacySession(DuplexChannel):
 
     kind: ChannelKind = "socket"
 
-    def __init__(self, options: HttpSettings, response: StreamResponse, origin: Origin) -> None:
+    def __init__(self, options: HttpSettings, response: StreamResponse, origin: Origin, held: ByteBudget) -> None:
         super().__init__(options.limits, server=True, origin=origin)
+        self._held = held
         self.owner = origin.owner
         self._response = response
         #: Whether too many messages wait for the answer to `initialize`.
         self._holding = False
 
-    @property
-    def full(self) -> bool:
-        """Whether no further message is taken now."""
-        return self._holding or self._response.full
+    def has_room(self, size: int) -> bool:
+        """Whether a message of this size is taken now."""
+        if self._holding or self._response.full:
+            return False
+        return not self._held_back or self._held.has_room(self._backlog_bytes, size)
 
     def take(self, body: bytes, origin: Origin, exchange: Exchange) -> None:
         """Take the message of a POST, which does not wait until it is served."""
@@ -211,6 +215,10 @@ class LegacySession(DuplexChannel):
 
     def _reply(self, message: Outgoing, *, last: bool) -> None:
         self._event(message.data)
+
+    def _count_backlog(self, change: int) -> None:
+        super()._count_backlog(change)
+        self._held.used += change
 
     def _hold(self) -> None:
         self._holding = True
