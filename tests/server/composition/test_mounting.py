@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hinge import (
+    CacheHint,
     CallNext,
     CallToolResult,
     Changed,
@@ -441,13 +442,18 @@ async def test_who_sees_what_inside_is_the_mounted_servers_business(era: str) ->
                     await peer.ask("tools/call", name="in_secret")
 
 
-async def test_a_list_that_varies_inside_is_private_outside() -> None:
-    inner: Server[Any] = Server("inner")
-    inner.tool("some", visible=lambda caller: True)(lambda: "")
-    outer: Server[Any] = Server("outer")
+@pytest.mark.parametrize("varies", [False, True])
+async def test_a_list_that_varies_inside_is_private_outside(varies: bool) -> None:
+    hints = {"tools/list": CacheHint(60, scope="public")}
+    inner: Server[Any] = Server("inner", cache=hints)
+    if varies:
+        inner.tool("some", visible=lambda caller: True)(lambda: "")
+    inner.tool("all")(lambda: "")
+    outer: Server[Any] = Server("outer", cache=hints)
+    outer.tool("own")(lambda: "")
     outer.mount(inner, "in")
     async with talking_to(outer, "2026") as peer:
-        assert (await peer.ask("tools/list"))["cacheScope"] == "private"
+        assert (await peer.ask("tools/list"))["cacheScope"] == ("private" if varies else "public")
 
 
 @both_eras
