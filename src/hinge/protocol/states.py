@@ -46,6 +46,7 @@ class PendingState(_State):
 #: The states of what begins, and of a handshake that is over, as plain names: an enum looks its members up at each access.
 RUNNING: Final = CallState.RUNNING
 WAITING: Final = PendingState.WAITING
+ANSWERED: Final = PendingState.ANSWERED
 CLOSED: Final = HandshakeState.CLOSED
 
 HANDSHAKE_MOVES: dict[HandshakeState, dict[str, HandshakeState]] = {

@@ -9,13 +9,14 @@ import asyncio
 import select
 import ssl
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
 
 from hinge.errors import ConnectionLost, HingeError, InvalidResponse, NotSent
 from hinge.http1.client.network import OTHER_CLIENT, explain_tls, wants_certificate
-from hinge.http1.client.wire import BODY_PROGRESS, WireResponse
+from hinge.http1.client.wire import BODY_PROGRESS
 
 #: The head of a response may be this long, and so may anything else that isn't content (chunk sizes, trailers).
 HEAD_BYTES = 64 * 1024
@@ -41,6 +42,18 @@ def _parser_class() -> Callable[[Any], Any]:
 
 class _ProtocolViolation(Exception):
     """The bytes of the server break a rule that the parser does not check."""
+
+
+class _ResponseHead(NamedTuple):
+    """What the header lines of a response say. Responses with the same lines share it."""
+
+    #: By lower-case name.
+    headers: Mapping[str, str]
+    #: Whether the content says where it ends, by its length or by chunks.
+    has_end: bool
+    keep_alive: str
+    #: Whether the content is gzip.
+    is_packed: bool
 
 
 class Unpacker:
@@ -79,7 +92,7 @@ class SocketResponse:
 
     def __init__(self, connection: SocketConnection) -> None:
         self.status = 0
-        self.headers: dict[str, str] = {}
+        self.headers: Mapping[str, str] = {}
         #: Everything has arrived.
         self.ended = False
         #: Why no more will arrive, when it broke off.
@@ -92,13 +105,11 @@ class SocketResponse:
 
     # ---------------------------------------------------------------- the connection's side
 
-    def head_done(self) -> None:
+    def head_done(self, status: int, head: _ResponseHead) -> None:
         """Status and headers are complete."""
-        coding = self.headers.get("content-encoding", "identity").lower()
-        if coding in ("gzip", "x-gzip"):
+        self.status, self.headers = status, head.headers
+        if head.is_packed:
             self._unpacker = Unpacker()
-        elif coding not in ("identity", ""):
-            raise _ProtocolViolation(f"a content coding that was not asked for: {coding[:40]!r}")
         self.wake()
 
     def push(self, data: bytes) -> bool:
@@ -127,17 +138,10 @@ class SocketResponse:
         """See WireResponse."""
         return self.ended and not self._chunks and self._unpacker is None
 
-    async def head(self) -> WireResponse:
-        """Wait for the head. Closes the connection if the wait is cancelled."""
-        try:
-            while not self.status:
-                if self.error is not None:
-                    raise self.error
-                await self._wait()
-        except BaseException:
-            self.release()
-            raise
-        return self
+    def wait(self) -> asyncio.Future[None]:
+        """What is done when the head has arrived, more content, or the end. For one waiter."""
+        waiter = self._waiter = self._connection.loop.create_future()
+        return waiter
 
     async def read(self) -> bytes:
         """The next piece of content; b"" at the end."""
@@ -157,7 +161,7 @@ class SocketResponse:
                 raise self.error
             if self.ended:
                 return self._last()
-            await self._wait()
+            await self.wait()
 
     def release(self, *, finish: bool = False) -> None:
         """See WireResponse.release."""
@@ -179,10 +183,6 @@ class SocketResponse:
         if full:
             self._connection.resume(self)
         return data
-
-    def _wait(self) -> asyncio.Future[None]:
-        waiter = self._waiter = self._connection.loop.create_future()
-        return waiter
 
 
 class SocketConnection(asyncio.Protocol):
@@ -221,10 +221,10 @@ class SocketConnection(asyncio.Protocol):
         self._on_body_progress: Callable[[], None] | None = None
         self._writing_paused = False
         self._overhead = 0
-        #: The header lines of the response that is arriving; those of the last one, and what they say.
+        #: The header lines of the response that is arriving; the last ones that could be read, and what they say.
         self._lines: list[tuple[bytes, bytes]] = []
         self._known_lines: list[tuple[bytes, bytes]] = []
-        self._known_headers: dict[str, str] = {}
+        self._known_head = _read_head([])
         self._finish_left = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -403,16 +403,12 @@ class SocketConnection(asyncio.Protocol):
                 raise _ProtocolViolation("an upgrade that was not asked for")
             return
         if lines != self._known_lines:  # a server sends the same ones for a second
-            self._known_lines, self._known_headers = lines, _read_lines(lines)
-        response.headers = self._known_headers.copy()
-        coding = response.headers.get("transfer-encoding", "").lower()
-        if coding not in ("", "chunked"):
-            raise _ProtocolViolation(f"a transfer coding that was not asked for: {coding[:40]!r}")
-        self._until_eof = not coding and "content-length" not in response.headers and status not in (204, 304)
+            self._known_head, self._known_lines = _read_head(lines), lines
+        head = self._known_head
+        self._until_eof = not head.has_end and status not in (204, 304)
         self._overhead = 0
-        response.status = status
-        self._keep_alive = response.headers.get("keep-alive", "")
-        response.head_done()
+        self._keep_alive = head.keep_alive
+        response.head_done(status, head)
 
     def on_body(self, data: bytes) -> None:
         """A piece of content."""
@@ -432,13 +428,21 @@ class SocketConnection(asyncio.Protocol):
             self._keep = self._parser.should_keep_alive()
 
 
-def _read_lines(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Header lines by lower-case name; values of the same name are joined."""
+def _read_head(lines: Sequence[tuple[bytes, bytes]]) -> _ResponseHead:
+    """Read header lines: values of the same name are joined. Raises _ProtocolViolation for a coding that was not asked for."""
     headers: dict[str, str] = {}
     for name, value in lines:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
-    return headers
+    transfer, content = (headers.get(name, "").lower() for name in ("transfer-encoding", "content-encoding"))
+    if transfer not in ("", "chunked"):
+        raise _ProtocolViolation(f"a transfer coding that was not asked for: {transfer[:40]!r}")
+    if content not in ("", "identity", "gzip", "x-gzip"):
+        raise _ProtocolViolation(f"a content coding that was not asked for: {content[:40]!r}")
+    has_end = bool(transfer) or "content-length" in headers
+    return _ResponseHead(
+        MappingProxyType(headers), has_end, headers.get("keep-alive", ""), content in ("gzip", "x-gzip")
+    )
 
 
 def _http2_hint(data: bytes) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import re
 import socket
 import ssl
+from collections import defaultdict
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
@@ -44,11 +45,7 @@ class Target(NamedTuple):
     path: str
     #: The value of the Host header.
     authority: str
-
-    @property
-    def origin(self) -> Origin:
-        """See Origin."""
-        return self.scheme, self.host, self.port
+    origin: Origin
 
 
 @lru_cache(maxsize=64)
@@ -73,7 +70,8 @@ def read_url(url: str) -> Target:
         )
     name = f"[{host}]" if ":" in host else host
     authority = name if port is None or port == _PORTS[parts.scheme] else f"{name}:{port}"
-    return Target(parts.scheme, host, port or _PORTS[parts.scheme], path, authority)
+    origin = parts.scheme, host, port or _PORTS[parts.scheme]
+    return Target(*origin, path, authority, origin)
 
 
 @lru_cache(maxsize=256)
@@ -155,7 +153,7 @@ class SocketWire:
         self._resolver = resolver
         self._closed = False
         self._connections: set[SocketConnection] = set()
-        self._idle: dict[Origin, list[SocketConnection]] = {}
+        self._idle: defaultdict[Origin, list[SocketConnection]] = defaultdict(list)
         self._routes: dict[Origin, ProxyRoute | None] = {}
         #: Heads that were made before, without their lengths: most requests to a URL have the same headers.
         self._heads: dict[tuple[str, str, tuple[tuple[str, str], ...]], bytes] = {}
@@ -181,14 +179,25 @@ class SocketWire:
         if connection is not None and connection.has_input:
             await asyncio.sleep(0)  # let the event loop read what the server sent meanwhile: the end, most likely
             await asyncio.sleep(0)
-        if connection is None or not connection.usable:
+            if not connection.usable:
+                connection = None
+        if connection is None:
             connection = await self._connect(target, route)
-        if self._closed or not connection.usable:
-            connection.abort()
-            raise NotSent(
-                "The wire is closed" if self._closed else f"No request to {target.authority}: {connection.reason}"
-            )
-        return await connection.send(head, body).head()
+            if self._closed or not connection.usable:
+                connection.abort()
+                raise NotSent(
+                    "The wire is closed" if self._closed else f"No request to {target.authority}: {connection.reason}"
+                )
+        response = connection.send(head, body)
+        try:
+            while not response.status:
+                if response.error is not None:
+                    raise response.error
+                await response.wait()
+        except BaseException:
+            response.release()
+            raise
+        return response
 
     async def close(self) -> None:
         """Close every connection."""
@@ -275,7 +284,7 @@ class SocketWire:
         loop = connection.loop
         connection.idle_since = loop.time()
         connection.idle_limit = idle_limit(keep_alive, self._idle_limit) if keep_alive else self._idle_limit
-        self._idle.setdefault(origin, []).append(connection)
+        self._idle[origin].append(connection)
         if self._reaper is None:
             self._reaper = loop.call_later(self._idle_limit, self._reap)
 

@@ -29,6 +29,7 @@ PARAM_PREFIX: Final = "Mcp-Param-"
 _PREFIX: Final = "=?base64?"
 _SUFFIX: Final = "?="
 _MARKERS: Final = len(_PREFIX) + len(_SUFFIX)
+_LONG_NAME: Final = 256
 
 
 def encode_value(value: str | int | bool) -> str:
@@ -95,10 +96,13 @@ def decode_value(text: str, header: str = "the header") -> str:
 
 
 @lru_cache(maxsize=256)
-def _fixed_headers(method: str, version: str) -> dict[str, str]:
+def _known_headers(method: str, name: str | None, version: str) -> dict[str, str]:
     if not method or encode_value(method) != method:
         raise NotSent(f"{shorten(method)!a} is not a method name: {METHOD} must carry it unencoded")
-    return {PROTOCOL_VERSION: version, METHOD: method}
+    headers = {PROTOCOL_VERSION: version, METHOD: method}
+    if name is not None:
+        headers[NAME] = encode_value(name)
+    return headers
 
 
 def request_headers(method: str, name: str | None, version: str) -> dict[str, str]:
@@ -114,10 +118,10 @@ def request_headers(method: str, name: str | None, version: str) -> dict[str, st
     Raises:
         NotSent: No header can carry the method or the name.
     """
-    headers = _fixed_headers(method, version).copy()
-    if name is not None:
-        headers[NAME] = encode_value(name)
-    return headers
+    # Most names are those of tools. A long one, such as a URI, is not remembered.
+    is_short = name is None or (type(name) is str and len(name) <= _LONG_NAME)
+    make = _known_headers if is_short else _known_headers.__wrapped__
+    return make(method, name, version).copy()
 
 
 # --- Parameters -------------------------------------------------------------------------------------------------------

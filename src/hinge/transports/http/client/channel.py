@@ -48,7 +48,7 @@ from hinge.protocol.http.media_types import EVENT_STREAM, JSON, POST_HEADERS, ST
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.peer_log import warn_about_peer
 from hinge.protocol.records import Call, Inbound, Outgoing, Pending
-from hinge.protocol.states import WAITING, PendingState
+from hinge.protocol.states import ANSWERED, WAITING
 from hinge.timeouts import CONNECT_LIMIT
 from hinge.transports.http.client.headers import user_headers
 from hinge.transports.http.client.options import AuthScheme, Credentials, HttpClientOptions, Network
@@ -406,23 +406,54 @@ class HttpChannel:
             raise ChannelClosed(f"The channel to {self._endpoint.url} is closed")
         if pending is None:
             await self._deliver(message)
-        elif message.method in _ENDLESS:
-            await self._exchange(message, pending)
-        else:
+            return
+        takes_slot = message.method not in _ENDLESS
+        if takes_slot:
             if self._free:
                 self._free -= 1
-            else:
-                await self._wait_for_slot()
+            elif not await self._wait_for_slot(pending):
+                return
+        # A login, or a body that is sent in pieces: each step counts as progress.
+        takes_time = self._endpoint.varies or len(message.data) > HEAD_BYTES
+        if takes_time:
+            BODY_PROGRESS.set(pending.restart_idle)
+        initializes = message.method == "initialize"
+        session = None if initializes else self.session_id
+        is_handshake = initializes or self._revision is not None
+        try:
+            response = await self._post(message)
             try:
-                if self._closed:
-                    raise ChannelClosed(f"The channel to {self._endpoint.url} is closed")
-                if pending.state is WAITING:
-                    await self._exchange(message, pending)
+                if response.status >= 300:
+                    raise await self._refusal(message, response, session)
+                content_type = response.headers.get("content-type")
+                kind = content_type if content_type == JSON else media_type(content_type)
+                if kind == JSON:
+                    body = await response.read()
+                    if len(body) > self.limits.reply or not getattr(response, "finished", False):
+                        body = await self._read_rest(body, response, pending.method)
+                    self.feed(body, pending, is_handshake)
+                elif kind == EVENT_STREAM:
+                    await _ResponseStream(self, pending, is_handshake).follow(response)
+                else:
+                    raise await _unusable(response, pending.method)
             finally:
+                response.release(finish=pending.state is ANSWERED)
+        except CallError:
+            if pending.state is WAITING:
+                raise
+        finally:
+            if takes_time:
+                BODY_PROGRESS.set(None)
+            if takes_slot:
                 self._leave_slot()
+        if pending.state is WAITING:
+            raise InvalidResponse(f"The server answered {pending.method} with a message that is not an answer")
 
-    async def _wait_for_slot(self) -> None:
-        """Wait until a request may be opened. `asyncio.Semaphore` enters six functions also where there is room."""
+    async def _wait_for_slot(self, pending: Pending) -> bool:
+        """Wait until a request may be opened. Returns False if it is over meanwhile. Raises ChannelClosed.
+
+        `asyncio.Semaphore` enters six functions also where there is room.
+        """
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:
@@ -431,6 +462,11 @@ class HttpChannel:
             if waiter.done() and not waiter.cancelled():
                 self._leave_slot()  # it was given one meanwhile
             raise
+        if self._closed or pending.state is not WAITING:
+            self._leave_slot()
+        if self._closed:
+            raise ChannelClosed(f"The channel to {self._endpoint.url} is closed")
+        return pending.state is WAITING
 
     def _leave_slot(self) -> None:
         while self._waiting:
@@ -460,39 +496,6 @@ class HttpChannel:
 
     # ---------------------------------------------------------------- one request and its answer
 
-    async def _exchange(self, message: Outgoing, pending: Pending) -> None:
-        """POST a request and feed its answer to the conversation until the request is settled."""
-        initializes = message.method == "initialize"
-        session = None if initializes else self.session_id
-        is_handshake = initializes or self._revision is not None
-        # A login, or a body that is sent in pieces: each step counts as progress.
-        takes_time = self._endpoint.varies or len(message.data) > HEAD_BYTES
-        if takes_time:
-            BODY_PROGRESS.set(pending.restart_idle)
-        try:
-            response = await self._post(message)
-            try:
-                if response.status >= 300:
-                    raise await self._refusal(message, response, session)
-                content_type = response.headers.get("content-type")
-                kind = content_type if content_type == JSON else media_type(content_type)
-                if kind == JSON:
-                    self.feed(await self._read_body(response, pending.method), pending, is_handshake)
-                elif kind == EVENT_STREAM:
-                    await _ResponseStream(self, pending, is_handshake).follow(response)
-                else:
-                    raise await _unusable(response, pending.method)
-            finally:
-                response.release(finish=pending.state is PendingState.ANSWERED)
-        except CallError:
-            if pending.state is WAITING:
-                raise
-        finally:
-            if takes_time:
-                BODY_PROGRESS.set(None)
-        if pending.state is WAITING:
-            raise InvalidResponse(f"The server answered {pending.method} with a message that is not an answer")
-
     def _post(self, message: Outgoing) -> Awaitable[WireResponse]:
         headers = _POST if message.headers is None else (*_POST, *message.headers.items())
         if message.method == "initialize":
@@ -512,18 +515,13 @@ class HttpChannel:
             headers.append((http.LAST_EVENT_ID, last_event_id))
         return await self._endpoint.request("GET", headers)
 
-    async def _read_body(self, response: WireResponse, about: str) -> bytes:
-        """Read the whole content. Raises InvalidResponse if it is too long."""
-        limit = self.limits.reply
-        body = await response.read()
-        size = len(body)
-        if size <= limit and getattr(response, "finished", False):
-            return body
-        parts = [body]
+    async def _read_rest(self, start: bytes, response: WireResponse, about: str) -> bytes:
+        """Read the content after its start. Returns all of it. Raises InvalidResponse if it is too long."""
+        limit, size, parts = self.limits.reply, len(start), [start]
         while size <= limit:
             piece = await response.read()
             if not piece:
-                return body if len(parts) == 1 else b"".join(parts)
+                return b"".join(parts)
             parts.append(piece)
             size += len(piece)
         raise InvalidResponse(
@@ -574,7 +572,7 @@ class HttpChannel:
         except ProtocolError:  # it may be a batch
             messages = self._decode(data, pending.method, is_handshake)
         for item, message in messages:
-            if isinstance(message, Response | Failure):
+            if type(message) is Response or type(message) is Failure:
                 if message.id is None:
                     raise PeerError(message.error)
                 if message.id != pending.id:
@@ -583,7 +581,7 @@ class HttpChannel:
                     raise InvalidResponse(
                         f"The server answered {pending.method} with the id {message.id!r}, not {pending.id!r}"
                     )
-                self._conversation.receive(Inbound(message, None, False))
+                self._conversation.receive(Inbound(message))
             else:
                 self._serve_message(item, is_handshake)
 
@@ -824,7 +822,7 @@ class _ResponseStream:
             while response is not None:
                 self._response = response
                 reason = await self._feed(response)
-                response.release(finish=pending.state is PendingState.ANSWERED)
+                response.release(finish=pending.state is ANSWERED)
                 self._response = None
                 if pending.state is not WAITING:
                     await asyncio.sleep(0)  # requests that came before the answer start before the caller gets it
