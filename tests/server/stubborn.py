@@ -1,6 +1,6 @@
 """A server as a program, with tools that go on although they were cancelled: `stubborn.py http`, a socket's path, or stdio.
 
-With `embedded` in front of the path, the program runs the event loop itself.
+With `embedded` in front of the path, the program runs the event loop itself; with `thread`, it serves stdio in a thread.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -61,6 +62,10 @@ kept: set[asyncio.Task[str]] = set()
 if __name__ == "__main__":
     if len(sys.argv) > 2:
         asyncio.run(server.run_async("socket", path=sys.argv[2]))
+    elif sys.argv[1:] == ["thread"]:
+        serving = threading.Thread(target=server.run)
+        serving.start()
+        serving.join()
     elif len(sys.argv) > 1 and sys.argv[1] != "http":
         server.run("socket", path=sys.argv[1])
     elif len(sys.argv) > 1:

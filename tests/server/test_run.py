@@ -102,7 +102,7 @@ async def blocked(stack: AsyncExitStack, *words: str, until: Path) -> tuple[asyn
     assert process.stdin is not None
     assert process.stderr is not None
     connection: Any = None
-    if not words:
+    if words in ((), ("thread",)):
         process.stdin.write(blocking_call(until) + b"\n")
     elif words[0] == "http":
         announced = (await process.stderr.readline()).decode()
@@ -182,6 +182,20 @@ async def test_a_process_that_embeds_the_server_is_not_ended(tmp_path: Path) -> 
         until.touch()
         assert json.loads(await connection[0].readline())["result"]["content"] == [{"type": "text", "text": "done"}]
         await process.communicate()
+        assert process.returncode == 0
+
+
+async def test_a_process_that_serves_in_a_thread_is_not_ended(tmp_path: Path) -> None:
+    until = tmp_path / "go on"
+    async with asyncio.timeout(20), AsyncExitStack() as stack:
+        process, _ = await blocked(stack, "thread", until=until)
+        assert process.stdin is not None
+        process.stdin.close()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(process.wait(), 1.5)
+        until.touch()
+        answer, _ = await process.communicate()
+        assert json.loads(answer)["id"] == 1
         assert process.returncode == 0
 
 

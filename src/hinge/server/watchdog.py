@@ -114,9 +114,12 @@ def end_blocked_process(seconds: float) -> Iterator[None]:
 
     A stop is requested by a signal, or by the end of standard input if that is what is served.
 
-    For a process that only serves: nothing else can stop a function that never returns to the event loop.
+    For a process that only serves: nothing else can stop a function that never returns to the event loop. In a thread besides
+    the main one it does nothing, since the process is somebody else's.
     """
-
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     serving = threading.get_ident()
 
     def watch_exit(loop: asyncio.AbstractEventLoop) -> None:
