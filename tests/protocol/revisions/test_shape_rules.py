@@ -188,6 +188,19 @@ def test_an_object_is_wrapped_as_well_if_the_schema_of_its_tool_is() -> None:
             },
         ),
         (
+            {"items": {"properties": {"const": {"$ref": "#"}}}},
+            {"items": {"properties": {"const": {"$ref": "#/properties/result"}}}},
+        ),
+        ({"description": "#/a", "pattern": "#"}, {"description": "#/a", "pattern": "#"}),
+        (
+            {"anyOf": [{"$ref": "#anchor"}, {"$ref": "https://example.com/x#/a"}]},
+            {"anyOf": [{"$ref": "#anchor"}, {"$ref": "https://example.com/x#/a"}]},
+        ),
+        (  # no schema, perhaps of a keyword that is unknown here
+            {"x-example": {"$ref": 5, "properties": [{"a": 1}]}},
+            {"x-example": {"$ref": 5, "properties": [{"a": 1}]}},
+        ),
+        (
             {"items": {"properties": {"$id": {"$ref": "#"}}}},
             {"items": {"properties": {"$id": {"$ref": "#/properties/result"}}}},
         ),
