@@ -53,7 +53,7 @@ FLOORS = (
             ),
         )
     ),
-    Floor("stdio_pipelined", "mcp", 0.2, "stdio, 16 in flight: CPU per call at most 0.2 of mcp's"),
+    Floor("stdio_pipelined", "mcp", 0.04, "stdio, 16 in flight: CPU per call at most 0.04 of mcp's"),
     Floor("stdio_pingpong", "mcp", 0.2, "stdio, one at a time: CPU per call at most 0.2 of mcp's"),
     Floor(
         "client", "bare", 40.0, "client over HTTP: at most 40 µs of CPU above a raw POST on its connections", above=True
