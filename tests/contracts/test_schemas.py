@@ -179,6 +179,22 @@ def test_a_comparison_ends_however_much_there_is_to_compare() -> None:
     assert problems(of(a=deep), of(a={**deep, "oneOf": deep["anyOf"]})) != []
 
 
+def test_a_comparison_ends_after_so_many_steps() -> None:
+    """References make a schema of 10 definitions one with 512 places; what is left then is undecided, and not unchanged."""
+    levels = 9
+
+    def chain(end: Any) -> Any:
+        definitions: dict[str, Any] = {f"d{levels}": end}
+        for level in range(levels):
+            inner = {"$ref": f"#/$defs/d{level + 1}"}
+            definitions[f"d{level}"] = of(a=inner, b=inner)
+        return normal({"$ref": "#/$defs/d0", "$defs": definitions})
+
+    found = compare(chain(STRING), chain(INTEGER), "x", steps=200)
+    assert len(found) < 20
+    assert (found[-1].code, found[-1].target) == ("undecided", "it is too complex")
+
+
 def test_a_member_that_only_an_alternative_declares_is_declared() -> None:
     old = {"type": "object", "anyOf": [of("a", a=INTEGER), of("b", b=INTEGER)]}
     assert problems(old, {**old, "properties": {"c": STRING}}) == []
