@@ -9,6 +9,7 @@ import pytest
 from msgspec import UNSET, Raw
 
 from hinge import (
+    AudioContent,
     CallToolResult,
     ContentBlock,
     CreateMessageParams,
@@ -100,6 +101,12 @@ def test_a_users_subclass_is_shaped_like_its_base_and_keeps_its_own_members() ->
     }
     assert isinstance(shape(more, V2025_11), More)
 
+    class Sound(AudioContent, tag="audio"):
+        pass
+
+    (block,) = wire(shape(CallToolResult(content=[Sound(data="", mime_type="audio/wav")]), FIRST))["content"]
+    assert block["type"] == "text"
+
 
 # ---------------------------------------------------------------- content blocks
 
@@ -141,7 +148,10 @@ def test_a_structured_object_is_kept_from_its_first_revision_on(value: Any, revi
     assert "structuredContent" not in wire(shape(result, V2025_03))
 
 
-@pytest.mark.parametrize("value", [None, [], [1], 0, "x", False, Raw(b"[1]"), Raw(b"null"), Raw(b' "x"'), Pair(1)])
+@pytest.mark.parametrize(
+    "value",
+    [None, [], [1], 0, "x", False, Raw(b"[1]"), Raw(b'[{"a":1}]'), Raw(b"1"), Raw(b"null"), Raw(b' "x"'), Pair(1)],
+)
 def test_structured_content_that_is_no_object_is_wrapped_before_the_newest_revision(value: Any) -> None:
     """TOOL-13, TOOL-14, T-36: the text stays, too."""
     result = CallToolResult(content=[TEXT], structured_content=value)
@@ -158,6 +168,8 @@ def test_an_object_is_wrapped_as_well_if_the_schema_of_its_tool_is() -> None:
     assert wire(shape(result, V2026_07)) == wire(CallToolResult(content=[TEXT], structured_content={"x": 1}))
     assert wire(shape(shape(result, V2025_11), V2025_11)) == wire(shape(result, V2025_11))
     assert "structuredContent" not in wire(shape(result, V2025_03))
+    failed = ToolValueResult(content=[TEXT], is_error=True)
+    assert wire(shape(failed, V2025_11)) == {"content": [wire(TEXT)], "isError": True}
 
 
 @pytest.mark.parametrize(
@@ -304,6 +316,9 @@ def test_a_structured_tool_result_is_an_object_before_the_newest_revision() -> N
     params = asked(SamplingMessage(role="user", content=[ANSWER]))
     assert "structuredContent" not in wire(shape(params, V2025_11))["messages"][0]["content"][0]
     assert shape(params, V2026_07) is params
+    found = ToolResultContent(tool_use_id="1", content=[TEXT], structured_content={"a": 1})
+    params = asked(SamplingMessage(role="user", content=[found]))
+    assert shape(params, V2025_11) is params
 
 
 def test_a_models_answer_of_texts_is_joined_and_of_other_blocks_refused() -> None:
@@ -314,6 +329,10 @@ def test_a_models_answer_of_texts_is_joined_and_of_other_blocks_refused() -> Non
     with pytest.raises(TooNew, match="ImageContent"):
         shape(mixed, V2025_06)
     assert shape(mixed, V2025_11) is mixed
+    contents: list[Any] = [IMAGE, [IMAGE]]
+    for content in contents:
+        single = CreateMessageResult(role="assistant", model="m", content=content)
+        assert wire(shape(single, V2025_06))["content"] == wire(IMAGE)
 
 
 # ---------------------------------------------------------------- elicitation
@@ -420,6 +439,8 @@ def test_a_client_with_urls_only_declares_nothing_where_the_capability_means_for
     client = ClientCapabilities(elicitation=Elicitation(url={}))
     assert wire(shape(client, V2025_06)) == {}
     assert shape(client, V2025_11) is client
+    forms = ClientCapabilities(elicitation=Elicitation())
+    assert wire(shape(forms, V2025_06)) == {"elicitation": {}}
 
 
 @pytest.mark.parametrize("named", HANDSHAKE_REVISIONS)
