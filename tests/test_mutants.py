@@ -145,6 +145,28 @@ def test_tests_that_fail_without_a_mutant_prove_nothing(tmp_path: Path) -> None:
     assert "its tests fail without a mutant" in printed
 
 
+KEEPS = """
+from functools import cache
+
+@cache
+def flies(bird, wings):
+    return wings > 1 and bird
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_of_functions_that_keep_results_all_tests_count(tmp_path: Path) -> None:
+    tests = "def test_all():\n    flies('owl', 1)\n\ndef test_last():\n    assert not flies('owl', 1)"
+    root = project(tmp_path, tests, source=KEEPS)
+    code, printed = run(root, "--only", "wings > 1 -> wings >= 1")
+    assert (code, "1 survived" in printed) == (1, True), printed
+    listed = (root / "files.toml").read_text()
+    (root / "files.toml").write_text(listed.replace("tests = ", "keeps_results = true\ntests = ", 1))
+    code, printed = run(root, "--only", "wings > 1 -> wings >= 1")
+    assert (code, "1 noticed, 0 explained, 0 survived" in printed) == (0, True), printed
+
+
 LANDS = """
 import threading
 

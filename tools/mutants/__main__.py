@@ -33,12 +33,17 @@ class Row(NamedTuple):
     tests: list[str]
     #: The names of mutants that survive, with the reason.
     explained: dict[str, str]
+    #: Whether its functions keep results, so that a test may depend on a line that only an earlier test reached.
+    keeps_results: bool
 
 
 def read_rows(path: Path) -> dict[str, Row]:
     """Read the table of files."""
     table = tomllib.loads(path.read_text(encoding="utf-8"))
-    return {file: Row(row["tests"], row.get("explained", {})) for file, row in table.items()}
+    return {
+        file: Row(row["tests"], row.get("explained", {}), row.get("keeps_results", False))
+        for file, row in table.items()
+    }
 
 
 class Command:
@@ -71,7 +76,7 @@ class Command:
                 if baseline is None:
                     print(f"{file}: its tests fail without a mutant: {' '.join(row.tests)}", flush=True)
                     return 1
-                tests = baseline.tests(mutant)
+                tests = baseline.tests(mutant, reached_or_not=row.keeps_results)
                 try:
                     noticed = bool(tests) and self._laboratory.notices(file, mutant, tests, baseline)
                 except Undecided:

@@ -92,10 +92,13 @@ class Baseline:
         self.waited = waited
         self.lines = lines
 
-    def tests(self, mutant: Mutant) -> list[str]:
-        """The tests that can notice a mutant, fastest first; all, if it runs when a module or test file is imported."""
+    def tests(self, mutant: Mutant, *, reached_or_not: bool = False) -> list[str]:
+        """The tests that can notice a mutant, fastest first; all, if it runs when a module or test file is imported.
+
+        With `reached_or_not` all follow those that reach it.
+        """
         reached = self._reached(mutant)
-        names = (reached | set(self.seconds) if "" in reached else reached) & set(self.seconds)
+        names = (reached | set(self.seconds) if reached_or_not or "" in reached else reached) & set(self.seconds)
         chosen: list[str] = []
         total = 0.0
         for name in sorted(names, key=lambda name: (name not in reached, self.seconds[name], name)):
