@@ -233,7 +233,8 @@ async def test_a_body_is_bounded_whether_its_length_is_told_or_not() -> None:
     async with serving(make_server(Log(), limits=Limits(body=1000))) as site:
         headers, body = modern_call("add", a=1, b=2)
         assert (await site.ask({**headers, "Content-Length": "99999999999"}, body)).status == 413
-        assert (await site.ask(headers, b" " * 1001)).status == 413
+        for _ in range(3):  # the server remembers the head
+            assert (await site.ask(headers, b" " * 1001)).status == 413
         wire = await site.call({**headers, "Transfer-Encoding": "chunked", "Content-Length": ABSENT}, b"")
         for _ in range(11):
             wire.writer.write(b"64\r\n" + b" " * 100 + b"\r\n")
