@@ -20,7 +20,7 @@ from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError,
 from hinge.protocol.connection import Connection
 from hinge.protocol.decoding import SMALL
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
-from hinge.protocol.states import RUNNING, WAITING, HandshakeState
+from hinge.protocol.states import NEGOTIATED, RUNNING, WAITING, HandshakeState
 from hinge.signals import is_ctrl_c
 from hinge.timeouts import Deadline, Deadlines, current_task
 
@@ -219,7 +219,7 @@ class Session(Record, weakref=True):
                 deadline = self._deadlines.start(idle, total, on_progress)
                 pending.on_progress = deadline.progress
                 pending.restart_idle = deadline.restart_idle
-            if self.connection.handshake.state is HandshakeState.NEGOTIATED:
+            if self.connection.handshake.state is NEGOTIATED:
                 await self._wait_until_ready(pending)
             try:
                 if pending.state is WAITING:
@@ -265,7 +265,7 @@ class Session(Record, weakref=True):
             async with asyncio.timeout(INITIALIZED_SECONDS):
                 await ready
         except TimeoutError:
-            if handshake.state is HandshakeState.NEGOTIATED:
+            if handshake.state is NEGOTIATED:
                 logger.debug(
                     "The client has not sent notifications/initialized; %s is sent all the same", pending.method
                 )

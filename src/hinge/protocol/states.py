@@ -43,10 +43,11 @@ class PendingState(_State):
     LOST = "lost"
 
 
-#: The states of what begins, and of a handshake that is over, as plain names: an enum looks its members up at each access.
+#: The states that are looked at for each message, as plain names: an enum looks its members up at each access.
 RUNNING: Final = CallState.RUNNING
 WAITING: Final = PendingState.WAITING
 ANSWERED: Final = PendingState.ANSWERED
+NEGOTIATED: Final = HandshakeState.NEGOTIATED
 CLOSED: Final = HandshakeState.CLOSED
 
 HANDSHAKE_MOVES: dict[HandshakeState, dict[str, HandshakeState]] = {
