@@ -57,7 +57,7 @@ ROWS = (
     Row("http", "HTTP stateless", 48, 185_000),
     Row("session", "HTTP session", 83, 226_500),
     Row("memory", "in memory", 66, 176_000),
-    Row("client", "our client over HTTP", 72, 165_000),
+    Row("client", "our client over HTTP", 72, 162_000),
     Row("post", "its floor, a raw POST", 32, 80_200),
     Row("stdio", "stdio", 41, 174_000),
     Row("sync", "sync tool, over HTTP", 68, 224_500),

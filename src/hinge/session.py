@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVarTuple, Unpack
 
 import msgspec
@@ -19,6 +19,7 @@ from hinge.channel import Channel, Detached
 from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, NotSent, as_failure
 from hinge.protocol.connection import Connection
 from hinge.protocol.decoding import SMALL
+from hinge.protocol.http.mirror import HeaderTexts
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
 from hinge.protocol.states import NEGOTIATED, RUNNING, WAITING, HandshakeState
 from hinge.signals import is_ctrl_c
@@ -182,7 +183,7 @@ class Session(Record, weakref=True):
         params: Any = UNSET,
         *,
         about: Call | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: HeaderTexts = (),
         idle: float | None = None,
         total: float | None = None,
         on_progress: Callable[[Raw], None] | None = None,

@@ -233,7 +233,11 @@ class Talk:
         self._last += 1
         pending = self.waiting[self._last] = Pending(self._last, method)
         return Outgoing(
-            encode_request(pending.id, method, params), pending.id, method, pending=pending, headers=headers
+            encode_request(pending.id, method, params),
+            pending.id,
+            method,
+            pending=pending,
+            headers=tuple((headers or {}).items()),
         )
 
     def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN, /) -> Call | Batch | Outgoing | None:

@@ -336,7 +336,7 @@ class Negotiation:
             self._probe.cancel()
         meta = STATELESS.request_meta(revision, self._info, self._capabilities(STATELESS))
         on_http = self._session.channel.kind == "post"
-        headers = request_headers("server/discover", None, revision) if on_http else None
+        headers = request_headers("server/discover", None, revision) if on_http else ()
         asking = asyncio.create_task(self._ask("server/discover", {"_meta": meta}, headers, "discover"))
         if on_http or only:
             return await _own(asking)
@@ -350,7 +350,7 @@ class Negotiation:
         capabilities = self._capabilities(HANDSHAKE)
         mine = InitializeParams(protocol_version=revision, capabilities=capabilities, client_info=self._info)
         params = shape(mine, revision)
-        asking = asyncio.create_task(self._ask("initialize", params, None, "initialize"))
+        asking = asyncio.create_task(self._ask("initialize", params, (), "initialize"))
         if self._probe is None:
             return await _own(asking)
         probe = self._probe

@@ -32,7 +32,7 @@ from hinge.errors import (
     PeerError,
 )
 from hinge.protocol.decoding import SMALL, collector_paused
-from hinge.protocol.http.mirror import request_headers
+from hinge.protocol.http.mirror import HeaderTexts, request_headers
 from hinge.protocol.limits import Limits
 from hinge.protocol.meta import check_meta
 from hinge.protocol.peer_log import warn_about_peer
@@ -294,7 +294,7 @@ class Requests:
         pending: Pending,
         request: ClientContext,
         params: dict[str, Any],
-        headers: dict[str, str] | None,
+        headers: HeaderTexts,
         total: float | None,
         progress: ProgressCalls | None,
         trace: Mapping[str, str] | None = None,
@@ -311,19 +311,19 @@ class Requests:
             pending, params, headers=headers, idle=request.idle, total=total, on_progress=on_progress, meta=meta
         )
 
-    def _headers(self, session: Session, request: ClientContext, params: dict[str, Any]) -> dict[str, str] | None:
-        """The caller's headers, and those that mirror the request, which can't be replaced. None where there are no headers."""
+    def _headers(self, session: Session, request: ClientContext, params: dict[str, Any]) -> HeaderTexts:
+        """The caller's headers, and those that mirror the request, which can't be replaced. None where HTTP is not used."""
         if not self._connection.mirrors:
             own = request.headers
-            return None if own is None or session.channel.kind != "post" else _own_headers(own)
+            return () if own is None or session.channel.kind != "post" else _own_headers(own)
         method, discovery = request.method, self._connection.discovery
         assert discovery is not None
         row = METHODS.get(method) or self._extensions.sent.get(method)
         name = params.get(row.name_field) if row is not None and row.name_field is not None else None
         headers = request_headers(method, name, discovery.revision)
         if method == "tools/call" and name in self._tools.by_name:
-            headers |= self._tools.headers(name, _decoded(params.get("arguments")) or {})
-        return headers if request.headers is None else {**_own_headers(request.headers), **headers}
+            headers += tuple(self._tools.headers(name, _decoded(params.get("arguments")) or {}).items())
+        return headers if request.headers is None else tuple(dict(_own_headers(request.headers) + headers).items())
 
 
 class ProgressCalls:
@@ -394,10 +394,10 @@ class ProgressCalls:
             self._task.cancel()
 
 
-def _own_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def _own_headers(headers: Mapping[str, str]) -> HeaderTexts:
     from hinge.transports.http.client.headers import call_headers
 
-    return dict(call_headers(headers))
+    return tuple(call_headers(headers))
 
 
 def _decoded(value: Any) -> Any:

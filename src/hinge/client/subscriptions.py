@@ -246,9 +246,7 @@ class Subscription:
         revision = self._connection.discovery.revision
         pending: Pending = session.register_request("subscriptions/listen")
         self.id = pending.id
-        headers = None
-        if session.channel.kind == "post":
-            headers = request_headers("subscriptions/listen", None, revision)
+        headers = request_headers("subscriptions/listen", None, revision) if session.channel.kind == "post" else ()
         try:
             with self._connection.observe("subscriptions/listen", {}, pending.id) as (_, trace):
                 meta = {"progressToken": pending.id, **msgspec.json.decode(self._connection.meta), **trace}

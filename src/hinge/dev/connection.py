@@ -362,7 +362,7 @@ class EraConnection:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
         row = METHODS.get(method)
         name = params.get(row.name_field) if row is not None and row.name_field is not None else None
-        headers = request_headers(method, name if isinstance(name, str) else None, client.protocol_version)
+        headers = dict(request_headers(method, name if isinstance(name, str) else None, client.protocol_version))
         if method == "tools/call":
             headers |= self._mirrored(name, params.get("arguments"))
         standard = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}

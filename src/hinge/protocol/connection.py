@@ -35,6 +35,7 @@ from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Era, Handshake
 from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.http.mirror import HeaderTexts
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.peer_log import warn_about_peer
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
@@ -404,7 +405,7 @@ class Connection(Record):
         return pending
 
     def write_request(
-        self, pending: Pending, params: Any, meta: bytes, headers: Mapping[str, str] | None, about: Call | None
+        self, pending: Pending, params: Any, meta: bytes, headers: HeaderTexts, about: Call | None
     ) -> Outgoing:
         """The message of a registered request. Raises TypeError, ValueError and the like for params that are not JSON.
 

@@ -5,7 +5,7 @@ They hold values only: `protocol/connection.py` decides what happens to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import msgspec
@@ -178,7 +178,7 @@ class Outgoing(Record):
     method: str | None = None
     about: Call | None = None
     pending: Pending | None = None
-    headers: Mapping[str, str] | None = None
+    headers: tuple[tuple[str, str], ...] = ()
     error: ErrorObject | None = None
     status: int = 200
     follow: Outgoing | None = None

@@ -16,7 +16,7 @@ from hinge.channel import Channel, Transport
 from hinge.errors import CallError, HingeError, InternalError, PeerError, ProtocolError
 from hinge.jsonrpc import RequestId
 from hinge.protocol.connection import Connection
-from hinge.protocol.http.mirror import ParamHeader, collect_param_headers, param_headers, request_headers
+from hinge.protocol.http.mirror import HeaderTexts, ParamHeader, collect_param_headers, param_headers, request_headers
 from hinge.protocol.limits import Limits
 from hinge.protocol.records import Call
 from hinge.schema.base import PROTOCOL_VERSION, SUBSCRIPTION_ID
@@ -126,17 +126,17 @@ class RawClient:
             with suppress(HingeError, KeyError, TypeError):
                 self._tools[tool["name"]] = collect_param_headers(tool["inputSchema"])
 
-    def _headers(self, method: str, params: Any) -> dict[str, str] | None:
+    def _headers(self, method: str, params: Any) -> HeaderTexts:
         """Return the headers that mirror a stateless request over HTTP."""
         given = params if isinstance(params, Mapping) else {}
         revision = (given.get("_meta") or {}).get(PROTOCOL_VERSION)
         if self.session.channel.kind != "post" or not isinstance(revision, str):
-            return None
+            return ()
         row = METHODS.get(method)
         name = given.get(row.name_field) if row is not None and row.name_field is not None else None
         headers = request_headers(method, name if isinstance(name, str) else None, revision)
         mirrored = self._tools.get(str(name), ()) if method == "tools/call" else ()
-        return {**headers, **param_headers(mirrored, given.get("arguments") or {})}
+        return headers + tuple(param_headers(mirrored, given.get("arguments") or {}).items())
 
 
 def _with_token(params: Any, token: RequestId) -> Any:

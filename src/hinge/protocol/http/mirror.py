@@ -18,6 +18,9 @@ import msgspec
 from hinge.errors import DefinitionError, HeaderMismatch, NotSent, shorten
 from hinge.protocol.http.request import REPEATED
 
+#: Names and values of headers of a request.
+HeaderTexts: TypeAlias = tuple[tuple[str, str], ...]
+
 PROTOCOL_VERSION: Final = "MCP-Protocol-Version"
 METHOD: Final = "Mcp-Method"
 NAME: Final = "Mcp-Name"
@@ -96,16 +99,14 @@ def decode_value(text: str, header: str = "the header") -> str:
 
 
 @lru_cache(maxsize=256)
-def _known_headers(method: str, name: str | None, version: str) -> dict[str, str]:
+def _known_headers(method: str, name: str | None, version: str) -> HeaderTexts:
     if not method or encode_value(method) != method:
         raise NotSent(f"{shorten(method)!a} is not a method name: {METHOD} must carry it unencoded")
-    headers = {PROTOCOL_VERSION: version, METHOD: method}
-    if name is not None:
-        headers[NAME] = encode_value(name)
-    return headers
+    headers = (PROTOCOL_VERSION, version), (METHOD, method)
+    return headers if name is None else (*headers, (NAME, encode_value(name)))
 
 
-def request_headers(method: str, name: str | None, version: str) -> dict[str, str]:
+def request_headers(method: str, name: str | None, version: str) -> HeaderTexts:
     """Make the headers by which a client mirrors a request of the stateless era.
 
     They accompany `media_types.POST_HEADERS` and, for a tool, `param_headers`.
@@ -121,7 +122,7 @@ def request_headers(method: str, name: str | None, version: str) -> dict[str, st
     # Most names are those of tools. A long one, such as a URI, is not remembered.
     is_short = name is None or (type(name) is str and len(name) <= _LONG_NAME)
     make = _known_headers if is_short else _known_headers.__wrapped__
-    return make(method, name, version).copy()
+    return make(method, name, version)
 
 
 # --- Parameters -------------------------------------------------------------------------------------------------------

@@ -497,7 +497,7 @@ class HttpChannel:
     # ---------------------------------------------------------------- one request and its answer
 
     def _post(self, message: Outgoing) -> Awaitable[WireResponse]:
-        headers = _POST if message.headers is None else (*_POST, *message.headers.items())
+        headers = _POST + message.headers
         if message.method == "initialize":
             return self._initialize(headers, message)
         return self._endpoint.request("POST", headers + self._session_headers, message.data, message.pending)
