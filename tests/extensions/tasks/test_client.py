@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Client, Context, PeerError, Server, TaskInfo, TasksClient, ToolCallError
-from tests.client.puppet import done, legacy, shaken
+from hinge import CallTimeout, Client, Context, InvalidResponse, PeerError, Server, TaskInfo, TasksClient, ToolCallError
+from tests.client.puppet import Puppet, discovered, done, legacy, modern, shaken
 from tests.extensions.tasks.serving import Log, serving
 from tests.jumping_clock import in_no_time
 from tests.server.bare_end import Era
@@ -76,6 +76,28 @@ async def test_what_a_task_asks_goes_to_the_callbacks(era: Era) -> None:
         task = await client.call_tool("ask", task=True)
         assert (await task.result(total=10)).text == "first? second?"
         assert sorted(asked) == ["First?", "Second?"]
+
+
+@in_no_time
+async def test_a_task_that_always_requests_something_new_is_given_up() -> None:
+    """Else a hostile server could fill the memory of its client, and use its model without an end."""
+    task = {"resultType": "task", "taskId": "t", "createdAt": "2026-01-01T00:00:00Z", "ttlMs": None}
+    task |= {"lastUpdatedAt": task["createdAt"], "status": "working"}
+    form = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}}
+    asked: list[Any] = []
+
+    def get(puppet: Puppet, message: dict[str, Any]) -> dict[str, Any]:
+        more = {f"{len(asked)}": form}
+        return {**task, "resultType": "complete", "status": "input_required", "inputRequests": more}
+
+    capabilities: dict[str, Any] = {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+    puppet = modern(tools_call=task, tasks_get=get, tasks_update={"resultType": "complete"})
+    puppet.by_method["server/discover"] = discovered(capabilities=capabilities)
+    async with Client(puppet, on_elicit=asked.append) as client:
+        handle = await client.call_tool("x", task=True)
+        with pytest.raises(InvalidResponse, match="more input than 1000 times"):
+            await handle.result()
+    assert len(asked) == 1000
 
 
 async def test_the_progress_of_a_task_is_told_until_it_has_ended() -> None:

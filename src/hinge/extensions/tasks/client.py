@@ -38,6 +38,9 @@ logger = logging.getLogger("hinge")
 #: Seconds between two requests for a state, if the server has no wish; and the bounds of its wish.
 _POLL, _SHORTEST, _LONGEST = 1.0, 0.01, 24 * 3600.0
 
+#: Requests for input that one task may have, and the usual length of their keys.
+MOST_REQUESTS, _KEY_LENGTH = 1000, 1000
+
 #: The requests, for the header that repeats the id and for repeating them.
 SENT = (
     SentMethod(name="tasks/get", name_field="taskId", safe=True),
@@ -249,6 +252,8 @@ class TasksOfClient(ClientTasks):
         if not new:
             return False
         asked.update(new)
+        if len(asked) > MOST_REQUESTS or sum(map(len, asked)) > MOST_REQUESTS * _KEY_LENGTH:
+            raise InvalidResponse(f"The task {task.task_id} has requested more input than {MOST_REQUESTS} times")
         answers = await self._client.answer_inputs(InputRequiredResult(input_requests=new))
         await self.request("tasks/update", {"taskId": task.task_id, "inputResponses": answers})
         return True
