@@ -33,7 +33,7 @@ from hinge import (
 from hinge.client.callbacks import Callbacks
 from hinge.schema.lifecycle import ClientCapabilities, Elicitation
 from hinge.server.elicitation.elicit import InputRefused
-from tests.client.puppet import META, SILENCE, Puppet, done, legacy, modern
+from tests.client.puppet import META, SILENCE, Puppet, done, legacy, modern, shaken
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 SCHEMA = {
@@ -71,8 +71,6 @@ async def asked(era: str, method: str, params: Any, **options: Any) -> dict[str,
 
     puppet.by_method["tools/call"] = ask
     async with Client(puppet, **options) as client:
-        import asyncio
-
         call = asyncio.create_task(client.call_tool("x"))
         await puppet.until(lambda: any(message.get("id") == "q" for message in puppet.came))
         puppet.answer({"id": next(m["id"] for m in puppet.came if m.get("method") == "tools/call")}, done())
@@ -205,6 +203,29 @@ async def test_what_was_not_declared_is_not_found(method: str) -> None:
         await asked("2026", method, {})
 
 
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
+async def test_a_question_that_the_revision_does_not_have_reaches_nobody(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """LIFE-10: the user would answer in vain."""
+    asked: list[Any] = []
+
+    def ask(puppet: Puppet, message: dict[str, Any]) -> Any:
+        puppet.say({"id": "q", "method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}})
+        return SILENCE
+
+    puppet = legacy(initialize=shaken(revision), tools_call=ask)
+    async with Client(puppet, era="2025", on_elicit=asked.append) as client:
+        call = asyncio.create_task(client.call_tool("x"))
+        await puppet.until(lambda: any(message.get("id") == "q" for message in puppet.came))
+        call.cancel()
+        await asyncio.wait([call])
+    (answer,) = [message for message in puppet.came if message.get("id") == "q"]
+    assert answer["error"]["code"] == -32601
+    assert not asked
+    assert not caplog.records
+
+
 ARRAY_FORM = {"message": "x", "requestedSchema": {"type": "array"}}
 
 
@@ -226,7 +247,6 @@ async def test_ping_is_answered_at_any_time() -> None:
     puppet.by_method["tools/list"] = early
     async with Client(puppet) as client:
         listing = client.list_tools()
-        import asyncio
 
         task = asyncio.create_task(listing)
         await puppet.until(lambda: any(message.get("id") == "early" for message in puppet.came))

@@ -8,7 +8,14 @@ from typing import Any, final
 import msgspec
 from msgspec import Raw
 
-from hinge.errors import InsufficientScope, InvalidRequest, MissingClientCapability, ProtocolError, ResourceNotFound
+from hinge.errors import (
+    InsufficientScope,
+    InvalidRequest,
+    MethodNotFound,
+    MissingClientCapability,
+    ProtocolError,
+    ResourceNotFound,
+)
 from hinge.jsonrpc import Notification, Request
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras.base import Era, Handshake, decode_result_type
@@ -17,6 +24,7 @@ from hinge.protocol.revisions.adapt import plan_for
 from hinge.protocol.states import HandshakeState
 from hinge.schema.base import Implementation, RequestMeta
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, InitializeResult
+from hinge.schema.methods import METHODS
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, knows
 
 #: What may be sent before the handshake is over (Lifecycle, "Initialization").
@@ -63,7 +71,10 @@ class HandshakeEra(Era):
         return handshake.revision
 
     def admit_from_server(self, message: Request | Notification, handshake: Handshake) -> str | None:
-        return handshake.revision
+        revision, row = handshake.revision, METHODS.get(message.method)
+        if row is not None and type(message) is Request and not row.first <= revision <= row.last:
+            raise MethodNotFound(message.method)  # before a callback is called for it
+        return revision
 
     def check_response(self) -> None:
         return
