@@ -12,6 +12,7 @@ from hinge import AuthorizationFailed, Client, HttpStatus, Limits
 from hinge.auth import MemoryTokenStore, OAuth
 from hinge.auth.client import oauth
 from tests.auth.double import AuthDouble, Reply
+from tests.transports.scripted_http import Answer, Asked, ScriptedServer
 
 
 async def logged_in(double: AuthDouble, **options: Any) -> list[str]:
@@ -153,6 +154,27 @@ async def test_a_login_is_given_up_when_nobody_waits_for_it() -> None:
                 await client.list_tools()
         assert len(double.opened) == 1
         await until(lambda: not [task for task in asyncio.all_tasks() if "_authorize" in repr(task)])
+
+
+async def test_the_search_for_metadata_is_given_up_when_nobody_waits_for_it() -> None:
+    """A server that never sends it leaves no task of a client that is closed."""
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        if asked.method == "GET":
+            await asyncio.sleep(100)
+        await answer.body(status=401, headers={"www-authenticate": "Bearer"})
+
+    before = asyncio.all_tasks()
+    async with ScriptedServer(script) as server:
+        client = Client(server.url, auth=OAuth())
+        connecting = asyncio.create_task(client.connect())
+        await until(lambda: any(asked.method == "GET" for asked in server.asked))
+        connecting.cancel()
+        await asyncio.wait([connecting])
+        await client.close()
+        for _ in range(50):  # the time limit of a request would end it, too, but later
+            await asyncio.sleep(0)
+        assert not [task for task in asyncio.all_tasks() - before if "OAuth" in repr(task)]
 
 
 async def test_a_server_that_refuses_new_tokens_gets_one_login() -> None:

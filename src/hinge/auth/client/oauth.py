@@ -328,15 +328,14 @@ class OAuthCredentials:
         self, challenge: Challenge | None, refused: str, missing: tuple[str, ...], again: bool
     ) -> None:
         async with self._fetcher() as fetcher:
-            found = await fetcher.run(
-                discover(
-                    self.url,
-                    self._rules,
-                    challenge,
-                    issuer=self._oauth.issuer,
-                    accept_issuers=self._oauth.accept_issuers,
-                )
+            discovery = discover(
+                self.url,
+                self._rules,
+                challenge,
+                issuer=self._oauth.issuer,
+                accept_issuers=self._oauth.accept_issuers,
             )
+            found = await self._unless_abandoned(fetcher.run(discovery))
             source = await self._source_at(found, again)
             self._resource = found.resource
             can_refresh = bool(refused) and not missing and not again and refused != self._replacement
@@ -533,7 +532,7 @@ class OAuthCredentials:
         )
 
     async def _unless_abandoned(self, asking: Coroutine[Any, Any, T]) -> T:
-        """Wait for a person, as long as a request waits for the login."""
+        """Wait for a person or for metadata, as long as a request waits for the login."""
         login = self._logins.get(asyncio.get_running_loop())
         person = asyncio.ensure_future(asking)
         ended = asyncio.ensure_future(login.abandoned.wait() if login is not None else asyncio.Event().wait())
