@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ConnectionLost, DefinitionError, InvalidResponse, NotSent, Server, content_to_text
+from hinge import (
+    Client,
+    ConnectionLost,
+    DefinitionError,
+    HingeError,
+    InvalidResponse,
+    Limits,
+    NotSent,
+    Server,
+    content_to_text,
+)
 from hinge.transports.http.client.transport import HttpTransport
 from tests.ports import free_port
 from tests.transports.certificates import server_tls
@@ -54,6 +64,25 @@ async def test_calls_one_after_the_other_share_a_connection_and_those_at_once_do
         assert server.connections == 1
         await asyncio.gather(*(client.call("together") for _ in range(3)))
         assert server.connections == 3
+
+
+def test_a_client_that_is_closed_after_half_an_answer_leaves_no_error_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The event loop logs asynchronous generators that are left open."""
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        await answer.body(b" " * 3_000_000)
+
+    async def main() -> None:
+        async with ScriptedServer(script) as server:
+            client = Client(server.url, wire="httpx2", era="2026", limits=Limits(reply=100_000))
+            with pytest.raises(HingeError):
+                await client.connect()
+            await client.close()
+
+    asyncio.run(main())
+    assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
 async def test_a_session_of_the_handshake_era_works() -> None:

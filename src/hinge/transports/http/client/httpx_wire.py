@@ -7,7 +7,8 @@ section 5.4.2): a server learns that a request was cancelled from the end of its
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+import logging
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from http.cookiejar import CookieJar
 from typing import Any, TypeVar
 
@@ -18,6 +19,8 @@ from hinge.http1.client.connection import FINISH_BYTES, FINISH_SECONDS
 from hinge.http1.client.network import TlsContext, explain_failure
 from hinge.http1.client.pool import IDLE_SECONDS, Origin, Target, check_header, read_url
 from hinge.http1.client.wire import HeaderPairs, WireResponse
+
+logger = logging.getLogger("hinge")
 
 ResultT = TypeVar("ResultT")
 
@@ -52,6 +55,8 @@ class HttpxWire:
         #: All clients, and when they became idle, by the loop's clock.
         self._clients: dict[httpx2.AsyncClient, float | None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        #: Those among them that close a stream or a connection.
+        self._closing: set[asyncio.Task[Any]] = set()
         self._reaper: asyncio.TimerHandle | None = None
 
     async def open(self, method: str, url: str, headers: HeaderPairs, body: bytes | None, /) -> WireResponse:
@@ -65,10 +70,10 @@ class HttpxWire:
             request = client.build_request(method, url, headers=pairs, content=body)
             response = await self.wait(self.start(client.send(request, stream=True)))
         except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
-            self.start(self.discard(client))
+            self.start_closing(self.discard(client))
             raise _error(target, exc) from exc
         except BaseException:
-            self.start(self.discard(client))
+            self.start_closing(self.discard(client))
             raise
         self.http_version = response.http_version.removeprefix("HTTP/").removesuffix(".0")
         return _HttpxResponse(self, client, target.origin, response)
@@ -79,10 +84,12 @@ class HttpxWire:
         if self._reaper is not None:
             self._reaper.cancel()
         tasks = self._tasks - {asyncio.current_task()}
-        for task in tasks:
+        for task in tasks - self._closing:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks, timeout=_CLOSE_SECONDS)
+            _, late = await asyncio.wait(tasks, timeout=_CLOSE_SECONDS)
+            for task in late:
+                task.cancel()
         for client in list(self._clients):
             await self.discard(client)
 
@@ -92,6 +99,12 @@ class HttpxWire:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def start_closing(self, work: Coroutine[Any, Any, None]) -> None:
+        """Close something in a task, which may finish when the wire is closed: httpx2 leaves open generators otherwise."""
+        task = self.start(work)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def wait(self, task: asyncio.Task[ResultT]) -> ResultT:
         """Wait for a task of the wire. Raises ConnectionLost if it is cancelled by something else than the caller's end."""
@@ -141,7 +154,7 @@ class HttpxWire:
                 since = self._clients.get(client)
                 if since is not None and loop.time() - since >= IDLE_SECONDS:
                     idle.remove(client)
-                    self.start(self.discard(client))
+                    self.start_closing(self.discard(client))
         if any(self._idle.values()):
             self._reaper = loop.call_later(IDLE_SECONDS, self._reap)
 
@@ -156,7 +169,7 @@ class _HttpxResponse:
         self._client = client
         self._origin = origin
         self._response = response
-        self._pieces: AsyncIterator[bytes] = response.aiter_bytes()
+        self._pieces: AsyncGenerator[bytes, None] = response.aiter_bytes()
         self._reading: asyncio.Task[bytes] | None = None
         self._ended = self._released = False
 
@@ -194,7 +207,19 @@ class _HttpxResponse:
         if self._reading is not None:
             self._reading.cancel()
             finish = False
-        self._wire.start(self._finish() if finish else self._wire.discard(self._client))
+        self._wire.start_closing(self._finish() if finish else self._discard(self._reading))
+
+    async def _discard(self, reading: asyncio.Task[bytes] | None) -> None:
+        """Close the stream, when nobody reads it any more, and its connection."""
+        if reading is not None:
+            await asyncio.wait([reading])
+        try:
+            await self._pieces.aclose()
+            await self._response.aclose()
+        except (httpx2.HTTPError, httpx2.StreamError) as exc:
+            logger.debug("A stream could not be closed: %s", exc)
+        finally:
+            await self._wire.discard(self._client)
 
     async def _finish(self) -> None:
         size = 0
@@ -205,7 +230,7 @@ class _HttpxResponse:
         except (httpx2.HTTPError, httpx2.StreamError, TimeoutError):
             pass
         if not self._ended:
-            await self._wire.discard(self._client)
+            await self._discard(None)
 
 
 def _error(target: Target, exc: Exception) -> Exception:
