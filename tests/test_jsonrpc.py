@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -53,7 +54,13 @@ def test_what_is_not_json_is_a_parse_error(text: str) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', b"\xff\xfe{\x00}\x00", b'{"jsonrpc":"2.0","method":"\xc0\x80"}'],
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"\xff"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":["\xff"]}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"a":"\xed\xa0\x80"}}',
+        b"\xff\xfe{\x00}\x00",
+        b'{"jsonrpc":"2.0","method":"\xc0\x80"}',
+    ],
 )
 def test_what_is_not_utf_8_is_a_parse_error(data: bytes) -> None:
     """BASE-02, ERR-01."""
@@ -128,6 +135,8 @@ def test_an_error_may_lack_its_id_or_say_null() -> None:
         assert decode(text) == Failure(None, ErrorObject(1, "x"))
     written = json.loads(jsonrpc.encode_failure(None, ErrorObject(-32700, "x")))
     assert written == {"jsonrpc": "2.0", "error": {"code": -32700, "message": "x"}}
+    written = json.loads(jsonrpc.encode_failure("a", ErrorObject(1, "x")))
+    assert written == {"jsonrpc": "2.0", "id": "a", "error": {"code": 1, "message": "x"}}
 
 
 def test_what_is_absent_is_not_written_and_null_is() -> None:
@@ -160,6 +169,16 @@ class Measurement(msgspec.Struct):
     value: Any
 
 
+class Written(msgspec.Struct):
+    text: Raw
+    value: Any
+
+
+@dataclass
+class Reading:
+    value: Any
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize(
     "around",
@@ -169,11 +188,17 @@ class Measurement(msgspec.Struct):
         lambda number: [Measurement(number)],
         lambda number: {"text": "x" * 100_000, "value": number},
         lambda number: [2**80, number],
+        lambda number: [Written(Raw(b"1"), number)],
+        lambda number: [2**80, Reading(number)],
+        lambda number: [2**80, Reading({1: number})],
+        lambda number: {1, 2**80, number},
     ],
 )
 def test_what_has_no_form_in_json_is_not_written(number: float, around: Callable[[float], Any]) -> None:
     with pytest.raises(ValueError, match="NaN and infinity"):
         jsonrpc.encode_value(around(number))
+    with pytest.raises(ValueError, match="NaN and infinity"):
+        jsonrpc.encode_request(1, "m", {"a": around(number)})
 
 
 @pytest.mark.parametrize(
@@ -245,6 +270,7 @@ def test_a_repeated_id_is_not_used(member: str) -> None:
         '{"jsonrpc":"2.0","id":1,"result":{},"result":{}}',
         '{"jsonrpc":"2.0","id":1,"id":2,"result":{}}',
         '{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""},"error":{"code":1,"message":""}}',
+        '{"jsonrpc":"2.0","id":1,"method":"m","id":2}',
     ],
 )
 def test_a_repeated_member_of_any_message_is_refused(text: str) -> None:
@@ -274,7 +300,39 @@ def test_members_that_nobody_knows_are_not_looked_through_without_limit() -> Non
     more = ",".join(f'"{number}":1' for number in range(20_000))
     with pytest.raises(Unreadable, match="bytes of other members"):
         decode(f"{{{REQUEST},{more}}}")
+    with pytest.raises(Unreadable, match="bytes of other members"):
+        decode(f'{{{REQUEST},"more":"{"x" * 70_000}"}}')
     assert decode(f'{{{REQUEST[:-2]}{{"text":"{"x" * 100_000}"}}}}').id == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{ "jsonrpc" : "2.0", "id" : 1, "method" : "m", "params" : {"text":"LONG"} }',
+        '{ "jsonrpc" : "2.0", "id" : 1, "result" : {"text":"LONG"} }',
+        '{ "jsonrpc" : "2.0", "id" : 1, "error" : {"code":1,"message":"","data":"LONG"} }',
+    ],
+)
+def test_what_a_message_is_about_may_be_long_in_any_notation(text: str) -> None:
+    assert decode(text.replace("LONG", "x" * 100_000)).id == 1
+
+
+@pytest.mark.parametrize("count", [jsonrpc.MAX_MEMBERS, jsonrpc.MAX_MEMBERS + 1])
+def test_so_many_members_are_looked_through(count: int) -> None:
+    """SEC-33: of more it is not known whether one is repeated."""
+    text = "{" + ",".join(f'"{number}":1' for number in range(count)) + "}"
+    assert jsonrpc.has_repeated_member(text.encode()) == (count > jsonrpc.MAX_MEMBERS)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"a":}'])
+def test_what_is_no_object_is_not_said_to_have_each_member_once(text: str) -> None:
+    assert jsonrpc.has_repeated_member(text.encode())
+
+
+def test_an_id_in_the_params_is_not_the_one_of_the_request() -> None:
+    with pytest.raises(Unreadable) as caught:
+        decode('{"jsonrpc":"2.0","id":1,"method":"m","method":"n","params":{"id":5}}')
+    assert caught.value.request_id == 1
 
 
 @pytest.mark.parametrize("message", [f"{{{REQUEST}}}", '{"jsonrpc":"2.0","method":"m"}'])
@@ -298,3 +356,21 @@ def test_blanks_around_a_message_are_no_members(message: str) -> None:
 )
 def test_what_a_program_prints_is_told_from_a_malformed_message(text: bytes, printed: bool) -> None:
     assert jsonrpc.is_print(text) is printed
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ('{"id":1}', "response"),
+        ('{"result":1}', "response"),
+        ('{"error":1}', "response"),
+        ('{"jsonrpc":"2.0"}', None),
+        ('{"method":1}', "notification"),
+        ('{"method":1,"id":1}', "request"),
+        ('{"method":1,"result":1}', None),
+        ('{"method":1,"error":1}', None),
+        ("[]", None),
+    ],
+)
+def test_the_members_of_a_malformed_message_tell_what_it_was_meant_to_be(text: str, meant: str | None) -> None:
+    assert jsonrpc.meant_as(text.encode()) == meant

@@ -397,7 +397,9 @@ async def test_a_saved_stateless_server_that_shakes_hands_by_now_is_found_out_at
     assert puppet.methods().count("server/discover") == 2
 
 
-@pytest.mark.parametrize(("status", "outdated"), [(400, True), (404, True), (405, True), (500, False)])
+@pytest.mark.parametrize(
+    ("status", "outdated"), [*((status, True) for status in (400, 404, 405, 406, 415, 422)), (416, False), (500, False)]
+)
 async def test_a_saved_server_that_refuses_by_an_http_status_is_found_out_anew(status: int, outdated: bool) -> None:
     """VER-15: a status that says nothing of the era leaves everything as it is."""
     site = Site()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from hinge import Limits, Server
 from hinge.errors import InvalidParams
-from hinge.protocol.decoding import check_values
+from hinge.protocol.decoding import check_values, collector_paused
 from tests.server.bare_end import BareEnd
 
 LIMIT = 1000
@@ -173,3 +174,15 @@ async def test_arguments_that_pydantic_reads_count_twice() -> None:
         assert await end.text("count", models=[{"number": 1}] * 3000) == "3000"
         refused = await end.refusal("tools/call", {"name": "count", "arguments": {"models": [{"number": 1}] * 3400}})
         assert "at most 10,000 " in refused["message"]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_pauses_and_is_then_as_before(enabled: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        with collector_paused():
+            assert not gc.isenabled()
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if before else gc.disable)()

@@ -50,6 +50,14 @@ def test_other_roots_hold_nothing(folder: Path, uri: str) -> None:
         path_in_roots(folder / "docs" / "a.txt", [Root(uri=uri)])
 
 
+@pytest.mark.parametrize("scheme", ["https://", "file://server", "ftp://localhost", "x:"])
+def test_the_path_of_a_root_counts_for_files_of_this_machine_only(folder: Path, scheme: str) -> None:
+    with pytest.raises(ToolError):
+        path_in_roots("docs/a.txt", [Root(uri=folder.as_uri().replace("file://", scheme))])
+    local = Root(uri=folder.as_uri().replace("file://", "file://localhost"))
+    assert path_in_roots("docs/a.txt", [local]) == folder.resolve() / "docs" / "a.txt"
+
+
 @both_eras
 async def test_a_tool_reads_within_the_roots_of_its_caller_only(folder: Path, era: Any) -> None:
     """ROOT-07: the capability is checked first."""
