@@ -12,6 +12,7 @@ from hinge import Implementation
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
+from hinge.protocol.scopes import ScopeHierarchy
 from hinge.schema.lifecycle import ListChanged, ServerCapabilities
 from tests.fuzz.ends import ME, description_of
 from tests.support import HANDSHAKE_REVISIONS, SERVER_INFO, STATELESS_REVISIONS
@@ -56,3 +57,9 @@ def test_its_identity_is_written_once() -> None:
     assert json.loads(msgspec.json.encode(description.result_meta)) == {
         SERVER_INFO: {"name": "a", "version": "1", "title": "A"}
     }
+
+
+def test_what_it_was_made_with_is_what_others_find() -> None:
+    hierarchy = ScopeHierarchy({"admin": ["read"]})
+    description = ServerDescription(ME, ServerCapabilities, eras=BOTH, log_level="error", scope_hierarchy=hierarchy)
+    assert (description.log_level, description.scope_hierarchy) == ("error", hierarchy)

@@ -50,8 +50,14 @@ def test_what_would_let_nothing_through_is_no_limit(name: str) -> None:
         limits(**{name: 0})
 
 
-def test_seconds_may_be_whole() -> None:
-    assert Limits(drain=30).drain == 30
+def test_what_may_be_nothing_or_little_is_taken() -> None:
+    assert (Limits(stall=0).stall, Limits(reconnects=0).reconnects, Limits(calls=1).calls) == (0, 0, 1)
+
+
+def test_seconds_may_be_whole_or_not() -> None:
+    assert (Limits(drain=30).drain, Limits(drain=0.5).drain) == (30, 0.5)
+    with pytest.raises(DefinitionError, match="use seconds, 0 or more"):
+        Limits(drain=-1)
 
 
 def test_a_limit_is_set_by_its_name_alone() -> None:

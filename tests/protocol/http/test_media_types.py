@@ -232,3 +232,8 @@ def test_a_long_hostile_value_takes_no_time_to_speak_of(unit: str) -> None:
     value = unit.encode() * 200_000
     assert parse_accept(value) == 0
     check_content_type(b"application/json;" + value)
+
+
+def test_a_kind_that_is_named_twice_is_accepted_if_it_once_is() -> None:
+    assert parse_accept(b"application/json, application/json;q=0") == TAKES_JSON
+    assert parse_accept(b"application/json;q=0, application/json") == TAKES_JSON

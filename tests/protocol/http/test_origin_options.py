@@ -137,6 +137,7 @@ def test_a_host_that_could_never_match_is_refused_at_once(entry: str) -> None:
         "http://a:b",
         "x://",
         "X://a",
+        "x://a/b",
         "https://*.a",
         "Null",
     ],
@@ -227,3 +228,17 @@ def test_the_second_look_gives_the_same_judgement(host: str, origin: str) -> Non
     pairs = [(b"host", host.encode()), *([(b"origin", origin.encode())] if origin else [])]
     assert judge_site(pairs, strict) is judge_site(pairs, strict)
     assert len(strict.judged) == 1
+
+
+def test_an_address_may_be_listed_without_brackets() -> None:
+    guard = Guard(allowed_hosts=["fd00::1", "fd00:0:0:0:0:0:0:2"], ip_hosts=False)
+    assert guard.check(b"[fd00::1]:8000", None) is None
+    assert guard.check(b"[fd00::2]", None) is None
+    assert guard.check(b"[fd00::3]", None) is not None
+
+
+def test_the_advice_for_any_host_is_about_origins() -> None:
+    refusal = Guard(allowed_hosts=["*"]).check(b"mcp.example.com", b"https://mcp.example.com")
+    assert refusal is not None
+    assert "allowed_origins=" in refusal.text
+    assert "allowed_hosts" not in refusal.text
