@@ -306,10 +306,15 @@ class ServedRequest(msgspec.Struct, eq=False):
         return _DONE
 
     async def _respond_in_pieces(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs) -> None:
+        connection = self._connection
+        encrypted = connection.transport.get_extra_info("sslcontext") is not None
+        size = PIECE if encrypted else len(data)
         self.start(status, ((b"content-type", kind), (b"content-length", b"%d" % len(data)), *headers))
         try:
-            for position in range(0, len(data), PIECE):
-                await self.piece(data[position : position + PIECE], position + PIECE < len(data))
+            for position in range(0, len(data), size):
+                await self.piece(data[position : position + size], position + size < len(data))
+            if connection.full:
+                await connection.room()  # until then the request counts as one that is served
         except OSError:
             return
 
@@ -352,7 +357,10 @@ class ServedRequest(msgspec.Struct, eq=False):
             raise RuntimeError("The response is complete already" if self.status else "A response begins with its head")
         head, self._head = self._head, b""
         self.sent += len(data)
-        self._connection.transport.write(head + self._framed(data, more))
+        if head:
+            self._connection.transport.writelines((head, self._framed(data, more)))
+        else:
+            self._connection.transport.write(self._framed(data, more))
         if not more:
             self._unfinished = False
             if self._event is not None:
