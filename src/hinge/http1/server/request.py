@@ -325,22 +325,21 @@ class ServedRequest(msgspec.Struct, eq=False):
         """Begin a response in pieces. Raises RuntimeError for a second one, ValueError for malformed headers."""
         if self.status:
             raise RuntimeError("This request has its response already")
-        last, length = self._is_last() or _closes(headers), _value(headers, b"content-length")
-        pairs = [pair for pair in headers if pair[0].lower() not in (b"connection", b"transfer-encoding")]
+        last, length, lines = _read(headers)
+        last = last or self._is_last()
         if self.scope_view["method"] == "HEAD" or status in (204, 304):
             self._missing = 0
         elif length is not None:
-            self._missing = int(length)
+            self._missing = length
         elif self.scope_view["http_version"] == "1.1":
             self._chunked = True
-            pairs.append((b"transfer-encoding", b"chunked"))
+            lines += b"transfer-encoding: chunked\r\n"
         else:
             last = True
         self._keep_alive = not last
-        head = self._connection.server.heads[status, b"", last] + header_lines(pairs)
+        self._head = self._connection.server.heads[status, b"", last] + lines + b"\r\n"
         self.status = status
         self._unfinished = True
-        self._head = head + b"\r\n"
 
     async def piece(self, data: bytes, more: bool, /) -> None:
         """Send a piece of the body. Raises OSError if the client left, RuntimeError if it contradicts the head."""
@@ -412,7 +411,7 @@ class ServedRequest(msgspec.Struct, eq=False):
     async def send(self, message: Message, /) -> None:
         """ASGI `send`: the head of a response or a piece of it. Raises like `start` and `piece`."""
         if message["type"] == "http.response.start":
-            self.start(message["status"], tuple(message.get("headers", ())))
+            self.start(message["status"], tuple(map(tuple, message.get("headers", ()))))  # some apps give lists
         elif message["type"] == "http.response.body":
             await self.piece(message.get("body", b""), message.get("more_body", False))
         else:
@@ -421,6 +420,14 @@ class ServedRequest(msgspec.Struct, eq=False):
 
 def _value(headers: Iterable[tuple[bytes, bytes]], header: bytes) -> bytes | None:
     return next((value for name, value in headers if name.lower() == header), None)
+
+
+@lru_cache(256)
+def _read(headers: HeaderPairs) -> tuple[bool, int | None, bytes]:
+    """Whether headers close the connection, their Content-Length, and the lines of those that do not frame the response."""
+    length = _value(headers, b"content-length")
+    lines = header_lines(pair for pair in headers if pair[0].lower() not in (b"connection", b"transfer-encoding"))
+    return _closes(headers), None if length is None else int(length), lines
 
 
 def _closes(headers: HeaderPairs) -> bool:
