@@ -77,7 +77,7 @@ class HttpSession:
         self._streams: dict[int, SessionStream] = {}
         #: The stream of each running call. The key is the call itself: ids are chosen by clients.
         self._stream_of: dict[Call, SessionStream] = {}
-        self._tasks: dict[asyncio.Task[None], Call | Batch] = {}
+        self._tasks: dict[Call | Batch, asyncio.Task[None]] = {}
         self._stopping = False
         #: The calls that the server has cancelled because it stops.
         self._interrupted: list[Call | Batch] = []
@@ -175,6 +175,7 @@ class HttpSession:
                 self._stream_of.pop(call, None)
             self._streams.pop(stream.number, None)
             stream.finish(reply)
+            self._done(got)
 
     def _start_notification(self, call: Call, exchange: Exchange | None = None) -> None:
         if len(self._tasks) >= 2 * self._options.limits.calls:
@@ -183,7 +184,10 @@ class HttpSession:
             self._start(self._answer_notification(call), call, exchange)
 
     async def _answer_notification(self, call: Call) -> None:
-        await self.conversation.answer(call)
+        try:
+            await self.conversation.answer(call)
+        finally:
+            self._done(call)
 
     async def initialize(self, inbound: Inbound | bytes, origin: Origin) -> Outgoing | None:
         """Serve the handshake in the caller's task. Other messages meanwhile wait on the standing stream."""
@@ -202,11 +206,11 @@ class HttpSession:
         body = None if exchange is None else exchange.growing
         if body is not None and body.held:
             body.hold(task)
-        self._tasks[task] = call
-        task.add_done_callback(self._done)
+        if not task.done():  # a task factory may run it at once
+            self._tasks[call] = task
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        del self._tasks[task]
+    def _done(self, call: Call | Batch) -> None:
+        self._tasks.pop(call, None)
         self.idle_since = self._loop.time()
 
     async def _carry(self, response: StreamResponse) -> None:
@@ -294,14 +298,14 @@ class HttpSession:
     def cancel_all(self, reason: str) -> None:
         """Cancel the calls that still run."""
         self._interrupted = self._running()
-        for call in list(self._tasks.values()):
+        for call in list(self._tasks):
             self.conversation.cancel(call, reason)
 
     def _running(self) -> list[Call | Batch]:
         """The calls that were neither answered nor cancelled."""
         return [
             got
-            for got in self._tasks.values()
+            for got in self._tasks
             if any(call.state is CallState.RUNNING for call in (got.calls if isinstance(got, Batch) else (got,)))
         ]
 
@@ -543,10 +547,10 @@ class StreamResponse:
         exchange = self._exchange
         try:
             while not exchange.over:
-                if self._pending:
-                    await self._flush()
-                elif self.done:
+                if self.done:
                     await self._end()
+                elif self._pending:
+                    await self._flush()
                 else:
                     self._wake = asyncio.get_running_loop().create_future()
                     await self._wake
@@ -564,9 +568,12 @@ class StreamResponse:
             self._room.set()
 
     async def _end(self) -> None:
+        """Write what waits together with the end, or the reply."""
         reply, exchange = self.reply, self._exchange
         if reply is None:
-            await exchange.end()
+            events = b"".join(self._pending)
+            self._pending.clear()
+            await exchange.end(events)
         else:  # a keep-alive may have turned the response into a stream meanwhile
             await exchange.finish(reply)
 
