@@ -37,6 +37,8 @@ class Contestant:
     arguments: tuple[str, ...] = ()
     #: Further processes whose CPU time is its own.
     pids: tuple[int, ...] = ()
+    #: Whether the load takes event streams only.
+    events: bool = False
 
     @property
     def command(self) -> list[str]:
@@ -111,20 +113,22 @@ def _hear(contestant: Contestant, process: subprocess.Popen[bytes]) -> bytes:
 class HttpServer:
     """HTTP `tools/call`, one worker, kept connections; the load comes from a process of its own.
 
-    The program prints its port, and an access token if it needs one. The calls are stateless, or in so many sessions.
+    The program prints its port, and an access token if it needs one. The calls are stateless, or in so many sessions. With
+    `text` the result is a text of a megabyte.
     """
 
-    def __init__(self, contestant: Contestant, connections: int = 32, sessions: int = 0) -> None:
+    def __init__(self, contestant: Contestant, connections: int = 32, sessions: int = 0, *, text: bool = False) -> None:
         self.contestant = contestant
         self.connections = connections
         self.sessions = sessions
+        self.flags = [name for name, given in (("--events", contestant.events), ("--text", text)) if given]
         self.process = spawn(contestant)
         port, *token = _hear(contestant, self.process).decode().split()
         self.options: dict[str, object] = {"port": int(port), **dict(zip(("token",), token, strict=False))}
 
     def sample(self, seconds: float) -> Sample:
         options = {**self.options, "connections": self.connections, "sessions": self.sessions, "seconds": seconds}
-        command = [sys.executable, "-m", "benchmarks.load_http"]
+        command = [sys.executable, "-m", "benchmarks.load_http", *self.flags]
         for name, value in options.items():
             command += [f"--{name}", str(value)]
         for pid in (self.process.pid, *children(self.process.pid), *self.contestant.pids):
@@ -374,6 +378,13 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
         http += (Contestant("hinge asgi", ours, "hinge_server.py", ("asgi",)),)
     tokens: tuple[Contestant, ...] = (Contestant("hinge", ours, "hinge_server.py", ("http",)),) if with_hinge else ()
     tokens += tuple(Contestant("hinge token", each.python, each.program, ("http-token",)) for each in tokens)
+    texts = (Contestant("raw", ours, "raw_http.py", ("text",)), *tokens[:1])
+    in_sessions = (
+        Contestant("mcp", peers, "mcp_server.py", ("http",)),
+        Contestant("mcp json", peers, "mcp_server.py", ("http-json",)),
+        *tokens[:1],
+        *(replace(each, name="hinge events", events=True) for each in tokens[:1]),
+    )
     workers = tuple(
         Contestant(name, ours, "hinge_server.py", ("workers", count))
         for name, count in (("hinge", "1"), ("hinge, two workers", "2"))
@@ -387,6 +398,18 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
         Case("memory", "in memory, client and server together", InMemory, tuple(memory)),
         Case("client", "our client over HTTP, without sockets", InMemory, over_http),
         Case("sync", "in memory, a sync tool in a thread", InMemory, in_threads),
+        Case(
+            "http_text",
+            "HTTP 2026-07-28, a result of 1 MB of text, 4 connections",
+            partial(HttpServer, connections=4, text=True),
+            texts,
+        ),
+        Case(
+            "http_session",
+            "HTTP 2025-11-25 tools/call in 32 sessions, beside the official SDK",
+            partial(HttpServer, sessions=32),
+            in_sessions,
+        ),
         Case(
             "session",
             "HTTP 2025-11-25 tools/call in 32 sessions, 32 connections",

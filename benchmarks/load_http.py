@@ -14,7 +14,7 @@ import time
 from functools import partial
 
 from benchmarks.clocks import cpu_seconds
-from benchmarks.wire import VARIANTS, WrongAnswer, check_http, http_request, open_session
+from benchmarks.wire import VARIANTS, WrongAnswer, check_http, check_text, http_request, http_text, open_session
 
 #: Every so many answers of a connection one is decoded and compared.
 SAMPLE = 251
@@ -23,12 +23,18 @@ SAMPLE = 251
 class Load:
     """What all connections share: the requests, the time, the counters."""
 
-    def __init__(self, port: int, token: str | None, sessions: int) -> None:
-        opened = [open_session(port) for _ in range(sessions)] or [None]
-        #: The requests of each session.
+    def __init__(self, options: argparse.Namespace) -> None:
+        port = options.port
+        opened = [open_session(port) for _ in range(options.sessions)] or [None]
+        #: The requests of each session, what each of their answers has near its begin, and what looks at some answers.
         self.requests = [
-            [http_request(number, port, token, session) for number in range(VARIANTS)] for session in opened
+            [http_request(number, port, options.token, session, events=options.events) for number in range(VARIANTS)]
+            for session in opened
         ]
+        self.mark, self.check = b"structuredContent", check_http
+        if options.text:
+            self.requests = [[http_text(number, port) for number in range(VARIANTS)]]
+            self.mark, self.check = b'"content"', check_text
         self.running = True
         self.calls = 0
         self.checked = 0
@@ -72,7 +78,7 @@ class Connection(asyncio.Protocol):
         load = self.load
         load.times.append(time.perf_counter() - self.sent)
         load.calls += 1
-        if self.answers % SAMPLE == 0 or b'"result"' not in body or b"structuredContent" not in body:
+        if self.answers % SAMPLE == 0 or b'"result"' not in body or load.mark not in body:
             self.compare(buffer[:end], body)
         self.answers += 1
         self.buffer = b""
@@ -82,7 +88,7 @@ class Connection(asyncio.Protocol):
 
     def compare(self, head: bytes, body: bytes) -> None:
         try:
-            check_http(head, body, self.number)
+            self.load.check(head, body, self.number)
             self.load.checked += 1
         except WrongAnswer as wrong:
             self.load.fail(wrong)
@@ -114,7 +120,7 @@ def content(buffer: bytes, end: int) -> bytes | None:
 
 async def measure(options: argparse.Namespace) -> dict[str, float]:
     """Connect, warm up, count for the given time; the servers' CPU time is read at the same two moments."""
-    load = Load(options.port, options.token, options.sessions)
+    load = Load(options)
     loop = asyncio.get_running_loop()
     for number in range(options.connections):
         await loop.create_connection(partial(Connection, load, number), "127.0.0.1", options.port)
@@ -147,6 +153,8 @@ def main() -> None:
     parser.add_argument("--pid", type=int, action="append", required=True, help="a process of the server (repeatable)")
     parser.add_argument("--token", help="an access token that each request carries")
     parser.add_argument("--sessions", type=int, default=0, help="sessions of revision 2025-11-25 that make the calls")
+    parser.add_argument("--events", action="store_true", help="take event streams only, in sessions")
+    parser.add_argument("--text", action="store_true", help="call the tool that returns a long text")
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--warm", type=float, default=0.3)

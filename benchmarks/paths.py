@@ -22,6 +22,7 @@ from benchmarks.wire import (
     WrongAnswer,
     call,
     check,
+    check_http,
     http_listen,
     http_post,
     http_request,
@@ -175,15 +176,21 @@ async def http_listener(server: Server[Any]) -> AsyncIterator["Listener"]:
 
 
 @asynccontextmanager
-async def over_http(make: Callable[[], Server[Any]] = adding_server, *, session: bool = False) -> AsyncIterator[One]:
+async def over_http(
+    make: Callable[[], Server[Any]] = adding_server, *, session: bool = False, events: bool = False
+) -> AsyncIterator[One]:
     """Our own HTTP server, from the bytes of a request to the bytes of its response."""
     async with http_listener(make()) as listener:
         client = HttpClient(listener)
-        request = http_request(3, 8000, session=await client.open_session() if session else None)
+        opened = await client.open_session() if session else None
+        request = http_request(3, 8000, session=opened, events=events)
 
         async def one() -> None:
-            _, body = await client.post(request)
-            check(body, 3)
+            head, body = await client.post(request)
+            if events:
+                check_http(head, body, 3)
+            else:
+                check(body, 3)
 
         yield one
 
@@ -468,6 +475,7 @@ WAITING: dict[str, Callable[[], AbstractAsyncContextManager[More]]] = {
 PATHS: dict[str, Callable[[], AbstractAsyncContextManager[One]]] = {
     "http": over_http,
     "session": partial(over_http, session=True),
+    "session_events": partial(over_http, session=True, events=True),
     "asgi": over_asgi,
     "stdio": over_stdio,
     "client": client_over_http,

@@ -15,17 +15,21 @@ REVISION = "2026-07-28"
 SESSION_REVISION = "2025-11-25"
 #: Different arguments per call, so that nobody gets away with a remembered answer.
 VARIANTS = 64
+#: Bytes of the text that the tool `text` returns.
+TEXT_SIZE = 1_000_000
 
 _META = {
     "io.modelcontextprotocol/protocolVersion": REVISION,
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
+EVENTS = "text/event-stream"
+BOTH = f"application/json, {EVENTS}"
 _HEADERS = (
     "POST /mcp HTTP/1.1",
     "Host: 127.0.0.1:{port}",
     "Content-Type: application/json",
-    "Accept: application/json, text/event-stream",
+    "Accept: {accept}",
     "MCP-Protocol-Version: {revision}",
     "Content-Length: {length}",
 )
@@ -59,16 +63,26 @@ INITIALIZE = message(
 INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
 
-def http_request(number: int, port: int, token: str | None = None, session: str | None = None) -> bytes:
-    """The same as a POST over a kept connection, with an access token if there is one; in a session of the handshake era."""
+def http_request(
+    number: int, port: int, token: str | None = None, session: str | None = None, *, events: bool = False
+) -> bytes:
+    """The same as a POST over a kept connection, with an access token if there is one; in a session of the handshake era.
+
+    With `events` the answer must be an event stream.
+    """
     if session is not None:
-        return http_post(
-            port, SESSION_REVISION, message("tools/call", number, _add(number)), f"Mcp-Session-Id: {session}"
-        )
+        body = message("tools/call", number, _add(number))
+        return http_post(port, SESSION_REVISION, body, f"Mcp-Session-Id: {session}", accept=EVENTS if events else BOTH)
     names = ["Mcp-Method: tools/call", "Mcp-Name: add"]
     return http_post(
         port, REVISION, call(number), *names, *([] if token is None else [f"Authorization: Bearer {token}"])
     )
+
+
+def http_text(number: int, port: int) -> bytes:
+    """A POST that calls the tool with the long text."""
+    body = message("tools/call", number, {"_meta": _META, "name": "text", "arguments": {"a": number, "b": 7}})
+    return http_post(port, REVISION, body, "Mcp-Method: tools/call", "Mcp-Name: text")
 
 
 def http_listen(number: int, port: int) -> bytes:
@@ -91,9 +105,9 @@ def http_change(number: int, port: int) -> bytes:
     return http_post(port, REVISION, body, "Mcp-Method: tools/call", "Mcp-Name: change")
 
 
-def http_post(port: int, revision: str, body: bytes, *lines: str) -> bytes:
+def http_post(port: int, revision: str, body: bytes, *lines: str, accept: str = BOTH) -> bytes:
     """A POST with these further lines in its head."""
-    head = "\r\n".join((*_HEADERS, *lines)).format(port=port, revision=revision, length=len(body))
+    head = "\r\n".join((*_HEADERS, *lines)).format(port=port, revision=revision, length=len(body), accept=accept)
     return head.encode() + b"\r\n\r\n" + body
 
 
@@ -137,6 +151,13 @@ def check_http(head: bytes, body: bytes, number: int) -> None:
         data = [line[5:].strip() for line in body.splitlines() if line.startswith(b"data:")]
         body = data[-1] if data else b""
     check(body, number)
+
+
+def check_text(head: bytes, body: bytes, number: int) -> None:
+    """Raise WrongAnswer unless this response is the long text."""
+    answer = json.loads(body) if head.startswith(b"HTTP/1.1 200 ") else {}
+    if answer.get("id") != number or len(answer["result"]["content"][0]["text"]) != TEXT_SIZE:
+        raise WrongAnswer(f"call {number} was answered with {head[:200]!r} {body[:200]!r}")
 
 
 def _value(result: Mapping[str, Any]) -> Any:

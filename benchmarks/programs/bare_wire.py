@@ -4,6 +4,9 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from benchmarks.wire import TEXT_SIZE
+
+TEXT = "0123456789" * (TEXT_SIZE // 10)
 Add = Callable[[int, int], Awaitable[int]]
 
 
@@ -47,3 +50,15 @@ async def answer(body: bytes, tool: Add = add) -> bytes:
             },
         }
     )
+
+
+async def text(a: int, b: int) -> str:
+    return TEXT
+
+
+async def answer_text(body: bytes) -> bytes:
+    """The same for a tool that returns a text of a megabyte."""
+    request = decode(body)
+    value = await text(request.params.arguments.a, request.params.arguments.b)
+    result = {"resultType": "complete", "content": [{"type": "text", "text": value}], "isError": False}
+    return encode({"jsonrpc": "2.0", "id": request.id, "result": result})

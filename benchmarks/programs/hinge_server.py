@@ -7,8 +7,10 @@ As `http-token` it takes calls with an access token only, a JSON Web Token that 
 import sys
 import time
 
+from benchmarks.wire import TEXT_SIZE
 from hinge import Server
 
+TEXT = "0123456789" * (TEXT_SIZE // 10)
 ISSUER, AUDIENCE = "https://login.example.com", "https://bench.example.com/mcp"
 
 
@@ -24,6 +26,11 @@ def make(**options) -> Server:
     def add_in_thread(a: int, b: int) -> int:
         """Add two numbers in a thread."""
         return a + b
+
+    @server.tool
+    async def text(a: int, b: int) -> str:
+        """Return a text of a megabyte."""
+        return TEXT
 
     return server
 

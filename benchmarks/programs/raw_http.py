@@ -1,12 +1,18 @@
-"""The floor of any HTTP server in Python: a protocol on uvloop and httptools; for each call a task, the decoded call, one write."""
+"""The floor of any HTTP server in Python: a protocol on uvloop and httptools; for each call a task, the decoded call, one write.
+
+With `text` its tool returns a text of a megabyte.
+"""
 
 import asyncio
+import sys
 from typing import Any
 
 import httptools
 import uvloop
 
-from benchmarks.programs.bare_wire import answer
+from benchmarks.programs.bare_wire import answer, answer_text
+
+respond = answer_text if sys.argv[1:] == ["text"] else answer
 
 
 class Connection(asyncio.Protocol):
@@ -28,7 +34,7 @@ class Connection(asyncio.Protocol):
         self._task = asyncio.create_task(self._answer(body))
 
     async def _answer(self, body: bytes) -> None:
-        content = await answer(body)
+        content = await respond(body)
         self._transport.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
             % (len(content), content)
