@@ -47,6 +47,7 @@ def message(data: bytes, event_id: str | None = None, retry: int | None = None) 
         (comment("still here"), b": still here\n\n"),
         (comment("a\r\nb\rdata: c"), b": a\n: b\n: data: c\n\n"),
     ],
+    ids=map(str, range(12)),
 )
 def test_an_event_is_written_as_the_format_has_it(made: bytes, expected: bytes) -> None:
     """LHTTP-08: an id and empty data."""
@@ -99,6 +100,8 @@ READING: dict[str, tuple[bytes, list[Event]]] = {
     "retry with other digits": ("retry: ١\ndata: x\n\n".encode(), [message(b"x")]),
     "retry without a number": (b"retry:\ndata: x\n\n", [message(b"x")]),
     "retry beyond reason": (b"retry: " + b"9" * 5000 + b"\ndata: x\n\n", [message(b"x")]),
+    "retry of twelve digits": (b"retry: 999999999999\n\n", [message(b"", None, 999_999_999_999)]),
+    "retry of thirteen digits": (b"retry: 1000000000000\n\n", []),
     "retry with zeros in front": (b"retry: 0010\n\n", [message(b"", None, 10)]),
     "a comment": (b": ping\n\n", []),
     "a comment inside": (b"data: a\n: ping\ndata: b\n\n", [message(b"a\nb")]),
@@ -153,6 +156,14 @@ def test_a_crlf_split_between_chunks_is_one_line_end() -> None:
     assert decoder.end() == []
 
 
+def test_a_blank_line_may_follow_a_crlf_in_pieces() -> None:
+    decoder = Decoder()
+    assert decoder.feed(b"data: x\r") == []
+    assert decoder.feed(b"") == []
+    assert decoder.feed(b"\n") == []
+    assert decoder.feed(b"\n") == [message(b"x")]
+
+
 def test_a_stream_that_has_ended_hands_out_nothing_twice() -> None:
     decoder = Decoder()
     decoder.feed(b"data: x")
@@ -174,6 +185,15 @@ def test_an_event_of_exactly_the_limit_passes_and_one_more_byte_fails(step: int)
         assert len(decode(stream, *cuts, limit=100)) == 1
         with pytest.raises(InvalidResponse, match="more than 99 bytes"):
             decode(stream, *cuts, limit=99)
+
+
+def test_an_event_that_is_too_large_fails_at_once_and_the_stream_with_it() -> None:
+    for chunk in (b"x" * 101, b"data: x\n" * 20):
+        decoder = Decoder(100)
+        with pytest.raises(InvalidResponse):
+            decoder.feed(chunk)
+        with pytest.raises(InvalidResponse):
+            decoder.feed(b"\n\ndata: y\n\n")
 
 
 def test_the_limit_counts_one_event_not_the_stream() -> None:
