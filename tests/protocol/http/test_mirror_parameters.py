@@ -127,6 +127,16 @@ def test_a_property_of_another_type_is_refused(kind: Any) -> None:
         collect_param_headers(of(a=marked(kind=kind)))
 
 
+def test_a_refusal_names_what_is_wrong() -> None:
+    for name, kind, words in (("a b", "string", "is 'a b'"), ("a", "number", "whose type is 'number'")):
+        with pytest.raises(DefinitionError, match=words):
+            collect_param_headers({"properties": {"x": {"type": kind, "x-mcp-header": name}}})
+
+
+def test_properties_that_are_no_object_hold_no_schemas() -> None:
+    assert collect_param_headers({"properties": ["x-mcp-header"], "required": ["x-mcp-header"]}) == ()
+
+
 def test_a_property_without_a_type_is_refused() -> None:
     """HDR-11: `str | None` written as anyOf has no type of its own, and a header can't tell its forms apart."""
     with pytest.raises(DefinitionError, match="is not one plain name"):
