@@ -1,4 +1,4 @@
-"""What a hostile server may cost the process of a client: turns of other tasks, bytes, lines of the log."""
+"""What a hostile peer may cost a process, mostly that of a client: turns of other tasks, bytes, lines of the log."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import sys
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hinge import Client, Limits
+from hinge import Client, Limits, Server
 from hinge.transports.http.client.responses import read_start
+from hinge.transports.stream.sockets import SocketServer
 from hinge.transports.stream.subprocess import Stdio
 from tests.client.puppet import Puppet, done, legacy, modern
 from tests.hostile.cases import Era, Json
-from tests.hostile.client_cases import correct
+from tests.hostile.client_cases import INITIALIZED, correct, http_response
 from tests.hostile.clients import serve_posts
 from tests.transports.loops import until
 
@@ -70,6 +72,55 @@ async def test_many_events_that_arrive_at_once_let_others_have_their_turn() -> N
     async with serve_posts(choose) as url, Client(url, era="2026", on_log=count) as client, turns.watched():
         await client.list_tools()
         await until(lambda: turns.happened == MANY)
+    assert turns.most <= AT_ONCE
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has named pipes in place of Unix sockets")
+async def test_many_batches_that_arrive_at_once_let_others_have_their_turn(tmp_path: Path) -> None:
+    """For a server: each line may hold a hundred calls."""
+    turns, server = Turns(), Server("victim")
+
+    @server.tool
+    async def count() -> None:
+        turns.happened += 1
+
+    async with server.running():
+        sockets = SocketServer(server.serve, path=tmp_path / "s")
+        await sockets.start()
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
+        params = {**INITIALIZED, "protocolVersion": "2025-03-26", "clientInfo": {"name": "x", "version": "1"}}
+        hello = {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params}
+        writer.write(json.dumps(hello).encode() + b"\n")
+        await reader.readline()
+        call = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "count"}}
+        for batch in range(20):
+            writer.write(json.dumps([{**call, "id": f"{batch}-{number}"} for number in range(100)]).encode() + b"\n")
+        async with turns.watched():
+            await until(lambda: turns.happened == 2000)
+        writer.close()
+        await sockets.stop()
+    assert turns.most <= AT_ONCE
+
+
+async def test_many_batches_of_one_stream_let_others_have_their_turn() -> None:
+    """For a client, of a server of 2025-03-26."""
+    turns = Turns()
+
+    def answer_all(message: Json) -> bytes | None:
+        if message["method"] == "initialize":
+            result = {**INITIALIZED, "protocolVersion": "2025-03-26"}
+            return http_response(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode())
+        if message["method"] != "tools/list":
+            return None
+        result = {"jsonrpc": "2.0", "id": message["id"], "result": correct("tools/list", "2025")}
+        return stream_of(*[json.dumps([LOG] * 100).encode()] * 20, json.dumps(result).encode())
+
+    def count(_: object) -> None:
+        turns.happened += 1
+
+    async with serve_posts(answer_all) as url, Client(url, era="2025", on_log=count) as client, turns.watched():
+        await client.list_tools()
+        await until(lambda: turns.happened == 2000)
     assert turns.most <= AT_ONCE
 
 

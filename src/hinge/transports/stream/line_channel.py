@@ -37,7 +37,7 @@ FLUSH_SECONDS = 0.1
 ONE_WRITE = 65536
 
 
-#: Lines that are handled at once. Between further ones, the event loop does other work.
+#: Lines that are handled at once, or one batch. Between further ones, the event loop does other work.
 LINES_AT_ONCE = 100
 
 #: How many bytes of a line over the limit are kept to read its id: at its beginning and at its end.
@@ -291,7 +291,9 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
                 self.abort(reason)
                 return
         lines = self._lines.feed(data)
-        if self._waiting_lines or len(lines) > LINES_AT_ONCE:
+        if self._waiting_lines or (
+            len(lines) > 1 and (len(lines) > LINES_AT_ONCE or any(line[:1] != b"{" for line in lines))
+        ):
             self._waiting_lines += lines
             self._prevent("lines")
             self._feed_waiting_lines()
@@ -317,7 +319,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
     def _count_backlog(self, change: int) -> None:
         super()._count_backlog(change)
         if change < 0 and self.reason is None:
-            self._count_waiting()
+            self._count(self._lines.held + self._backlog_bytes)
 
     def _feed_waiting_lines(self) -> None:
         """Handle some lines now, and the others in later iterations of the event loop. Nothing is read meanwhile."""
@@ -325,7 +327,10 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
             self._more_lines.cancel()
             self._more_lines = None
         for _ in range(min(LINES_AT_ONCE, len(self._waiting_lines))):
-            self.feed(self._waiting_lines.popleft())
+            line = self._waiting_lines.popleft()
+            self.feed(line)
+            if jsonrpc.is_batch(line):
+                break
         if self._waiting_lines:
             self._more_lines = self._loop.call_soon(self._feed_waiting_lines)
         else:

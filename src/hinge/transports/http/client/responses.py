@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from hinge.errors import ConnectionLost, ErrorObject, HttpStatus, InvalidResponse, shorten
 from hinge.http1.client.wire import WireResponse
+from hinge.jsonrpc import is_batch
 from hinge.protocol.http.media_types import EVENT_STREAM, media_type
 from hinge.protocol.http.sse import Decoder, Event
 
@@ -16,7 +17,7 @@ from hinge.protocol.http.sse import Decoder, Event
 
 #: Event ids that are longer can't go back in a header.
 _ID_LENGTH = 4096
-#: Events that are handed out, and bytes that are decoded, before other tasks run.
+#: Events that are handed out, or one batch, and bytes that are decoded, before other tasks run.
 EVENTS_AT_ONCE = 100
 DECODED_AT_ONCE = 32 * 1024
 
@@ -61,8 +62,13 @@ class EventReader:
                 self._unread, self._position = await self._response.read(), 0
                 self._ended = not self._unread
             self._events = self._decode()
-        events, self._events = self._events[:EVENTS_AT_ONCE], self._events[EVENTS_AT_ONCE:]
-        return events
+        events = self._events
+        if len(events) == 1:
+            self._events = []
+            return events
+        count = next((n for n, event in enumerate(events[:EVENTS_AT_ONCE], 1) if is_batch(event.data)), EVENTS_AT_ONCE)
+        self._events = events[count:]
+        return events[:count]
 
     def _decode(self) -> list[Event]:
         """Decode a part of what was read."""
