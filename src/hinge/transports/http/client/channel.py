@@ -71,7 +71,7 @@ ResultT = TypeVar("ResultT")
 MAX_REDIRECTS = 5
 MAX_REFUSALS = 3
 _SAME_METHOD = (301, 302, 307, 308)
-_REDIRECTS = (*_SAME_METHOD, 303)
+_REDIRECTS = frozenset({*_SAME_METHOD, 303})
 
 #: Statuses that are about access or load, not about the message, whatever error object their body holds.
 _ABOUT_ACCESS = frozenset({401, 403, 407, 429, 502, 503, 504})
