@@ -14,6 +14,7 @@ from hinge import (
     Client,
     ElicitFormParams,
     InvalidResponse,
+    Limits,
     Outcome,
     PeerError,
     ProgressParams,
@@ -189,6 +190,15 @@ async def test_a_request_cannot_be_made_from_within_an_answer() -> None:
 
 
 # ---------------------------------------------------------------- results
+
+
+async def test_requests_that_fail_before_they_are_sent_take_no_room() -> None:
+    puppet = modern(tools_call=done())
+    async with Client(puppet, limits=Limits(pending=2)) as client:
+        for _ in range(3):
+            with pytest.raises(TypeError, match="mapping"):
+                await client.request("tools/call", {"name": "x", "_meta": 5})
+        assert await client.request("tools/call", {"name": "x"})
 
 
 async def test_a_result_without_a_type_is_complete() -> None:

@@ -38,6 +38,7 @@ from hinge.protocol.meta import check_meta
 from hinge.protocol.peer_log import warn_about_peer
 from hinge.protocol.records import Pending
 from hinge.protocol.revisions.adapt import known_in
+from hinge.protocol.states import WAITING
 from hinge.schema.base import Result
 from hinge.schema.elicitation import ElicitUrlParams
 from hinge.schema.input_required import InputRequiredResult
@@ -151,12 +152,11 @@ class Requests:
 
     def _received(self, request: ClientContext, raw: Raw, value: Result | None) -> Any:
         """A complete result as its type, which it may have been read into already."""
-        method = request.method
-        if method == "tools/list":
+        if request.method == "tools/list":
             self._tools.caller = request.caller
         if request.on_size is not None:
             request.on_size(memoryview(raw).nbytes)
-        return read_result(raw, method, request.result) if value is None else value
+        return read_result(raw, request.method, request.result) if value is None else value
 
     async def _notify(self, notification: ClientContext) -> None:
         connection, method, params = self._connection, notification.method, notification.params
@@ -207,9 +207,8 @@ class Requests:
                 seconds = _remaining(seconds, start)
 
         async def agreed(pages: Sequence[ElicitUrlParams]) -> bool:
-            if len(pages) > self._limits.input_requests:
-                return False
-            return await self._inbound.callbacks.open_urls(pages, self._inbound.answer_input)
+            few = len(pages) <= self._limits.input_requests
+            return few and await self._inbound.callbacks.open_urls(pages, self._inbound.answer_input)
 
         return await self._pages.serve(required, agreed, again)
 
@@ -234,8 +233,7 @@ class Requests:
             raise InvalidResponse(f"{request.method}: {len(inputs)} input requests in one round")
         params = dict(request.params)
         if inputs:
-            answers = self._inbound.callbacks.answer_inputs(required, self._inbound.answer_input)
-            params["inputResponses"] = await answers
+            params["inputResponses"] = await self._inbound.callbacks.answer_inputs(required, self._inbound.answer_input)
         elif required.request_state is UNSET:
             raise InvalidResponse(
                 f"{request.method}: the server requires input, and names neither requests nor a state"
@@ -257,11 +255,11 @@ class Requests:
             if session is None or session.connection.closed is not None:
                 failed = None if retries is None else retries.error
                 session = await ready_session(connection, method, failed, _remaining(seconds, start))
-            before = request._session
-            if before is not None and before is not session and "cursor" in params:
+            if request._session not in (None, session) and "cursor" in params:
                 raise CursorLost(f"{method}: the connection of the page before has ended")
             progress = None if request.on_progress is None else ProgressCalls(request.on_progress)
             total = _remaining(seconds, start) if retries else seconds
+            pending: Pending | None = None
             try:
                 headers = self._headers(session, request, params)
                 pending = session.register_request(method)
@@ -285,6 +283,8 @@ class Requests:
                     retries = Retries(connection, self._extensions, self._limits, self._refresh_tools, request, end)
                 await retries.wait_after(exc, session)
             finally:
+                if pending is not None and pending.state is WAITING:  # it failed before it was sent
+                    session.connection.abandon_request(pending)
                 if progress is not None:
                     progress.stop()
 
@@ -302,10 +302,10 @@ class Requests:
         """Send a request once. Its `_meta` is that of the client, with the trace and what the caller added."""
         meta = self._connection.meta
         if not meta or trace or request.meta or "_meta" in params:
-            given = {**(trace or {}), **(request.meta or {}), **(params.get("_meta") or {})}
-            claim = msgspec.json.decode(meta) if meta else {}
+            claim = msgspec.json.decode(meta or b"{}")
+            given = {**claim, **(trace or {}), **(request.meta or {}), **(params.get("_meta") or {})}
             # The progress token is always sent, since progress renews the time limit.
-            params, meta = {**params, "_meta": {"progressToken": pending.id, **claim, **given}}, b""
+            params, meta = {**params, "_meta": {"progressToken": pending.id, **given}}, b""
         on_progress = None if progress is None else progress.receive
         return session.send_request(
             pending, params, headers=headers, idle=request.idle, total=total, on_progress=on_progress, meta=meta
