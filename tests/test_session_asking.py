@@ -370,6 +370,55 @@ async def test_nothing_can_be_asked_before_the_handshake() -> None:
         await session.request("roots/list")
 
 
+async def negotiated(line: Line) -> Session:
+    """A server's session whose client has not sent `notifications/initialized` yet."""
+    session = serving(nothing, line, shaken=False)
+    got = session.receive(jsonrpc.encode_request(1, "initialize", hello()))
+    assert isinstance(got, Call)
+    session.connection.handshake.move("answered")
+    return session
+
+
+async def test_a_ping_does_not_wait_for_the_end_of_the_handshake() -> None:
+    """LIFE-09."""
+    line = Line()
+    session = await negotiated(line)
+    task = await begun(session, "ping")
+    assert [sent["method"] for sent in line.sent] == ["ping"]
+    answers(session)
+    await task
+
+
+@in_no_time
+async def test_all_requests_that_wait_for_the_handshake_are_sent_at_its_end() -> None:
+    """LIFE-09."""
+    line = Line()
+    session = await negotiated(line)
+    tasks = [await begun(session) for _ in range(2)]
+    assert line.sent == []
+    begin = session.loop.time()
+    session.connection.handshake.move("initialized")
+    await turns()
+    assert [sent["id"] for sent in line.sent] == [1, 2]
+    assert session.loop.time() == begin
+    for number, task in enumerate(tasks, 1):
+        answers(session, number)
+        await task
+
+
+@in_no_time
+async def test_a_session_that_ends_sends_no_request_that_waits_for_the_handshake() -> None:
+    line = Line()
+    session = await negotiated(line)
+    task = await begun(session)
+    begin = session.loop.time()
+    session.close("the client left")
+    with pytest.raises((ConnectionLost, NotSent)):
+        await task
+    assert session.loop.time() == begin
+    assert line.sent == []
+
+
 @in_no_time
 async def test_what_a_server_serves_does_not_stop_the_clock_of_its_requests() -> None:
     async def work(session: Session, call: Call) -> Any:

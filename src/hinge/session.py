@@ -256,21 +256,19 @@ class Session(Record, weakref=True):
 
         See the specification, Lifecycle, section "Initialization": before, a server should send nothing but pings.
         """
-        if pending.method == "ping" or self.connection.description is None:
+        if pending.method == "ping":
             return
         handshake, ready = self.connection.handshake, self.loop.create_future()
+        pending.wake = lambda: None if ready.done() else ready.set_result(None)  # also if it is over before
         if handshake.on_ready is None:
             handshake.on_ready = []
-        handshake.on_ready.append(lambda: None if ready.done() else ready.set_result(None))
+        handshake.on_ready.append(pending.wake)
         try:
             async with asyncio.timeout(INITIALIZED_SECONDS):
                 await ready
         except TimeoutError:
-            if handshake.state is NEGOTIATED:
-                logger.debug(
-                    "The client has not sent notifications/initialized; %s is sent all the same", pending.method
-                )
-                handshake.move("initialized")
+            logger.debug("The client has not sent notifications/initialized; %s is sent all the same", pending.method)
+            handshake.move("initialized")
 
     def is_serving(self) -> bool:
         """Whether a client is serving a request of the server, which then can't go on with the client's own request."""

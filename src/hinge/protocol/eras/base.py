@@ -50,7 +50,7 @@ class Handshake(msgspec.Struct, eq=False):
     def move(self, event: str) -> None:
         """Follow the table `HANDSHAKE_MOVES`. Raises KeyError for a move that is not listed, which is a bug."""
         self.state = HANDSHAKE_MOVES[self.state][event]
-        if self.on_ready is not None and self.state is HandshakeState.READY:
+        if self.on_ready is not None:  # the only move that is left
             hooks, self.on_ready = self.on_ready, None
             for hook in hooks:
                 hook()
