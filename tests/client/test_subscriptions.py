@@ -129,6 +129,18 @@ async def test_what_the_server_does_not_honour_is_told() -> None:
         assert not changes.honoured.prompts_list_changed
 
 
+@pytest.mark.foreign_words("an acknowledgement that is none")
+async def test_an_acknowledgement_that_can_not_be_read_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def nonsense(puppet: Puppet, message: dict[str, Any]) -> Any:
+        told(puppet, message["id"], "notifications/subscriptions/acknowledged", notifications={"toolsListChanged": 7})
+        return SILENCE
+
+    async with Client(modern(subscriptions_listen=nonsense)) as client, client.listen(tools=True):
+        pass
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "acknowledgement" in line
+
+
 @pytest.mark.foreign_words("topics of an extension")
 async def test_topics_of_extensions_that_the_server_does_not_honour_are_left_out() -> None:
     """SUB-06: a server that doesn't know a topic leaves it out of its acknowledgement."""
@@ -217,6 +229,10 @@ async def test_too_many_unread_changes_become_one_loss(limits: Limits) -> None:
         await puppet.until(lambda: any(isinstance(one, ChangesLost) for one in changes._changes))
         (lost,) = await next_of(changes, 1)
         assert isinstance(lost, ChangesLost)
+        uris = [f"file:///{number}".ljust(900, "x") for number in range(2)]
+        for uri in uris:
+            told(puppet, listens(puppet)[0], "notifications/resources/updated", uri=uri)
+        assert await next_of(changes, 2) == [Changed("resource", uri) for uri in uris]
 
 
 async def test_changes_that_were_read_count_no_longer() -> None:

@@ -192,7 +192,6 @@ async def test_every_request_that_leaves_has_its_own_span(spans: InMemorySpanExp
     opening = "initialize" if era == "2025" else "server/discover"
     (opened,) = spans_of(spans, SpanKind.CLIENT, opening)
     (served,) = spans_of(spans, SpanKind.SERVER, f"{opening}")
-    assert of(opened)["mcp.protocol.version"] == client.protocol_version
     assert opened.context is not None
     assert served.parent is not None
     assert served.parent.span_id == opened.context.span_id

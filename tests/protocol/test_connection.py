@@ -417,3 +417,20 @@ def test_a_result_is_handed_over_if_the_other_end_takes_it() -> None:
     assert reply is not None
     assert (reply.data, reply.message) == (b"", Response("a", Raw(b'{"x":1}')))
     assert json.loads(reply.text) == {"jsonrpc": "2.0", "id": "a", "result": {"x": 1}}
+
+
+@pytest.mark.parametrize(("revision", "taken"), [("2025-03-26", False), ("2025-06-18", True), (V2025_11, True)])
+def test_a_client_takes_the_requests_of_its_revision_and_notifications_of_any(revision: str, taken: bool) -> None:
+    """LIFE-10."""
+    connection = client(revision)
+    assert isinstance(connection.receive(request(1, "elicitation/create", message="?")), Call) is taken
+    done = jsonrpc.encode_notification("notifications/elicitation/complete", {"elicitationId": "1"})
+    assert isinstance(connection.receive(done), Call)
+
+
+def test_a_request_of_a_stateless_server_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    connection = client()
+    connection.era = STATELESS
+    assert connection.receive(request(1, "roots/list")) is None
+    [line] = [record.getMessage() for record in caplog.records]
+    assert "roots/list" in line

@@ -571,9 +571,7 @@ class StreamResponse:
         """Write what waits together with the end, or the reply."""
         reply, exchange = self.reply, self._exchange
         if reply is None:
-            events = b"".join(self._pending)
-            self._pending.clear()
-            await exchange.end(events)
+            await exchange.end(b"".join(self._pending))
         else:  # a keep-alive may have turned the response into a stream meanwhile
             await exchange.finish(reply)
 
