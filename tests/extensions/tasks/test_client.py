@@ -78,21 +78,37 @@ async def test_what_a_task_asks_goes_to_the_callbacks(era: Era) -> None:
         assert sorted(asked) == ["First?", "Second?"]
 
 
+BEGUN: dict[str, Any] = {"resultType": "task", "taskId": "t", "createdAt": "2026-01-01T00:00:00Z", "ttlMs": None}
+BEGUN |= {"lastUpdatedAt": BEGUN["createdAt"], "status": "working"}
+
+
+def with_tasks(**answers: Any) -> Puppet:
+    """A server that answers each call with the same task."""
+    puppet = modern(tools_call=BEGUN, **answers)
+    capabilities: dict[str, Any] = {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+    puppet.by_method["server/discover"] = discovered(capabilities=capabilities)
+    return puppet
+
+
+async def test_an_answer_about_another_task_is_no_answer() -> None:
+    done = {**BEGUN, "resultType": "complete", "status": "completed", "taskId": "other", "result": {"content": []}}
+    async with Client(with_tasks(tasks_get=done)) as client:
+        handle = await client.call_tool("x", task=True)
+        with pytest.raises(InvalidResponse, match="'other'"):
+            await handle.result()
+
+
 @in_no_time
 async def test_a_task_that_always_requests_something_new_is_given_up() -> None:
     """Else a hostile server could fill the memory of its client, and use its model without an end."""
-    task = {"resultType": "task", "taskId": "t", "createdAt": "2026-01-01T00:00:00Z", "ttlMs": None}
-    task |= {"lastUpdatedAt": task["createdAt"], "status": "working"}
     form = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}}
     asked: list[Any] = []
 
     def get(puppet: Puppet, message: dict[str, Any]) -> dict[str, Any]:
         more = {f"{len(asked)}": form}
-        return {**task, "resultType": "complete", "status": "input_required", "inputRequests": more}
+        return {**BEGUN, "resultType": "complete", "status": "input_required", "inputRequests": more}
 
-    capabilities: dict[str, Any] = {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
-    puppet = modern(tools_call=task, tasks_get=get, tasks_update={"resultType": "complete"})
-    puppet.by_method["server/discover"] = discovered(capabilities=capabilities)
+    puppet = with_tasks(tasks_get=get, tasks_update={"resultType": "complete"})
     async with Client(puppet, on_elicit=asked.append) as client:
         handle = await client.call_tool("x", task=True)
         with pytest.raises(InvalidResponse, match="more input than 1000 times"):

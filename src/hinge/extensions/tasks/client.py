@@ -192,6 +192,8 @@ class TasksOfClient(ClientTasks):
     async def fetch(self, task_id: str) -> _Task:
         """Ask for a task."""
         task: _Task = _read(await self.request("tasks/get", {"taskId": task_id}), _Task)
+        if task.task_id != task_id:
+            raise InvalidResponse(f"The answer to tasks/get is about another task: {shorten(repr(task.task_id))}")
         return task
 
     async def get(self, task_id: str) -> TaskInfo:
