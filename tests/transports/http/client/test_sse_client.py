@@ -101,6 +101,18 @@ def wants_get(status: int = 405, address: str = "/messages", event: str = "endpo
     return script
 
 
+async def test_a_handshake_that_the_server_does_not_accept_in_time_ends_in_an_error() -> None:
+    async def script(asked: Asked, answer: Answer) -> None:
+        if asked.path == "/messages":
+            await answer.gone()
+        else:
+            await wants_get()(asked, answer)
+
+    async with ScriptedServer(script) as server:
+        with pytest.raises(ConnectFailed, match="did not answer initialize"):
+            await Client(SseTransport(server.url, limits=Limits(call_idle=0.2))).connect()
+
+
 @pytest.mark.parametrize("status", [400, 404, 405])
 async def test_each_of_the_three_statuses_leads_to_get(status: int) -> None:
     """VER-21, HSSE-03."""
