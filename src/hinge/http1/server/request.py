@@ -356,10 +356,12 @@ class ServedRequest(msgspec.Struct, eq=False):
             raise RuntimeError("The response is complete already" if self.status else "A response begins with its head")
         head, self._head = self._head, b""
         self.sent += len(data)
-        if head:
-            self._connection.transport.writelines((head, self._framed(data, more)))
+        framed, transport = self._framed(data, more), self._connection.transport
+        if head and len(framed) > PIECE:  # not `writelines`, which since Python 3.12 does not call `pause_writing`
+            transport.write(head)
+            transport.write(framed)
         else:
-            self._connection.transport.write(self._framed(data, more))
+            transport.write(head + framed)
         if not more:
             self._unfinished = False
             if self._event is not None:
