@@ -65,7 +65,7 @@ def table(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """The lines of one case, for people and for a README: a Markdown table."""
     one_shot = case.one_shot
     heads = ["", "wall ms" if one_shot else "calls/s", "CPU ms" if one_shot else "CPU µs/call"]
-    others: tuple[str, ...] = ("mcp", "mcp JSON", "bare", "raw") if case.key == "http" else ("mcp", "bare")
+    others = tuple(other for other in ("mcp", "mcp JSON", "bare", "raw") if other.lower() in rows)
     base = BASES.get(case.key)
     if base is not None:
         others = (base,)
