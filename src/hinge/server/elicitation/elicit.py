@@ -15,7 +15,6 @@ from contextvars import ContextVar
 from typing import Any, Final, Generic, NoReturn, TypeVar, get_type_hints
 
 import msgspec
-from msgspec import UNSET
 
 from hinge.errors import (
     DefinitionError,
@@ -32,7 +31,6 @@ from hinge.protocol.revisions.adapt import known_in, shape
 from hinge.protocol.states import HandshakeState
 from hinge.protocol.validation import compile_schema, first_problem
 from hinge.schema.base import Result
-from hinge.schema.elicitation import ElicitUrlParams
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, Sampling
 from hinge.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
@@ -124,10 +122,8 @@ class ClientInput(Coroutine[Any, Any, ValueT], Generic[ValueT]):
         return self._started().throw(*error)
 
     def close(self) -> None:
-        """End without an answer."""
-        self.awaited = True
-        if self._coroutine is not None:
-            self._coroutine.close()
+        """End without an answer: awaiting it from now on raises RuntimeError."""
+        self._started().close()
 
     async def _answer(self) -> ValueT:
         return self._read(await self._elicitation.answer(self))
@@ -148,7 +144,7 @@ class UrlElicitation(ClientInput[None]):
     @property
     def elicitation_id(self) -> str | None:
         """The id by which the client knows the page; None in revisions other than 2025-11-25, which have none."""
-        return self._elicitation.elicitation_id(self)
+        return getattr(self.params, "elicitation_id", None)
 
 
 #: Where an object lies, in its repr.
@@ -173,7 +169,7 @@ class StepCall:
     """A function to be called once over all rounds of a call; see `Context.step`."""
 
     def __init__(
-        self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any], *, retry: bool = True
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any], *, retry: bool
     ) -> None:
         self.name = getattr(function, "__qualname__", type(function).__qualname__)
         #: Whether it may be called again if it is unknown whether it ran.
@@ -232,14 +228,8 @@ class ElicitationStrategy(ABC):
         """Enter a request for input. Raises HingeError where the protocol allows none."""
         if self._call.id is None:
             raise HingeError(f"{self._call.method} is a notification: its handler can't request input from the client")
-        if item.params is not UNSET:
-            item.params = shape(item.params, self._call.revision)
+        item.params = shape(item.params, self._call.revision)
         self._inputs.append(item)
-
-    def elicitation_id(self, item: ClientInput[Any]) -> str | None:
-        """The id of a page, where the revision has such ids."""
-        has_ids = known_in(ElicitUrlParams, "elicitation_id", self._call.revision)
-        return getattr(item.params, "elicitation_id", None) if has_ids else None
 
     def check_awaited(self) -> None:
         """Raise DefinitionError if the handler has returned without awaiting what it requested."""
@@ -279,7 +269,7 @@ def check_capabilities(session: Session, call: Call, have: ClientCapabilities, n
 
 def require(have: ClientCapabilities, need: Mapping[str, Any]) -> None:
     """Raise MissingClientCapability for what a client did not declare. `need` has the shape of ClientCapabilities."""
-    declared = {key: value for key, value in msgspec.to_builtins(have).items() if value is not None}
+    declared = msgspec.to_builtins(have)
     elicitation = declared.get("elicitation")
     if elicitation is not None and "url" not in elicitation:
         elicitation.setdefault("form", {})  # an empty object means form mode (client/elicitation, "Capabilities")
@@ -287,8 +277,8 @@ def require(have: ClientCapabilities, need: Mapping[str, Any]) -> None:
         raise MissingClientCapability(dict(need))
 
 
-def _covers(have: Any, need: Mapping[str, Any]) -> bool:
-    return isinstance(have, dict) and all(key in have and _covers(have[key], value) for key, value in need.items())
+def _covers(have: Mapping[str, Any], need: Mapping[str, Any]) -> bool:
+    return all(key in have and _covers(have[key], value) for key, value in need.items())
 
 
 def check_content(content: Mapping[str, Any] | None, schema: Mapping[str, Any]) -> dict[str, Any]:
