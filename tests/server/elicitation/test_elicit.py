@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -17,12 +17,14 @@ from hinge import (
     ElicitFormParams,
     ElicitResult,
     HingeError,
+    InvalidParams,
     Limits,
     PeerError,
     SamplingMessage,
     SamplingRejected,
     Server,
     TextContent,
+    Titled,
     ToolCallError,
 )
 from hinge.schema.sampling import ToolResultContent, ToolUseContent
@@ -256,6 +258,63 @@ async def test_a_form_given_as_a_schema_gives_a_dict_that_fits(era: Any) -> None
     assert await run(tool, era, Answers(form={"n": 3})) == "{'n': 3}"
     with pytest.raises((PeerError, ToolCallError, HingeError)):
         await run(tool, era, Answers(form=ElicitResult(action="accept", content={"n": 0})))
+
+
+@pytest.mark.parametrize(
+    ("schema", "content", "answer"),
+    [
+        ({"n": {"type": "integer", "minimum": 1}}, {"content": {"n": 0}}, "doesn't fit the form: n: "),
+        ({"n": {"type": "integer"}}, {"content": {}}, "{}"),
+        ({"n": {"type": "integer"}}, {}, "{}"),
+    ],
+    ids=["wrong", "empty", "left out"],
+)
+async def test_a_client_that_does_not_check_an_answer_is_checked(
+    schema: dict[str, Any], content: dict[str, Any], answer: str
+) -> None:
+    """ELIC-24."""
+
+    async def tool(ctx: Context[Any]) -> str:
+        try:
+            return str(await ctx.elicit("form", {"type": "object", "properties": schema}))
+        except InvalidParams as exc:
+            return str(exc)
+
+    async with BareEnd(
+        serves(tool),
+        "2025",
+        capabilities={"elicitation": {}},
+        answer=lambda method, params: {"action": "accept", **content},
+    ) as end:
+        assert answer in await end.text("it")
+
+
+@pytest.mark.parametrize(
+    ("revision", "field"),
+    [
+        ("2025-06-18", {"type": "string", "enum": ["s", "l"], "enumNames": ["Small", "Large"]}),
+        (
+            "2025-11-25",
+            {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
+        ),
+    ],
+)
+async def test_a_question_has_the_shape_of_the_revision(revision: str, field: dict[str, Any]) -> None:
+    """ELIC-07."""
+    asked: list[Any] = []
+
+    async def tool(ctx: Context[Any]) -> str:
+        size: Any = Annotated[str, Titled(s="Small", l="Large")]
+        return str(await ctx.elicit("Which size?", size))
+
+    def answer(method: str, params: Any) -> Any:
+        asked.append(params)
+        return {"action": "accept", "content": {"value": "s"}}
+
+    async with BareEnd(serves(tool), "2025", revision=revision, capabilities={"elicitation": {}}, answer=answer) as end:
+        assert await end.text("it") == "s"
+    (params,) = asked
+    assert params["requestedSchema"]["properties"]["value"] == field
 
 
 @in_no_time

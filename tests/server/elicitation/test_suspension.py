@@ -334,9 +334,16 @@ async def test_a_form_in_place_of_its_answer_is_an_error(era: Era, kind: str, ca
 
 @both_eras
 @pytest.mark.parametrize("blocking", [True, False])
-@pytest.mark.parametrize("request_input", [lambda ctx: ctx.elicit("a"), lambda ctx: ctx.list_roots()])
+@pytest.mark.parametrize(
+    ("request_input", "written"),
+    [
+        (lambda ctx: ctx.elicit("What is ctx.elicit?"), "elicit('What is ctx.elicit?')"),
+        (lambda ctx: ctx.list_roots(), "list_roots()"),
+    ],
+    ids=["elicit", "list_roots"],
+)
 async def test_input_that_is_never_awaited_fails_the_call(
-    era: Era, blocking: bool, request_input: Any, caplog: pytest.LogCaptureFixture
+    era: Era, blocking: bool, request_input: Any, written: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def tool(ctx: Context[Any]) -> str:
         request_input(ctx)
@@ -351,7 +358,7 @@ async def test_input_that_is_never_awaited_fails_the_call(
             await client.call_tool("it")
     assert raised.value.code == -32603
     assert "ctx." not in str(raised.value)
-    assert f"was not awaited: write `{'ctx.sync.' if blocking else 'await ctx.'}" in caplog.text
+    assert f"was not awaited: write `{'ctx.sync.' if blocking else 'await ctx.'}{written}`" in caplog.text
 
 
 async def test_truth_of_a_request_for_input_names_what_to_write() -> None:
@@ -369,6 +376,49 @@ async def test_truth_of_a_request_for_input_names_what_to_write() -> None:
         assert (await client.call_tool("it")).data == "done"
     assert "`await ctx.elicit('a')`" in str(seen[0])
     assert "`await ctx.list_roots()`" in str(seen[1])
+
+
+async def test_a_request_for_input_shows_how_it_was_written() -> None:
+    async def tool(ctx: Context[Any]) -> str:
+        question = ctx.elicit("Who?")
+        return f"{question!r} {await question}"
+
+    async with Client(serves(tool), on_elicit=User()) as client:
+        assert (await client.call_tool("it")).text == "<ctx.elicit('Who?')> Who?"
+
+
+@both_eras
+async def test_a_question_that_is_cancelled_before_it_goes_out_is_not_asked(era: Era) -> None:
+    async def tool(ctx: Context[Any]) -> str:
+        task = asyncio.create_task(ctx.elicit("a"))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return "done"
+
+    user = User()
+    async with Client(serves(tool), era=era, on_elicit=user) as client:
+        assert (await client.call_tool("it")).text == "done"
+    assert not user.requests
+
+
+@both_eras
+async def test_a_question_that_was_closed_is_not_asked(era: Era) -> None:
+    """As with any coroutine: it need not be awaited any more, and can't be."""
+
+    async def tool(ctx: Context[Any], later: bool) -> str:
+        question = ctx.elicit("a")
+        question.close()
+        if later:
+            with pytest.raises(RuntimeError, match="cannot reuse"):
+                await question
+        return "done"
+
+    user = User()
+    async with Client(serves(tool), era=era, on_elicit=user) as client:
+        for later in (False, True):
+            assert (await client.call_tool("it", {"later": later})).text == "done"
+    assert not user.requests
 
 
 @both_eras

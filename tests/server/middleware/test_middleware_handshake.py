@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
-from hinge import CallNext, Context, HingeError, InvalidParams
+from hinge import CallNext, Context, HingeError, InvalidParams, Root
 from hinge.protocol.states import HandshakeState
 from tests.server.middleware.test_middleware import a_server, talking
 from tests.wire.scenario import NEWEST
@@ -166,3 +167,26 @@ async def test_a_question_to_a_client_that_can_answer_it_is_no_missing_capabilit
     async with talking(a_server(curious), "2025", shaken=False) as talk:
         assert "result" in await talk.ask("initialize", **{**HELLO, "capabilities": can})
     assert caught == ["The client can't be asked while initialize is being answered: it would never reply"]
+
+
+async def test_the_client_can_be_asked_once_the_handshake_is_over() -> None:
+    """A-033: also by a task that `initialize` began."""
+    ready = asyncio.Event()
+    tasks: list[asyncio.Task[list[Root]]] = []
+
+    async def curious(ctx: Context[Any], call_next: CallNext) -> Any:
+        async def ask() -> list[Root]:
+            await ready.wait()
+            return await ctx.list_roots()
+
+        if ctx.method == "initialize":
+            tasks.append(asyncio.create_task(ask()))
+        return await call_next(ctx)
+
+    async with talking(a_server(curious), "2025", shaken=False) as talk:
+        assert "result" in await talk.ask("initialize", **{**HELLO, "capabilities": {"roots": {}}})
+        await talk.say({"method": "notifications/initialized"})
+        ready.set()
+        question = json.loads(await talk.route.next(lambda data: b"roots/list" in data))
+        await talk.say({"id": question["id"], "result": {"roots": [{"uri": "file:///home"}]}})
+        assert [root.uri for root in await tasks[0]] == ["file:///home"]
