@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 import pytest
 from msgspec import Meta
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, WithJsonSchema, field_validator
 
 from hinge import DefinitionError, ElicitFormParams, Titled
 from hinge.protocol.revisions.adapt import TooNew, shape
@@ -51,6 +51,20 @@ FIELDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "number": (float, {"type": "number"}),
     "yes or no": (bool, {"type": "boolean"}),
     "a choice": (Flavour, {"type": "string", "enum": ["sweet", "sour"]}),
+    "text of either format": (
+        Annotated[str, Meta(extra_json_schema={"anyOf": [{"format": "email"}, {"format": "uri"}]})],
+        {"type": "string"},
+    ),
+    "yes or no, written out": (Literal[True, False], {"type": "boolean"}),
+    "a choice with titles of values that are no names": (
+        Annotated[Literal["1st", "second"], Titled({"1st": "First"}, second="Second")],
+        {"type": "string", "oneOf": [{"const": "1st", "title": "First"}, {"const": "second", "title": "Second"}]},
+    ),
+    "a described enum": (
+        Annotated[Size, Meta(description="of the cup")],
+        {"type": "string", "enum": ["small", "large"], "description": "of the cup"},
+    ),
+    "choices of one": (list[Literal["ok"]], {"type": "array", "items": {"type": "string", "enum": ["ok"]}}),
     "a choice of one": (Literal["ok"], {"type": "string", "enum": ["ok"]}),
     "an enum": (Size, {"type": "string", "enum": ["small", "large"]}),
     "a titled choice": (
@@ -138,6 +152,65 @@ def test_defaults_and_members_that_may_be_left_out() -> None:
     assert form_of(Wish).read(None) == {}
 
 
+class Trip(msgspec.Struct, rename="camel"):
+    """Fields that may be None, with and without a default, and such that are named otherwise in JSON."""
+
+    meal_kind: Annotated[Flavour, Titles]
+    window_seat: bool | None
+    bags: Annotated[int | None, Meta(title="Bags", description="in the hold")] = 1
+    cup: Size | None = None
+
+
+@pytest.mark.parametrize(
+    "annotation", [Trip, Annotated[Trip, Meta(description="by train")]], ids=["plain", "described"]
+)
+def test_what_may_be_none_may_be_left_out(annotation: Any) -> None:
+    """ELIC-05: a form has no null, so what the user leaves empty is missing in the answer."""
+    form = form_of(annotation)
+    assert form.schema == {
+        "type": "object",
+        "properties": {
+            "mealKind": FIELDS["a titled choice"][1],
+            "windowSeat": {"type": "boolean"},
+            "bags": {"type": "integer", "title": "Bags", "description": "in the hold", "default": 1},
+            "cup": {"type": "string", "enum": ["small", "large"]},
+        },
+        "required": ["mealKind"],
+    }
+    assert form.read({"mealKind": "sour"}) == Trip("sour", None, 1, None)
+    assert form.read({"mealKind": "sour", "windowSeat": True, "bags": 2, "cup": "small"}) == Trip(
+        "sour", True, 2, Size.SMALL
+    )
+    with pytest.raises(ValueError, match=r"^mealKind: missing"):
+        form.read({"windowSeat": True})
+
+
+class Order(BaseModel):
+    main: Annotated[Flavour, Titles]
+    dessert: Annotated[Flavour, Titles] | None = Field(alias="afterwards")
+
+
+def test_a_field_of_a_pydantic_model_has_its_titles() -> None:
+    form = form_of(Order)
+    titled = FIELDS["a titled choice"][1]
+    assert form.schema["properties"] == {"main": titled, "afterwards": titled}
+    assert form.schema["required"] == ["main"]
+    assert form.read({"main": "sweet"}) == Order(main="sweet", afterwards=None)
+
+
+def test_a_choice_of_texts_by_a_schema_of_its_own() -> None:
+    form = form_of(Annotated[str, WithJsonSchema({"enum": ["sweet", "sour"]})])
+    assert form.schema["properties"] == {"value": {"type": "string", "enum": ["sweet", "sour"]}}
+
+
+@pytest.mark.parametrize("content", [None, {}, {"value": None}])
+def test_one_value_that_may_be_none_may_be_left_out(content: Any) -> None:
+    form = form_of(int | None)
+    assert form.schema == {"type": "object", "properties": {"value": {"type": "integer"}}}
+    assert form.read(content) is None
+    assert form.read({"value": 3}) == 3
+
+
 READ: dict[str, tuple[Any, Any]] = {
     "text": ("hi", "hi"),
     "a day": ("2026-07-28", date(2026, 7, 28)),
@@ -213,6 +286,18 @@ class Levels(msgspec.Struct):
     level: Literal[1, 2]
 
 
+class MixedKinds(msgspec.Struct):
+    guest: Guest
+
+
+class Mixed(msgspec.Struct):
+    one: Literal["a", 1]
+
+
+class Either(msgspec.Struct):
+    one: int | str | None
+
+
 @pytest.mark.parametrize(
     ("annotation", "words"),
     [
@@ -222,6 +307,14 @@ class Levels(msgspec.Struct):
         (
             Levels,
             "Levels.level can't stand in a form: use str, int, float, bool, a choice of strings, or a list of one",
+        ),
+        (
+            Mixed,
+            "Mixed.one can't stand in a form: use str, int, float, bool, a choice of strings, or a list of one",
+        ),
+        (
+            Either,
+            "Either.one can't stand in a form: use str, int, float, bool, a choice of strings, or a list of one",
         ),
         (
             dict[str, int],
@@ -238,3 +331,5 @@ def test_what_no_form_can_carry_is_told_with_what_can(annotation: Any, words: st
 def test_a_type_of_which_there_is_no_schema_is_told() -> None:
     with pytest.raises(DefinitionError, match=r"object.* can't"):
         form_of(object)
+    with pytest.raises(DefinitionError, match=r"MixedKinds can't be a form: it mixes msgspec structs and pydantic"):
+        form_of(MixedKinds)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from hinge.errors import DefinitionError
-from hinge.server.functions.annotations import class_hints, has_fields, metadata_of, shown
+from hinge.server.functions.annotations import bare, class_hints, has_fields, metadata_of, shown
 from hinge.server.functions.json_schema import Schema, SchemaWriter, root_schema
 from hinge.server.functions.validation_errors import error_lines, explain, missing
 from hinge.server.functions.values import ValueRejected, value_type
@@ -54,14 +54,16 @@ class Form:
         self._name = shown(annotation)
         self._whole = root_schema(self._type.schema, writer.definitions)
         schema = _resolved(self._type.schema, writer.definitions)
-        self._wrapped = schema.get("type") != "object" or "properties" not in schema
+        self._wrapped = "properties" not in schema
         if self._wrapped:
             schema = {
                 "type": "object",
                 "properties": {"value": {**schema, **_titles(annotation)}},
                 "required": ["value"],
             }
-        self.schema = self._flat(schema, writer.definitions, {} if self._wrapped else _hints(annotation))
+        #: The fields that may be None and have no default: None is what they are if the user leaves them out.
+        self._none_if_missing: list[str] = []
+        self.schema = self._flat(schema, writer.definitions, _hints(bare(annotation)))
 
     def _flat(self, schema: Schema, definitions: Mapping[str, Schema], hints: Mapping[str, Any]) -> Schema:
         fields: Schema = {}
@@ -71,6 +73,7 @@ class Form:
             fields[name] = self._field(name, {**field, **_titles(hints.get(name))}, definitions)
             if optional and name in required:
                 required.remove(name)
+                self._none_if_missing.append(name)
         flat: Schema = {"type": "object", "properties": fields}
         if required:
             flat["required"] = required
@@ -100,6 +103,8 @@ class Form:
         if isinstance(field.get("oneOf"), list):
             return {"anyOf": field.pop("oneOf")}
         items = _resolved(field.get("items", {}), definitions)
+        if isinstance(items.get("const"), str):
+            items = {"enum": [items["const"]]}
         if not isinstance(items.get("enum"), list):
             raise DefinitionError(
                 f"{self._name}.{name}: a list in a form must be a list of choices, such as list[Literal[…]]"
@@ -108,7 +113,7 @@ class Form:
 
     def read(self, content: Mapping[str, Any] | None) -> Any:
         """The user's answer as a value. Raises ValueError that says which fields are wrong, never what a person wrote."""
-        values: Any = dict(content or {})
+        values: Any = {**dict.fromkeys(self._none_if_missing), **(content or {})}
         if self._wrapped:
             if "value" not in values:
                 raise ValueError(error_lines([missing(("value",), self._whole, self._whole)])[0])
@@ -132,8 +137,7 @@ def _resolved(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         return schema
-    rest = {key: value for key, value in schema.items() if key != "$ref"}
-    return {**_resolved(definitions[reference.rpartition("/")[2]], definitions), **rest}
+    return {**_resolved(definitions[reference.rpartition("/")[2]], definitions), **schema}
 
 
 def _present(schema: Schema, definitions: Mapping[str, Schema]) -> tuple[Schema, bool]:
@@ -144,14 +148,12 @@ def _present(schema: Schema, definitions: Mapping[str, Schema]) -> tuple[Schema,
     real = [_resolved(option, definitions) for option in options if option.get("type") != "null"]
     if len(real) == len(options) or len(real) != 1:
         return schema, False
-    rest = {key: value for key, value in schema.items() if key != "anyOf" and value is not None}
+    rest = {key: value for key, value in schema.items() if value is not None}
     return {**real[0], **rest}, True
 
 
 def _titles(annotation: Any) -> Schema:
     """The titled choice that an annotation asks for, also inside `… | None` and lists."""
-    if annotation is None:
-        return {}
     for item in metadata_of(annotation):
         if isinstance(item, Titled) and item.old_form:
             return {"enum": list(item.titles), "enumNames": list(item.titles.values())}
@@ -162,6 +164,10 @@ def _titles(annotation: Any) -> Schema:
 
 def _hints(annotation: Any) -> Mapping[str, Any]:
     """The annotations of a type's fields, by their names on the wire."""
+    models = getattr(annotation, "model_fields", None)  # pydantic
+    if isinstance(models, dict):
+        hints = class_hints(annotation)
+        return {str(field.validation_alias or name): hints.get(name) for name, field in models.items()}
     if not has_fields(annotation):
         return {}
     hints = class_hints(annotation)
