@@ -427,3 +427,34 @@ def test_a_mistake_gets_one_clear_line(mistake: str) -> None:
     assert text in str(raised.value)
     assert "\n" not in str(raised.value)
     assert mistake != "a text" or "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "has_document"),
+    [("GET", 200, True), ("HEAD", 200, False), ("OPTIONS", 204, False), ("POST", 405, False)],
+)
+@pytest.mark.parametrize("url", [None, "https://api.example/mcp"], ids=["by request", "public"])
+async def test_metadata_are_served_as_http_says(method: str, status: int, has_document: bool, url: str | None) -> None:
+    """RFC 9728 §3.1, RFC 9110 §8.6: caches may keep what does not depend on the request; 204 has no length."""
+    auth = TokenAuth(Verifier(), authorization_servers=[ISSUER], resource=url)
+    sent: list[Any] = []
+
+    async def receive() -> Any: ...
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": method, "path": "/", "headers": [(b"accept", b"*/*"), (b"host", b"a.example")]}
+    await auth.routes("/mcp")[f"{WELL_KNOWN}/mcp"](scope, receive, send)
+    start, body = sent
+    headers = dict(start["headers"])
+    assert start["status"] == status
+    assert bool(body["body"]) is has_document
+    assert (b"content-length" in headers) is (status != 204)
+    if status == 200:
+        assert headers[b"cache-control"] == (b"public, max-age=3600" if url else b"no-store")
+        assert int(headers[b"content-length"]) > 0
+    if has_document:
+        document = json.loads(body["body"])
+        assert document["resource"] == (url or "http://a.example/mcp")
+        assert "scopes_supported" not in document
