@@ -458,3 +458,16 @@ async def test_metadata_are_served_as_http_says(method: str, status: int, has_do
         document = json.loads(body["body"])
         assert document["resource"] == (url or "http://a.example/mcp")
         assert "scopes_supported" not in document
+
+
+async def test_a_remembered_token_ends_when_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+
+    async def verify(token: str) -> Principal:
+        return Principal("ann", expires=now + 100)
+
+    async with serving(make_server(Log(), auth=TokenAuth(verify, remember=600))) as site:
+        for later, status in ((0, 200), (99, 200), (101, 401)):
+            monkeypatch.setattr(time, "time", lambda at=now + later: at)
+            headers, body = modern("tools/list")
+            assert (await site.ask({**headers, **ANN}, body)).status == status
