@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import sys
 import time
 from itertools import count
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, DefinitionError, Principal, Server
+from hinge import Client, Context, DefinitionError, Principal, Server
 from hinge.auth import DPoPProofs, JWTAuth, TokenAuth
 from hinge.auth.jose import WebKey, dpop_proof, generate_key, thumbprint
 from hinge.auth.server import dpop
@@ -158,6 +160,48 @@ async def test_a_server_without_dpop_refuses_tokens_that_are_bound() -> None:
             refused = await ask(site, f"{scheme} {bound_token()}")
             assert refused.status == 401
             assert set(challenges(refused)) == {"bearer"}
+        refused = await ask(site, f"Bearer {bound_token()}")
+        assert "not accepted here" in challenges(refused)["bearer"]["error_description"]
+
+
+async def test_a_bound_token_without_a_proof_is_told_that_one_is_needed() -> None:
+    async with serving(protected()) as site:
+        refused = challenges(await ask(site, f"Bearer {bound_token()}"))
+        assert refused["bearer"]["error_description"].endswith("needs a proof")
+
+
+async def test_a_malformed_header_with_the_scheme_of_proofs_is_a_bad_request() -> None:
+    async with serving(protected()) as site:
+        assert (await ask(site, f"DPoP {bound_token()} x")).status == 400
+
+
+async def test_who_has_proven_a_token_is_known_to_the_handler() -> None:
+    key = generate_key()
+    server: Server[Any] = Server("notes", auth=own_tokens(key))
+    server.tool("add")(named)
+    async with serving(server) as site:
+        for _ in range(2):  # also when the token is remembered
+            headers, body = modern_call("add")
+            reply = await site.ask({**headers, **proven(site, key, "bound")}, body)
+            assert text_of(reply.json()) == "anna"
+
+
+def named(ctx: Context[Any]) -> str:
+    return ctx.principal or "nobody"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+async def test_the_store_of_proofs_is_closed_with_its_server(tmp_path: Path) -> None:
+    store = tmp_path / "proofs.db"
+
+    def is_open() -> bool:
+        files = Path("/proc/self/fd").iterdir()
+        return any(os.readlink(file) == str(store) for file in files if file.is_symlink())
+
+    async with serving(protected(backend=f"sqlite:///{store}")) as site:
+        assert await replay(site.port) == [200, 401]
+        assert is_open()
+    assert not is_open()
 
 
 async def test_insufficient_scope_is_a_challenge_of_the_scheme_that_was_used() -> None:

@@ -133,6 +133,7 @@ REFUSED: dict[str, tuple[dict[str, str], str, int, str | None]] = {
     "a huge token": ({"Authorization": "Bearer " + "a" * 30_000}, "", 400, "invalid_request"),
     "a token in the URL": ({}, f"?access_token={SECRET}", 400, "invalid_request"),
     "a token in the URL, encoded": ({}, f"?access%5Ftoken={SECRET}", 400, "invalid_request"),
+    "a token in the URL, with another letter encoded": ({}, f"?access_%74oken={SECRET}", 400, "invalid_request"),
     "a token in both": (ANN, f"?a=b&access_token={SECRET}", 400, "invalid_request"),
 }
 
@@ -167,6 +168,24 @@ async def test_everybody_else_is_refused_on_each_kind_of_request(site: Site, cas
     assert "x-injected" not in reply.headers
     assert SECRET not in str(reply.headers) + reply.body.decode()
     assert reply.json()["error"]["code"] == -32600
+
+
+async def test_each_endpoint_of_an_app_names_its_own_metadata() -> None:
+    auth = protected()
+    await auth.close()  # there is no store of proofs to close
+    auth.routes("/one")
+    auth.routes("/two")
+    for path in ("/one", "/two"):
+        scope: Any = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "scheme": "http",
+            "query_string": b"",
+            "headers": [],
+        }
+        refusal = auth.refuse(scope, 401)
+        assert f'{WELL_KNOWN}{path}"' in dict(refusal.headers)[b"www-authenticate"].decode()
 
 
 async def test_scripts_of_pages_that_may_call_can_read_the_challenge() -> None:
