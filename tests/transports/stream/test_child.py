@@ -193,6 +193,7 @@ async def test_a_server_that_ignores_everything_is_killed() -> None:
     async with started(script(code), patience=0.1, stderr=lines.append) as (channel, conversation):
         await conversation.tell("anything")
         await until(lambda: lines)
+    await until(lambda: channel.process.returncode is not None)  # the loop may hear of the end a little later
     assert channel.process.returncode == -signal.SIGKILL
 
 
