@@ -209,7 +209,7 @@ class ServedRequest(msgspec.Struct, eq=False):
 
     def run(self, serve: Serve, create_task: CreateTask | None = None, /) -> None:
         """Serve the request in a task of its own."""
-        if self.detached:
+        if self.detached:  # setting a member of a Struct costs more than reading it
             self.detached = False
         server = self._connection.server
         self.task = task = (create_task or server.create_task)(self._run(serve))
@@ -325,7 +325,7 @@ class ServedRequest(msgspec.Struct, eq=False):
         """Begin a response in pieces. Raises RuntimeError for a second one, ValueError for malformed headers."""
         if self.status:
             raise RuntimeError("This request has its response already")
-        last, length, lines = _read(headers)
+        last, length, lines = _framing_and_lines(headers)
         last = last or self._is_last()
         if self.scope_view["method"] == "HEAD" or status in (204, 304):
             self._missing = 0
@@ -425,7 +425,7 @@ def _value(headers: Iterable[tuple[bytes, bytes]], header: bytes) -> bytes | Non
 
 
 @lru_cache(256)
-def _read(headers: HeaderPairs) -> tuple[bool, int | None, bytes]:
+def _framing_and_lines(headers: HeaderPairs) -> tuple[bool, int | None, bytes]:
     """Whether headers close the connection, their Content-Length, and the lines of those that do not frame the response."""
     length = _value(headers, b"content-length")
     lines = header_lines(pair for pair in headers if pair[0].lower() not in (b"connection", b"transfer-encoding"))
