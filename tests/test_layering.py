@@ -13,7 +13,7 @@ from tests.source import PACKAGE, Module, bare_strings, import_cycles, imports_o
 
 # Leftmost first; layers on one line don't know each other. Each imports only from lines above its own, and itself.
 LAYERS = (
-    ("errors", "version"),
+    ("errors", "version", "structs"),
     ("options",),
     ("jsonrpc",),
     ("schema",),
@@ -34,7 +34,7 @@ LAYERS = (
     ("__init__", "__main__"),
 )
 RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}
-PURE = ("errors", "jsonrpc", "schema", "protocol")
+PURE = ("errors", "structs", "jsonrpc", "schema", "protocol")
 
 IMPURE_MODULES = frozenset(
     {
@@ -135,10 +135,12 @@ def test_imports_point_only_to_the_left(hinge: list[Module]) -> None:
 
 
 def test_http1_imports_nothing_of_mcp(hinge: list[Module]) -> None:
-    """An HTTP/1.1 implementation that could stand alone; of Hinge it has the errors and the sockets of a machine."""
+    """An HTTP/1.1 implementation that could stand alone; of Hinge it has the errors, the Structs and the sockets of a machine."""
     for name, imports in inner_imports(hinge).items():
         if layer_of(name) == "http1":
-            assert {layer_of(found.target) for found in imports} <= {"http1", "errors", "local_sockets"}, name
+            assert {layer_of(found.target) for found in imports} <= {"http1", "errors", "structs", "local_sockets"}, (
+                name
+            )
 
 
 def test_no_import_closes_a_cycle(hinge: list[Module]) -> None:

@@ -23,6 +23,7 @@ from hinge.protocol.http.mirror import HeaderTexts
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
 from hinge.protocol.states import NEGOTIATED, RUNNING, WAITING, HandshakeState
 from hinge.signals import is_ctrl_c
+from hinge.structs import sets_like_slots
 from hinge.timeouts import Deadline, Deadlines, current_task
 
 logger = logging.getLogger("hinge")
@@ -38,6 +39,7 @@ INITIALIZED_SECONDS = 5.0
 Handle = Callable[["Session", Call], Awaitable[Any]]
 
 
+@sets_like_slots
 class Session(Record, weakref=True):
     """Runs one connection: serves calls in tasks, sends requests and waits for their results. Fed by a transport."""
 

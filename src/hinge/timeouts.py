@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from hinge.errors import DefinitionError, shorten
 from hinge.protocol.records import Record
+from hinge.structs import sets_like_slots
 
 ResultT = TypeVar("ResultT")
 
@@ -164,6 +165,7 @@ def _seconds(name: str, value: Any) -> float:
     )
 
 
+@sets_like_slots
 class Deadline(Record):
     """The time limits of one request; made by `Deadlines.start`."""
 

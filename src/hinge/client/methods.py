@@ -45,6 +45,7 @@ from hinge.schema.resources import (
     ResourceTemplate,
 )
 from hinge.schema.tools import CallToolResult, DataT, ListToolsResult, Tool
+from hinge.structs import sets_like_slots
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -72,6 +73,7 @@ _OPTION_ADVICE = {
 Caller: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 
 
+@sets_like_slots
 class ClientContext(msgspec.Struct, kw_only=True, eq=False):
     """One request or notification on its way through the middleware of a client.
 

@@ -41,6 +41,7 @@ from hinge.protocol.peer_log import warn_about_peer
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
 from hinge.protocol.states import CALL_MOVES, CLOSED, PENDING_MOVES, RUNNING, WAITING, HandshakeState
 from hinge.schema.notifications import CancelledParams
+from hinge.structs import sets_like_slots
 
 logger = logging.getLogger("hinge")
 
@@ -74,6 +75,7 @@ _token = msgspec.json.Decoder(_Token)
 _encode_token = msgspec.json.Encoder().encode
 
 
+@sets_like_slots
 class Connection(Record):
     """One connection."""
 

@@ -18,6 +18,7 @@ from hinge.protocol.http.headers import Head
 from hinge.protocol.http.request import Headers, Owner, Principal
 from hinge.protocol.states import RUNNING, WAITING, CallState, PendingState
 from hinge.schema.base import RequestMeta
+from hinge.structs import sets_like_slots
 
 
 class Record(msgspec.Struct, eq=False):
@@ -95,6 +96,7 @@ class Inbound(Record):
     typed: Any = None
 
 
+@sets_like_slots
 @final
 class Call(Record):
     """One inbound request or notification being served; `id` is None for a notification.
@@ -140,6 +142,7 @@ class Batch(Record):
     inline: bool = False
 
 
+@sets_like_slots
 @final
 class Pending(Record):
     """A request of ours that waits for its response. `wake` is called once, when it is over for any reason.

@@ -70,6 +70,7 @@ from hinge.server.elicitation.steps import Steps, SyncSteps
 from hinge.server.log_queue import LogQueue
 from hinge.server.threads import LoopCalls, Threads
 from hinge.session import Session
+from hinge.structs import sets_like_slots
 from hinge.timeouts import PausableTimeout
 
 logger = logging.getLogger("hinge")
@@ -133,6 +134,7 @@ class SampleOptions(TypedDict, total=False):
     tool_choice: ToolChoice
 
 
+@sets_like_slots
 class Context(Record, Generic[StateT]):
     """What a handler knows and may do: annotate a parameter with `Context` to get it.
 

@@ -20,6 +20,7 @@ from hinge.protocol.states import HANDSHAKE_MOVES, HandshakeState
 from hinge.schema.base import Implementation, RequestMeta
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, InitializeResult
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_03
+from hinge.structs import sets_like_slots
 
 #: How users name the eras: "2025" is the handshake era, "2026" the stateless era.
 EraName: TypeAlias = Literal["2025", "2026"]
@@ -34,6 +35,7 @@ ASSUMED_REVISION = V2025_03
 OPEN_STATES = frozenset({HandshakeState.NEGOTIATED, HandshakeState.READY})
 
 
+@sets_like_slots
 class Handshake(msgspec.Struct, eq=False):
     """The state of `initialize` on one connection: what was negotiated, and the log level that was set since."""
 

@@ -22,6 +22,7 @@ from hinge.protocol.http.media_types import TAKES_EVENTS
 from hinge.protocol.http.request import Refusal
 from hinge.protocol.records import Inbound, Origin, Outgoing, Record
 from hinge.protocol.scopes import write_scopes
+from hinge.structs import sets_like_slots
 from hinge.telemetry import count
 from hinge.transports.http.server.options import Auth, HttpSettings
 
@@ -354,6 +355,7 @@ class ExchangeOwner(Protocol):
         ...
 
 
+@sets_like_slots
 class Exchange(Record):
     """One request and its response. `close` ends it, once."""
 

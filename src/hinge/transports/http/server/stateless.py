@@ -10,9 +10,11 @@ from hinge.errors import ChannelClosed
 from hinge.protocol.http import sse
 from hinge.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
 from hinge.protocol.records import Batch, Call, Outgoing, Record
+from hinge.structs import sets_like_slots
 from hinge.transports.http.server.exchange import EXPIRED, Exchange
 
 
+@sets_like_slots
 class PostChannel(Record):
     """The channel of one POST. The call runs in the task of the request, or waits without one; nothing is queued."""
 
