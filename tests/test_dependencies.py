@@ -71,6 +71,7 @@ def test_all_that_is_declared_is_imported(hinge_imports: list[tuple[str, frozens
     assert (RUNTIME | EXTRAS) - imported == set()
 
 
+@pytest.mark.timeout(120)  # it reads some 700 files
 def test_the_tests_import_what_their_group_declares() -> None:
     # what runs in other environments
     foreign = {
