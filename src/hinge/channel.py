@@ -15,7 +15,7 @@ When the peer sends nothing more, it calls `session.end_input(reason)`; when the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -35,7 +35,7 @@ class Channel(Protocol):
         """The kind of channel. "post" carries one request, so there is no handshake and no other id."""
         ...
 
-    async def send(self, message: Outgoing, /) -> None:
+    def send(self, message: Outgoing, /) -> Awaitable[None]:
         """Send a message; wait while the reader is slow.
 
         On a byte stream it returns when the message is in the stream's buffer. On a client's HTTP channel, a request
@@ -45,6 +45,7 @@ class Channel(Protocol):
             ChannelClosed: The message was not sent.
             ConnectionLost: It was sent, and its response is lost.
         """
+        ...
 
     async def close(self) -> None:
         """End the channel and free what it holds. May be called twice and from any task."""

@@ -61,6 +61,8 @@ class Session(Record, weakref=True):
     _closed: asyncio.Future[None] | None = None
     #: The origin of the latest request of an HTTP session: what the session is told now is judged by its token.
     authority: Origin | None = None
+    #: Set by a channel in memory: whether `send` would deliver now, and return in the next turn of the loop.
+    delivers_at_once: Callable[[], bool] | None = None
     #: Called once with the next authority.
     on_authority: Callable[[], None] | None = None
 
@@ -212,17 +214,22 @@ class Session(Record, weakref=True):
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
             self.connection.abandon_request(pending)
             raise _not_json(pending.method, exc) from exc
+        deadlines: Deadlines | None = None
         deadline: Deadline | None = None
+        start = self.loop.time()
         try:
-            if idle is None and total is None:
+            if on_progress is not None:
                 pending.on_progress = on_progress
-            else:
+            if idle is not None or total is not None:
                 if self._deadlines is None:
                     self._deadlines = Deadlines(self.loop, self.is_serving)
-                deadline = self._deadlines.start(idle, total, on_progress)
-                pending.on_progress = deadline.progress
-                pending.restart_idle = deadline.restart_idle
-            if self.connection.handshake.state is NEGOTIATED:
+                deadlines = self._deadlines
+                idle, total = deadlines.checked(idle, total)
+            must_wait = self.connection.handshake.state is NEGOTIATED
+            # A request that is answered in the next turn needs no deadline.
+            if deadlines is not None and (must_wait or self.delivers_at_once is None or not self.delivers_at_once()):
+                deadline = deadlines.start(pending, idle, total, start)
+            if must_wait:
                 await self._wait_until_ready(pending)
             try:
                 if pending.state is WAITING:
@@ -234,6 +241,8 @@ class Session(Record, weakref=True):
                 if pending.state is WAITING:
                     raise NotSent(f"{pending.method} was not sent: {exc}") from exc
             if pending.state is WAITING:
+                if deadline is None and deadlines is not None:
+                    deadline = deadlines.start(pending, idle, total, start)
                 ended: asyncio.Future[None] = self.loop.create_future()
                 pending.wake = lambda: None if ended.done() else ended.set_result(None)
                 await ended
@@ -247,8 +256,8 @@ class Session(Record, weakref=True):
             self.connection.abandon_request(pending)
             raise
         finally:
-            if deadline is not None and self._deadlines is not None:
-                self._deadlines.end(deadline)
+            if deadline is not None and deadlines is not None:
+                deadlines.end(deadline)
         if pending.error is not None:
             raise pending.error
         return pending.result

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from msgspec import Raw
 
 from hinge.errors import DefinitionError, shorten
-from hinge.protocol.records import Record
+from hinge.protocol.records import Pending, Record
 from hinge.structs import sets_like_slots
 
 ResultT = TypeVar("ResultT")
@@ -86,22 +86,32 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
 
-    def start(self, idle: float | None, total: float | None, on_progress: Callable[[Raw], None] | None) -> Deadline:
-        """Limit the current task to `idle` seconds without progress and `total` seconds at all.
-
-        Raises DefinitionError for limits that are not seconds.
-        """
+    def checked(self, idle: float | None, total: float | None) -> tuple[float | None, float | None]:
+        """These limits as numbers that a clock can add. Raises DefinitionError for limits that are not seconds."""
         if idle is not self._idle:  # most requests have the limits of the one before
             self._idle = idle = None if idle is None else _seconds("idle", idle)
         if total is not self._total:
             self._total = total = None if total is None else _seconds("total", total)
-        now = self._loop.time()
-        end = due = float("inf") if total is None else now + total
-        if idle is not None and now + idle < end:
-            due = now + idle
+        return idle, total
+
+    def start(self, pending: Pending, idle: float | None, total: float | None, since: float) -> Deadline:
+        """Limit the current task, which waits for a request.
+
+        Args:
+            pending: The request.
+            idle: Seconds without progress; see `checked`.
+            total: Seconds at all.
+            since: When the request began, by the clock of the loop.
+        """
+        end = due = float("inf") if total is None else since + total
+        if idle is not None and since + idle < end:
+            due = since + idle
         task = current_task(self._loop)
         assert task is not None
-        deadline = Deadline(self, task, task.cancelling(), now, end, due, idle, total, on_progress, self._pauses)
+        deadline = Deadline(
+            self, task, task.cancelling(), since, end, due, idle, total, pending.on_progress, self._pauses
+        )
+        pending.on_progress, pending.restart_idle = deadline.progress, deadline.restart_idle
         self._running.add(deadline)
         if due < self._next_check:
             self._set_timer(due)

@@ -13,19 +13,11 @@ from typing import Any, TypeAlias
 from hinge.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from hinge.errors import ChannelClosed, ProtocolError
 from hinge.jsonrpc import Response
-from hinge.protocol.connection import Connection
 from hinge.protocol.http.request import Principal
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.records import UNKNOWN_ORIGIN, Call, Origin, Outgoing, origin_of
 from hinge.session import Session
 from hinge.transports.duplex import DuplexChannel
-
-
-@coroutine
-def _next_turn() -> Generator[None, None, None]:
-    """Yield to everything that is ready now, as `asyncio.sleep(0)` does."""
-    yield
-
 
 #: Makes the context manager that is entered around each connection.
 Running: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
@@ -65,31 +57,37 @@ class MemoryChannel(DuplexChannel):
         """Start the session; deliver the messages that are waiting."""
         super().begin(session)
         self._begun = True
-        here, there = self._connection(), self._peer._connection()
+        here, there = self._direct_session(), self._peer._direct_session()
+        if here is not None:
+            here.delivers_at_once = self._delivers_at_once
         if here is not None and there is not None and self.reason is None:
-            here.hands_over = there.hands_over = True
-            self._receive, self._peer._receive = here.receive, there.receive
+            here.connection.hands_over = there.connection.hands_over = True
+            self._receive, self._peer._receive = here.connection.receive, there.connection.receive
         self._schedule()
 
-    def _connection(self) -> Connection | None:
-        """The connection that reads what arrives, unless something stands in front of it that reads it, too."""
+    def _direct_session(self) -> Session | None:
+        """The session, unless something stands in front of it that reads what arrives, too."""
         session = self._session
-        return session.connection if isinstance(session, Session) and session.channel is self else None
+        return session if isinstance(session, Session) and session.channel is self else None
 
-    async def send(self, message: Outgoing, /) -> None:
-        """Deliver a message to the other end. Raises ChannelClosed if the channel has ended."""
+    @coroutine
+    def send(self, message: Outgoing, /) -> Generator[Any, None, None]:
+        """Deliver a message to the other end. Raises ChannelClosed if the channel has ended.
+
+        A bare `yield` lets everything run that is ready now, as `asyncio.sleep(0)` does.
+        """
         peer = self._peer
         if peer._size and not peer._room.is_set() and self.reason is None:
-            await self._wait_for_room()
+            yield from self._wait_for_room().__await__()
         if self.reason is not None:
             raise ChannelClosed(self.reason)
         peer._take(message)
         if message.pending is not None:
             # The task of the other end runs next, so the answer has often arrived when this one continues. Messages that
             # came before the answer are served first, too.
-            await _next_turn()
+            yield
             if self._running:
-                await _next_turn()
+                yield
 
     async def close(self) -> None:
         """End both ends: deliver what was sent, then close both sessions.
@@ -118,15 +116,19 @@ class MemoryChannel(DuplexChannel):
 
     # ---------------------------------------------------------------- the inbox
 
+    def _delivers_at_once(self) -> bool:
+        """See `Session.delivers_at_once`: whether `send` does not wait for room."""
+        return not self._peer._size
+
     def _take(self, message: Outgoing) -> None:
         if self._begun and not (self._inbox or self._full or self._delivering or self._held_back):
-            self._delivering = True
             taken = message.message
+            if type(taken) is Response:  # it begins no task
+                self._receive(taken, self._origin)
+                return
+            self._delivering = True
             try:
-                if type(taken) is Response:
-                    self.feed(taken)  # it begins no task
-                else:
-                    self._context.run(self.feed, message.data if taken is None else taken)
+                self._context.run(self.feed, message.data if taken is None else taken)
             finally:
                 self._delivering = False
             if self._inbox:
