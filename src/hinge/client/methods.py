@@ -592,9 +592,9 @@ class ClientMethods(ABC):
         if tool is not None and checks:
             tool.check(result)
         if returns is not None:
-            vars(result)["data"] = converted(returns, result, name, wraps=tool is not None and tool.wraps)
+            vars(result)["_converted"] = converted(returns, result, name, wraps=tool is not None and tool.wraps)
         elif is_wrapped(result.structured_content) and tool is not None and tool.wraps:
-            vars(result)["data"] = result.structured_content["result"]
+            vars(result)["_converted"] = result.structured_content["result"]
         return result
 
     # ---------------------------------------------------------------- resources

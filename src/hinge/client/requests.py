@@ -255,7 +255,7 @@ class Requests:
             if session is None or session.connection.closed is not None:
                 failed = None if retries is None else retries.error
                 session = await ready_session(connection, method, failed, _remaining(seconds, start))
-            if request._session not in (None, session) and "cursor" in params:
+            if "cursor" in params and request._session not in (None, session):
                 raise CursorLost(f"{method}: the connection of the page before has ended")
             progress = None if request.on_progress is None else ProgressCalls(request.on_progress)
             total = _remaining(seconds, start) if retries else seconds

@@ -128,8 +128,8 @@ class CallToolResult(Result, Generic[DataT], kw_only=True, dict=True):
 
         Without structured content it is `text`.
         """
-        # `call_tool` puts the converted value there, beside the members of the message.
-        converted: DataT = vars(self).get("data", UNSET)
+        # `call_tool` puts the converted value there, beside the members of the message. `vars` would make a dict for it.
+        converted: DataT | UnsetType = getattr(self, "_converted", UNSET)
         if converted is not UNSET:
             return converted
         return self.text if self.structured_content is UNSET else self.structured_content  # type: ignore[return-value]  # without `returns` DataT is what came
