@@ -416,8 +416,7 @@ class Connection(Record):
         if meta:
             members = jsonrpc.encode_value(params)[:-1]
             comma = b"," if len(members) > 1 else b""
-            token = _encode_token(pending.id)
-            parts = members, comma, b'"_meta":{"progressToken":', token, b",", meta[1:], b"}"
+            parts = members, comma, b'"_meta":{"progressToken":', _encode_token(pending.id), b",", meta[1:], b"}"
             params = msgspec.Raw(b"".join(parts))
         data, request = b"", None
         if self.hands_over and params is not msgspec.UNSET:

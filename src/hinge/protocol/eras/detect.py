@@ -28,7 +28,7 @@ from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.records import Inbound
-from hinge.schema.base import NOTHING, RequestMeta
+from hinge.schema.base import NOTHING, ProgressToken, RequestMeta
 from hinge.schema.methods import METHODS
 from hinge.schema.tools import NO_ARGUMENTS, CallToolParams
 
@@ -44,10 +44,8 @@ MAX_REMEMBERED = 2048
 REMEMBERED = 256
 
 
-#: How `_meta` begins if a progress token is first: that is another one in each request, and the rest is the same. A longer
-#: token may be too large a number.
+#: How `_meta` begins if a progress token is first: that is another one in each request, and the rest is the same.
 _TOKEN_FIRST = b'{"progressToken":'
-_LONG_TOKEN = 16
 
 
 class _Params(msgspec.Struct, gc=False):
@@ -76,6 +74,7 @@ _decode_params = msgspec.json.Decoder(_Params).decode
 _decode_call = msgspec.json.Decoder(_ToolCallParams).decode
 _decode_input_responses = msgspec.json.Decoder(_InputResponses).decode
 _meta_decoder = msgspec.json.Decoder(RequestMeta | None)
+_decode_token = msgspec.json.Decoder(ProgressToken).decode
 _decode_raw_meta = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
@@ -193,11 +192,13 @@ def _read_meta(raw: Raw) -> RequestMeta | None:
     text = bytes(raw)
     if len(text) > MAX_REMEMBERED:
         return _decode_meta(text)
-    if text.startswith(_TOKEN_FIRST):
-        token, _, rest = text[len(_TOKEN_FIRST) :].partition(b",")
-        known = _rest_of_meta(rest) if token.isdigit() and len(token) < _LONG_TOKEN else None
-        if known is not None:
-            return msgspec.structs.replace(known, progress_token=int(token))
+    first, _, rest = text.partition(b",")
+    token = first.removeprefix(_TOKEN_FIRST)
+    if len(token) < len(first) and (known := _rest_of_meta(rest)) is not None:
+        try:
+            return msgspec.structs.replace(known, progress_token=_decode_token(token))
+        except msgspec.MsgspecError:
+            pass  # a text with a comma, or no token
     meta = _remembered_meta(text)
     _last_meta = _LastMeta(Raw(text), meta)
     return meta
