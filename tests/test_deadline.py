@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Client, Context, DefinitionError, ElicitFormParams, Outcome, Server, timeouts
+from hinge import CallTimeout, Client, Context, DefinitionError, ElicitFormParams, Limits, Outcome, Server, timeouts
 from hinge.timeouts import wait_shared
+from hinge.transports.memory import MemoryChannel
 from tests.client.puppet import SILENCE, legacy
-from tests.jumping_clock import in_no_time
+from tests.jumping_clock import JumpingLoop, in_no_time
 from tests.support import EraName
 
 FORM = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {"yes": {"type": "boolean"}}}}
@@ -220,6 +221,43 @@ async def test_what_are_no_seconds_is_told_and_nothing_is_sent(limit: str, wrong
         assert session is not None
         assert session.connection.outgoing == {}
     assert "tools/call" not in puppet.methods()
+
+
+@in_no_time
+async def test_time_in_which_a_handler_keeps_the_loop_busy_counts() -> None:
+    """Here it is that before the first wait, in the turn in which the call was sent."""
+    server, loop = made(), asyncio.get_running_loop()
+    assert isinstance(loop, JumpingLoop)
+
+    @server.tool
+    async def busy() -> None:
+        loop.skip(4)
+        await asyncio.sleep(30)
+
+    async with Client(server) as client:
+        begin = loop.time()
+        with pytest.raises(CallTimeout, match="within 5 seconds"):
+            await client.call_tool("busy", total=5)
+        assert loop.time() - begin == pytest.approx(5, abs=0.02)
+
+
+@in_no_time
+async def test_a_call_that_waits_to_be_sent_is_late_at_its_limit() -> None:
+    """The server in the same process takes nothing, and what waits for it is too much already."""
+    clock = asyncio.get_running_loop().time
+    async with Client(made(), limits=Limits(stream_bytes=10, stream_wait=60)) as client:
+        session = client.session
+        assert session is not None
+        assert isinstance(session.channel, MemoryChannel)
+        session.channel._peer._hold()
+        first = asyncio.create_task(client.call_tool("steps", {"count": 0, "pause": 0}))
+        await asyncio.sleep(0)
+        begin = clock()
+        with pytest.raises(CallTimeout, match="within 5 seconds"):
+            await client.call_tool("steps", {"count": 0, "pause": 0}, total=5)
+        assert clock() - begin == pytest.approx(5, abs=0.02)
+        session.channel._peer._release()
+        assert (await first).text == "done"
 
 
 @pytest.mark.parametrize("many", [float("inf"), 1e300])
