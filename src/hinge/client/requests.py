@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -61,6 +60,8 @@ class _Type(msgspec.Struct):
 
 _type = msgspec.json.Decoder(_Type)
 _decoders: dict[Any, Callable[[Raw], Any]] = {}
+#: None for types that do not hold the type of the result.
+_typed_decoders: dict[Any, Callable[[Raw], Result] | None] = {}
 _input_required = msgspec.json.Decoder(InputRequiredResult)
 
 
@@ -262,7 +263,7 @@ class Requests:
             pending: Pending | None = None
             try:
                 headers = self._headers(session, request, params)
-                pending = session.register_request(method)
+                pending = session.connection.register_request(method)
                 if not connection.observed:
                     raw = await self._attempt(session, pending, request, params, headers, total, progress)
                 else:
@@ -419,7 +420,9 @@ async def _pause(request: ClientContext, pause: float, seconds: float | None) ->
 
 def _read_typed(raw: Raw, kind: Any) -> Result | None:
     """A result as its type; None for one that does not fit, and for types that do not hold the type of the result."""
-    decode = _typed_decoder(kind)
+    if kind not in _typed_decoders:
+        _typed_decoders[kind] = _decoder(kind) if "result_type" in getattr(kind, "__struct_fields__", ()) else None
+    decode = _typed_decoders[kind]
     if decode is None:
         return None
     try:
@@ -429,11 +432,6 @@ def _read_typed(raw: Raw, kind: Any) -> Result | None:
             return decode(raw)
     except (msgspec.MsgspecError, RecursionError):
         return None
-
-
-@cache
-def _typed_decoder(kind: Any) -> Callable[[Raw], Result] | None:
-    return _decoder(kind) if "result_type" in getattr(kind, "__struct_fields__", ()) else None
 
 
 def _decoder(kind: Any) -> Callable[[Raw], Any]:

@@ -145,7 +145,7 @@ class DuplexChannel:
             self._reply(got, last=False)
             return None
         name = got.method if type(got) is Call else "a batch"
-        if len(self._running) >= 2 * self.limits.calls and type(got) is Call and got.id is None:
+        if type(got) is Call and got.id is None and len(self._running) >= 2 * self.limits.calls:
             text = "%s is dropped: too many calls and notifications are being handled"
             self._warnings = warn_about_peer(self._warnings, text, shorten(name))
             return None
