@@ -46,20 +46,25 @@ class Belongings:
     threads: frozenset[threading.Thread]
     children: frozenset[int]
     descriptors: frozenset[tuple[int, str]]
+    #: How many of the threads that may stay there are. Each has an eventfd.
+    lasting: int = 0
 
     @classmethod
     def now(cls) -> "Belongings":
         """Take stock: some 50 µs."""
-        threads = frozenset(one for one in threading.enumerate() if one.name not in LASTING_THREADS)
+        running = threading.enumerate()
+        threads = frozenset(one for one in running if one.name not in LASTING_THREADS)
         if not HAS_PROC:
             return cls(threads, frozenset(), frozenset())
-        return cls(threads, frozenset(_children()), frozenset(_descriptors()))
+        return cls(threads, frozenset(_children()), frozenset(_descriptors()), len(running) - len(threads))
 
     def __sub__(self, before: "Belongings") -> "Belongings":
+        opened = _without_what_modules_keep(self.descriptors - before.descriptors)
+        eventfds = sorted(one for one in opened if one[1] == "anon_inode:[eventfd]")
         return Belongings(
             self.threads - before.threads,
             self.children - before.children,
-            _without_what_modules_keep(self.descriptors - before.descriptors),
+            opened.difference(eventfds[: self.lasting]),
         )
 
     def __bool__(self) -> bool:

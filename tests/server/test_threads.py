@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import errno
+import os
 import subprocess
 import sys
 import threading
@@ -69,6 +71,19 @@ async def test_an_error_while_a_thread_is_started_is_raised_here(monkeypatch: py
     assert await pool.run(here, {}) == THREAD_NAME
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="threads wait by an eventfd on Linux only")
+async def test_threads_work_without_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process has as many as it may."""
+
+    def refuse(*_: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "eventfd", refuse)
+    pool = Threads(2)
+    for _ in range(3):
+        assert await asyncio.gather(*(pool.run(here, {}) for _ in range(3))) == [THREAD_NAME] * 3
+
+
 async def test_threads_that_a_few_calls_do_not_need_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that are made one by one keep one thread busy, however many there are."""
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
@@ -80,9 +95,15 @@ async def test_threads_that_a_few_calls_do_not_need_may_end(monkeypatch: pytest.
 
 async def test_a_task_that_is_cancelled_when_its_function_has_returned_is_cancelled() -> None:
     """Between the end of the function and the turn of the task."""
-    pool, done = Threads(1), threading.Event()
-    task = asyncio.create_task(pool.run(done.set, {}))
+    pool, gate, done = Threads(1), threading.Event(), threading.Event()
+
+    def work() -> None:
+        gate.wait(5)
+        done.set()
+
+    task = asyncio.create_task(pool.run(work, {}))
     await asyncio.sleep(0)
+    gate.set()
     assert done.wait(5)  # the loop is held up meanwhile
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

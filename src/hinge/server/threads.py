@@ -8,12 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import os
 import queue
+import select
+import sys
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar, cast
 
 from hinge.errors import HingeError, as_failure
 
@@ -27,44 +31,46 @@ IDLE_SECONDS = 10.0
 class _ThreadCall(asyncio.Future[Any]):
     """A function that a thread calls, for the one task that awaits this.
 
-    It is handed over when the task waits for it: with all that is left to do for the task done, the thread is not held up.
     The thread resumes the task itself, one turn of the event loop sooner than a callback of the future would.
 
     Args:
-        hand_over: Gives the call to a thread, which does `run()` and then `resume()`.
-        function: What is called, with the arguments that follow and the context variables of now.
+        function: What is called, with the context variables of now.
+        arguments: Its arguments by name.
     """
 
-    __slots__ = ("_context", "_hand_over", "_resume", "_run")
+    __slots__ = ("_arguments", "_context", "_function", "_handed_over", "_resume", "_variables")
 
-    def __init__(
-        self, hand_over: Callable[[_ThreadCall], None], function: Callable[..., Any], /, *arguments: Any, **named: Any
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
         super().__init__()
-        self._hand_over = hand_over
-        self._run = functools.partial(contextvars.copy_context().run, function, *arguments, **named)
+        self._function = function
+        self._arguments = arguments
+        self._variables = contextvars.copy_context()
+        self._handed_over = False
+        #: Resumes the task, once it waits.
+        self._resume: Callable[[Any], object] | None = None
+
+    def hand_over(self, to: Callable[[_ThreadCall], None]) -> _ThreadCall:
+        """Give this to a thread, which does `run()` and then `resume()`. It may be done when this returns: then no task waits."""
+        to(self)
+        self._handed_over = True
+        return self
 
     def add_done_callback(self, fn: Callable[[Any], object], /, *, context: contextvars.Context | None = None) -> None:
-        """Called by the task, once it waits; it may not raise then."""
+        """Called by the task, once it waits."""
         self._resume, self._context = fn, context
-        try:
-            self._hand_over(self)
-        except RuntimeError as exc:  # no thread can be started
-            self.set_exception(exc)
-            self.get_loop().call_soon(fn, self, context=context)
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Called by the task that is cancelled. Returns False if the function has returned."""
         if not super().cancel(msg):
             return False
-        self.get_loop().call_soon(self._resume, self, context=self._context)
+        self.get_loop().call_soon(self.resume_task)
         return True
 
     def run(self) -> None:
         """Call the function in this thread, unless nobody waits any more."""
         if self.cancelled():
             return
-        result, error = _outcome(self._run)
+        result, error = _outcome(self._variables, self._function, self._arguments)
         try:
             if error is None:
                 self.set_result(result)
@@ -74,21 +80,69 @@ class _ThreadCall(asyncio.Future[Any]):
             return  # cancelled meanwhile
 
     def resume(self) -> None:
-        """Let the task go on, from the thread."""
-        if self.cancelled():
+        """Let the task go on, from the thread. While this is being handed over, it does not wait."""
+        if self.cancelled() or not self._handed_over:
             return
         try:
-            self.get_loop().call_soon_threadsafe(self._resume, self, context=self._context)
+            self.get_loop().call_soon_threadsafe(self.resume_task)
         except RuntimeError:
             return  # the loop is closed
 
+    def resume_task(self) -> None:
+        """Let the task go on, from the loop, if it waits."""
+        if self._resume is not None:
+            assert self._context is not None
+            self._context.run(self._resume, self)
 
-def _outcome(run: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+
+def _outcome(
+    variables: contextvars.Context, function: Callable[..., Any], arguments: dict[str, Any]
+) -> tuple[Any, BaseException | None]:
     """Call a function. The traceback of its error refers to this frame, so nothing here refers to the error."""
     try:
-        return run(), None
+        return variables.run(function, **arguments), None
     except BaseException as exc:
         return None, exc
+
+
+class _Inbox:
+    """The next call of one thread, which waits for it by a lock or by an eventfd.
+
+    Who releases a lock holds the interpreter meanwhile, so that the thread that is woken has to wait again. Who writes to an
+    eventfd lets go of it, which is dearer while other threads wait for it, too.
+    """
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[_ThreadCall] = queue.SimpleQueue()
+        self._by_event = False
+        self._descriptor: int | None = None
+        if sys.platform == "linux":
+            with suppress(OSError):  # no more descriptors
+                self._descriptor = os.eventfd(0)
+                self._event = select.poll()
+                self._event.register(self._descriptor, select.POLLIN)
+
+    def __del__(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def open(self, *, alone: bool) -> None:
+        """The thread waits from now on; `alone` if no other thread calls a function."""
+        self._by_event = alone and self._descriptor is not None
+
+    def put(self, call: _ThreadCall) -> None:
+        self._calls.put(call)
+        if self._by_event:
+            os.eventfd_write(cast(int, self._descriptor), 1)
+
+    def get(self, timeout: float | None = None) -> _ThreadCall:
+        """Wait for the call. Raises `queue.Empty` after `timeout` seconds."""
+        if self._by_event:
+            if not self._event.poll(None if timeout is None else timeout * 1000):
+                raise queue.Empty
+            os.eventfd_read(cast(int, self._descriptor))
+            return self._calls.get_nowait()
+        return self._calls.get(timeout=timeout)
 
 
 class Threads:
@@ -98,53 +152,57 @@ class Threads:
         self._limit = limit
         self._lock = threading.Lock()
         self._threads = 0
-        #: The queues of the threads that wait for a call. The one that waits last is given the next: the others can end.
-        self._idle: list[queue.SimpleQueue[_ThreadCall]] = []
+        #: The threads that wait for a call. The one that waits last is given the next: the others can end.
+        self._idle: list[_Inbox] = []
         self._waiting: deque[_ThreadCall] = deque()
 
     async def run(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Call `function(**arguments)` in a thread, with the caller's context variables; a cancelled wait drops the result."""
-        return await _ThreadCall(self._hand_over, function, **arguments)
+        return await _ThreadCall(function, arguments).hand_over(self._hand_over)
 
     def _hand_over(self, call: _ThreadCall) -> None:
         with self._lock:
             if self._idle:
-                self._idle.pop().put(call)
+                inbox = self._idle.pop()
             elif self._threads < self._limit:
                 threading.Thread(target=self._work, args=(call,), name=THREAD_NAME, daemon=True).start()
                 self._threads += 1
+                return
             else:
                 self._waiting.append(call)
+                return
+        inbox.put(call)  # without the lock, which the thread takes when it has called the function
 
     def _work(self, call: _ThreadCall | None) -> None:
-        given: queue.SimpleQueue[_ThreadCall] = queue.SimpleQueue()
+        inbox = _Inbox()
         while call is not None:
             call.run()
-            following = self._next(given)
+            following = self._next(inbox)
             call.resume()  # last: it wakes the event loop, which then waits for this thread to let go of the interpreter
             call = following  # the one before may be large, and the next may be long in coming
             if call is None:
-                call = self._wait(given)
+                call = self._wait(inbox)
 
-    def _next(self, given: queue.SimpleQueue[_ThreadCall]) -> _ThreadCall | None:
+    def _next(self, inbox: _Inbox) -> _ThreadCall | None:
         """The next call that waits for a thread. If there is none, this thread can be given one."""
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
-            self._idle.append(given)
+            self._idle.append(inbox)
+            inbox.open(alone=len(self._idle) == self._threads)
             return None
 
-    def _wait(self, given: queue.SimpleQueue[_ThreadCall]) -> _ThreadCall | None:
+    def _wait(self, inbox: _Inbox) -> _ThreadCall | None:
         """Wait for the next call of this thread. Returns None if there was none for `IDLE_SECONDS`."""
         try:
-            return given.get(timeout=IDLE_SECONDS)
+            return inbox.get(timeout=IDLE_SECONDS)
         except queue.Empty:
             with self._lock:
-                if given not in self._idle:
-                    return given.get_nowait()  # it arrived while the wait timed out
-                self._idle.remove(given)
-                self._threads -= 1
-                return None
+                if inbox in self._idle:
+                    self._idle.remove(inbox)
+                    self._threads -= 1
+                    return None
+            return inbox.get()  # it is being handed over
 
 
 class LoopCalls:
@@ -175,7 +233,7 @@ class LoopCalls:
 
         @functools.wraps(function)
         async def callback(*arguments: Any, **named: Any) -> Any:
-            return await _ThreadCall(calls.put, function, *arguments, **named)
+            return await _ThreadCall(functools.partial(function, *arguments), named).hand_over(calls.put)
 
         future = self._start(make(callback))
         future.add_done_callback(lambda _: calls.put(None))
