@@ -293,10 +293,13 @@ class ServedRequest(msgspec.Struct, eq=False):
         connection = self._connection
         server = connection.server
         # The rest of a body that has not arrived is not read any more.
-        last = server.ending or not self._keep_alive or not self.complete or (bool(headers) and _closes(headers))
-        head = server.heads[status, kind, last]
+        last = server.ending or not self._keep_alive or not self.complete
         if headers:
-            head += header_lines([pair for pair in headers if pair[0].lower() != b"connection"])
+            last = last or _closes(headers)
+            own = header_lines([pair for pair in headers if pair[0].lower() != b"connection"])
+            head = server.heads[status, kind, last] + own
+        else:
+            head = server.heads[status, kind, last]
         self.status = status
         if self.on_over is not None:
             self.sent = len(data)

@@ -93,16 +93,20 @@ class Arguments:
             return self._read_large(text, str)
         try:
             values = _asdict((self._decoder or self._make_decoder())(text))
-            for parameter in self._separate:
-                value = values[parameter.name]
-                if type(value) is Raw:
-                    values[parameter.name] = parameter.type.read(value)
+            if self._separate:
+                self._read_separate(values)
             return values
         except (msgspec.MsgspecError, ValueRejected, UnicodeDecodeError, RecursionError):
             again = b"{}" if bytes(text).strip() in (b"", b"null") else _with_integers(text)
             if again is not None:
                 return self.from_json(again)
             raise self.errors(text) from None
+
+    def _read_separate(self, values: dict[str, Any]) -> None:
+        for parameter in self._separate:
+            value = values[parameter.name]
+            if type(value) is Raw:
+                values[parameter.name] = parameter.type.read(value)
 
     def _read_large(self, text: bytes | Raw, rename: Rename) -> dict[str, Any]:
         """Read text whose values are decoded once and never looked at: only the first error is reported."""
