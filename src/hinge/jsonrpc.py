@@ -200,17 +200,16 @@ def decode(data: bytes) -> Message:
     method, request_id, params = envelope.method, envelope.id, envelope.params
     if method is UNSET:
         return _decode_response(envelope, data)
-    if envelope.result is not ABSENT or envelope.error is not ABSENT:
-        raise _unreadable(data, "a request has no result and no error")
     if params is not ABSENT and opening(params) != OBJECT:
         raise _unreadable(data, "params must be an object")
-    if request_id is UNSET:
+    if request_id is UNSET or params is ABSENT or len(data) - len(params) - len(method) > MAX_REQUEST_FRAME:
+        if envelope.result is not ABSENT or envelope.error is not ABSENT:
+            raise _unreadable(data, "a request has no result and no error")
         _check_members(data, params)
-        return Notification(method, params)
+        if request_id is UNSET:
+            return Notification(method, params)
     if request_id is None:
         raise _unreadable(data, "the id of a request must be a string or an integer")
-    if params is ABSENT or len(data) - len(params) - len(method) > MAX_REQUEST_FRAME:
-        _check_members(data, params)
     return Request(request_id, method, params)
 
 
@@ -364,7 +363,11 @@ def encode_notification(method: str, params: Any = UNSET) -> bytes:
 
 def encode_response(request_id: RequestId, result: Any) -> bytes:
     """The text of a successful answer. Raises TypeError (or another of msgspec's errors) for what JSON can't say."""
-    return encode_value(_Response(request_id, result))
+    response = _Response(request_id, result)
+    text = _encoder.encode(response)
+    if may_hold_null(text):
+        check_finite(response, len(text))
+    return text
 
 
 def encode(message: Request | Response) -> bytes:
