@@ -172,7 +172,7 @@ class Dispatch:
         self._description = description
         self._limit = limits.all_calls
         self._most_bytes = limits.all_call_bytes
-        #: The requests that run, and the bytes of their params.
+        #: The requests that run, and the bytes of their params over SMALL.
         self._running = self._bytes = 0
         self.requests: dict[str, Served] = {}
         self.notifications: dict[str, Served] = {}
@@ -199,20 +199,23 @@ class Dispatch:
         if served.extension_id is not None:
             require_client_extension(ctx, served.extension_id)
         # By middleware, which can't change what `initialize` negotiates.
-        unchanged = (ctx.params is call.params or call.inline) and ctx.method == call.method
+        unchanged = ctx._root is None or ((ctx.params is call.params or call.inline) and ctx.method == call.method)
         params = call.typed if unchanged and served.standard else None
         if params is None:
             params = served.read(call.params if call.inline else ctx.params)
         head, name_of = call.origin.head, served.mirrored[call.era]
         if head is not None and name_of is not None:
             sent = params if unchanged or ctx.method != call.method else served.read(call.params)
-            # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
-            judge_name(head, name_of(sent), required=ctx.method in METHODS)
+            name = name_of(sent)
+            if name != head.name:
+                # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
+                judge_name(head, name, required=ctx.method in METHODS)
         size = len(call.params)
-        if self._running >= self._limit or self._bytes + size > self._most_bytes:
+        if self._running >= self._limit or size > SMALL:
             self._check_room(ctx, size)
         self._running += 1
-        self._bytes += size
+        if size > SMALL:
+            self._bytes += size
         # As `run_handler`, which would be one more coroutine for each call.
         task = current_task(ctx._session.loop)
         outer, ctx._task, handler = ctx._task, task, served.handler
@@ -230,7 +233,8 @@ class Dispatch:
         finally:
             ctx._task = outer
             self._running -= 1
-            self._bytes -= size
+            if size > SMALL:
+                self._bytes -= size
         return self._finish(ctx, served, result)
 
     def _check_room(self, ctx: Context[Any], size: int) -> None:
@@ -246,13 +250,14 @@ class Dispatch:
 
         async def serve(ctx: Context[Any], params: Any) -> Any:
             size = len(ctx._call.params)
+            counted = size if size > SMALL else 0
             self._running -= 1
-            self._bytes -= size
+            self._bytes -= counted
             try:
                 return await handler(ctx, params)
             finally:
                 self._running += 1
-                self._bytes += size
+                self._bytes += counted
 
         return serve
 

@@ -119,6 +119,7 @@ class Head(Struct, eq=False):
         session_id: The Mcp-Session-Id header of a handshake-era request; None if absent or empty.
         admitted: `_meta`, method and revision of the last request with this head that was admitted: a client sends the same
             ones with call after call.
+        name: The Mcp-Name header, when it was found to be that of a message.
     """
 
     raw: dict[bytes, bytes]
@@ -130,6 +131,7 @@ class Head(Struct, eq=False):
     version: str | None
     session_id: str | None = None
     admitted: tuple[RequestMeta, str, str] | None = None
+    name: str | None = None
 
     @property
     def headers(self) -> Headers:
@@ -338,7 +340,7 @@ def _compare(header: str, raw: bytes | None, body: str) -> None:
 
 
 def judge_name(head: Head, name: str, *, required: bool = True) -> None:
-    """Require that Mcp-Name equals the message.
+    """Require that Mcp-Name equals the message. Needless for `head.name`.
 
     Args:
         head: The head of the HTTP request.
@@ -349,19 +351,16 @@ def judge_name(head: Head, name: str, *, required: bool = True) -> None:
         HeaderMismatch: The header is missing or differs.
     """
     raw = head.raw.get(b"mcp-name")
-    if _names.get(raw) != name and (required or raw is not None):
-        _compare_name(raw, name)
-
-
-def _compare_name(raw: bytes | None, name: str) -> None:
     if raw is None:
-        if name:
+        if required and name:  # some HTTP libraries drop a header with an empty value
             raise _missing(NAME, name)
-        return  # some HTTP libraries drop a header with an empty value
-    text = decode_value(raw.decode("latin-1"), NAME)
-    if text != name:
-        raise _differs(NAME, text, name)
-    _remember(_names, raw, text)
+        return
+    if _names.get(raw) != name:
+        text = decode_value(raw.decode("latin-1"), NAME)
+        if text != name:
+            raise _differs(NAME, text, name)
+        _remember(_names, raw, text)
+    head.name = name
 
 
 def judge_parameters(head: Head, spec: Sequence[ParamHeader], arguments: Mapping[str, Any] | Any) -> None:
