@@ -67,7 +67,7 @@ class Session(Record, weakref=True):
     on_authority: Callable[[], None] | None = None
 
     def receive(
-        self, data: bytes | Inbound | jsonrpc.Request | jsonrpc.Response, origin: Origin = UNKNOWN_ORIGIN
+        self, data: bytes | Inbound | jsonrpc.Request, origin: Origin = UNKNOWN_ORIGIN
     ) -> Call | Batch | Outgoing | None:
         """Take one message; see `Connection.receive`. Never raises, never waits."""
         return self.connection.receive(data, origin)

@@ -19,7 +19,6 @@ from tests.support import (
     Batch,
     Call,
     Failure,
-    Inbound,
     Notification,
     Origin,
     Outgoing,
@@ -61,16 +60,15 @@ def test_any_bytes_decode_to_a_message_or_a_protocol_error(data: bytes) -> None:
 
 @settings(max_examples=examples(300), deadline=None)
 @given(messages.texts)
-def test_any_bytes_become_an_inbound_message_or_a_protocol_error(data: bytes) -> None:
+def test_any_bytes_become_a_message_or_a_protocol_error(data: bytes) -> None:
     try:
         message = jsonrpc.decode(data)
     except ProtocolError:
         return
-    eras = detect.parse_eras(("2025", "2026"))
-    for header in (None, "2031-01-01", ""):
-        inbound = detect.classify(message, eras, header)
-        assert isinstance(inbound, Inbound)
-        assert inbound.era in eras
+    if isinstance(message, Request | Notification):
+        eras = detect.parse_eras(("2025", "2026"))
+        for header in (None, "2031-01-01", ""):
+            assert detect.classify(message, eras, header).era in eras
 
 
 @pytest.mark.parametrize("eras", [("2025",), ("2026",), ("2025", "2026"), ()])

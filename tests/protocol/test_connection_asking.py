@@ -15,7 +15,7 @@ from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.states import CallState, PendingState
 from tests.fuzz.ends import hello
 from tests.protocol.test_connection import RESPONSES, call_of, client, error_of, headers, notice, request, server
-from tests.support import V2025_03, V2025_11, Batch, Inbound, Outgoing, Pending, jsonrpc
+from tests.support import V2025_03, V2025_11, Batch, Outgoing, Pending, jsonrpc
 
 # ---------------------------------------------------------------- what the peer owes
 
@@ -42,7 +42,7 @@ def test_an_answer_that_a_transport_has_decoded_ends_its_request(answer: bytes, 
     connection = client()
     connection.era = era
     pending, woken = ask(connection)
-    assert connection.receive(Inbound(jsonrpc.decode(answer))) is None
+    assert connection.receive(jsonrpc.decode(answer)) is None
     assert (pending.state, woken) == (PendingState.ANSWERED, [1])
     assert type(pending.error) is (PeerError if b'"error"' in answer else type(None))
 

@@ -242,7 +242,8 @@ class Talk:
 
     def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN, /) -> Call | Batch | Outgoing | None:
         """Settle answers; make calls of the rest."""
-        message = data.message if isinstance(data, Inbound) else decode(data)
+        assert not isinstance(data, Call), "a client reads no calls itself"
+        message = decode(data) if isinstance(data, bytes) else data
         self.received.append(message)
         if isinstance(message, Request | Notification):
             self.heard.set()

@@ -33,7 +33,7 @@ from hinge.jsonrpc import Failure, Notification, Request, RequestId, Response, U
 from hinge.protocol.decoding import SMALL, check_values
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import detect
-from hinge.protocol.eras.base import Era, Handshake
+from hinge.protocol.eras.base import NO_HANDSHAKE, Era, Handshake
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.http.mirror import HeaderTexts
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -86,6 +86,7 @@ class Connection(Record):
     one_shot: bool = False
     #: Whether all calls share one stream, so that their ids must be unique.
     shared: bool = True
+    handshake: Handshake = msgspec.field(default_factory=Handshake)
     #: Calls that are being served, by `Call.key`.
     incoming: dict[object, Call] = msgspec.field(default_factory=dict)
     #: Bytes of the params over SMALL of all calls whose handlers run, also of cancelled ones. Counted by the session.
@@ -100,7 +101,6 @@ class Connection(Record):
     noise: str = ""
     #: The era of the requests that our side sends: a server's are always handshake requests, a client's are negotiated.
     era: Era = HANDSHAKE
-    handshake: Handshake = msgspec.field(default_factory=Handshake)
     #: Whether requests and results are handed to the other end as messages, whose params and results only are encoded: it is
     #: in the same process, and runs this code.
     hands_over: bool = False
@@ -118,32 +118,33 @@ class Connection(Record):
     # ---------------------------------------------------------------- messages that arrive
 
     def receive(
-        self, data: bytes | Inbound | Request | Response, origin: Origin = UNKNOWN_ORIGIN
+        self, data: bytes | Inbound | Request | Notification, origin: Origin = UNKNOWN_ORIGIN
     ) -> Call | Batch | Outgoing | None:
         """Decode a message and update the state. Never raises.
 
         Returns:
             A call or batch to be served, a response that needs no handler, or None.
         """
-        if type(data) is Inbound:
-            inbound = data
-        else:
-            try:
-                message = jsonrpc.decode(data) if isinstance(data, bytes) else data
-                if (type(message) is Response or type(message) is Failure) and not self.one_shot:
-                    self._receive_response(message)
-                    return None
-                eras = () if self.description is None else self.description.eras
-                inbound = detect.classify(message, eras, _version(origin))
-            except ProtocolError as exc:
-                return self._receive_unreadable(data if isinstance(data, bytes) else jsonrpc.encode(data), exc, origin)
-            except msgspec.MsgspecError:  # params of a message that was handed over are no JSON: read it as a text
-                assert not isinstance(data, bytes)  # what was decoded is JSON
-                return self.receive(jsonrpc.encode(data), origin)
-        message, era = inbound.message, inbound.era or self.era
-        if type(message) is Request or type(message) is Notification:
-            return self._receive_call(inbound, message, era, origin)
+        if type(data) is Call:
+            return self._receive_call(data, origin)
+        try:
+            message = jsonrpc.decode(data) if isinstance(data, bytes) else data
+            if type(message) is Response or type(message) is Failure:
+                return self._receive_answer(message)
+            assert type(message) is Request or type(message) is Notification
+            eras = (self.era,) if self.description is None else self.description.eras
+            call = detect.classify(message, eras, _version(origin))
+        except ProtocolError as exc:
+            return self._receive_unreadable(data if isinstance(data, bytes) else _encoded(data), exc, origin)
+        except msgspec.MsgspecError:  # params of a message that was handed over are no JSON: read it as a text
+            assert not isinstance(data, bytes)  # what was decoded is JSON
+            return self.receive(_encoded(data), origin)
+        return self._receive_call(call, origin)
+
+    def _receive_answer(self, message: Response | Failure) -> Outgoing | None:
+        """Take the answer to a request of ours, unless the channel carries none: there it is an error."""
         if self.one_shot:
+            era = self.era if self.description is None else detect.era_of_answer(self.description.eras)
             try:
                 era.check_response()
             except InvalidRequest as exc:
@@ -166,39 +167,35 @@ class Connection(Record):
             return None
         return self._unreadable(exc, data)
 
-    def _receive_call(
-        self, inbound: Inbound, message: Request | Notification, era: Era, origin: Origin
-    ) -> Call | Outgoing | None:
+    def _receive_call(self, call: Call, origin: Origin) -> Call | Outgoing | None:
+        """Admit a call, or answer it with an error."""
         if self.closed is not None:
             return None
-        request_id = message.id if type(message) is Request else None
-        description = self.description
-        revision: str | None
+        request_id, era, description = call.id, call.era, self.description
         try:
             if request_id is not None and len(self.incoming) >= self.limits.calls:
-                self._check_room(era, message.method)
-            if len(message.params) > SMALL:
-                self._check_size(message, era)
+                self._check_room(era, call.method)
+            if len(call.params) > SMALL:
+                self._check_size(call)
+            if era is HANDSHAKE and self.handshake is NO_HANDSHAKE:
+                self.handshake = Handshake()
             if description is not None:
-                revision = era.admit(
-                    message, inbound.meta, origin.head, self.handshake, description.revisions, self.one_shot
+                call.revision = era.admit(
+                    call.method,
+                    request_id,
+                    call.meta,
+                    origin.head,
+                    self.handshake,
+                    description.revisions,
+                    self.one_shot,
                 )
             else:
-                revision = era.admit_from_server(message, self.handshake)
+                revision = era.admit_from_server(call.method, request_id, self.handshake)
                 if revision is None:
-                    self._warn("The server sent the request %r, which this era does not have", shorten(message.method))
+                    self._warn("The server sent the request %r, which this era does not have", shorten(call.method))
                     return None
-            call = Call(
-                request_id,
-                message.method,
-                message.params,
-                inbound.meta,
-                era,
-                revision,
-                origin,
-                inbound.typed,
-                request_id,
-            )
+                call.revision = revision
+            call.origin = origin
             if request_id is not None:
                 if call.method == era.negotiation_method:
                     call.inline = description is not None
@@ -223,16 +220,16 @@ class Connection(Record):
         if method != era.liveness_method or len(self.incoming) >= self.limits.calls + LIVENESS_RESERVE:
             raise Overloaded(f"Too many requests: {self.limits.calls} at once is the limit of a connection")
 
-    def _check_size(self, message: Request | Notification, era: Era) -> None:
+    def _check_size(self, call: Call) -> None:
         """Raise Overloaded if calls in flight leave no room for these params, InvalidParams if they are too many or too large."""
-        limits, size = self.limits, len(message.params)
-        if self.held and self.held + size > limits.call_bytes and message.method not in _AT_ONCE:
+        limits, size = self.limits, len(call.params)
+        if self.held and self.held + size > limits.call_bytes and call.method not in _AT_ONCE:
             raise Overloaded(f"Too large requests: {limits.call_bytes} bytes at once is the limit of a connection")
-        check_values(message.params, limits.values)
-        if message.method == era.negotiation_method:  # the connection keeps them
+        check_values(call.params, limits.values)
+        if call.method == call.era.negotiation_method:  # the connection keeps them
             if size > limits.handshake_bytes:
-                raise InvalidParams(f"Too large: {limits.handshake_bytes} bytes of {message.method} is the limit here")
-            check_values(message.params, limits.handshake_bytes // _VALUE_BYTES)
+                raise InvalidParams(f"Too large: {limits.handshake_bytes} bytes of {call.method} is the limit here")
+            check_values(call.params, limits.handshake_bytes // _VALUE_BYTES)
 
     def _receive_batch(self, data: bytes, origin: Origin) -> Batch | Outgoing | None:
         eras = (self.era,) if self.description is None else self.description.eras
@@ -522,7 +519,8 @@ class Connection(Record):
         """Drop all calls and fail all our requests: the channel is closed. May be called twice."""
         if self.closed is None:
             self.closed = reason
-            self.handshake.state = CLOSED
+            if not self.one_shot:
+                self.handshake.state = CLOSED
         while self.incoming:
             call = next(iter(self.incoming.values()))
             if self._end_call(call, "close") and call.on_cancel is not None:
@@ -567,6 +565,12 @@ def _loose_id(data: bytes) -> RequestId | None:
 def _excerpt(data: bytes) -> str:
     """The start of an unreadable message."""
     return shorten(data[:1024].decode("utf-8", "replace"))
+
+
+def _encoded(message: Inbound | Request | Notification) -> bytes:
+    """The text of a message that was handed over."""
+    assert isinstance(message, (Request, Response))
+    return jsonrpc.encode(message)
 
 
 def _version(origin: Origin) -> str | None:

@@ -6,13 +6,13 @@ They hold values only: `protocol/connection.py` decides what happens to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import msgspec
 from msgspec import Raw
 
 from hinge.errors import ErrorObject, NotFinished, Overloaded, ProtocolError
-from hinge.jsonrpc import ABSENT, Message, Request, RequestId, Response, encode, encode_failure
+from hinge.jsonrpc import ABSENT, Failure, Request, RequestId, Response, encode, encode_failure
 from hinge.protocol.eras.base import Era
 from hinge.protocol.http.headers import Head
 from hinge.protocol.http.request import Headers, Owner, Principal
@@ -82,26 +82,13 @@ def origin_of(principal: Principal | str | None) -> Origin:
     return Origin(principal=named.name, scopes=frozenset(named.scopes), caller=named)
 
 
-@final
-class Inbound(Record):
-    """A decoded message with its `_meta`, and whether that names a revision. `era` is None where it is negotiated.
-
-    `typed` are the params in the type of the method, if they were decoded with `_meta`.
-    """
-
-    message: Message
-    meta: RequestMeta | None = None
-    claims: bool = False
-    era: Era | None = None
-    typed: Any = None
-
-
 @sets_like_slots
 @final
 class Call(Record):
-    """One inbound request or notification being served; `id` is None for a notification.
+    """One inbound request or notification; `id` is None for a notification.
 
-    `revision` is the protocol revision that governs it. `on_cancel` is set by the session that runs it.
+    `revision`, the one that governs it, and `origin` are set when the connection admits it. `on_cancel` is set by the session
+    that runs it.
     """
 
     id: RequestId | None
@@ -109,7 +96,7 @@ class Call(Record):
     params: Raw
     meta: RequestMeta | None
     era: Era
-    revision: str
+    revision: str = ""
     origin: Origin = UNKNOWN_ORIGIN
     #: The params in the type of the method, if they are decoded already.
     typed: Any = None
@@ -131,6 +118,10 @@ class Call(Record):
     def unfinished_error(self, reason: str) -> ProtocolError:
         """The error for a call that the server itself ended. One that did not start may be repeated."""
         return Overloaded(f"Not started: {reason}") if self.queued else NotFinished(reason)
+
+
+#: A message as it was read: a call that is to be admitted, or the answer to a request of ours.
+Inbound: TypeAlias = Call | Response | Failure
 
 
 @final

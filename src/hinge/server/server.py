@@ -17,6 +17,7 @@ from hinge.options import accepts, check_option, resolve, shown
 from hinge.protocol.changes import Changed
 from hinge.protocol.connection import Connection
 from hinge.protocol.description import ServerDescription
+from hinge.protocol.eras.base import NO_HANDSHAKE
 from hinge.protocol.eras.detect import parse_eras
 from hinge.protocol.eras.handshake import initialize
 from hinge.protocol.eras.stateless import STATELESS, discover
@@ -430,7 +431,7 @@ class Server(Router, Generic[StateT]):
         """
         kind = channel.kind
         if kind == "post":
-            return Session(Connection(self._description, self.limits, True, False), channel, self.handle)
+            return Session(Connection(self._description, self.limits, True, False, NO_HANDSHAKE), channel, self.handle)
         connection = Connection(self._description, self.limits, False, kind != "session")
         session = Session(connection, channel, self.handle)
         self._subscriptions.join(session)

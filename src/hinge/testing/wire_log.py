@@ -15,7 +15,7 @@ from hinge import jsonrpc
 from hinge.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from hinge.client.targets import transport_for
 from hinge.errors import CallError, PeerError, shorten
-from hinge.jsonrpc import ABSENT, Failure, Notification, Request, RequestId
+from hinge.jsonrpc import ABSENT, Failure, RequestId
 from hinge.protocol.eras.base import EraOption
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
@@ -237,15 +237,14 @@ def encode_message(data: bytes | Inbound) -> bytes:
     """Return a message as JSON text; one that was decoded is encoded again."""
     if isinstance(data, bytes):
         return data
-    message = data.message
-    if isinstance(message, Request | Notification):
-        params: Any = UNSET if message.params is ABSENT else message.params
-        if isinstance(message, Request):
-            return jsonrpc.encode_request(message.id, message.method, params)
-        return jsonrpc.encode_notification(message.method, params)
-    if isinstance(message, Failure):
-        return jsonrpc.encode_failure(message.id, message.error)
-    return jsonrpc.encode_response(message.id, message.result)
+    if isinstance(data, Call):
+        params: Any = UNSET if data.params is ABSENT else data.params
+        if data.id is not None:
+            return jsonrpc.encode_request(data.id, data.method, params)
+        return jsonrpc.encode_notification(data.method, params)
+    if isinstance(data, Failure):
+        return jsonrpc.encode_failure(data.id, data.error)
+    return jsonrpc.encode_response(data.id, data.result)
 
 
 @contextmanager

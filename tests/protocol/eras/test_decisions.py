@@ -58,8 +58,8 @@ Decide = Callable[[Era], Any]
         # Which messages are handled.
         (lambda era: era.needs_handshake("tools/list"), True, False),
         (lambda era: era.needs_handshake("ping"), False, False),
-        (lambda era: era.admit_from_server(REQUEST, agreed(V2025_03)), V2025_03, None),
-        (lambda era: era.admit_from_server(NOTIFICATION, agreed(V2025_03)), V2025_03, V2026_07),
+        (lambda era: era.admit_from_server("x", 1, agreed(V2025_03)), V2025_03, None),
+        (lambda era: era.admit_from_server("x", None, agreed(V2025_03)), V2025_03, V2026_07),
         (lambda era: era.check_response(), None, InvalidRequest),
         # JSON arrays: only in 2025-03-26. On a connection the handshake decides, else the header does.
         (lambda era: era.allows_batch(None, agreed("2024-11-05"), False), False, False),
@@ -176,19 +176,20 @@ def test_what_a_message_does_to_a_handshake(
 ) -> None:
     handshake = Handshake(before.state, before.revision)
     head = None if version is None else head_of({"mcp-protocol-version": version})
-    assert HANDSHAKE.admit(message, None, head, handshake, (), one_shot) == revision
+    request_id = message.id if isinstance(message, Request) else None
+    assert HANDSHAKE.admit(message.method, request_id, None, head, handshake, (), one_shot) == revision
     assert (handshake.state, handshake.revision) == (state, revision)
 
 
 def test_a_refused_handshake_leaves_nothing_to_the_next_one() -> None:
     """Such as the client's name, if a middleware answers in place of the server."""
     handshake = Handshake()
-    HANDSHAKE.admit(Request(1, "initialize"), None, None, handshake, (), False)
+    HANDSHAKE.admit("initialize", 1, None, None, handshake, (), False)
     initialize(
         InitializeParams(protocol_version=V2025_11, capabilities=THEIRS, client_info=THEM), handshake, description_of()
     )
     handshake.move("refused")
-    HANDSHAKE.admit(Request(2, "initialize"), None, None, handshake, (), False)
+    HANDSHAKE.admit("initialize", 2, None, None, handshake, (), False)
     handshake.commit({"protocolVersion": V2025_11})
     assert (handshake.client_info, handshake.capabilities) == (None, ClientCapabilities())
 

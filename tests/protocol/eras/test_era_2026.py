@@ -43,6 +43,7 @@ from tests.support import (
     SERVER_INFO,
     V2025_11,
     V2026_07,
+    Call,
     EmptyResult,
     head_of,
     jsonrpc,
@@ -56,9 +57,14 @@ DESCRIPTION = description_of()
 
 
 def admit(text: bytes, headers: Head | None = None) -> str:
-    inbound = detect.classify(jsonrpc.decode(text), ())
-    assert isinstance(inbound.message, Request | Notification)
-    return STATELESS.admit(inbound.message, inbound.meta, headers, Handshake(), DESCRIPTION.revisions, True)
+    call = read(text)
+    return STATELESS.admit(call.method, call.id, call.meta, headers, Handshake(), DESCRIPTION.revisions, True)
+
+
+def read(text: bytes) -> Call:
+    message = jsonrpc.decode(text)
+    assert isinstance(message, Request | Notification)
+    return detect.classify(message, (STATELESS,))
 
 
 def sent(meta: Any, method: str = "tools/list", **headers: str) -> str:
@@ -69,7 +75,7 @@ def sent(meta: Any, method: str = "tools/list", **headers: str) -> str:
 
 def meta_of(**members: Any) -> RequestMeta | None:
     text = jsonrpc.encode_request(1, "x", {"_meta": {**FULL, **members}})
-    return detect.classify(jsonrpc.decode(text), ()).meta
+    return read(text).meta
 
 
 # ---------------------------------------------------------------- the envelope

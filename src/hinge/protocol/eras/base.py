@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from hinge.errors import InvalidRequest, ProtocolError
-from hinge.jsonrpc import Notification, Request
+from hinge.jsonrpc import RequestId
 from hinge.protocol.http.headers import Head
 from hinge.protocol.states import HANDSHAKE_MOVES, HandshakeState
 from hinge.schema.base import Implementation, RequestMeta
@@ -87,6 +87,13 @@ class Handshake(msgspec.Struct, eq=False):
         return self.state in OPEN_STATES
 
 
+class _NoHandshake(Handshake, frozen=True, eq=False):  # type: ignore[misc]
+    """Of a connection that carries one request: nobody has shaken hands there, and most requests need nothing of it."""
+
+
+NO_HANDSHAKE: Handshake = _NoHandshake()
+
+
 class _ResultType(msgspec.Struct):
     resultType: str = "complete"
 
@@ -140,7 +147,8 @@ class Era(ABC):
     @abstractmethod
     def admit(
         self,
-        message: Request | Notification,
+        method: str,
+        request_id: RequestId | None,
         meta: RequestMeta | None,
         head: Head | None,
         handshake: Handshake,
@@ -150,7 +158,8 @@ class Era(ABC):
         """Check a message from a client and return the revision that governs it.
 
         Args:
-            message: The message.
+            method: The method of the message.
+            request_id: Its id; None for a notification.
             meta: Its `_meta`, if it has one.
             head: The head of its HTTP request; None on other transports.
             handshake: The handshake of the connection.
@@ -162,7 +171,7 @@ class Era(ABC):
         """
 
     @abstractmethod
-    def admit_from_server(self, message: Request | Notification, handshake: Handshake) -> str | None:
+    def admit_from_server(self, method: str, request_id: RequestId | None, handshake: Handshake) -> str | None:
         """The revision that governs a message from a server; None for one that the era does not have."""
 
     @abstractmethod

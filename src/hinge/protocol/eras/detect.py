@@ -15,11 +15,8 @@ from msgspec import Raw
 from hinge.errors import DefinitionError, InvalidRequest
 from hinge.jsonrpc import (
     ABSENT,
-    Failure,
-    Message,
     Notification,
     Request,
-    Response,
     Unreadable,
     encode_value,
     has_repeated_member,
@@ -27,7 +24,7 @@ from hinge.jsonrpc import (
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
-from hinge.protocol.records import Inbound
+from hinge.protocol.records import UNKNOWN_ORIGIN, Call
 from hinge.schema.base import NOTHING, ProgressToken, RequestMeta
 from hinge.schema.methods import METHODS
 from hinge.schema.tools import NO_ARGUMENTS, CallToolParams
@@ -78,25 +75,28 @@ _decode_token = msgspec.json.Decoder(ProgressToken).decode
 _decode_raw_meta = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-def classify(message: Message, eras: tuple[Era, ...], version_header: str | None = None) -> Inbound:
+def classify(message: Request | Notification, eras: tuple[Era, ...], version_header: str | None = None) -> Call:
     """Read the `_meta` of a message and decide its era.
 
     `protocolVersion` in `_meta` means the stateless era, whatever it says. Without it the HTTP header decides; the method
-    never does. A server with one era handles everything by the rules of that era.
+    never does. Who has one era handles everything by its rules.
 
     Args:
         message: The message. Malformed members of its `_meta` count as absent.
-        eras: The eras that are served. Empty on a client, which negotiates its era.
+        eras: The eras that are served; on a client the one that it has negotiated.
         version_header: The revision that the HTTP headers name.
+
+    Returns:
+        The call, which is to be admitted.
 
     Raises:
         Unreadable: A member of `params` or `_meta` is repeated.
     """
     meta: RequestMeta | None = None
     typed: _ToolCallParams | None = None
-    if (type(message) is Request or type(message) is Notification) and message.params is not ABSENT:
-        text = message.params
-        if message.method == "tools/call":
+    text, method = message.params, message.method
+    if text is not ABSENT:
+        if method == "tools/call":
             try:
                 typed = _decode_call(text)
             except (msgspec.MsgspecError, ValueError):
@@ -119,17 +119,16 @@ def classify(message: Message, eras: tuple[Era, ...], version_header: str | None
                 raise _unreadable(message, str(exc)) from None
         if frame > max_frame or params.arguments is NO_ARGUMENTS:
             _check_params(message, params)
-    claims = meta is not None and meta.protocol_version is not NOTHING
-    era: Era | None
-    if len(eras) < 2:
-        era = eras[0] if eras else None
-    elif claims:
+    if len(eras) == 1:
+        era = eras[0]
+    elif meta is not None and meta.protocol_version is not NOTHING:
         era = STATELESS
-    elif version_header is None or type(message) is Response or type(message) is Failure:
+    elif version_header is None:
         era = HANDSHAKE
     else:
         era = era_of_revision(version_header)
-    return Inbound(message, meta, claims, era, typed)
+    request_id = message.id if type(message) is Request else None
+    return Call(request_id, method, text, meta, era, "", UNKNOWN_ORIGIN, typed, request_id)
 
 
 def _check_params(message: Request | Notification, params: _Params | _ToolCallParams) -> None:
@@ -228,6 +227,11 @@ def _salvage(text: bytes) -> RequestMeta | None:
                 if field.name == "protocol_version":
                     meta.protocol_version = value
     return meta
+
+
+def era_of_answer(eras: tuple[Era, ...]) -> Era:
+    """The era of an answer to a server, whatever the header says: only servers of the handshake era send requests."""
+    return eras[0]
 
 
 def era_of_batch(version_header: str | None, eras: tuple[Era, ...]) -> Era:

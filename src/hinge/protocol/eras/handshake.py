@@ -16,7 +16,7 @@ from hinge.errors import (
     ProtocolError,
     ResourceNotFound,
 )
-from hinge.jsonrpc import Notification, Request
+from hinge.jsonrpc import RequestId
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras.base import Era, Handshake, decode_result_type
 from hinge.protocol.http.headers import Head
@@ -50,30 +50,30 @@ class HandshakeEra(Era):
 
     def admit(
         self,
-        message: Request | Notification,
+        method: str,
+        request_id: RequestId | None,
         meta: RequestMeta | None,
         head: Head | None,
         handshake: Handshake,
         supported: tuple[str, ...],
         one_shot: bool,
     ) -> str:
-        method = message.method
         if method == "initialize":
-            if type(message) is Request:
+            if request_id is not None:
                 if handshake.state is not HandshakeState.NEW:
                     raise InvalidRequest("This connection is already initialized")
                 handshake.move("initialize")
                 handshake.offered = None
         elif one_shot and handshake.state is HandshakeState.NEW:
             handshake.assume(None if head is None else head.version)
-        elif method == "notifications/initialized" and type(message) is Notification and handshake.open:
+        elif method == "notifications/initialized" and request_id is None and handshake.open:
             handshake.move("initialized")
         return handshake.revision
 
-    def admit_from_server(self, message: Request | Notification, handshake: Handshake) -> str | None:
-        revision, row = handshake.revision, METHODS.get(message.method)
-        if row is not None and type(message) is Request and not row.first <= revision <= row.last:
-            raise MethodNotFound(message.method)  # before a callback is called for it
+    def admit_from_server(self, method: str, request_id: RequestId | None, handshake: Handshake) -> str | None:
+        revision, row = handshake.revision, METHODS.get(method)
+        if row is not None and request_id is not None and not row.first <= revision <= row.last:
+            raise MethodNotFound(method)  # before a callback is called for it
         return revision
 
     def check_response(self) -> None:

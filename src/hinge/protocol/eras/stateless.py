@@ -19,7 +19,7 @@ from hinge.errors import (
     UnsupportedVersion,
     shorten,
 )
-from hinge.jsonrpc import OBJECT, Notification, Request, opening
+from hinge.jsonrpc import OBJECT, RequestId, opening
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras.base import Era, Handshake, decode_result_type
 from hinge.protocol.http.headers import Head, judge_message
@@ -67,7 +67,8 @@ class StatelessEra(Era):
 
     def admit(
         self,
-        message: Request | Notification,
+        method: str,
+        request_id: RequestId | None,
         meta: RequestMeta | None,
         head: Head | None,
         handshake: Handshake,
@@ -82,11 +83,11 @@ class StatelessEra(Era):
             UnsupportedVersion: The revision is not a supported stateless one.
             InvalidParams: The log level is unknown.
         """
-        if type(message) is Notification:
+        if request_id is None:
             return self.latest
         if head is not None and head.admitted is not None:
             last_meta, last_method, revision = head.admitted
-            if meta is last_meta and message.method == last_method:
+            if meta is last_meta and method == last_method:
                 return revision
         if meta is None or meta.protocol_version is NOTHING:
             raise _invalid_meta(f"Missing required params._meta field {PROTOCOL_VERSION}", supported)
@@ -96,17 +97,17 @@ class StatelessEra(Era):
         if meta.client_capabilities is NOTHING or opening(meta.client_capabilities) != OBJECT:
             raise _invalid_meta(f"params._meta field {CLIENT_CAPABILITIES} must be present, and an object", supported)
         if head is not None:
-            judge_message(head, named, message.method)
+            judge_message(head, named, method)
         if named not in STATELESS_REVISIONS:
             raise UnsupportedVersion(named, supported)
         if meta.log_level is not NOTHING and _log_level(meta) is None:
             raise InvalidParams(f"Unknown log level in {LOG_LEVEL}: use one of {', '.join(SEVERITY)}")
         if head is not None:
-            head.admitted = meta, message.method, named
+            head.admitted = meta, method, named
         return named
 
-    def admit_from_server(self, message: Request | Notification, handshake: Handshake) -> str | None:
-        return None if type(message) is Request else self.latest
+    def admit_from_server(self, method: str, request_id: RequestId | None, handshake: Handshake) -> str | None:
+        return self.latest if request_id is None else None
 
     def check_response(self) -> None:
         raise InvalidRequest("A stateless server sends no requests, so it takes no responses")

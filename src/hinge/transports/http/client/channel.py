@@ -47,7 +47,7 @@ from hinge.protocol.http import mirror
 from hinge.protocol.http.media_types import EVENT_STREAM, JSON, POST_HEADERS, STREAM_HEADERS, media_type
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.peer_log import warn_about_peer
-from hinge.protocol.records import Call, Inbound, Outgoing, Pending
+from hinge.protocol.records import Call, Outgoing, Pending
 from hinge.protocol.states import ANSWERED, WAITING
 from hinge.timeouts import CONNECT_LIMIT
 from hinge.transports.http.client.headers import user_headers
@@ -581,7 +581,7 @@ class HttpChannel:
                     raise InvalidResponse(
                         f"The server answered {pending.method} with the id {message.id!r}, not {pending.id!r}"
                     )
-                self._conversation.receive(Inbound(message))
+                self._conversation.receive(message)
             else:
                 self._serve_message(item, is_handshake)
 

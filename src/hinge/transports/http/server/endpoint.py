@@ -13,7 +13,7 @@ from hinge import jsonrpc
 from hinge.channel import Serve
 from hinge.errors import ProtocolError
 from hinge.http1.asgi import Scope
-from hinge.jsonrpc import Message, Request, RequestId, Unreadable
+from hinge.jsonrpc import Failure, RequestId, Response, Unreadable
 from hinge.protocol.connection import LIVENESS_RESERVE
 from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Era
@@ -24,7 +24,7 @@ from hinge.protocol.http.headers import Head, HeadRules, body_too_large, judge_h
 from hinge.protocol.http.media_types import BOTH, TAKES_JSON
 from hinge.protocol.http.origin import Guard
 from hinge.protocol.http.request import Owner, Principal, RawHeaders, Refusal
-from hinge.protocol.records import Inbound, Origin
+from hinge.protocol.records import Call, Inbound, Origin
 from hinge.transports.http.server.exchange import (
     EVENTS_TYPE,
     STOPPING,
@@ -205,9 +205,12 @@ class Endpoint:
         """Serve one message, or a batch of the revision that has batches."""
         inbound: Inbound | bytes
         try:
-            inbound = detect.classify(jsonrpc.decode(body), self._eras, head.version)
-            assert inbound.era is not None
-            era = inbound.era
+            message = jsonrpc.decode(body)
+            if type(message) is Response or type(message) is Failure:
+                inbound, era = message, detect.era_of_answer(self._eras)
+            else:
+                inbound = call = detect.classify(message, self._eras, head.version)
+                era = call.era
         except ProtocolError as exc:
             if not jsonrpc.is_batch(body):
                 return self._refuse_unreadable(exc, exchange, head, origin, body)
@@ -264,7 +267,7 @@ class Endpoint:
             channel = PostChannel(exchange, head.accepts, False)
             channel.conversation = conversation = self._serve(channel)
             await channel.answer(conversation.receive(inbound, origin))
-        elif head.session_id is None and isinstance(inbound, Inbound) and _is_initialize(inbound.message):
+        elif head.session_id is None and _is_initialize(inbound):
             await self._initialize(exchange, head, origin, inbound)
         elif not isinstance(session := self._sessions.find(head.session_id, _owner_of(origin)), Refusal):
             await session.post(inbound, origin, exchange, head.accepts)
@@ -378,13 +381,13 @@ def _is_short(head: Head) -> bool:
 
 
 def _method_of(inbound: Inbound | bytes) -> str | None:
-    return inbound.message.method if isinstance(inbound, Inbound) and isinstance(inbound.message, Request) else None
+    return inbound.method if isinstance(inbound, Call) and inbound.id is not None else None
 
 
-def _is_initialize(message: Message) -> bool:
-    return isinstance(message, Request) and message.method == "initialize"
+def _is_initialize(inbound: Inbound | bytes) -> bool:
+    return _method_of(inbound) == "initialize"
 
 
 def _is_new_work(inbound: Inbound | bytes) -> bool:
     """Whether a stopping server turns the message away: a request or a batch."""
-    return not isinstance(inbound, Inbound) or isinstance(inbound.message, Request)
+    return isinstance(inbound, bytes) or _method_of(inbound) is not None

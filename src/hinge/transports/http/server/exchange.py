@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Protocol
 from hinge import jsonrpc
 from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest, Overloaded, wire_error
 from hinge.http1.asgi import CLOSE, HeaderPairs, Message, Receive, Scope, Send
-from hinge.jsonrpc import Request, RequestId
+from hinge.jsonrpc import RequestId
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import body_too_large
 from hinge.protocol.http.media_types import TAKES_EVENTS
 from hinge.protocol.http.request import Refusal
-from hinge.protocol.records import Inbound, Origin, Outgoing, Record
+from hinge.protocol.records import Call, Inbound, Origin, Outgoing, Record
 from hinge.protocol.scopes import write_scopes
 from hinge.structs import sets_like_slots
 from hinge.telemetry import count
@@ -96,7 +96,7 @@ def challenge_headers(challenge: str, scope: Scope) -> HeaderPairs:
 
 def id_of(inbound: Inbound | bytes) -> RequestId | None:
     """The id of a request whose message could be read."""
-    return inbound.message.id if isinstance(inbound, Inbound) and isinstance(inbound.message, Request) else None
+    return inbound.id if isinstance(inbound, Call) else None
 
 
 class RawExchange(Protocol):

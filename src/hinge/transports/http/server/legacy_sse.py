@@ -13,13 +13,15 @@ from urllib.parse import parse_qs, quote
 from hinge import jsonrpc
 from hinge.channel import ChannelKind, Serve
 from hinge.errors import ChannelClosed, DefinitionError, ProtocolError, UnsupportedVersion
-from hinge.jsonrpc import Request, Unreadable
+from hinge.jsonrpc import Notification, Request, Unreadable
 from hinge.protocol.eras import detect
+from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import judge_head
 from hinge.protocol.http.media_types import TAKES_EVENTS
 from hinge.protocol.http.request import Refusal
-from hinge.protocol.records import Inbound, Origin, Outgoing
+from hinge.protocol.records import Call, Origin, Outgoing
+from hinge.schema.base import NOTHING
 from hinge.schema.revisions import HANDSHAKE_REVISIONS
 from hinge.session import Session
 from hinge.transports.duplex import ByteBudget, DuplexChannel
@@ -126,15 +128,16 @@ class LegacyEndpoint:
 
     async def _take(self, session: LegacySession, exchange: Exchange, body: bytes, origin: Origin) -> None:
         try:
-            inbound = None if jsonrpc.is_batch(body) else detect.classify(jsonrpc.decode(body), ())
+            message = None if jsonrpc.is_batch(body) else jsonrpc.decode(body)
+            call = detect.classify(message, (HANDSHAKE,)) if isinstance(message, (Request, Notification)) else None
         except ProtocolError as exc:
             request_id = exc.request_id if isinstance(exc, Unreadable) else None
             if jsonrpc.meant_as(body) == "response" and session.fail_request(body, origin):
                 request_id = None  # the id is one of the server's own
             await exchange.reply(400, jsonrpc.encode_failure(request_id, exc.error))
             return
-        if inbound is not None and inbound.claims:
-            session.refuse_claim(inbound)
+        if call is not None and call.meta is not None and call.meta.protocol_version is not NOTHING:
+            session.refuse_claim(call)
         else:
             session.take(body, origin, exchange)
         await exchange.empty(202)
@@ -180,13 +183,12 @@ class LegacySession(DuplexChannel):
         """Fail the request of the server that a malformed response is for. Returns False if there is none."""
         return self._receive(body, origin) is None
 
-    def refuse_claim(self, inbound: Inbound) -> None:
+    def refuse_claim(self, call: Call) -> None:
         """Refuse a request of the stateless era with the handshake revisions, so that the client falls back."""
-        message = inbound.message
-        if isinstance(message, Request):
-            requested = inbound.meta.protocol_version if inbound.meta is not None else None
+        if call.id is not None:
+            requested = call.meta.protocol_version if call.meta is not None else None
             error = UnsupportedVersion(requested if isinstance(requested, str) else "", HANDSHAKE_REVISIONS)
-            self._event(jsonrpc.encode_failure(message.id, error.error))
+            self._event(jsonrpc.encode_failure(call.id, error.error))
 
     async def send(self, message: Outgoing, /) -> None:
         """Put a message on the stream; wait while the client is slow. Raises ChannelClosed if it left."""

@@ -31,10 +31,10 @@ class PostChannel(Record):
         exchange, conversation = self._exchange, self.conversation
         assert conversation is not None
         try:
-            if type(call) is Outgoing:
-                await exchange.answer(call)
-            elif call is None:
+            if call is None:
                 await exchange.empty(202)
+            elif type(call) is Outgoing:
+                await exchange.answer(call)
             elif type(call) is Call and call.id is None:
                 await exchange.empty(202)
                 await conversation.answer(call)

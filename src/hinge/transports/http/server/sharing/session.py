@@ -13,7 +13,7 @@ from hinge import jsonrpc
 from hinge.backends.base import Backend
 from hinge.channel import Serve
 from hinge.errors import BackendError, HingeError, Overloaded, ProtocolError
-from hinge.jsonrpc import Failure, Notification, Request, RequestId, Response
+from hinge.jsonrpc import Failure, Message, Request, RequestId, Response
 from hinge.protocol.changes import Changed
 from hinge.protocol.http import sse
 from hinge.protocol.http.media_types import TAKES_EVENTS
@@ -287,7 +287,7 @@ class SharedSession(HttpSession):
 
     async def post(self, inbound: Inbound | bytes, origin: Origin, exchange: Exchange, accepts: int) -> None:
         """Take the message of one POST, or pass it on to the process that waits for it."""
-        if type(inbound) is Inbound and type(inbound.message) is Request:
+        if type(inbound) is Call and inbound.id is not None:
             await super().post(inbound, origin, exchange, accepts)
         else:
             await self._post_other(inbound, origin, exchange, accepts)
@@ -312,12 +312,10 @@ class SharedSession(HttpSession):
         """Pass on what is for other processes. Returns what is for this one, None if nothing is left."""
         if isinstance(inbound, bytes):
             return await self._pass_on_batch(inbound)
-        message = inbound.message
-        writer = self._addressee(message)
+        writer = self._addressee(inbound)
         if writer is None:
             return inbound
-        assert type(message) is not Request
-        await self._forward(writer, encode_message(message))
+        await self._forward(writer, encode_message(inbound))
         return None
 
     async def _pass_on_batch(self, data: bytes) -> bytes | None:
@@ -337,21 +335,20 @@ class SharedSession(HttpSession):
                 await self._forward(writer, item)
         return b"[" + b",".join(own) + b"]" if own else None
 
-    def _addressee(self, message: Any) -> str | None:
+    def _addressee(self, message: Inbound | Message) -> str | None:
         """The writer that a message is for, "" for all others; None for this process."""
-        if type(message) is Response or type(message) is Failure:
+        if isinstance(message, (Response, Failure)):
             return self._writer_of(message.id)
-        if type(message) is Notification and message.method == "notifications/progress":
-            try:
+        if isinstance(message, Request):
+            return None
+        try:
+            if message.method == "notifications/progress":
                 return self._writer_of(_token(message.params).get("progressToken"))
-            except msgspec.MsgspecError:
-                return None
-        if type(message) is Notification and message.method == "notifications/cancelled":
-            try:
+            if message.method == "notifications/cancelled":
                 request_id = _cancelled(message.params).request_id
-            except msgspec.MsgspecError:
-                return None
-            return None if request_id in self.session.connection.incoming else ""
+                return None if request_id in self.session.connection.incoming else ""
+        except msgspec.MsgspecError:
+            pass
         return None
 
     def _writer_of(self, request_id: Any) -> str | None:
@@ -683,9 +680,9 @@ class _Facts:
         await self.session.finish()
 
 
-def encode_message(message: Response | Failure | Notification) -> bytes:
-    """The text of a message that was decoded."""
-    if type(message) is Notification:
+def encode_message(message: Inbound) -> bytes:
+    """The text of a message that was decoded and is no request."""
+    if type(message) is Call:
         return jsonrpc.encode_notification(message.method, message.params)
     if type(message) is Response:
         return jsonrpc.encode_response(message.id, message.result)
