@@ -14,6 +14,8 @@ from hinge.protocol.connection import Connection
 from hinge.protocol.eras.base import Handshake
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.records import Call, Pending
+from hinge.protocol.revisions.wrapping import ToolValueResult
+from hinge.schema.tools import CallToolResult
 from hinge.server.context import Context
 from hinge.session import Session
 from hinge.structs import sets_like_slots
@@ -27,6 +29,7 @@ OTHER: Any = Connection(None)
 CALL = Call(1, "ping", PARAMS, None, STATELESS, STATELESS.latest)
 MAKERS: dict[type[msgspec.Struct], Callable[[], object]] = {
     Call: lambda: Call(1, "ping", PARAMS, None, STATELESS, STATELESS.latest),
+    CallToolResult: lambda: CallToolResult(content=[]),
     ClientContext: lambda: ClientContext(client=OTHER, method="ping", params={}),
     Connection: lambda: Connection(None),
     Context: lambda: Context(OTHER, CALL, None, OTHER, "ping", PARAMS, OTHER),
@@ -37,6 +40,7 @@ MAKERS: dict[type[msgspec.Struct], Callable[[], object]] = {
     PostChannel: lambda: PostChannel(OTHER, 0, True),
     ServedRequest: lambda: ServedRequest({"type": "http"}, OTHER, True),
     Session: lambda: Session(OTHER, OTHER, OTHER, OTHER),
+    ToolValueResult: lambda: ToolValueResult(content=[]),
 }
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from hinge.schema.tools import WRAP_MARKER, CallToolResult
+from hinge.structs import sets_like_slots
 
 
+@sets_like_slots
 class ToolValueResult(CallToolResult[Any], kw_only=True):
     """The result of a tool whose output schema is wrapped: so is its structured content, also if it is an object."""
 
