@@ -20,7 +20,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from hinge.protocol.eras.base import EraOption
-from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing
+from hinge.protocol.records import Batch, Call, Cancellable, Inbound, Origin, Outgoing
 
 #: The kinds of channels. On HTTP, "post" carries one message and ends, "session" lives across requests. "background" is that of
 #: a call that was answered and goes on: nobody reads it.
@@ -103,12 +103,12 @@ class Detached(Exception):
     Then the handler is called again, unless the call is over.
 
     Args:
-        on_cancel: Called if the call is cancelled meanwhile; resumes it after its own clean-up.
+        work: Cancelled if the call is cancelled meanwhile; resumes it after its own clean-up.
         on_detached: Called when nothing else but the channel has to be told.
     """
 
-    def __init__(self, on_cancel: Callable[[], object], on_detached: Callable[[], object]) -> None:
-        self.on_cancel = on_cancel
+    def __init__(self, work: Cancellable, on_detached: Callable[[], object]) -> None:
+        self.work = work
         self.on_detached = on_detached
 
 

@@ -88,7 +88,7 @@ class Session(Record, weakref=True):
             return None
         task = current_task(self.loop)
         assert task is not None
-        call.on_cancel = task.cancel
+        call.work = task
         self._tasks[task] = call
         size, handle = len(call.params), self.handle
         if size > SMALL:
@@ -103,14 +103,14 @@ class Session(Record, weakref=True):
         except asyncio.CancelledError as exc:
             reply = self._cancelled(call, task, exc)
         except Detached as detached:
-            call.on_cancel = detached.on_cancel
+            call.work = detached.work
             detached.on_detached()
             del self._tasks[task]
             self.trim()
             return None
         except BaseException as exc:
             if is_ctrl_c(exc) or current_task(self.loop) is not task:
-                call.on_cancel = None  # the process ends, or the task is being destroyed: there is no answer
+                call.work = None  # the process ends, or the task is being destroyed: there is no answer
                 connection.cancel(call)
                 raise
             reply = connection.refuse(call, as_failure(exc))
@@ -134,7 +134,7 @@ class Session(Record, weakref=True):
             return None
         if task.cancelling():
             logger.error("%s was cancelled by its handler, or with the task that it ran in", call.method)
-            call.on_cancel = None  # the task is being cancelled already
+            call.work = None  # the task is being cancelled already
             self.connection.cancel(call)
             raise exc
         return self.connection.refuse(call, RuntimeError("the handler cancelled itself"))
@@ -381,7 +381,7 @@ class Session(Record, weakref=True):
         if self._tasks:
             task = current_task(self.loop)
             if task in self._tasks:
-                self._tasks[task].on_cancel = None  # a handler that ends its own session is not cancelled
+                self._tasks[task].work = None  # a handler that ends its own session is not cancelled
         self.connection.close(reason)
         if self._tasks:
             for call in list(self._tasks.values()):

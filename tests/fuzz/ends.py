@@ -21,6 +21,16 @@ ME = Implementation(name="fuzz", version="1")
 _TIMES = int(os.environ.get("HINGE_FUZZ", "1"))
 
 
+class Work:
+    """Stands for the task that serves a call, and counts how often it is cancelled."""
+
+    def __init__(self) -> None:
+        self.cancelled = 0
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
 def examples(number: int) -> int:
     """How many examples a test tries: so many that the whole suite takes seconds, unless more is asked for."""
     return number * _TIMES

@@ -17,7 +17,7 @@ from hinge.protocol.eras.stateless import STATELESS as STATELESS_ERA
 from hinge.protocol.states import CallState, HandshakeState, PendingState
 from hinge.schema.lifecycle import ClientCapabilities
 from tests.fuzz import messages
-from tests.fuzz.ends import ME, description_of, examples, hello, initialize_result
+from tests.fuzz.ends import ME, Work, description_of, examples, hello, initialize_result
 from tests.support import Batch, Call, Outgoing, Pending, jsonrpc
 
 STATELESS = STATELESS_ERA.request_meta(STATELESS_ERA.latest, ME, ClientCapabilities())
@@ -43,7 +43,7 @@ class End:
         self.wire: list[bytes] = []
         #: Calls that were handed out and may be answered, with the number of replies that each got.
         self.calls: dict[Call, int] = {}
-        self.stopped: dict[Call, int] = {}
+        self.works: dict[Call, Work] = {}
         #: Calls that were answered because their time was up.
         self.expired: set[Call] = set()
         #: Requests of ours, with the number of times that we were woken.
@@ -70,12 +70,7 @@ class End:
     def _begin(self, call: Call) -> None:
         assert call not in self.calls
         self.calls[call] = 0
-        self.stopped[call] = 0
-
-        def stop() -> None:
-            self.stopped[call] += 1
-
-        call.on_cancel = stop
+        call.work = self.works[call] = Work()
 
     def ask(self, method: str) -> Pending | None:
         """Enter a request; None where that is refused."""
@@ -117,7 +112,7 @@ class End:
             assert (call in owed) == (call.state is CallState.RUNNING)
             assert replies == (call.state is CallState.ANSWERED)
             taken_away = call.state in (CallState.CANCELLED, CallState.DROPPED) or call in self.expired
-            assert self.stopped[call] == taken_away
+            assert self.works[call].cancelled == taken_away
         waiting = list(connection.outgoing.values())
         for pending, woken in self.asked.items():
             assert (pending in waiting) == (pending.state is PendingState.WAITING)

@@ -13,7 +13,7 @@ from hinge.protocol.eras.base import ASSUMED_REVISION, Era
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.states import CallState, PendingState
-from tests.fuzz.ends import hello
+from tests.fuzz.ends import Work, hello
 from tests.protocol.test_connection import RESPONSES, call_of, client, error_of, headers, notice, request, server
 from tests.support import V2025_03, V2025_11, Batch, Outgoing, Pending, jsonrpc
 
@@ -424,12 +424,11 @@ def test_the_end_settles_everything_once() -> None:
     """C-012, C-043."""
     connection = server()
     call = call_of(connection.receive(request()))
-    stopped: list[int] = []
-    call.on_cancel = lambda: stopped.append(1)
+    call.work = work = Work()
     pending, woken = ask(connection, "roots/list")
     for _ in range(2):
         connection.close("gone")
-    assert (call.state, stopped) == (CallState.DROPPED, [1])
+    assert (call.state, work.cancelled) == (CallState.DROPPED, 1)
     assert (pending.state, woken) == (PendingState.LOST, [1])
     assert isinstance(pending.error, ConnectionLost)
     assert connection.receive(request(2)) is None

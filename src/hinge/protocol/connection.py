@@ -327,8 +327,8 @@ class Connection(Record):
 
     def cancel(self, call: Call) -> None:
         """Remove a call that the peer cancelled, and cancel its handler."""
-        if self._end_call(call, "cancel") and call.on_cancel is not None:
-            call.on_cancel()
+        if self._end_call(call, "cancel") and call.work is not None:
+            call.work.cancel()
 
     def _end_call(self, call: Call, event: str) -> bool:
         """Remove a call from `incoming`; nothing else does. Returns False if it was removed before."""
@@ -507,12 +507,12 @@ class Connection(Record):
         replies: list[Outgoing] = []
         while self.incoming:
             call = next(iter(self.incoming.values()))
-            stop = call.on_cancel
+            work = call.work
             reply = self.refuse(call, call.unfinished_error(reason))
             if reply is not None:
                 replies.append(reply)
-            if stop is not None:
-                stop()
+            if work is not None:
+                work.cancel()
         return replies
 
     def close(self, reason: str) -> None:
@@ -523,8 +523,8 @@ class Connection(Record):
                 self.handshake.state = CLOSED
         while self.incoming:
             call = next(iter(self.incoming.values()))
-            if self._end_call(call, "close") and call.on_cancel is not None:
-                call.on_cancel()
+            if self._end_call(call, "close") and call.work is not None:
+                call.work.cancel()
         if self.outgoing:
             self.end_input(reason)
 

@@ -6,7 +6,7 @@ They hold values only: `protocol/connection.py` decides what happens to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, final
 
 import msgspec
 from msgspec import Raw
@@ -82,13 +82,21 @@ def origin_of(principal: Principal | str | None) -> Origin:
     return Origin(principal=named.name, scopes=frozenset(named.scopes), caller=named)
 
 
+class Cancellable(Protocol):
+    """What serves a call."""
+
+    def cancel(self) -> object:
+        """Stop it soon."""
+        ...
+
+
 @sets_like_slots
 @final
 class Call(Record):
     """One inbound request or notification; `id` is None for a notification.
 
-    `revision`, the one that governs it, and `origin` are set when the connection admits it. `on_cancel` is set by the session
-    that runs it.
+    `revision`, the one that governs it, and `origin` are set when the connection admits it. `work` is set by the session that
+    runs it.
     """
 
     id: RequestId | None
@@ -107,7 +115,8 @@ class Call(Record):
     inline: bool = False
     #: It waits in a queue, and nothing was done for it yet.
     queued: bool = False
-    on_cancel: Callable[[], object] | None = None
+    #: What is cancelled with it: the task that serves it.
+    work: Cancellable | None = None
     #: The scopes of the tools, prompts and resources that were used for it so far.
     needed_scopes: frozenset[str] = frozenset()
     #: A notification that follows the response, if the channel stays open.

@@ -836,7 +836,7 @@ class _ListenStream(ChangeReader):
                 break
             elif can_detach and not (ctx._log_queue or ctx._published):
                 # What waits at the end of the task would miss a change: log messages, and changes that other processes get.
-                raise Detached(self._cancel, self._detach)
+                raise Detached(self, self._detach)
             else:
                 self._wake = self.loop.create_future()
                 await self._wake
@@ -846,7 +846,7 @@ class _ListenStream(ChangeReader):
         assert self._channel is not None
         self._channel.detach()
 
-    def _cancel(self) -> None:
+    def cancel(self) -> None:
         """The detached call was cancelled."""
         self._subscriptions.close(self._call)
         self._resume()
