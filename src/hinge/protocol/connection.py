@@ -177,7 +177,7 @@ class Connection(Record):
                 self._check_room(era, call.method)
             if len(call.params) > SMALL:
                 self._check_size(call)
-            if era is HANDSHAKE and self.handshake is NO_HANDSHAKE:
+            if era.negotiation_method and self.handshake is NO_HANDSHAKE:
                 self.handshake = Handshake()
             if description is not None:
                 call.revision = era.admit(

@@ -87,7 +87,7 @@ class Handshake(msgspec.Struct, eq=False):
         return self.state in OPEN_STATES
 
 
-class _NoHandshake(Handshake, frozen=True, eq=False):  # type: ignore[misc]
+class _NoHandshake(Handshake, frozen=True, eq=False):  # type: ignore[misc]  # connections share it
     """Of a connection that carries one request: nobody has shaken hands there, and most requests need nothing of it."""
 
 
