@@ -177,6 +177,36 @@ async def test_no_job_is_lost_while_idle_workers_give_up(monkeypatch: pytest.Mon
     assert not pool._idle
 
 
+def test_a_task_that_is_interrupted_holds_up_no_other() -> None:
+    """Ctrl-C in the turn in which the functions of several tasks have returned."""
+    pool, gate = Threads(3), threading.Barrier(4)
+    ended: list[str] = []
+
+    async def wait(name: str) -> None:
+        await pool.run(gate.wait, {})
+        if name == "interrupted":
+            raise KeyboardInterrupt
+        ended.append(name)
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(wait(name)) for name in ("interrupted", "second", "third")]
+        await asyncio.sleep(0)
+        gate.wait(5)
+        while len(pool._idle) < 3:  # the loop is held up meanwhile
+            time.sleep(0.001)  # noqa: ASYNC251 (see above)
+        await asyncio.wait(tasks)
+
+    loop = asyncio.new_event_loop()
+    try:
+        running = loop.create_task(main())
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(running)
+        loop.run_until_complete(running)
+    finally:
+        loop.close()
+    assert sorted(ended) == ["second", "third"]
+
+
 @pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_a_sync_tool_blocks_no_other_call(era: Any) -> None:
     """C-036."""

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, TypeVar, cast
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from hinge.errors import HingeError, as_failure
 
@@ -26,6 +27,49 @@ ValueT = TypeVar("ValueT")
 THREAD_NAME = "hinge-tool"
 #: An idle thread ends after so many seconds.
 IDLE_SECONDS = 10.0
+
+
+class _Waker:
+    """Resumes tasks of an event loop of asyncio from threads, as its `call_soon_threadsafe` does.
+
+    That writes to a socket, from which the loop reads twice. This is an eventfd, which is closed with the loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._calls: deque[_ThreadCall] = deque()
+        contextvars.Context().run(loop.add_reader, descriptor, self._resume_tasks)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    def resume(self, call: _ThreadCall) -> None:
+        """Let the task of a call go on, from the thread."""
+        self._calls.append(call)
+        os.eventfd_write(self._descriptor, 1)
+
+    def _resume_tasks(self) -> None:
+        os.eventfd_read(self._descriptor)
+        try:
+            while self._calls:
+                self._calls.popleft().resume_task()
+        finally:
+            if self._calls:  # the task was interrupted by Ctrl-C
+                os.eventfd_write(self._descriptor, 1)
+
+
+#: The waker of each loop, which alone keeps it: it ends when the loop is closed.
+_wakers: WeakKeyDictionary[asyncio.AbstractEventLoop, ReferenceType[_Waker]] = WeakKeyDictionary()
+
+
+def _waker_of(loop: asyncio.AbstractEventLoop) -> _Waker | None:
+    known = _wakers.get(loop)
+    waker = None if known is None else known()
+    if waker is None and sys.platform == "linux" and isinstance(loop, asyncio.SelectorEventLoop):
+        with suppress(OSError):  # no more descriptors
+            waker = _Waker(loop, os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+            _wakers[loop] = ref(waker)
+    return waker
 
 
 class _ThreadCall(asyncio.Future[Any]):
@@ -38,7 +82,7 @@ class _ThreadCall(asyncio.Future[Any]):
         arguments: Its arguments by name.
     """
 
-    __slots__ = ("_arguments", "_context", "_function", "_handed_over", "_resume", "_variables")
+    __slots__ = ("_arguments", "_context", "_function", "_handed_over", "_resume", "_variables", "_waker")
 
     def __init__(self, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
         super().__init__()
@@ -48,6 +92,7 @@ class _ThreadCall(asyncio.Future[Any]):
         self._handed_over = False
         #: Resumes the task, once it waits.
         self._resume: Callable[[Any], object] | None = None
+        self._waker: _Waker | None = None
 
     def hand_over(self, to: Callable[[_ThreadCall], None]) -> _ThreadCall:
         """Give this to a thread, which does `run()` and then `resume()`. It may be done when this returns: then no task waits."""
@@ -58,6 +103,7 @@ class _ThreadCall(asyncio.Future[Any]):
     def add_done_callback(self, fn: Callable[[Any], object], /, *, context: contextvars.Context | None = None) -> None:
         """Called by the task, once it waits."""
         self._resume, self._context = fn, context
+        self._waker = _waker_of(self.get_loop())
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Called by the task that is cancelled. Returns False if the function has returned."""
@@ -81,12 +127,14 @@ class _ThreadCall(asyncio.Future[Any]):
 
     def resume(self) -> None:
         """Let the task go on, from the thread. While this is being handed over, it does not wait."""
-        if self.cancelled() or not self._handed_over:
+        loop, waker = self.get_loop(), self._waker
+        if self.cancelled() or not self._handed_over or loop.is_closed():
             return
-        try:
-            self.get_loop().call_soon_threadsafe(self.resume_task)
-        except RuntimeError:
-            return  # the loop is closed
+        if waker is not None:
+            waker.resume(self)
+            return
+        with suppress(RuntimeError):  # the loop is closed meanwhile
+            loop.call_soon_threadsafe(self.resume_task)
 
     def resume_task(self) -> None:
         """Let the task go on, from the loop, if it waits."""
@@ -165,16 +213,16 @@ class Threads:
             if self._idle:
                 inbox = self._idle.pop()
             elif self._threads < self._limit:
-                threading.Thread(target=self._work, args=(call,), name=THREAD_NAME, daemon=True).start()
+                inbox = _Inbox()
+                threading.Thread(target=self._work, args=(inbox,), name=THREAD_NAME, daemon=True).start()
                 self._threads += 1
-                return
             else:
                 self._waiting.append(call)
                 return
         inbox.put(call)  # without the lock, which the thread takes when it has called the function
 
-    def _work(self, call: _ThreadCall | None) -> None:
-        inbox = _Inbox()
+    def _work(self, inbox: _Inbox) -> None:
+        call: _ThreadCall | None = inbox.get()
         while call is not None:
             call.run()
             following = self._next(inbox)
