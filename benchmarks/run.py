@@ -65,7 +65,7 @@ def measure_again(
         missed = {
             floor.case
             for floor, ratio, kept in verdicts(results, options.slack)
-            if floor.other and ratio is not None and not kept
+            if floor.binding and ratio is not None and not kept
         }
         for case in cases:
             if case.key in missed:
@@ -161,7 +161,7 @@ def report(results: dict[str, dict[str, Any]], slack: float) -> int:
             worst = max(worst, 2)
         else:
             print(f"{'kept' if kept else 'MISSED':12}  {floor.words}: {ratio:.3f} (at most {floor.most * slack:g})")
-            worst = worst if kept or not floor.other else 1
+            worst = worst if kept or not floor.binding else 1
     return worst
 
 
