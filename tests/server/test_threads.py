@@ -254,3 +254,30 @@ def test_a_function_that_never_returns_does_not_keep_the_process_alive() -> None
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stdout) == (0, "over\n"), done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads wait by an eventfd on Linux only")
+def test_an_error_that_is_kept_keeps_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its traceback leads to the frames of the thread, and these to what they used."""
+
+    def fail() -> None:
+        time.sleep(0.05)  # so that the caller waits
+        raise ZeroDivisionError
+
+    async def use() -> Exception:
+        with pytest.raises(ZeroDivisionError) as caught:
+            await Threads(1).run(fail, {})
+        return caught.value
+
+    def descriptors() -> list[str]:
+        directory = "/proc/self/fd/"
+        links = [directory + number for number in os.listdir(directory)]
+        return sorted(os.readlink(link) for link in links if os.path.lexists(link))
+
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
+    before = descriptors()
+    kept = [asyncio.run(use()) for _ in range(3)]
+    until = time.monotonic() + 5
+    while descriptors() != before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert (descriptors(), len(kept)) == (before, 3)

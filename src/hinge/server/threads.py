@@ -127,7 +127,7 @@ class _ThreadCall(asyncio.Future[Any]):
 
     def resume(self) -> None:
         """Let the task go on, from the thread. While this is being handed over, it does not wait."""
-        loop, waker = self.get_loop(), self._waker
+        loop, waker, self._waker = self.get_loop(), self._waker, None  # an error that is kept may keep this
         if self.cancelled() or not self._handed_over or loop.is_closed():
             return
         if waker is not None:
@@ -138,6 +138,7 @@ class _ThreadCall(asyncio.Future[Any]):
 
     def resume_task(self) -> None:
         """Let the task go on, from the loop, if it waits."""
+        self._waker = None
         if self._resume is not None:
             assert self._context is not None
             self._context.run(self._resume, self)
@@ -171,8 +172,13 @@ class _Inbox:
                 self._event.register(self._descriptor, select.POLLIN)
 
     def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """The thread ends. An error that is kept may keep its last frame, and so this."""
         if self._descriptor is not None:
             os.close(self._descriptor)
+            self._descriptor = None
 
     def open(self, *, alone: bool) -> None:
         """The thread waits from now on; `alone` if no other thread calls a function."""
@@ -249,6 +255,7 @@ class Threads:
                 if inbox in self._idle:
                     self._idle.remove(inbox)
                     self._threads -= 1
+                    inbox.close()
                     return None
             return inbox.get()  # it is being handed over
 
