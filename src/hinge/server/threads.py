@@ -49,13 +49,15 @@ class _Waker:
         os.eventfd_write(self._descriptor, 1)
 
     def _resume_tasks(self) -> None:
-        os.eventfd_read(self._descriptor)
+        descriptor, calls = self._descriptor, self._calls
+        del self  # an error that is kept may keep this frame
+        os.eventfd_read(descriptor)
         try:
-            while self._calls:
-                self._calls.popleft().resume_task()
+            while calls:
+                calls.popleft().resume_task()
         finally:
-            if self._calls:  # the task was interrupted by Ctrl-C
-                os.eventfd_write(self._descriptor, 1)
+            if calls:  # the task was interrupted by Ctrl-C
+                os.eventfd_write(descriptor, 1)
 
 
 #: The waker of each loop, which alone keeps it: it ends when the loop is closed.
