@@ -82,7 +82,9 @@ def over_http(process: subprocess.Popen[bytes], calls: int) -> None:
 
 
 async def _all_connections(port: int, token: str | None, calls: int) -> None:
-    await asyncio.gather(*(_connection(port, token, first, calls // CONNECTIONS) for first in range(CONNECTIONS)))
+    share, more = divmod(calls, CONNECTIONS)
+    numbers = range(CONNECTIONS)
+    await asyncio.gather(*(_connection(port, token, first, share + (first < more)) for first in numbers))
 
 
 async def _connection(port: int, token: str | None, first: int, calls: int) -> None:
