@@ -83,7 +83,7 @@ def origin_of(principal: Principal | str | None) -> Origin:
 
 
 class Cancellable(Protocol):
-    """What serves a call."""
+    """What serves a call, such as its task."""
 
     def cancel(self) -> object:
         """Stop it soon."""

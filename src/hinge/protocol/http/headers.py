@@ -119,7 +119,7 @@ class Head(Struct, eq=False):
         session_id: The Mcp-Session-Id header of a handshake-era request; None if absent or empty.
         admitted: `_meta`, method and revision of the last request with this head that was admitted: a client sends the same
             ones with call after call.
-        name: The Mcp-Name header, when it was found to be that of a message.
+        name: The name in the Mcp-Name header, once a message had the same; None before.
     """
 
     raw: dict[bytes, bytes]
@@ -340,7 +340,7 @@ def _compare(header: str, raw: bytes | None, body: str) -> None:
 
 
 def judge_name(head: Head, name: str, *, required: bool = True) -> None:
-    """Require that Mcp-Name equals the message. Needless for `head.name`.
+    """Require that Mcp-Name equals the message. A name that equals `head.name` was judged before.
 
     Args:
         head: The head of the HTTP request.
