@@ -363,11 +363,7 @@ def encode_notification(method: str, params: Any = UNSET) -> bytes:
 
 def encode_response(request_id: RequestId, result: Any) -> bytes:
     """The text of a successful answer. Raises TypeError (or another of msgspec's errors) for what JSON can't say."""
-    response = _Response(request_id, result)
-    text = _encoder.encode(response)
-    if may_hold_null(text):
-        check_finite(response, len(text))
-    return text
+    return encode_value(_Response(request_id, result))
 
 
 def encode(message: Request | Response) -> bytes:
