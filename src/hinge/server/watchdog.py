@@ -164,9 +164,9 @@ def _blocking_item(stack: list[FrameType]) -> str | None:
     """The tool, prompt or resource whose function is on the stack."""
     for frame in stack:
         if frame.f_code.co_filename.startswith(_HERE):
-            entry = frame.f_locals.get("self")
-            if isinstance(entry, RegisteredTool | RegisteredPrompt | RegisteredResource):
-                return f"{_KINDS[entry.item.kind]} {entry.item.name!r}"
+            for entry in map(frame.f_locals.get, ("self", "entry")):
+                if isinstance(entry, RegisteredTool | RegisteredPrompt | RegisteredResource):
+                    return f"{_KINDS[entry.item.kind]} {entry.item.name!r}"
     return None
 
 

@@ -313,6 +313,37 @@ async def test_whatever_can_be_called_can_be_a_tool(era: Era) -> None:
         assert (descriptions["more"], descriptions["object"]) == ("Count on.", "Count on, as an object.")
 
 
+@both_eras
+async def test_arguments_come_by_name_where_a_function_or_its_decorator_wants_them_so(era: Era) -> None:
+    server: Server[Any] = Server("s")
+
+    async def in_order(first: str, second: str = "-", third: str = "-") -> str:
+        return f"{first} {second} {third}"
+
+    @functools.wraps(in_order)
+    async def by_name(**named: str) -> str:
+        return f"{sorted(named)}: {await in_order(**named)}"
+
+    @server.tool
+    async def apart(first: str, *, third: str = "-", second: str = "-") -> str:
+        return await in_order(first, second, third)
+
+    @server.tool
+    async def with_context(first: str, ctx: Context[Any], second: str = "-") -> str:
+        return f"{ctx.method}: {await in_order(first, second)}"
+
+    server.tool("in_order")(in_order)
+    server.tool("limited", timeout=30)(in_order)
+    server.tool("by_name")(by_name)
+    arguments = {"third": "c", "first": "a"}
+    async with Client(server, era=era) as client:
+        for name in ("in_order", "limited", "apart"):
+            assert (await client.call_tool(name, arguments)).text == "a - c"
+            assert (await client.call_tool(name, {"first": 2.0}, raise_on_error=False)).is_error
+        assert (await client.call_tool("by_name", arguments)).text == "['first', 'second', 'third']: a - c"
+        assert (await client.call_tool("with_context", {"second": "b", "first": "a"})).text == "tools/call: a b -"
+
+
 def test_a_decorated_function_comes_back_unchanged() -> None:
     server: Server[Any] = Server("x")
     assert server.tool(add) is add
