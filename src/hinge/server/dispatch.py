@@ -69,10 +69,8 @@ class Served:
         "_decoder",
         "extension_id",
         "handler",
-        "mirrored",
         "name",
-        "needs_handshake",
-        "result",
+        "results",
         "revisions",
         "row",
         "standard",
@@ -97,20 +95,18 @@ class Served:
         self.row = row
         #: Whether the params have the type of that table.
         self.standard = params is None
-        #: The revisions that have the method.
-        self.revisions = frozenset(
-            revision
+        name_field = row.name_field if row is not None else name_field
+        name_of = None if name_field is None else attrgetter(name_field)
+        #: The revisions that have the method: whether the handshake must be over, and what reads the member of the params that
+        #: `Mcp-Name` repeats.
+        self.revisions = {
+            revision: (era.needs_handshake(name), name_of if era.mirrors_requests(over_http=True) else None)
             for era in (eras or all_eras if row is None else all_eras)
             for revision in era.revisions
             if row is None or row.first <= revision <= row.last
-        )
-        #: The type that handlers return in most cases.
-        self.result = row.result if row is not None else None
-        #: By era: whether the handshake must be over, and what reads the member of the params that `Mcp-Name` repeats.
-        self.needs_handshake = {era: era.needs_handshake(name) for era in all_eras}
-        name_field = row.name_field if row is not None else name_field
-        name_of = None if name_field is None else attrgetter(name_field)
-        self.mirrored = {era: name_of if era.mirrors_requests(over_http=True) else None for era in all_eras}
+        }
+        #: The types that handlers return in most cases.
+        self.results = frozenset() if row is None or row.result is None else {row.result, *row.result.__subclasses__()}
         self._decoder = params_decoder(
             params if params is not None else row.params if row is not None else dict[str, Any]
         )
@@ -192,9 +188,11 @@ class Dispatch:
         """Serve one request. The result is ready to be encoded; `errors.wire_error` says what the client learns of errors."""
         call = ctx._call
         served = self.requests.get(ctx.method) or self.mounted_requests.get(ctx.method)
-        if served is None or call.revision not in served.revisions:
+        served_as = None if served is None else served.revisions.get(call.revision)
+        if served is None or served_as is None:
             raise MethodNotFound(ctx.method)
-        if served.needs_handshake[call.era] and ctx._session.connection.handshake.state not in OPEN_STATES:
+        needs_handshake, name_of = served_as
+        if needs_handshake and ctx._session.connection.handshake.state not in OPEN_STATES:
             raise InvalidParams(f"Received {ctx.method!r} before 'initialize'.", "")
         if served.extension_id is not None:
             require_client_extension(ctx, served.extension_id)
@@ -203,7 +201,7 @@ class Dispatch:
         params = call.typed if unchanged and served.standard else None
         if params is None:
             params = served.read(call.params if call.inline else ctx.params)
-        head, name_of = call.origin.head, served.mirrored[call.era]
+        head = call.origin.head
         if head is not None and name_of is not None:
             sent = params if unchanged or ctx.method != call.method else served.read(call.params)
             name = name_of(sent)
@@ -235,7 +233,9 @@ class Dispatch:
             self._running -= 1
             if size > SMALL:
                 self._bytes -= size
-        return self._finish(ctx, served, result)
+        if type(result) not in served.results or result.result_type is not UNSET:
+            result = self._checked(ctx, served, result)
+        return call.era.finish_result(result, call.revision, self._description.result_meta)
 
     def _check_room(self, ctx: Context[Any], size: int) -> None:
         """Raise Overloaded while as much runs as may, except for a few checks whether the server is alive, and small requests."""
@@ -279,17 +279,18 @@ class Dispatch:
             return _checked_object(result, ctx.method)
         return ctx._call.era.finish_result(result, ctx._call.revision, self._description.result_meta)
 
-    def _finish(self, ctx: Context[Any], served: Served, result: Any) -> Any:
-        if type(result) is served.result or isinstance(result, Result):
+    def _checked(self, ctx: Context[Any], served: Served, result: Any) -> Any:
+        """A result that is not just what the protocol has for the method: None, a dict, a model, or one of an extension."""
+        if isinstance(result, Result):
             if result.result_type is not UNSET and result.result_type not in _CORE_RESULT_TYPES:
-                result = self._extension_result(ctx, msgspec.json.decode(encode_value(result)), result.result_type)
+                return self._extension_result(ctx, msgspec.json.decode(encode_value(result)), result.result_type)
         elif result is None:
-            result = _EMPTY_RESULT
+            return _EMPTY_RESULT
         else:
             result = _typed_result(result, served.row, ctx.method)
             if isinstance(result, dict) and result.get("resultType", "complete") not in _CORE_RESULT_TYPES:
-                result = self._extension_result(ctx, result, result["resultType"])
-        return ctx._call.era.finish_result(result, ctx._call.revision, self._description.result_meta)
+                return self._extension_result(ctx, result, result["resultType"])
+        return result
 
     def _extension_result(self, ctx: Context[Any], result: dict[str, Any], result_type: Any) -> dict[str, Any]:
         """A result of a type that an extension adds: only for a client that declared the extension on this request."""

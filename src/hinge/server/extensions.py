@@ -218,7 +218,7 @@ class Extensions:
             name_field=method.name_field,
         )
         if method.since is not None:
-            served.revisions = frozenset(each for each in served.revisions if each >= method.since)
+            served.revisions = {each: how for each, how in served.revisions.items() if each >= method.since}
         return served
 
     def capabilities(self, era: Era) -> dict[str, Any]:
