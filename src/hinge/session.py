@@ -48,7 +48,7 @@ class Session(Record, weakref=True):
     handle: Handle
     #: The event loop of the session.
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    #: The calls that are being served, by their tasks.
+    #: The calls that are being served, by their tasks. That of a POST is not in it: it is served in the task of the POST.
     _tasks: dict[asyncio.Task[Any], Call] = field(default_factory=dict)
     # Made when first needed: most sessions are one POST.
     _sending: set[asyncio.Task[None]] | None = None
@@ -89,7 +89,8 @@ class Session(Record, weakref=True):
         task = current_task(self.loop)
         assert task is not None
         call.work = task
-        self._tasks[task] = call
+        if not connection.one_shot:
+            self._tasks[task] = call
         size, handle = len(call.params), self.handle
         if size > SMALL:
             connection.held += size
@@ -105,7 +106,7 @@ class Session(Record, weakref=True):
         except Detached as detached:
             call.work = detached.work
             detached.on_detached()
-            del self._tasks[task]
+            self._tasks.pop(task, None)
             self.trim()
             return None
         except BaseException as exc:
@@ -117,7 +118,8 @@ class Session(Record, weakref=True):
         finally:
             if size > SMALL:
                 connection.held -= size
-            self._tasks.pop(task, None)
+            if self._tasks:
+                self._tasks.pop(task, None)
             if self._serving_since is not None and call.id is not None:
                 self._call_served(self._serving_since)
         if reply is None and task.cancelling():
@@ -141,7 +143,9 @@ class Session(Record, weakref=True):
 
     async def _answer_batch(self, batch: Batch) -> Outgoing | None:
         replies = list(batch.replies)
-        answers = await asyncio.gather(*map(self.answer, batch.calls), return_exceptions=True)
+        tasks = {self.loop.create_task(self.answer(call)): call for call in batch.calls}
+        self._tasks.update(tasks)
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
         for call, answer in zip(batch.calls, answers, strict=True):
             reply = Outgoing.interrupted(call) if isinstance(answer, asyncio.CancelledError) else answer
             if isinstance(reply, BaseException):

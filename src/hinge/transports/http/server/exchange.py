@@ -417,12 +417,13 @@ class Exchange(Record):
 
     def answer(self, reply: Outgoing, headers: HeaderPairs = ()) -> Awaitable[None]:
         """Send the response to a message in one piece; with 503 goes a `Retry-After`, with 403 a challenge."""
-        if reply.status == 503:
+        status = reply.status
+        if status == 503:
             headers = (*headers, *retry_after(reply.error))
-        elif reply.status == 403:
+        elif status == 403:
             headers = (*headers, *step_up_headers(reply.error, self._options.auth, self.raw.scope_view))
         self.over = True
-        return self.raw.respond(reply.status, JSON_TYPE, reply.data, headers)
+        return self.raw.respond(status, JSON_TYPE, reply.data, headers)
 
     def refuse(self, refusal: Refusal, request_id: RequestId | None = None) -> Awaitable[None]:
         """Send a refusal as a JSON-RPC error, with the id of the request if it could be read."""
