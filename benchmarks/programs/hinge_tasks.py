@@ -42,7 +42,7 @@ class Poll(ClientExtension):
 async def main(url: str, what: str) -> None:
     """Run on command."""
     server: Server[Any] = Server("bench", backend=url)
-    server.add_extension(Tasks(ttl=5.0, most=10_000_000))
+    server.add_extension(Tasks(ttl=5.0, most=10_000_000, most_of_caller=10_000_000))
     poll = Poll()
 
     def same(number: int) -> int:
