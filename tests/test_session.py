@@ -204,6 +204,23 @@ async def test_a_batch_is_cancelled_as_a_whole() -> None:
     assert work.cancelled == 2
 
 
+@pytest.mark.parametrize("one_shot", [False, True])
+async def test_a_batch_that_is_interrupted_before_its_calls_begin_leaves_nothing_to_wait_for(one_shot: bool) -> None:
+    work = Waiting()
+    session = Session(Connection(description_of(), limits=LIMITS), Line(), work)
+    shake_hands(session.connection, "2025-03-26")
+    session.connection.one_shot = one_shot
+    batch = session.receive(b"[" + jsonrpc.encode_request(1, "acme/do") + b"]")
+    assert isinstance(batch, Batch)
+    serving = asyncio.create_task(session.answer(batch))
+    await asyncio.sleep(0)
+    serving.cancel()
+    await asyncio.wait([serving])
+    assert not work.begun.is_set()
+    await turns()
+    assert session.close("over") is False
+
+
 @pytest.mark.parametrize("stubborn", [False, True])
 async def test_a_cancelled_call_has_no_reply_and_its_task_goes_on(stubborn: bool) -> None:
     """CANC-06, C-047: also if it is cancelled twice, and if the handler answers all the same."""

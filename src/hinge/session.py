@@ -145,6 +145,8 @@ class Session(Record, weakref=True):
         replies = list(batch.replies)
         tasks = {self.loop.create_task(self.answer(call)): call for call in batch.calls}
         self._tasks.update(tasks)
+        for task in tasks:  # one that is cancelled before it begins does not do it
+            task.add_done_callback(lambda done: self._tasks.pop(done, None))
         answers = await asyncio.gather(*tasks, return_exceptions=True)
         for call, answer in zip(batch.calls, answers, strict=True):
             reply = Outgoing.interrupted(call) if isinstance(answer, asyncio.CancelledError) else answer
