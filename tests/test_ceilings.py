@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 
 import pytest
 
@@ -28,9 +27,6 @@ def test_calls_enter_no_more_functions_than_allowed() -> None:
     assert " modules of Hinge, at most " in done.stdout
 
 
-@pytest.mark.skipif(
-    bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="objects are larger without the global lock"
-)
 def test_clients_that_wait_take_no_more_bytes_than_allowed() -> None:
     """In a process of its own, as above."""
     environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
