@@ -188,10 +188,10 @@ class Dispatch:
         """Serve one request. The result is ready to be encoded; `errors.wire_error` says what the client learns of errors."""
         call = ctx._call
         served = self.requests.get(ctx.method) or self.mounted_requests.get(ctx.method)
-        served_as = None if served is None else served.revisions.get(call.revision)
-        if served is None or served_as is None:
+        in_revision = None if served is None else served.revisions.get(call.revision)
+        if served is None or in_revision is None:
             raise MethodNotFound(ctx.method)
-        needs_handshake, name_of = served_as
+        needs_handshake, name_of = in_revision
         if needs_handshake and ctx._session.connection.handshake.state not in OPEN_STATES:
             raise InvalidParams(f"Received {ctx.method!r} before 'initialize'.", "")
         if served.extension_id is not None:

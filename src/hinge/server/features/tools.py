@@ -137,10 +137,10 @@ class RegisteredTool:
         dependencies = dependencies_of(function, signature, threads)
         if dependencies is not None:
             self.run = dependencies.around(self.run)
-        #: Reads the arguments of an async function that has nothing else and no limits. A call awaits it itself, with them by
-        #: position, which is faster than `run`. None for others.
+        #: Reads the arguments in the order of the parameters. `Tools.call` passes them to the function itself, which is faster
+        #: than `run`. None if the function is not async, needs more than arguments, or has limits.
         self.in_order: Callable[[Raw], tuple[Any, ...]] | None = None
-        if self.run == self._awaited and isinstance(arguments, Arguments) and _takes(function, signature):
+        if self.run == self._awaited and isinstance(arguments, Arguments) and _takes_by_position(function, signature):
             self.in_order = arguments.in_order
 
     def run_instead(self, run: Run[Result]) -> None:
@@ -332,8 +332,8 @@ class Tools(Entries[RegisteredTool]):
         return _unexpected(ctx, params.name)
 
 
-def _takes(function: ToolFunction, signature: Signature) -> bool:
-    """Whether a function takes its arguments by position, and nothing else. A decorator may want their names."""
+def _takes_by_position(function: ToolFunction, signature: Signature) -> bool:
+    """Whether a function takes just these arguments, in this order and by position. A decorator may want their names."""
     if type(function) is not FunctionType:
         return False
     code = function.__code__
