@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, field
 
 from hinge import jsonrpc
+from hinge.asyncio_tasks import current_task
 from hinge.channel import Channel, Detached
 from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, NotSent, as_failure
 from hinge.protocol.connection import Connection
@@ -24,7 +25,7 @@ from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin,
 from hinge.protocol.states import NEGOTIATED, RUNNING, WAITING, HandshakeState
 from hinge.signals import is_ctrl_c
 from hinge.structs import sets_like_slots
-from hinge.timeouts import Deadline, Deadlines, current_task
+from hinge.timeouts import Deadline, Deadlines
 
 logger = logging.getLogger("hinge")
 

@@ -6,13 +6,13 @@ How long each limit is stands in `protocol/limits.py`. This file knows tasks and
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from msgspec import Raw
 
+from hinge.asyncio_tasks import current_task
 from hinge.errors import DefinitionError, shorten
 from hinge.protocol.records import Pending, Record
 from hinge.structs import sets_like_slots
@@ -28,11 +28,6 @@ _MAX_SECONDS = 1e12
 
 #: The limit of the connection that is being opened, which is extended while a person logs in.
 CONNECT_LIMIT: ContextVar[asyncio.Timeout | None] = ContextVar("CONNECT_LIMIT", default=None)
-
-#: The task that runs on an event loop. Before 3.12, asyncio's is a function of Python, which each call would enter twice.
-current_task: Callable[[asyncio.AbstractEventLoop], asyncio.Task[Any] | None] = (
-    asyncio.current_task if sys.version_info >= (3, 12) else vars(asyncio.tasks)["_current_tasks"].get
-)
 
 
 def give_up_if_cancelled() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
+import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from hinge import Client, PeerError, Server
+from hinge import Client, ConnectionLost, PeerError, Server
 from tests.transports.loops import on_both_loops, until
 
 MARK: contextvars.ContextVar[str] = contextvars.ContextVar("MARK", default="unset")
@@ -19,7 +22,7 @@ MARK: contextvars.ContextVar[str] = contextvars.ContextVar("MARK", default="unse
 @asynccontextmanager
 async def called(tool: Any) -> AsyncIterator[Client]:
     """A client of a server with this tool, which has served another one."""
-    server: Server[Any] = Server("eager")
+    server: Server[Any] = Server("tasks")
     server.tool("it")(tool)
 
     @server.tool
@@ -161,6 +164,66 @@ async def test_a_loop_of_calls_lets_others_run() -> None:
 
     async with called(it) as client:
         other = asyncio.create_task(asyncio.sleep(0))
-        for _ in range(100):
+        for _ in range(100_000):
+            if other.done():
+                break
             await client.call_tool("it")
         assert other.done()
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, calls begin at once where they may."""
+    monkeypatch.setattr("hinge.transports.memory.LONGEST_TURN", 1e9)
+
+
+async def test_a_call_that_does_not_wait_is_answered_before_others_run(at_once: None) -> None:
+    async def it() -> None:
+        pass
+
+    async with called(it) as client:
+        ran: list[str] = []
+        asyncio.get_running_loop().call_soon(ran.append, "another")
+        await client.call_tool("it")
+        assert not ran
+
+
+async def test_calls_within_calls_need_no_more_stack_than_one(at_once: None) -> None:
+    depth = sys.getrecursionlimit() // 10
+    async with contextlib.AsyncExitStack() as stack:
+        inner: Client | None = None
+        for _ in range(depth):
+            inner = await stack.enter_async_context(called(_asking(inner)))
+        assert inner is not None
+        assert (await inner.call_tool("it")).data == depth
+
+
+def _asking(client: Client | None) -> Any:
+    async def it() -> int:
+        return 1 if client is None else 1 + int((await client.call_tool("it")).data)
+
+    return it
+
+
+async def test_a_call_that_begins_at_once_may_close_the_connection(at_once: None) -> None:
+    async def it() -> None:
+        await client.close()
+
+    async with called(it) as client:
+        async with asyncio.timeout(5):
+            with pytest.raises(ConnectionLost):
+                await client.call_tool("it")
+
+
+async def test_ctrl_c_in_a_call_reaches_who_called(at_once: None) -> None:
+    async def it() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        async with called(it) as client:
+            with pytest.raises(KeyboardInterrupt):
+                await client.call_tool("it")
+            assert not (await client.call_tool("nothing")).is_error
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -149,7 +149,7 @@ class Connection(Record):
                 era.check_response()
             except InvalidRequest as exc:
                 return self._unreadable(exc)
-        self._receive_response(message)
+        self.receive_response(message)
         return None
 
     def _receive_unreadable(self, data: bytes, exc: ProtocolError, origin: Origin) -> Batch | Outgoing | None:
@@ -423,7 +423,8 @@ class Connection(Record):
             data = jsonrpc.encode_request(pending.id, pending.method, params)
         return Outgoing(data, pending.id, pending.method, about, pending, headers, message=request)
 
-    def _receive_response(self, message: Response | Failure) -> None:
+    def receive_response(self, message: Response | Failure) -> None:
+        """Take the answer to a request of ours. Never raises."""
         if message.id is None:
             assert isinstance(message, Failure)
             self._receive_error_without_id(message)

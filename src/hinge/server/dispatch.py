@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw
 
+from hinge.asyncio_tasks import current_task
 from hinge.errors import (
     DefinitionError,
     ErrorObject,
@@ -42,7 +43,6 @@ from hinge.schema.base import EmptyResult, Result
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.methods import METHODS, Method, method_in
 from hinge.server.context import Context
-from hinge.timeouts import current_task
 
 logger = logging.getLogger("hinge")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 from hinge import jsonrpc
 from hinge.channel import SessionLike
@@ -21,6 +21,10 @@ from hinge.protocol.peer_log import warn_about_peer
 from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Origin, Outgoing
 
 logger = logging.getLogger("hinge")
+
+
+#: Makes a task of this name.
+Start: TypeAlias = Callable[[asyncio.AbstractEventLoop, Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
 
 def _ignore(_data: object, _origin: object, /) -> None:
@@ -74,7 +78,8 @@ class DuplexChannel:
         self._origin = origin
         self._session: SessionLike | None = None
         self._receive: Callable[[Any, Origin], Call | Batch | Outgoing | None] = _ignore
-        self._running: dict[Call | Batch, asyncio.Task[None]] = {}
+        #: What is being served, by which task; None while a task begins at once.
+        self._running: dict[Call | Batch, asyncio.Task[None] | None] = {}
         self._held_back = False
         self._backlog: deque[bytes] = deque()
         self._backlog_bytes = 0
@@ -124,8 +129,18 @@ class DuplexChannel:
         else:
             self._receive = session.receive
 
-    def feed(self, data: bytes | jsonrpc.Request | jsonrpc.Response) -> asyncio.Task[None] | None:
-        """Hand over one message, or hold it back while an inline call is being answered. Returns the task that serves it."""
+    def feed(
+        self, data: bytes | jsonrpc.Request | jsonrpc.Response, start: Start | None = None
+    ) -> asyncio.Task[None] | None:
+        """Hand over one message, or hold it back while an inline call is being answered.
+
+        Args:
+            data: The message.
+            start: Makes the task that serves it; by default it begins in the next turn of the loop.
+
+        Returns:
+            The task that serves it, if any.
+        """
         if self._held_back and self.reason is None:
             assert isinstance(data, bytes), "what is held back is text"
             self._backlog.append(data)
@@ -149,8 +164,12 @@ class DuplexChannel:
             text = "%s is dropped: too many calls and notifications are being handled"
             self._warnings = warn_about_peer(self._warnings, text, shorten(name))
             return None
-        self._running[got] = task = self._loop.create_task(self._serve(got), name=name)
         self._held_back = got.inline
+        self._running[got] = None
+        work = self._serve(got)
+        task = self._loop.create_task(work, name=name) if start is None else start(self._loop, work, name)
+        if not task.done():
+            self._running[got] = task
         return task
 
     def end_input(self, why: str, *, still_reads: bool = False) -> None:

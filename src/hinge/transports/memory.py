@@ -7,9 +7,11 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, nullcontext
+from time import monotonic
 from types import coroutine
 from typing import Any, TypeAlias
 
+from hinge.asyncio_tasks import begin_at_once, can_begin_at_once
 from hinge.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from hinge.errors import ChannelClosed, ProtocolError
 from hinge.jsonrpc import Response
@@ -21,6 +23,13 @@ from hinge.transports.duplex import DuplexChannel
 
 #: Makes the context manager that is entered around each connection.
 Running: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
+
+#: Calls begin in the stack of their caller for so many seconds; then others run first.
+LONGEST_TURN = 0.005
+
+
+def _ignore(_response: Response, /) -> None:
+    """Receives results before the session begins."""
 
 
 class MemoryChannel(DuplexChannel):
@@ -38,8 +47,14 @@ class MemoryChannel(DuplexChannel):
         self._begun = self._scheduled = self._full = self._delivering = False
         self._room = asyncio.Event()
         self._room.set()
+        #: Receives the results that the other end hands over.
+        self._receive_response: Callable[[Response], None] = _ignore
         # The task that serves a message must not inherit the context variables of the sender.
         self._context = contextvars.copy_context()
+        #: Whether the calls of this end may begin in the stack of their caller.
+        self._at_once = server and can_begin_at_once(self._loop)
+        #: When the loop was last known to begin a turn, in seconds of the monotonic clock.
+        self._turn_began = 0.0
         self._finishing: asyncio.Task[None] | None = None
         #: Of a server's end that shows them to the client: what handlers raised, by the id of the request.
         self._failures: dict[Any, BaseException] = {}
@@ -63,6 +78,8 @@ class MemoryChannel(DuplexChannel):
         if here is not None and there is not None and self.reason is None:
             here.connection.hands_over = there.connection.hands_over = True
             self._receive, self._peer._receive = here.connection.receive, there.connection.receive
+            self._receive_response = here.connection.receive_response
+            self._peer._receive_response = there.connection.receive_response
         self._schedule()
 
     def _direct_session(self) -> Session | None:
@@ -81,12 +98,11 @@ class MemoryChannel(DuplexChannel):
             yield from self._wait_for_room().__await__()
         if self.reason is not None:
             raise ChannelClosed(self.reason)
-        peer._take(message)
+        has_begun = peer._take(message)
         if message.pending is not None:
-            # The task of the other end runs next, so the answer has often arrived when this one continues. Messages that
-            # came before the answer are served first, too.
-            yield
-            if self._running:
+            if not has_begun:  # its task runs next, so the answer has often arrived when this one continues
+                yield
+            if self._running:  # messages that came before the answer are served first
                 yield
 
     async def close(self) -> None:
@@ -96,7 +112,8 @@ class MemoryChannel(DuplexChannel):
         """
         self._end_both("the channel was closed on this side", "the peer closed the connection")
         for end in (self, self._peer):
-            if end._finishing is not None and asyncio.current_task() not in end._running.values():
+            tasks = end._running.values()
+            if end._finishing is not None and None not in tasks and asyncio.current_task() not in tasks:
                 await asyncio.shield(end._finishing)
 
     def _end_both(self, here: str, there: str) -> None:
@@ -120,26 +137,37 @@ class MemoryChannel(DuplexChannel):
         """See `Session.delivers_at_once`: whether `send` does not wait for room."""
         return not self._peer._size
 
-    def _take(self, message: Outgoing) -> None:
+    def _take(self, message: Outgoing) -> bool:
+        """Take a message of the other end. Returns whether it is a call that has begun."""
         if self._begun and not (self._inbox or self._full or self._delivering or self._held_back):
             taken = message.message
             if type(taken) is Response:  # it begins no task
-                self._receive(taken, self._origin)
-                return
+                self._receive_response(taken)
+                return False
+            start = None
+            if self._at_once and taken is not None and not self._running:  # what is being served may be ending
+                if monotonic() - self._turn_began < LONGEST_TURN:
+                    start = begin_at_once
+                else:
+                    self._loop.call_soon(self._begin_turn)
             self._delivering = True
             try:
-                self._context.run(self.feed, message.data if taken is None else taken)
+                self._context.run(self.feed, message.data if taken is None else taken, start)
             finally:
                 self._delivering = False
             if self._inbox:
                 self._schedule()
-            return
+            return start is not None
         data = message.text
         self._inbox.append(data)
         self._size += len(data)
         if self._size > self.limits.stream_bytes:
             self._room.clear()
         self._schedule()
+        return False
+
+    def _begin_turn(self) -> None:
+        self._turn_began = monotonic()
 
     def _schedule(self) -> None:
         if self._begun and not (self._full or self._scheduled or self._delivering) and self._inbox:
