@@ -27,11 +27,15 @@ OBJECT: Final = (b"{",)
 
 @final
 class Request(msgspec.Struct, frozen=True):
-    """A request, which gets exactly one response. `params` is the untouched JSON text, empty when absent."""
+    """A request, which gets exactly one response. `params` is the untouched JSON text, empty when absent.
+
+    `meta` is its `_meta` as it is read, where the sender in the same process knows it.
+    """
 
     id: RequestId
     method: str
     params: Raw = ABSENT
+    meta: Any = None
 
 
 @final

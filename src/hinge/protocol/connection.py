@@ -418,7 +418,7 @@ class Connection(Record):
         data, request = b"", None
         if self.hands_over and params is not msgspec.UNSET:
             text = params if type(params) is msgspec.Raw else msgspec.Raw(jsonrpc.encode_value(params))
-            request = Request(pending.id, pending.method, text)
+            request = Request(pending.id, pending.method, text, detect.with_token(meta, pending.id) if meta else None)
         else:
             data = jsonrpc.encode_request(pending.id, pending.method, params)
         return Outgoing(data, pending.id, pending.method, about, pending, headers, message=request)

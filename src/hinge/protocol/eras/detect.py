@@ -17,6 +17,7 @@ from hinge.jsonrpc import (
     ABSENT,
     Notification,
     Request,
+    RequestId,
     Unreadable,
     encode_value,
     has_repeated_member,
@@ -92,9 +93,12 @@ def classify(message: Request | Notification, eras: tuple[Era, ...], version_hea
     Raises:
         Unreadable: A member of `params` or `_meta` is repeated.
     """
+    request_id: RequestId | None = None
     meta: RequestMeta | None = None
     typed: _ToolCallParams | None = None
     text, method = message.params, message.method
+    if type(message) is Request:
+        request_id, meta = message.id, message.meta
     if text is not ABSENT:
         if method == "tools/call":
             try:
@@ -111,12 +115,13 @@ def classify(message: Request | Notification, eras: tuple[Era, ...], version_hea
             max_frame = MAX_ARGUMENTS_FRAME
         else:
             max_frame = MAX_META_FRAME
-            try:
-                # Comparing with the last one is cheaper than looking it up.
-                last = _last_meta
-                meta = last.meta if params.meta == last.text else _read_meta(params.meta)
-            except InvalidRequest as exc:
-                raise _unreadable(message, str(exc)) from None
+            if meta is None:
+                try:
+                    # Comparing with the last one is cheaper than looking it up.
+                    last = _last_meta
+                    meta = last.meta if params.meta == last.text else _read_meta(params.meta)
+                except InvalidRequest as exc:
+                    raise _unreadable(message, str(exc)) from None
         if frame > max_frame or params.arguments is NO_ARGUMENTS:
             _check_params(message, params)
     if len(eras) == 1:
@@ -127,7 +132,6 @@ def classify(message: Request | Notification, eras: tuple[Era, ...], version_hea
         era = HANDSHAKE
     else:
         era = era_of_revision(version_header)
-    request_id = message.id if type(message) is Request else None
     return Call(request_id, method, text, meta, era, "", UNKNOWN_ORIGIN, typed, request_id)
 
 
@@ -200,6 +204,16 @@ def _read_meta(raw: Raw) -> RequestMeta | None:
             pass  # a text with a comma, or no token
     meta = _remembered_meta(text)
     _last_meta = _LastMeta(Raw(text), meta)
+    return meta
+
+
+def with_token(text: bytes, token: ProgressToken) -> RequestMeta | None:
+    """What the receiver will read of a `_meta` of ours, with a progress token added; None for a long one."""
+    known: Any = _remembered_meta(text) if len(text) <= MAX_REMEMBERED else None
+    if known is None:
+        return None
+    meta: RequestMeta = known.__copy__()  # copy.copy() without its look-ups
+    meta.progress_token = token
     return meta
 
 
