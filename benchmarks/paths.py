@@ -481,6 +481,7 @@ PATHS: dict[str, Callable[[], AbstractAsyncContextManager[One]]] = {
     "client": client_over_http,
     "post": raw_post,
     "memory": in_memory,
+    "memory_asyncio": in_memory,
     "sync": partial(over_http, sync_server),
     "text": large_text,
     "list": listing,
