@@ -16,7 +16,7 @@ from tools.shape import MEASURES
 
 #: Where a limit is not reached yet: the present number. Whoever lowers a number lowers it here too. Lines of code are raised only
 #: by a commit of its own that says for what.
-CEILINGS = {"lines": 59_936}
+CEILINGS = {"lines": 59_950}
 
 
 @pytest.mark.parametrize("name", MEASURES)
