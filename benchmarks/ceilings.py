@@ -36,7 +36,7 @@ from benchmarks.instructions import COUNT, VALGRIND
 from benchmarks.paths import PATHS, STREAMS, WAITING, listed_server
 from benchmarks.wire import call
 from benchmarks.wire import check as check_answer
-from hinge.transports import memory
+from hinge import asyncio_tasks
 
 ResultT = TypeVar("ResultT")
 
@@ -133,7 +133,7 @@ def rows_of(unit: str) -> Sequence[Row | Held]:
 
 def _run(row: Row, work: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Run a coroutine on the loop of this row. Counting is slow, so a call that may begin at once always does."""
-    memory.LONGEST_TURN = math.inf
+    asyncio_tasks.LONGEST_TURN = math.inf
     with asyncio.Runner(loop_factory=row.loop) as runner:
         return runner.run(work)
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hinge import Client, ConnectionLost, PeerError, Server
+from hinge.asyncio_tasks import MOST_IN_TURN
 from tests.transports.loops import on_both_loops, until
 
 MARK: contextvars.ContextVar[str] = contextvars.ContextVar("MARK", default="unset")
@@ -174,7 +175,7 @@ async def test_a_loop_of_calls_lets_others_run() -> None:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, calls begin at once where they may."""
-    monkeypatch.setattr("hinge.transports.memory.LONGEST_TURN", 1e9)
+    monkeypatch.setattr("hinge.asyncio_tasks.LONGEST_TURN", 1e9)
 
 
 async def test_a_call_that_does_not_wait_is_answered_before_others_run(at_once: None) -> None:
@@ -186,6 +187,63 @@ async def test_a_call_that_does_not_wait_is_answered_before_others_run(at_once: 
         asyncio.get_running_loop().call_soon(ran.append, "another")
         await client.call_tool("it")
         assert not ran
+
+
+async def test_callers_in_loops_let_others_run_however_many_they_are_and_if_the_clock_stands_still(
+    at_once: None,
+) -> None:
+    between: list[int] = []
+    begun = 0
+
+    async def it() -> None:
+        nonlocal begun
+        begun += 1
+
+    async def calls(client: Client) -> None:
+        for _ in range(200):
+            await client.call_tool("it")
+
+    async def others() -> None:
+        nonlocal begun
+        while True:
+            between.append(begun)
+            begun = 0
+            await asyncio.sleep(0)
+
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(called(it)) for _ in range(20)]
+        ticking = asyncio.create_task(others())
+        await asyncio.gather(*map(calls, clients))
+        ticking.cancel()
+    assert sum(between) + begun == 20 * 200
+    assert max(between) <= MOST_IN_TURN + len(clients)
+
+
+async def test_a_call_does_not_see_the_exception_that_its_caller_handles(at_once: None) -> None:
+    async def it() -> str:
+        return repr(sys.exception())
+
+    async with called(it) as client:
+        try:
+            raise KeyError("of the client")
+        except KeyError:
+            assert (await client.call_tool("it")).data == "None"
+
+
+async def test_the_task_of_a_call_is_made_by_the_factory_of_the_loop(at_once: None) -> None:
+    class Mine(asyncio.Task[Any]):
+        pass
+
+    def factory(loop: Any, work: Any, **options: Any) -> Mine:
+        return Mine(work, loop=loop, **options)
+
+    async def it() -> str:
+        return type(asyncio.current_task()).__name__
+
+    own: Any = factory
+    asyncio.get_running_loop().set_task_factory(own)
+    async with called(it) as client:
+        assert (await client.call_tool("it")).data == "Mine"
 
 
 async def test_calls_within_calls_need_no_more_stack_than_one(at_once: None) -> None:

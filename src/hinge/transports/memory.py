@@ -7,11 +7,10 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, nullcontext
-from time import monotonic
 from types import coroutine
 from typing import Any, TypeAlias
 
-from hinge.asyncio_tasks import begin_at_once, can_begin_at_once
+from hinge.asyncio_tasks import turn_of
 from hinge.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from hinge.errors import ChannelClosed, ProtocolError
 from hinge.jsonrpc import Response
@@ -23,9 +22,6 @@ from hinge.transports.duplex import DuplexChannel
 
 #: Makes the context manager that is entered around each connection.
 Running: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
-
-#: Calls begin in the stack of their caller for so many seconds; then others run first.
-LONGEST_TURN = 0.005
 
 
 def _ignore(_response: Response, /) -> None:
@@ -51,10 +47,8 @@ class MemoryChannel(DuplexChannel):
         self._receive_response: Callable[[Response], None] = _ignore
         # The task that serves a message must not inherit the context variables of the sender.
         self._context = contextvars.copy_context()
-        #: Whether the calls of this end may begin in the stack of their caller.
-        self._at_once = server and can_begin_at_once(self._loop)
-        #: When the loop was last known to begin a turn, in seconds of the monotonic clock.
-        self._turn_began = 0.0
+        #: Lets calls of this end begin in the stack of their caller.
+        self._turn = turn_of(self._loop) if server else None
         self._finishing: asyncio.Task[None] | None = None
         #: Of a server's end that shows them to the client: what handlers raised, by the id of the request.
         self._failures: dict[Any, BaseException] = {}
@@ -144,12 +138,10 @@ class MemoryChannel(DuplexChannel):
             if type(taken) is Response:  # it begins no task
                 self._receive_response(taken)
                 return False
-            start = None
-            if self._at_once and taken is not None and not self._running:  # what is being served may be ending
-                if monotonic() - self._turn_began < LONGEST_TURN:
-                    start = begin_at_once
-                else:
-                    self._loop.call_soon(self._begin_turn)
+            start, turn = None, self._turn
+            # What is being served may be ending, which another call would not wait for.
+            if turn is not None and taken is not None and not self._running and turn.has_room(self._loop):
+                start = turn.begin
             self._delivering = True
             try:
                 self._context.run(self.feed, message.data if taken is None else taken, start)
@@ -165,9 +157,6 @@ class MemoryChannel(DuplexChannel):
             self._room.clear()
         self._schedule()
         return False
-
-    def _begin_turn(self) -> None:
-        self._turn_began = monotonic()
 
     def _schedule(self) -> None:
         if self._begun and not (self._full or self._scheduled or self._delivering) and self._inbox:
