@@ -4,7 +4,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
-# As in an activated environment: examples and tests start `hinge` by its name.
+# As in an activated environment: examples and tests start `gemel` by its name.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
@@ -21,15 +21,15 @@ help:
 	@echo "make reliability   the same against servers of other SDKs, for docs/reliability.md; takes 20 minutes (needs npm)"
 	@echo "make fuzz          coverage-guided fuzzing of what has no I/O, FUZZ_SECONDS=60 for each target (needs atheris)"
 	@echo "make mutants       changes of the kernel that no test notices, MUTANTS=20 for each file (0 for all: an hour)"
-	@echo "make http-differential  raw requests to Hinge's HTTP server, to others, and through nginx and haproxy"
+	@echo "make http-differential  raw requests to Gemel's HTTP server, to others, and through nginx and haproxy"
 	@echo "make load soak     streams, calls, slow readers, sessions on a server, with bounds on what it holds"
 	@echo "make cluster       foreign clients on four processes behind haproxy that are killed meanwhile, over SQLite and Redis (needs npm, haproxy, redis-server); CLUSTER=--short for 40 s, CLUSTER='--seconds 600' for long"
-	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm); INTEROP=--short for current SDKs only"
+	@echo "make interop       Gemel and foreign servers and clients with each other (needs npm); INTEROP=--short for current SDKs only"
 	@echo "make interop-auth  logins at a real authorization server, with a browser and the official clients (needs npm, chromium)"
-	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server, their agents on Hinge's adapters (needs npm)"
-	@echo "make browser       the page of hinge dev in Chromium (needs chromium, npm); PICTURES=1 renews the pictures of the documentation"
-	@echo "make bench         Hinge beside its peers; bench-quick takes 3 minutes, ceilings on instructions included (needs valgrind)"
-	@echo "make bench-page    how soon the page of hinge dev is painted (needs chromium)"
+	@echo "make interop-agents  the MCP clients of agent frameworks on Gemel's server, their agents on Gemel's adapters (needs npm)"
+	@echo "make browser       the page of gemel dev in Chromium (needs chromium, npm); PICTURES=1 renews the pictures of the documentation"
+	@echo "make bench         Gemel beside its peers; bench-quick takes 3 minutes, ceilings on instructions included (needs valgrind)"
+	@echo "make bench-page    how soon the page of gemel dev is painted (needs chromium)"
 	@echo "make coverage-ids  which requirements the tests cite"
 	@echo "make packages      the wheel, pipx, the sdist, zip applications and a frozen program, used without the repository"
 	@echo "make pythons       the tests that depend on it on each supported Python of this machine; WHOLE=1 for all tests"

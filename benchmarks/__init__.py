@@ -1,1 +1,1 @@
-"""Hinge beside the official SDK and a bare floor, measured in one run: `python -m benchmarks.run`."""
+"""Gemel beside the official SDK and a bare floor, measured in one run: `python -m benchmarks.run`."""

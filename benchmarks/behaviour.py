@@ -1,6 +1,6 @@
-"""What the same server does with Hinge and its peers, and what an installation brings: `python -m benchmarks.behaviour`.
+"""What the same server does with Gemel and its peers, and what an installation brings: `python -m benchmarks.behaviour`.
 
-Prints the tables of docs/comparison.md. Each server runs as a process of its own on stdio; Hinge's client calls it in each
+Prints the tables of docs/comparison.md. Each server runs as a process of its own on stdio; Gemel's client calls it in each
 era. The peers come from `.cache`, where `make interop` installs them.
 """
 
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from hinge import CallError, Changed, Client
+from gemel import CallError, Changed, Client
 from tests.interop.peers import ROOT, install
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -48,7 +48,7 @@ def main() -> int:
     """Print the tables."""
     peers = install(frozenset({"peers", "fastmcp-server"}))
     pythons = {
-        "Hinge": ("hinge", Path(sys.executable)),
+        "Gemel": ("gemel", Path(sys.executable)),
         "mcp": ("mcp", peers.peers_python),
         "FastMCP": ("fastmcp-slim[server]", peers.fastmcp_server_python),
     }

@@ -338,57 +338,57 @@ class Case:
     rated: bool = False
 
 
-def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
-    """The cases in the order of the table; the floor and the official SDK always, Hinge when it can run."""
+def all_cases(peers: Path, ours: Path, with_gemel: bool) -> list[Case]:
+    """The cases in the order of the table; the floor and the official SDK always, Gemel when it can run."""
 
     def entrants(kind: str, mcp: tuple[tuple[str, str], ...]) -> tuple[Contestant, ...]:
         rows = [Contestant("bare", ours, f"bare_{kind}.py")]
         rows += [Contestant(name, peers, "mcp_server.py", (mode,)) for name, mode in mcp]
-        if with_hinge:
-            rows.append(Contestant("hinge", ours, "hinge_server.py", (kind,)))
+        if with_gemel:
+            rows.append(Contestant("gemel", ours, "gemel_server.py", (kind,)))
         return tuple(rows)
 
     stdio = entrants("stdio", (("mcp", "stdio"),))
     memory = [Contestant("bare", ours, "bare_memory.py"), Contestant("mcp", peers, "mcp_memory.py")]
     imports = [Contestant("mcp", peers, "import mcp"), Contestant("mcp client", peers, "from mcp import Client")]
-    if with_hinge:
-        memory.append(Contestant("hinge", ours, "hinge_memory.py"))
+    if with_gemel:
+        memory.append(Contestant("gemel", ours, "gemel_memory.py"))
         imports += [
-            Contestant("hinge", ours, "from hinge import Server, Context"),
-            Contestant("hinge client", ours, "from hinge import Client"),
+            Contestant("gemel", ours, "from gemel import Server, Context"),
+            Contestant("gemel client", ours, "from gemel import Client"),
         ]
 
     over_http = tuple(
-        Contestant(name, ours, "hinge_client.py", (path,))
-        for name, path in (("bare", "post"), ("hinge", "client"))
-        if with_hinge
+        Contestant(name, ours, "gemel_client.py", (path,))
+        for name, path in (("bare", "post"), ("gemel", "client"))
+        if with_gemel
     )
     in_threads = tuple(replace(each, arguments=("add_in_thread",)) for each in memory)
 
     def stores(program: str, *arguments: str) -> tuple[Contestant, ...]:
-        names = {"hinge": "memory", "hinge sqlite": "sqlite"} | ({"hinge redis": "redis"} if redis_program() else {})
-        return tuple(Contestant(name, ours, program, (kind, *arguments)) for name, kind in names.items() if with_hinge)
+        names = {"gemel": "memory", "gemel sqlite": "sqlite"} | ({"gemel redis": "redis"} if redis_program() else {})
+        return tuple(Contestant(name, ours, program, (kind, *arguments)) for name, kind in names.items() if with_gemel)
 
     over_sessions = partial(WithStore, partial(HttpServer, sessions=32))
     fan_out, tasks = partial(WithStore, FanOut), partial(WithStore, InMemory)
     http = (Contestant("raw", ours, "raw_http.py"), *entrants("http", (("mcp", "http"), ("mcp json", "http-json"))))
     if GO_SERVER.exists():
         http += tuple(Contestant(name, GO_SERVER, "go", mode) for name, mode in (("go", ()), ("go json", ("json",))))
-    if with_hinge:
-        http += (Contestant("hinge asgi", ours, "hinge_server.py", ("asgi",)),)
-    tokens: tuple[Contestant, ...] = (Contestant("hinge", ours, "hinge_server.py", ("http",)),) if with_hinge else ()
-    tokens += tuple(Contestant("hinge token", each.python, each.program, ("http-token",)) for each in tokens)
+    if with_gemel:
+        http += (Contestant("gemel asgi", ours, "gemel_server.py", ("asgi",)),)
+    tokens: tuple[Contestant, ...] = (Contestant("gemel", ours, "gemel_server.py", ("http",)),) if with_gemel else ()
+    tokens += tuple(Contestant("gemel token", each.python, each.program, ("http-token",)) for each in tokens)
     texts = (Contestant("raw", ours, "raw_http.py", ("text",)), *tokens[:1])
     in_sessions = (
         Contestant("mcp", peers, "mcp_server.py", ("http",)),
         Contestant("mcp json", peers, "mcp_server.py", ("http-json",)),
         *tokens[:1],
-        *(replace(each, name="hinge events", events=True) for each in tokens[:1]),
+        *(replace(each, name="gemel events", events=True) for each in tokens[:1]),
     )
     workers = tuple(
-        Contestant(name, ours, "hinge_server.py", ("workers", count))
-        for name, count in (("hinge", "1"), ("hinge, two workers", "2"))
-        if with_hinge
+        Contestant(name, ours, "gemel_server.py", ("workers", count))
+        for name, count in (("gemel", "1"), ("gemel, two workers", "2"))
+        if with_gemel
     )
     return [
         Case("http", "HTTP 2026-07-28 tools/call, 32 connections, one worker", HttpServer, http),
@@ -414,17 +414,17 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
             "session",
             "HTTP 2025-11-25 tools/call in 32 sessions, 32 connections",
             over_sessions,
-            stores("hinge_shared.py"),
+            stores("gemel_shared.py"),
         ),
         Case("workers", "HTTP, a tool that computes for half a millisecond", HttpServer, workers),
         Case(
             "fan_out",
             "a change told to 1,000 streams, over a store in four processes",
             fan_out,
-            (Contestant("bare", ours, "bare_listen.py", ("memory",)), *stores("hinge_shared.py")),
+            (Contestant("bare", ours, "bare_listen.py", ("memory",)), *stores("gemel_shared.py")),
         ),
-        Case("tasks", "a task without steps, client and server together", tasks, stores("hinge_tasks.py", "task")),
-        Case("steps", "a step of a task, of 50 in each", tasks, stores("hinge_tasks.py", "step")),
+        Case("tasks", "a task without steps, client and server together", tasks, stores("gemel_tasks.py", "task")),
+        Case("steps", "a step of a task, of 50 in each", tasks, stores("gemel_tasks.py", "step")),
         Case("cold_start", "stdio server, start to first answer", ColdStart, stdio, compared="wall", one_shot=True),
         Case("import", "import, CPU over an empty interpreter", Import, tuple(imports), one_shot=True),
     ]

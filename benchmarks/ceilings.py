@@ -1,6 +1,6 @@
 """Ceilings on what a call may cost, in counts that other work on the machine does not change: `python -m benchmarks.ceilings`.
 
-`functions` counts the Python functions that are entered per call, of Hinge and of the libraries that it uses, and the modules
+`functions` counts the Python functions that are entered per call, of Gemel and of the libraries that it uses, and the modules
 that a start imports; it takes seconds. `instructions` counts what is executed in user mode, by valgrind, per call and for a start;
 it takes about a minute. `bytes` counts what Python allocates for clients that wait, without the sockets; it takes seconds. The
 exit code is 1 if a row is above its ceiling.
@@ -36,7 +36,7 @@ from benchmarks.instructions import COUNT, VALGRIND
 from benchmarks.paths import PATHS, STREAMS, WAITING, listed_server
 from benchmarks.wire import call
 from benchmarks.wire import check as check_answer
-from hinge import asyncio_tasks
+from gemel import asyncio_tasks
 
 ResultT = TypeVar("ResultT")
 
@@ -98,7 +98,7 @@ HELD = (
 #: Clients that wait before counting, those that are counted, and seconds until they have freed what they do not need.
 FEW, MANY, SETTLED = 100, 600, 3.5
 
-#: From the start of a server over stdio to the end of its process after one answer: the modules of Hinge that are imported,
+#: From the start of a server over stdio to the end of its process after one answer: the modules of Gemel that are imported,
 #: on every Python, and the instructions.
 START = {"functions": 133, "instructions": 570_000_000}
 #: The Python whose instructions the ceilings are for.
@@ -252,7 +252,7 @@ def why_not() -> str | None:
 
 def start_server(under: Sequence[str] = (), options: Sequence[str] = ()) -> str:
     """Start a server over stdio and let it answer one call; what was written to standard error, by Python or `under`."""
-    command = [*under, sys.executable, *options, str(PROGRAMS / "hinge_server.py"), "stdio"]
+    command = [*under, sys.executable, *options, str(PROGRAMS / "gemel_server.py"), "stdio"]
     environment = dict(os.environ, PYTHONPATH=f"{ROOT / 'src'}{os.pathsep}{ROOT}", PYTHONHASHSEED="0")
     done = subprocess.run(command, env=environment, input=call(3) + b"\n", capture_output=True, check=True)
     check_answer(done.stdout, 3)
@@ -260,10 +260,10 @@ def start_server(under: Sequence[str] = (), options: Sequence[str] = ()) -> str:
 
 
 def count_start(unit: str) -> int:
-    """Modules of Hinge that a start imports, or its instructions."""
+    """Modules of Gemel that a start imports, or its instructions."""
     if unit == "functions":
         names = (line.rpartition("|")[2].strip() for line in start_server(options=["-X", "importtime"]).splitlines())
-        return sum(name.partition(".")[0] == "hinge" for name in names)
+        return sum(name.partition(".")[0] == "gemel" for name in names)
     compileall.compile_dir(ROOT / "src", quiet=1)  # as for installed packages
     found = COUNT.search(start_server(under=VALGRIND))
     if found is None:
@@ -274,8 +274,8 @@ def count_start(unit: str) -> int:
 def start_exceeded(count: int, unit: str) -> Iterator[str]:
     """Describe a start that is above its ceiling."""
     if count > START[unit]:
-        what = "modules of Hinge are imported" if unit == "functions" else "instructions are executed"
-        yield f"stdio start: {count:,} {what}, at most {START[unit]:,}; see `python -X importtime -c 'import hinge.server.run'`"
+        what = "modules of Gemel are imported" if unit == "functions" else "instructions are executed"
+        yield f"stdio start: {count:,} {what}, at most {START[unit]:,}; see `python -X importtime -c 'import gemel.server.run'`"
 
 
 # ---------------------------------------------------------------- command
@@ -292,7 +292,7 @@ def check(unit: str) -> list[str]:
         print(f"{row.title:30}{counts[row.path]:>14,.0f} {unit} each, at most {getattr(row, unit):,}", flush=True)
     above = list(exceeded(counts, unit))
     if unit in START:
-        start, what = count_start(unit), "modules of Hinge" if unit == "functions" else unit
+        start, what = count_start(unit), "modules of Gemel" if unit == "functions" else unit
         print(f"{'stdio, start to answer':30}{start:>14,} {what}, at most {START[unit]:,}", flush=True)
         above += start_exceeded(start, unit)
     return above

@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks.cases import Case, Sample
 
-#: Cases with one contestant that the others are compared with. Hinge itself: what a token, a backend or another worker changes.
-BASES = dict.fromkeys(("http_token", "session", "workers", "fan_out", "tasks", "steps"), "hinge") | {"client": "bare"}
+#: Cases with one contestant that the others are compared with. Gemel itself: what a token, a backend or another worker changes.
+BASES = dict.fromkeys(("http_token", "session", "workers", "fan_out", "tasks", "steps"), "gemel") | {"client": "bare"}
 #: The samples of a case: contestant to one sample per round.
 Rounds = Mapping[str, Sequence[Sample]]
 

@@ -1,4 +1,4 @@
-"""What Hinge has to reach, as ratios of figures from one run. `--check` holds a run against it."""
+"""What Gemel has to reach, as ratios of figures from one run. `--check` holds a run against it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Floor:
     other: str
     most: float
     words: str
-    name: str = "hinge"
+    name: str = "gemel"
     above: bool = False
     #: Whether the ratio depends on the processor: what a small program gains by a fast one, a larger one may not.
     varies: bool = False
@@ -44,27 +44,27 @@ FLOORS = (
     ),
     Floor(
         "workers",
-        "hinge",
+        "gemel",
         1.11,
         "Two workers: at least 1.8 times the calls for the same CPU time of each core (CPU per call at most 1.11)",
-        "hinge, two workers",
+        "gemel, two workers",
     ),
     Floor("fan_out", "", 15.0, "Fan-out: at most 15 µs of CPU for each of 1,000 streams"),
     Floor("http_text", "raw", 1.3, "HTTP: a result of 1 MB of text at most 1.3 of what decoding and encoding take"),
     Floor("http_session", "mcp_json", 0.08, "HTTP session, JSON: CPU per call at most 0.08 of mcp's with JSON"),
-    Floor("http_session", "mcp", 0.06, "HTTP session, event stream: at most 0.06 of mcp's", "hinge events"),
-    Floor("http_token", "hinge", 1.15, "HTTP: a call with an access token at most 1.15 of one without", "hinge token"),
+    Floor("http_session", "mcp", 0.06, "HTTP session, event stream: at most 0.06 of mcp's", "gemel events"),
+    Floor("http_token", "gemel", 1.15, "HTTP: a call with an access token at most 1.15 of one without", "gemel token"),
     *(
         floor
         for store in ("sqlite", "redis")
         for floor in (
-            Floor("session", "hinge", 2.0, f"HTTP session: a call over {store} at most 2 of memory", f"hinge {store}"),
+            Floor("session", "gemel", 2.0, f"HTTP session: a call over {store} at most 2 of memory", f"gemel {store}"),
             Floor(
                 "fan_out",
-                "hinge",
+                "gemel",
                 5.0,
                 f"Fan-out: a notification over {store} at most 5 µs of CPU above memory",
-                f"hinge {store}",
+                f"gemel {store}",
                 above=True,
             ),
         )
@@ -90,7 +90,7 @@ def verdicts(results: Mapping[str, Mapping[str, Any]], slack: float = 1.0) -> li
     """
     judged: list[tuple[Floor, float | None, bool]] = []
     for floor in FLOORS:
-        if floor.name == "hinge redis" and redis_program() is None:
+        if floor.name == "gemel redis" and redis_program() is None:
             continue
         row = results.get(floor.case, {}).get(floor.name)
         figure = f"{'above' if floor.above else 'of'}_{floor.other}" if floor.other else "cpu_us"

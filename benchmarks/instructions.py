@@ -1,6 +1,6 @@
 """Instructions per call, counted by valgrind: `python -m benchmarks.instructions [http] [http_token] [memory] [--calls 1000]`.
 
-With `--of hinge` for one contestant only, which for those of this project needs nothing that must be installed first.
+With `--of gemel` for one contestant only, which for those of this project needs nothing that must be installed first.
 
 The figure that no other work on the machine changes: what is executed in user mode, the HTTP server included, without
 the kernel. It says nothing of how long an instruction takes. Needs valgrind and some minutes.
@@ -41,7 +41,7 @@ def main() -> None:
         "case", nargs="*", default=["http", "memory"], help="http, http_token, memory; default: http memory"
     )
     parser.add_argument("--calls", type=int, default=1000, help="calls that are counted")
-    parser.add_argument("--of", action="append", help="only this contestant, such as hinge; may be given several times")
+    parser.add_argument("--of", action="append", help="only this contestant, such as gemel; may be given several times")
     options = parser.parse_args()
     if shutil.which("valgrind") is None:
         raise SystemExit("valgrind is missing: it is a package of that name")
@@ -49,7 +49,7 @@ def main() -> None:
     drive = {"http": over_http, "http_token": over_http, "memory": in_memory}
     needs_peers = options.of is None or any(name.startswith("mcp") for name in options.of)
     peers = peers_python() if needs_peers else Path(sys.executable)
-    for case in all_cases(peers, Path(sys.executable), with_hinge=True):
+    for case in all_cases(peers, Path(sys.executable), with_gemel=True):
         if case.key in options.case and case.key in drive:
             print(f"**{case.title}**\n\n|  | instructions/call |\n| --- | ---: |")
             for contestant in case.contestants:

@@ -1,4 +1,4 @@
-"""How soon `hinge dev` paints its page on loopback: `python -m benchmarks.page`. Needs Chromium and Playwright."""
+"""How soon `gemel dev` paints its page on loopback: `python -m benchmarks.page`. Needs Chromium and Playwright."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAINT = """() => new Promise((resolve) => new PerformanceObserver((list) => {
   if (paint) resolve(paint.startTime);
 }).observe({ type: "paint", buffered: true }))"""
 TOOLS = """() => new Promise((resolve) => {
-  const look = () => document.querySelector("hinge-tools .row") ? resolve(performance.now()) : requestAnimationFrame(look);
+  const look = () => document.querySelector("gemel-tools .row") ? resolve(performance.now()) : requestAnimationFrame(look);
   look();
 })"""
 

@@ -1,4 +1,4 @@
-"""What a user does with Hinge, in one process and without sockets: each path gives a function that does it once.
+"""What a user does with Gemel, in one process and without sockets: each path gives a function that does it once.
 
 They are measured by `benchmarks.profile` and counted by `benchmarks.ceilings`.
 """
@@ -28,10 +28,10 @@ from benchmarks.wire import (
     http_request,
     http_standing,
 )
-from hinge import Changed, Client, Server
+from gemel import Changed, Client, Server
 
 if TYPE_CHECKING:
-    from hinge.http1.server.listener import Listener
+    from gemel.http1.server.listener import Listener
 
 #: Does it once and looks at the answer.
 One = Callable[[], Awaitable[None]]
@@ -137,7 +137,7 @@ class HttpClient:
     """A connection to our own HTTP server."""
 
     def __init__(self, listener: "Listener", transport: _Transport | None = None) -> None:
-        from hinge.http1.server.connection import HttpConnection
+        from gemel.http1.server.connection import HttpConnection
 
         self.transport = transport or _Transport()
         self.connection = HttpConnection(listener)
@@ -162,7 +162,7 @@ class HttpClient:
 @asynccontextmanager
 async def http_listener(server: Server[Any]) -> AsyncIterator["Listener"]:
     """Our own HTTP server, without sockets."""
-    from hinge.http1.server.listener import Listener
+    from gemel.http1.server.listener import Listener
 
     app = server.http_app()
     await app.start()
@@ -345,7 +345,7 @@ class _Answering(asyncio.Transport):
 @asynccontextmanager
 async def _wire() -> AsyncIterator[Any]:
     """Our HTTP client's connections, without sockets."""
-    from hinge.http1.client.pool import SocketWire
+    from gemel.http1.client.pool import SocketWire
 
     class Wire(SocketWire):
         async def _open_connection(self, target: Any, route: Any, connection: Any) -> None:

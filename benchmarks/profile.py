@@ -1,4 +1,4 @@
-"""Where the time of one call goes in Hinge: `python -m benchmarks.profile http|session|stdio|memory|… [--lines 40]`.
+"""Where the time of one call goes in Gemel: `python -m benchmarks.profile http|session|stdio|memory|… [--lines 40]`.
 
 Drives the path in one process without sockets, so that only our own code is seen: CPU time per call, Python functions
 entered per call, objects left to the garbage collector per call, and the functions that cost most.
@@ -59,7 +59,7 @@ def _rows(profiler: cProfile.Profile, calls: int) -> list[tuple[float, float, fl
     # `stats` is what pstats is made of: place -> (calls without recursion, calls, own, cumulated, callers).
     stats: dict[tuple[str, int, str], tuple[int, int, float, float, Any]] = vars(pstats.Stats(profiler))["stats"]
     for (file, line, name), (_, times, own, cumulated, _) in stats.items():
-        place = f"{file.removeprefix(f'{ROOT}/src/hinge/')}:{line} {name}"
+        place = f"{file.removeprefix(f'{ROOT}/src/gemel/')}:{line} {name}"
         rows.append((own / calls * 1e6, cumulated / calls * 1e6, times / calls, place))
     return rows
 

@@ -1,4 +1,4 @@
-"""Measures Hinge, the official SDK and a bare floor side by side: `python -m benchmarks.run [--quick] [--check]`.
+"""Measures Gemel, the official SDK and a bare floor side by side: `python -m benchmarks.run [--quick] [--check]`.
 
 All contestants of a case run at the same time and are sampled in turn, round after round, so that whatever else the
 machine does hits them alike. The figure to trust is CPU time per call.
@@ -28,14 +28,14 @@ RESULTS = CACHE / "bench"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for; 0 if all went well, 1 if a floor was missed, 2 if Hinge could not be checked."""
+    """Run what was asked for; 0 if all went well, 1 if a floor was missed, 2 if Gemel could not be checked."""
     options = parse(arguments)
     ours = Path(sys.executable)
     peers = peers_python()
     # As for installed packages: without it, each process would compile the sources anew where Python may not write bytecode.
     compileall.compile_dir(ROOT / "src", quiet=1)
-    with_hinge = options.hinge if options.hinge is not None else hinge_runs(ours)
-    cases = [case for case in all_cases(peers, ours, with_hinge) if not options.case or case.key in options.case]
+    with_gemel = options.gemel if options.gemel is not None else gemel_runs(ours)
+    cases = [case for case in all_cases(peers, ours, with_gemel) if not options.case or case.key in options.case]
     disturbance: list[tuple[float, float]] = []
     results: dict[str, dict[str, Any]] = {}
     begin, load = time.time(), os.getloadavg()
@@ -48,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.check:
         measure_again(cases, results, options, disturbance)
     save(results, noise, installed(peers), options)
-    if not with_hinge:
-        print("Hinge took no part: `from hinge import Server, Client` does not work yet (or --no-hinge).")
+    if not with_gemel:
+        print("Gemel took no part: `from gemel import Server, Client` does not work yet (or --no-gemel).")
     worst = report(results, options.slack)
     return worst if options.check else 0
 
@@ -78,12 +78,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="short rounds, under 2 minutes in all")
-    parser.add_argument("--check", action="store_true", help="end with 1 if Hinge misses a floor")
+    parser.add_argument("--check", action="store_true", help="end with 1 if Gemel misses a floor")
     parser.add_argument("--case", action="append", help="only this case (repeatable): http, stdio_pipelined, …")
     parser.add_argument("--rounds", type=int, help="rounds per case (default 7, quick 3)")
     parser.add_argument("--seconds", type=float, help="length of one sample (default 2, quick 0.8)")
     parser.add_argument(
-        "--hinge", action=argparse.BooleanOptionalAction, help="measure Hinge (default: if it can be imported)"
+        "--gemel", action=argparse.BooleanOptionalAction, help="measure Gemel (default: if it can be imported)"
     )
     options = parser.parse_args(arguments)
     options.rounds = options.rounds or (3 if options.quick else 7)
@@ -92,10 +92,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def hinge_runs(python: Path) -> bool:
+def gemel_runs(python: Path) -> bool:
     """Whether this checkout has a server and a client to measure."""
     environment = dict(os.environ, PYTHONPATH=str(ROOT / "src"))
-    command = [str(python), "-c", "from hinge import Server, Client; Server.http_app, Server.run"]
+    command = [str(python), "-c", "from gemel import Server, Client; Server.http_app, Server.run"]
     return subprocess.run(command, env=environment, capture_output=True, check=False).returncode == 0
 
 

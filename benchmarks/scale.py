@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from benchmarks.cases import Contestant, end, spawn
 from benchmarks.stores import Store, opened_store, redis_program
 from benchmarks.wire import SESSION_REVISION, VARIANTS, WrongAnswer, http_listen, http_request, message, open_session
-from hinge.backends import backend_for
+from gemel.backends import backend_for
 
 _HEADERS = {
     "Content-Type": "application/json",
@@ -40,7 +40,7 @@ class Process:
 
     def __init__(self, url: str, *, count: bool = False) -> None:
         arguments = (url, "count") if count else (url,)
-        self._process = spawn(Contestant("hinge", Path(sys.executable), "hinge_shared.py", arguments))
+        self._process = spawn(Contestant("gemel", Path(sys.executable), "gemel_shared.py", arguments))
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
 

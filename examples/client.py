@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from hinge import CallTimeout, Client, ProgressParams, ToolCallError
+from gemel import CallTimeout, Client, ProgressParams, ToolCallError
 
 HERE = Path(__file__).parent
 

@@ -17,10 +17,10 @@ from typing import Any, Literal, NoReturn
 
 from demo_server import Forecast, Ticket, server
 
-from hinge import Client, PeerError, ProgressParams, ToolCallError
+from gemel import Client, PeerError, ProgressParams, ToolCallError
 
 SERVER = str(Path(__file__).with_name("demo_server.py"))
-COMMAND = [sys.executable, "-m", "hinge", "run", SERVER]
+COMMAND = [sys.executable, "-m", "gemel", "run", SERVER]
 #: Time limit for the whole demo, in seconds.
 LIMIT = 20.0
 
@@ -172,7 +172,7 @@ async def in_memory() -> None:
 async def over_stdio() -> None:
     """The client starts the server as a child process, once per era."""
     for era in REVISIONS:
-        title(f"stdio, era {era}", 'Client("hinge run demo_server.py")')
+        title(f"stdio, era {era}", 'Client("gemel run demo_server.py")')
         await run_calls(COMMAND, era, "stdio")
 
 
@@ -180,7 +180,7 @@ async def over_http() -> None:
     """One server process for both eras."""
     async with http_server() as url:
         for era in REVISIONS:
-            title(f"HTTP, era {era}", f'hinge run demo_server.py --http; Client("{url}")')
+            title(f"HTTP, era {era}", f'gemel run demo_server.py --http; Client("{url}")')
             await run_calls(url, era, "http")
 
 
@@ -229,7 +229,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    print("Hinge: one server, called by clients of both eras over three transports")
+    print("Gemel: one server, called by clients of both eras over three transports")
     try:
         asyncio.run(main())
     except (Wrong, TimeoutError) as exc:

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
-from hinge import Context, Declined, Server, ToolError
+from gemel import Context, Declined, Server, ToolError
 
 server = Server("city-guide", version="1.0", instructions="Weather, tickets and walks.")
 

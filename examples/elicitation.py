@@ -12,7 +12,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hinge import Client, Context, Declined, Server
+from gemel import Client, Context, Declined, Server
 
 server = Server("tickets", version="1.0")
 

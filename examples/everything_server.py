@@ -1,4 +1,4 @@
-"""A server with every feature of the public API. Run it with `hinge run examples/everything_server.py [--http]`.
+"""A server with every feature of the public API. Run it with `gemel run examples/everything_server.py [--http]`.
 
 In this order: content, logging and progress, schemas, elicitation, change notifications, resources, prompts, dependencies,
 visibility, skills, apps, tasks, middleware, custom methods, mounted servers. The official conformance suite runs against
@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from hinge import (
+from gemel import (
     Apps,
     Ask,
     Audio,
@@ -42,7 +42,7 @@ from hinge import (
     Titled,
     ToolError,
 )
-from hinge.server.middleware.chain import CallNext
+from gemel.server.middleware.chain import CallNext
 
 # ---------------------------------------------------------------- the server
 
@@ -367,7 +367,7 @@ class Consent(msgspec.Struct):
 
 
 class Volunteered(msgspec.Struct):
-    """The answers of a stateless client, read by hand: Hinge ignores those to what no request state has asked.
+    """The answers of a stateless client, read by hand: Gemel ignores those to what no request state has asked.
 
     The conformance scenario `input-required-result-ignore-extra-params` has no other way: its only request has answers and no
     request state, and the scenario wants the complete result at once.

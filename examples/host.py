@@ -1,6 +1,6 @@
 """A small host: a chat in the terminal that uses the tools of several servers. `python examples/host.py [CONFIG]`.
 
-Start `hinge run examples/host_servers.py:cafe --http` in another terminal to see a server that is reached over HTTP; the
+Start `gemel run examples/host_servers.py:cafe --http` in another terminal to see a server that is reached over HTTP; the
 host works without it. `Rules` takes the place of a language model: it calls the tool that is named, as in
 `forecast city=Oslo`. Asking the user needs the extra `cli`.
 """
@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from hinge import (
+from gemel import (
     Changed,
     ChangesLost,
     ClientGroup,
     CreateMessageParams,
-    HingeError,
+    GemelError,
     LogParams,
     ProgressParams,
     StartError,
@@ -104,7 +104,7 @@ class Host:
                 await self.command(command, rest.strip())
             else:
                 await self.call(line)
-        except (HingeError, OSError, ValueError) as exc:
+        except (GemelError, OSError, ValueError) as exc:
             self.terminal.show(f"! {exc}")
 
     # ---------------------------------------------------------------- input
@@ -215,7 +215,7 @@ class OnTerminal(logging.Handler):
 def main(config: Path) -> None:
     """Run the host."""
     terminal = Terminal(output=sys.stdout)
-    logging.getLogger("hinge").addHandler(OnTerminal(terminal))
+    logging.getLogger("gemel").addHandler(OnTerminal(terminal))
     try:
         asyncio.run(Host(config, Rules(), terminal).run())
     except StartError as exc:

@@ -1,7 +1,7 @@
 """Two servers for `host.py`: `library` supports only the handshake era, `cafe` adds a tool while it runs.
 
-hinge run examples/host_servers.py:library
-hinge run examples/host_servers.py:cafe --http
+gemel run examples/host_servers.py:library
+gemel run examples/host_servers.py:cafe --http
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from hinge import Context, Declined, PeerError, Server
+from gemel import Context, Declined, PeerError, Server
 
 library = Server("library", version="1.0", eras="2025")
 cafe = Server("cafe", version="1.0")

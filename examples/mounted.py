@@ -1,5 +1,5 @@
 """An MCP server mounted in a web application. Run `uvicorn mounted:app` in this directory, then
-`hinge call http://127.0.0.1:8000/tools/mcp add a=2 b=3`. FastAPI uses the same `mount`.
+`gemel call http://127.0.0.1:8000/tools/mcp add a=2 b=3`. FastAPI uses the same `mount`.
 """
 
 from starlette.applications import Starlette
@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-from hinge import Server
+from gemel import Server
 
 server = Server("calculator", version="1.0")
 

@@ -1,6 +1,6 @@
-"""A minimal server with one tool. Run it with `hinge run examples/weather_server.py`, or run this file."""
+"""A minimal server with one tool. Run it with `gemel run examples/weather_server.py`, or run this file."""
 
-from hinge import Server
+from gemel import Server
 
 server = Server("weather", version="1.0")
 

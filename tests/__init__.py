@@ -1,1 +1,1 @@
-"""The tests of Hinge: the same tree as `src/hinge`, and the tests on the shape of the code itself."""
+"""The tests of Gemel: the same tree as `src/gemel`, and the tests on the shape of the code itself."""

@@ -1,4 +1,4 @@
-"""The path of one warmed `tools/call` through Hinge's files: `python -m tests.call_path` prints the counts.
+"""The path of one warmed `tools/call` through Gemel's files: `python -m tests.call_path` prints the counts.
 
 Of each function of the package the first entry counts. "files" is how many files these functions are in, "switches" how
 often the next function is in another file than the one before. It runs in a process of its own, since what else is
@@ -17,10 +17,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-import hinge
-from hinge import Client, Server
+import gemel
+from gemel import Client, Server
 
-PACKAGE = f"{Path(hinge.__file__).parent}/"
+PACKAGE = f"{Path(gemel.__file__).parent}/"
 WARM_UP = 3
 REPEATS = 3
 #: Bytes on a socket: the own HTTP client does not count, as if a foreign one were used.

@@ -1,4 +1,4 @@
-"""What holds for every test: it leaves nothing behind, and what Hinge sends in it is of its revision."""
+"""What holds for every test: it leaves nothing behind, and what Gemel sends in it is of its revision."""
 
 import compileall
 import gc

@@ -1,6 +1,6 @@
 """What holds for every test: it leaves no task, no thread, no child process, no open descriptor and no stray file behind.
 
-Knows nothing of `hinge`. Children and descriptors are looked up in /proc; where there is none, only tasks and threads
+Knows nothing of `gemel`. Children and descriptors are looked up in /proc; where there is none, only tasks and threads
 are watched. Ports that tests reserve stay reserved.
 """
 
@@ -19,8 +19,8 @@ import pytest
 from hypothesis import settings
 
 # How fast an example runs says nothing on a machine that does other things too.
-settings.register_profile("hinge", deadline=None)
-settings.load_profile("hinge")
+settings.register_profile("gemel", deadline=None)
+settings.load_profile("gemel")
 
 HAS_PROC = Path("/proc/self/fd").exists()
 
@@ -30,7 +30,7 @@ AT_FIRST = 0.1
 GRACE_TURNS = 10
 
 #: Workers that wait a while for more work, and then end by themselves: daemons, which hold nothing up.
-LASTING_THREADS = frozenset({"hinge-tool"})
+LASTING_THREADS = frozenset({"gemel-tool"})
 
 # Opened by the module with its first event loop, once, and kept for the life of the process.
 KEPT_BY_MODULE = {

@@ -1,7 +1,7 @@
-"""Runs `hinge` commands in forks of a process that has imported Hinge: as real as others, without the time of an import.
+"""Runs `gemel` commands in forks of a process that has imported Gemel: as real as others, without the time of an import.
 
 Each command has standard streams, an environment, a directory and an exit code of its own, and ends as Python ends. What
-tests the start of a process, a terminal, or what is imported, starts one with `python -m hinge`.
+tests the start of a process, a terminal, or what is imported, starts one with `python -m gemel`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pathlib import Path
 
 #: What commands import.
 IMPORTED_FIRST = (
-    "hinge.cli.arguments.parser",
-    "hinge.cli.connect",
-    "hinge.cli.errors",
-    "hinge.cli.program.own_program",
-    "hinge.client.client",
-    "hinge.client.terminal.display",
-    "hinge.server.server",
-    "hinge.transports.http.client.transport",
-    "hinge.transports.stream.subprocess",
+    "gemel.cli.arguments.parser",
+    "gemel.cli.connect",
+    "gemel.cli.errors",
+    "gemel.cli.program.own_program",
+    "gemel.client.client",
+    "gemel.client.terminal.display",
+    "gemel.server.server",
+    "gemel.transports.http.client.transport",
+    "gemel.transports.stream.subprocess",
 )
 #: No request is longer.
 _MOST_BYTES = 1 << 20
@@ -61,7 +61,7 @@ class QuickCommands:
         stdin: str = "",
         seconds: float = 60,
     ) -> subprocess.CompletedProcess[str]:
-        """Run `python -m hinge` with these words to its end, as `subprocess.run(…, text=True)` does.
+        """Run `python -m gemel` with these words to its end, as `subprocess.run(…, text=True)` does.
 
         Raises:
             TimeoutError: It takes longer.
@@ -135,14 +135,14 @@ def main() -> int:
     """Serve, and be the command that is asked for."""
     for name in IMPORTED_FIRST:
         import_module(name)
-    import hinge
-    from hinge.cli import main
+    import gemel
+    from gemel.cli import main
 
     gc.freeze()
     words = _serve(socket.socket(fileno=int(sys.argv[1])))
     if words is None:
         return 0
-    sys.argv[:] = [str(Path(hinge.__file__).with_name("__main__.py")), *words]
+    sys.argv[:] = [str(Path(gemel.__file__).with_name("__main__.py")), *words]
     return main()
 
 

@@ -7,9 +7,9 @@ Nothing here is run. A checker that accepts one of the lines complains about its
 
 from typing import Any
 
-from hinge import Client, ClientGroup, ClientPool, Context, Server
-from hinge import sync as blocking
-from hinge.openapi import server_from
+from gemel import Client, ClientGroup, ClientPool, Context, Server
+from gemel import sync as blocking
+from gemel.openapi import server_from
 
 
 def misspelt(server: Server) -> None:

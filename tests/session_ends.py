@@ -7,9 +7,9 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from hinge import Limits
-from hinge.protocol.connection import Connection
-from hinge.session import Session
+from gemel import Limits
+from gemel.protocol.connection import Connection
+from gemel.session import Session
 from tests.fuzz.ends import description_of, shake_hands
 from tests.support import Call, Channel, ChannelKind, Outgoing, jsonrpc
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "src" / "hinge"
+PACKAGE = ROOT / "src" / "gemel"
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import pytest
 
-from hinge import Client, Server
-from hinge.transports.stream.sockets import SocketServer
+from gemel import Client, Server
+from gemel.transports.stream.sockets import SocketServer
 from tests.docs.serving import over_http
 from tests.source import ROOT
 from tests.test_layering import LAYERS

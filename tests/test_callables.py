@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     Client,
     ClientExtension,
     ClientGroup,
@@ -22,8 +22,8 @@ from hinge import (
     StartError,
     Topic,
 )
-from hinge.backends.memory import MemoryBackend
-from hinge.options import is_function
+from gemel.backends.memory import MemoryBackend
+from gemel.options import is_function
 
 
 def _none() -> None: ...

@@ -24,7 +24,7 @@ def test_calls_enter_no_more_functions_than_allowed() -> None:
     print(done.stdout)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count(" functions each, at most ") == len(ceilings.ROWS)
-    assert " modules of Hinge, at most " in done.stdout
+    assert " modules of Gemel, at most " in done.stdout
 
 
 def test_clients_that_wait_take_no_more_bytes_than_allowed() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Client, Context, DefinitionError, ElicitFormParams, Limits, Outcome, Server, timeouts
-from hinge.timeouts import wait_shared
-from hinge.transports.memory import MemoryChannel
+from gemel import CallTimeout, Client, Context, DefinitionError, ElicitFormParams, Limits, Outcome, Server, timeouts
+from gemel.timeouts import wait_shared
+from gemel.transports.memory import MemoryChannel
 from tests.client.puppet import SILENCE, legacy
 from tests.jumping_clock import JumpingLoop, in_no_time
 from tests.support import EraName

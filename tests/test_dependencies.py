@@ -13,7 +13,7 @@ import pytest
 from tests.source import PACKAGE, ROOT, Module, imports_of, read_package
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-OURS = frozenset({"hinge", "tests", "tools", "benchmarks"})
+OURS = frozenset({"gemel", "tests", "tools", "benchmarks"})
 #: The packages of modules that are called otherwise, where they need not be installed; "google" is shared by many.
 PACKAGE_OF = {
     "agents": "openai-agents",
@@ -57,17 +57,17 @@ def foreign_imports(modules: Iterable[Module]) -> Iterator[tuple[str, frozenset[
 
 
 @pytest.fixture(scope="module")
-def hinge_imports() -> list[tuple[str, frozenset[str]]]:
+def gemel_imports() -> list[tuple[str, frozenset[str]]]:
     return list(foreign_imports(read_package()))
 
 
-def test_all_that_hinge_imports_is_declared(hinge_imports: list[tuple[str, frozenset[str]]]) -> None:
+def test_all_that_gemel_imports_is_declared(gemel_imports: list[tuple[str, frozenset[str]]]) -> None:
     declared = RUNTIME | EXTRAS | {"pydantic-core", "pytest"}  # pydantic's own other half; who loads the plugin
-    assert not [place for place, packages in hinge_imports if not packages & declared]
+    assert not [place for place, packages in gemel_imports if not packages & declared]
 
 
-def test_all_that_is_declared_is_imported(hinge_imports: list[tuple[str, frozenset[str]]]) -> None:
-    imported = frozenset[str]().union(*(packages for _, packages in hinge_imports))
+def test_all_that_is_declared_is_imported(gemel_imports: list[tuple[str, frozenset[str]]]) -> None:
+    imported = frozenset[str]().union(*(packages for _, packages in gemel_imports))
     assert (RUNTIME | EXTRAS) - imported == set()
 
 

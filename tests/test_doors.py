@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     AccessLog,
     Client,
     ClientGroup,
@@ -22,12 +22,12 @@ from hinge import (
     StartError,
     ToolChanges,
 )
-from hinge.options import options_of
-from hinge.server.options import SocketOptions
-from hinge.transports.http.client.legacy_sse import SseTransport
-from hinge.transports.http.client.transport import HttpTransport
-from hinge.transports.http.server.options import HttpAppOptions, HttpOptions
-from hinge.transports.stream.subprocess import Stdio
+from gemel.options import options_of
+from gemel.server.options import SocketOptions
+from gemel.transports.http.client.legacy_sse import SseTransport
+from gemel.transports.http.client.transport import HttpTransport
+from gemel.transports.http.server.options import HttpAppOptions, HttpOptions
+from gemel.transports.stream.subprocess import Stdio
 
 
 class Wrong:

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from hinge import (
+from gemel import (
     AuthorizationFailed,
     CallError,
     CallTimeout,
@@ -33,9 +33,9 @@ from hinge import (
     UnsupportedVersion,
     errors,
 )
-from hinge.errors import wire_error
-from hinge.protocol.eras.handshake import HANDSHAKE
-from hinge.protocol.eras.stateless import STATELESS
+from gemel.errors import wire_error
+from gemel.protocol.eras.handshake import HANDSHAKE
+from gemel.protocol.eras.stateless import STATELESS
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_protocol_error_goes_out_as_it_is() -> None:
 
 def test_anything_else_is_an_internal_error_and_its_text_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """A-093, C-055."""
-    with caplog.at_level(logging.ERROR, logger="hinge"):
+    with caplog.at_level(logging.ERROR, logger="gemel"):
         error = wire_error(RuntimeError("the password is 1234"), "tools/call")
     assert error.error.code == -32603
     assert error.error.message == "Internal server error"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import hinge
+import gemel
 from tests.source import PACKAGE, name_of
 
 
@@ -20,7 +20,7 @@ def documentation(value: object, name: str) -> str:
 
 
 def names_for_type_checkers(tree: ast.Module) -> dict[str, str]:
-    """Which name `hinge/__init__.py` imports from where under TYPE_CHECKING."""
+    """Which name `gemel/__init__.py` imports from where under TYPE_CHECKING."""
     (block,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     return {
         alias.asname or alias.name: node.module or ""
@@ -35,41 +35,41 @@ def has_a_docstring_of_its_own(value: object) -> bool:
     return inspect.isclass(value) or inspect.isroutine(value) or inspect.ismodule(value)
 
 
-@pytest.mark.parametrize("name", hinge.__all__)
+@pytest.mark.parametrize("name", gemel.__all__)
 def test_a_public_name_resolves_and_is_documented(name: str) -> None:
-    value = getattr(hinge, name)
-    assert value is getattr(hinge, name)
+    value = getattr(gemel, name)
+    assert value is getattr(gemel, name)
     if has_a_docstring_of_its_own(value):
-        assert documentation(value, name).strip(), f"hinge.{name} has no docstring"
+        assert documentation(value, name).strip(), f"gemel.{name} has no docstring"
 
 
 def test_type_checkers_and_the_interpreter_find_each_name_in_the_same_place() -> None:
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
-    assert names_for_type_checkers(tree) == {name: module_of(name) for name in hinge.__all__}
+    assert names_for_type_checkers(tree) == {name: module_of(name) for name in gemel.__all__}
 
 
 def module_of(name: str) -> str:
-    """Where the table in `hinge/__init__.py` says that a public name lives."""
-    home: str = hinge._HOME[name]
-    assert getattr(import_module(home), name) is getattr(hinge, name)
+    """Where the table in `gemel/__init__.py` says that a public name lives."""
+    home: str = gemel._HOME[name]
+    assert getattr(import_module(home), name) is getattr(gemel, name)
     return home
 
 
 def test_the_table_is_in_alphabetical_order() -> None:
-    assert list(hinge.__all__) == sorted(hinge.__all__)
+    assert list(gemel.__all__) == sorted(gemel.__all__)
 
 
 def test_completion_knows_the_public_names() -> None:
-    assert set(hinge.__all__) < set(dir(hinge))
+    assert set(gemel.__all__) < set(dir(gemel))
 
 
 def test_a_name_that_is_not_there_is_an_ordinary_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'hinge' has no attribute 'Sever'"):
-        _ = getattr(hinge, "Sever")  # noqa: B009 (written out, a type checker would refuse it, and rightly)
+    with pytest.raises(AttributeError, match="module 'gemel' has no attribute 'Sever'"):
+        _ = getattr(gemel, "Sever")  # noqa: B009 (written out, a type checker would refuse it, and rightly)
 
 
 def test_a_star_import_brings_the_public_names() -> None:
-    code = "from hinge import *; import hinge; assert set(hinge.__all__) <= set(globals())"
+    code = "from gemel import *; import gemel; assert set(gemel.__all__) <= set(globals())"
     subprocess.run([sys.executable, "-I", "-c", code], check=True)
 
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from hinge import ErrorObject, InvalidRequest, ParseError
-from hinge.jsonrpc import ABSENT, Unreadable
+from gemel import ErrorObject, InvalidRequest, ParseError
+from gemel.jsonrpc import ABSENT, Unreadable
 from tests.fuzz import messages
 from tests.support import Failure, Notification, Request, Response, jsonrpc
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hinge.lazy import LAZY_IMPORTS, load
+from gemel.lazy import LAZY_IMPORTS, load
 from tests.source import PACKAGE, Module, bare_strings, import_cycles, imports_of, inner_imports, read_package
 
 # Leftmost first; layers on one line don't know each other. Each imports only from lines above its own, and itself.
@@ -66,7 +66,7 @@ HEAVY = frozenset(
 
 
 def layer_of(name: str) -> str:
-    """The layer of a module of `hinge` by its dotted name; the package itself is `__init__`."""
+    """The layer of a module of `gemel` by its dotted name; the package itself is `__init__`."""
     return name.split(".")[1] if "." in name else "__init__"
 
 
@@ -116,84 +116,84 @@ def name_violations(modules: Sequence[Module], package: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def hinge() -> list[Module]:
+def gemel() -> list[Module]:
     modules = read_package()
     assert modules, f"no source below {PACKAGE}"
     return modules
 
 
 def package_of(directory: Path, files: Mapping[str, str]) -> tuple[list[Module], Path]:
-    """A package `hinge` written for one test."""
-    package = directory / "hinge"
+    """A package `gemel` written for one test."""
+    package = directory / "gemel"
     for name, text in files.items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text)
     return read_package(package), package
 
 
-def test_imports_point_only_to_the_left(hinge: list[Module]) -> None:
-    assert not list(layer_violations(hinge))
+def test_imports_point_only_to_the_left(gemel: list[Module]) -> None:
+    assert not list(layer_violations(gemel))
 
 
-def test_http1_imports_nothing_of_mcp(hinge: list[Module]) -> None:
-    """An HTTP/1.1 implementation that could stand alone; of Hinge it has the errors, the Structs and the sockets of a machine."""
-    for name, imports in inner_imports(hinge).items():
+def test_http1_imports_nothing_of_mcp(gemel: list[Module]) -> None:
+    """An HTTP/1.1 implementation that could stand alone; of Gemel it has the errors, the Structs and the sockets of a machine."""
+    for name, imports in inner_imports(gemel).items():
         if layer_of(name) == "http1":
             assert {layer_of(found.target) for found in imports} <= {"http1", "errors", "structs", "local_sockets"}, (
                 name
             )
 
 
-def test_no_import_closes_a_cycle(hinge: list[Module]) -> None:
-    assert not import_cycles(hinge)
+def test_no_import_closes_a_cycle(gemel: list[Module]) -> None:
+    assert not import_cycles(gemel)
 
 
-def test_add_ons_are_loaded_through_one_table_only(hinge: list[Module]) -> None:
+def test_add_ons_are_loaded_through_one_table_only(gemel: list[Module]) -> None:
     """What points from the core to an add-on is listed here; it costs nothing until it is used."""
     assert LAZY_IMPORTS == {
-        "client_tasks": ("hinge.extensions.tasks.client", "TasksOfClient"),
-        "contract_check": ("hinge.contracts.check", "ContractCheck"),
-        "gateway": ("hinge.proxy.gateway", "gateway"),
-        "oauth": ("hinge.auth.client.oauth", "OAuth"),
-        "proxy": ("hinge.proxy.proxy", "proxy"),
-        "server_from_openapi": ("hinge.openapi.server", "server_from"),
-        "skills": ("hinge.extensions.skills.server", "Skills"),
+        "client_tasks": ("gemel.extensions.tasks.client", "TasksOfClient"),
+        "contract_check": ("gemel.contracts.check", "ContractCheck"),
+        "gateway": ("gemel.proxy.gateway", "gateway"),
+        "oauth": ("gemel.auth.client.oauth", "OAuth"),
+        "proxy": ("gemel.proxy.proxy", "proxy"),
+        "server_from_openapi": ("gemel.openapi.server", "server_from"),
+        "skills": ("gemel.extensions.skills.server", "Skills"),
     }
     for name in LAZY_IMPORTS:
         assert callable(load(name))
-    loaded = modules_loaded_by("hinge.server.server")
+    loaded = modules_loaded_by("gemel.server.server")
     assert not {one for one in loaded if layer_of(one) in ("client", "contracts", "proxy", "openapi")}
-    assert not {one for one in modules_loaded_by("hinge.client.client") if layer_of(one) == "contracts"}
+    assert not {one for one in modules_loaded_by("gemel.client.client") if layer_of(one) == "contracts"}
 
 
-def test_the_pure_part_knows_no_async_no_clock_and_no_sockets(hinge: list[Module]) -> None:
+def test_the_pure_part_knows_no_async_no_clock_and_no_sockets(gemel: list[Module]) -> None:
     """A-003."""
-    assert not list(purity_violations(hinge))
+    assert not list(purity_violations(gemel))
 
 
-def test_revision_dates_stand_in_the_era_files_and_the_schema_only(hinge: list[Module]) -> None:
-    assert not list(revision_violations(hinge, PACKAGE))
+def test_revision_dates_stand_in_the_era_files_and_the_schema_only(gemel: list[Module]) -> None:
+    assert not list(revision_violations(gemel, PACKAGE))
 
 
-def test_files_and_classes_are_named_for_what_they_are(hinge: list[Module]) -> None:
-    assert not list(name_violations(hinge, PACKAGE))
+def test_files_and_classes_are_named_for_what_they_are(gemel: list[Module]) -> None:
+    assert not list(name_violations(gemel, PACKAGE))
 
 
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("protocol/eras/detect.py", "from hinge.session import Session"),
-        ("protocol/eras/detect.py", "from hinge import session"),
+        ("protocol/eras/detect.py", "from gemel.session import Session"),
+        ("protocol/eras/detect.py", "from gemel import session"),
         ("protocol/eras/detect.py", "from ...session import Session"),
         ("protocol/eras/detect.py", "from ... import session"),
-        ("protocol/eras/detect.py", "def late():\n    import hinge.session"),
-        ("protocol/eras/detect.py", "if TYPE_CHECKING:\n    from hinge.session import Session"),
-        ("protocol/eras/detect.py", "import_module('hinge.session')"),
-        ("server/features/tools.py", "from hinge.client.calls import call"),
-        ("client/calls.py", "from hinge.server.features.tools import tool"),
-        ("testing.py", "import hinge.cli"),
-        ("errors.py", "from hinge import ToolError"),
-        ("surprise.py", "import hinge.errors"),
+        ("protocol/eras/detect.py", "def late():\n    import gemel.session"),
+        ("protocol/eras/detect.py", "if TYPE_CHECKING:\n    from gemel.session import Session"),
+        ("protocol/eras/detect.py", "import_module('gemel.session')"),
+        ("server/features/tools.py", "from gemel.client.calls import call"),
+        ("client/calls.py", "from gemel.server.features.tools import tool"),
+        ("testing.py", "import gemel.cli"),
+        ("errors.py", "from gemel import ToolError"),
+        ("surprise.py", "import gemel.errors"),
     ],
 )
 def test_an_import_to_the_right_is_found_however_it_is_written(tmp_path: Path, path: str, line: str) -> None:
@@ -207,10 +207,10 @@ def test_imports_to_the_left_and_within_a_layer_are_fine(tmp_path: Path) -> None
     modules, _ = package_of(
         tmp_path,
         {
-            "__init__.py": "from hinge.server.server import Server",
+            "__init__.py": "from gemel.server.server import Server",
             "errors.py": "import asyncio.tasks as tasks",
-            "server/server.py": "from hinge.errors import HingeError\nfrom hinge.server import tools",
-            "server/features/tools.py": "from ..errors import HingeError",
+            "server/server.py": "from gemel.errors import GemelError\nfrom gemel.server import tools",
+            "server/features/tools.py": "from ..errors import GemelError",
         },
     )
     assert not list(layer_violations(modules))
@@ -221,18 +221,18 @@ def test_a_cycle_is_found_even_when_an_import_waits_in_a_function(tmp_path: Path
     modules, _ = package_of(
         tmp_path,
         {
-            "server/a.py": "from hinge.server.b import B",
-            "server/b.py": "from hinge.server import c",
+            "server/a.py": "from gemel.server.b import B",
+            "server/b.py": "from gemel.server import c",
             "server/c.py": "def late():\n    from .a import A",
         },
     )
-    assert import_cycles(modules) == [["hinge.server.a", "hinge.server.b", "hinge.server.c", "hinge.server.a"]]
+    assert import_cycles(modules) == [["gemel.server.a", "gemel.server.b", "gemel.server.c", "gemel.server.a"]]
 
 
 def test_a_type_may_be_named_backwards_within_a_layer(tmp_path: Path) -> None:
     files = {
-        "server/a.py": "import hinge.server.b",
-        "server/b.py": "if TYPE_CHECKING:\n    from hinge.server.a import A",
+        "server/a.py": "import gemel.server.b",
+        "server/b.py": "if TYPE_CHECKING:\n    from gemel.server.a import A",
     }
     modules, _ = package_of(tmp_path, files)
     assert not import_cycles(modules)
@@ -277,15 +277,15 @@ def modules_loaded_by(name: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_importing_hinge_imports_nothing_else() -> None:
-    assert modules_loaded_by("hinge") == {"hinge"}
+def test_importing_gemel_imports_nothing_else() -> None:
+    assert modules_loaded_by("gemel") == {"gemel"}
 
 
 @pytest.mark.parametrize(("side", "other"), [("client", "server"), ("server", "client")])
 def test_one_side_loads_neither_the_other_side_nor_anything_heavy(side: str, other: str) -> None:
     if not any((PACKAGE / side).glob("*.py")):
-        pytest.skip(f"hinge.{side} does not exist yet")
-    loaded = modules_loaded_by(f"hinge.{side}")
-    assert f"hinge.{side}" in loaded
-    unwanted = {name for name in loaded if name.split(".")[0] in HEAVY or f"{name}.".startswith(f"hinge.{other}.")}
+        pytest.skip(f"gemel.{side} does not exist yet")
+    loaded = modules_loaded_by(f"gemel.{side}")
+    assert f"gemel.{side}" in loaded
+    unwanted = {name for name in loaded if name.split(".")[0] in HEAVY or f"{name}.".startswith(f"gemel.{other}.")}
     assert not unwanted

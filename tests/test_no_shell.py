@@ -12,8 +12,8 @@ from typing import Any, TypeGuard
 
 import pytest
 
-from hinge import Client, ClientGroup, Context, DefinitionError, ResourceLink, Server, TextContent
-from hinge.transports.stream.command_line import windows_command_line
+from gemel import Client, ClientGroup, Context, DefinitionError, ResourceLink, Server, TextContent
+from gemel.transports.stream.command_line import windows_command_line
 from tests.source import read_package
 
 #: Functions that run their text in a shell, by module.
@@ -74,7 +74,7 @@ def test_a_shell_in_the_source_is_noticed(line: str) -> None:
 
 PROGRAM = """
 import sys
-from hinge import Server
+from gemel import Server
 
 server = Server("echo")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hinge import DefinitionError
-from hinge.options import (
+from gemel import DefinitionError
+from gemel.options import (
     FLAG,
     SECONDS,
     TEXT,

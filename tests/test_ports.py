@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hinge.transports.http.server.run import bind, unbind
+from gemel.transports.http.server.run import bind, unbind
 from tests.ports import free_port
 from tests.transports.loops import on_both_loops
 

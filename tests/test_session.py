@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hinge import InvalidParams
-from hinge.protocol.connection import Connection
-from hinge.protocol.states import CallState
-from hinge.session import Session
+from gemel import InvalidParams
+from gemel.protocol.connection import Connection
+from gemel.protocol.states import CallState
+from gemel.session import Session
 from tests.fuzz.ends import description_of, shake_hands
 from tests.session_ends import LIMITS, Line, Waiting, call_of, is_quiet, nothing, notice_of, serving, turns
 from tests.support import Batch, Call, jsonrpc

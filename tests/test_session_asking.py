@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, ChannelClosed, ConnectionLost, HingeError, InvalidParams, NotSent, PeerError
-from hinge.protocol.connection import Connection
-from hinge.session import Session
+from gemel import CallTimeout, ChannelClosed, ConnectionLost, GemelError, InvalidParams, NotSent, PeerError
+from gemel.protocol.connection import Connection
+from gemel.session import Session
 from tests.fuzz.ends import hello
 from tests.jumping_clock import in_no_time
 from tests.session_ends import LIMITS, Line, Waiting, asking, call_of, is_quiet, nothing, notice_of, serving, turns
@@ -128,9 +128,9 @@ async def test_a_channel_that_fails_in_any_way_ends_the_request(failure: Excepti
 async def test_params_that_json_cannot_say_are_an_error_here_and_nothing_is_sent() -> None:
     line = Line()
     session = asking(line)
-    with pytest.raises(HingeError, match="roots/list can't be written as JSON"):
+    with pytest.raises(GemelError, match="roots/list can't be written as JSON"):
         await session.request("roots/list", {"x": object()})
-    with pytest.raises(HingeError, match="notifications/acme can't be written as JSON"):
+    with pytest.raises(GemelError, match="notifications/acme can't be written as JSON"):
         await session.notify("notifications/acme", {"x": object()})
     assert line.sent == []
     assert is_quiet(session)
@@ -349,7 +349,7 @@ async def test_nothing_can_be_asked_while_initialize_is_being_answered() -> None
     asked: list[str] = []
 
     async def work(session: Session, call: Call) -> Any:
-        with pytest.raises(HingeError, match="while initialize is being answered"):
+        with pytest.raises(GemelError, match="while initialize is being answered"):
             await session.request("roots/list")
         await session.notify("notifications/message", {"level": "info", "data": 1})
         asked.append(call.method)
@@ -366,7 +366,7 @@ async def test_nothing_can_be_asked_while_initialize_is_being_answered() -> None
 async def test_nothing_can_be_asked_before_the_handshake() -> None:
     """LIFE-09."""
     session = serving(nothing, shaken=False)
-    with pytest.raises(HingeError, match="did not shake hands"):
+    with pytest.raises(GemelError, match="did not shake hands"):
         await session.request("roots/list")
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hinge import ChannelClosed, ConnectionLost, NotSent
-from hinge.session import Session
+from gemel import ChannelClosed, ConnectionLost, NotSent
+from gemel.session import Session
 from tests.jumping_clock import in_no_time
 from tests.session_ends import Line, Waiting, call_of, is_quiet, nothing, notice_of, serving, turns
 from tests.support import Call, Origin, jsonrpc
@@ -232,7 +232,7 @@ async def test_a_hung_clean_up_is_abandoned_with_a_warning(stubborn: bool, caplo
     session.on_close(hang)
     session.close("over")
     start = session.loop.time()
-    with caplog.at_level(logging.WARNING, "hinge"):
+    with caplog.at_level(logging.WARNING, "gemel"):
         await session.finish()
     assert session.loop.time() - start == pytest.approx(5)
     assert "5 seconds" in caplog.text
@@ -251,7 +251,7 @@ async def test_a_handler_that_will_not_stop_is_abandoned_with_a_warning(caplog: 
     await work.begun.wait()
     assert session.close("over") is True
     start = session.loop.time()
-    with caplog.at_level(logging.WARNING, "hinge"):
+    with caplog.at_level(logging.WARNING, "gemel"):
         await session.finish()
     assert session.loop.time() - start == pytest.approx(5)
     assert "1 handlers did not stop within 5 seconds" in caplog.text
@@ -277,7 +277,7 @@ async def test_a_handler_that_ends_its_own_conversation_does_not_wait_for_itself
         return {}
 
     session = serving(work)
-    with caplog.at_level(logging.WARNING, "hinge"):
+    with caplog.at_level(logging.WARNING, "gemel"):
         assert await session.answer(call_of(session)) is None
     assert cleaned.is_set()
     assert went_on.is_set()

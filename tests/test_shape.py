@@ -29,7 +29,7 @@ def test_no_measure_is_above_its_ceiling(name: str) -> None:
 
 #: So many test files may import one internal module; what more of them need stands in `tests/support.py`.
 IMPORTING_FILES = 15
-IMPORT = re.compile(r"^ *(?:from|import) (hinge[\w.]*)(?: import (\([^)]*\)|.*))?", re.MULTILINE)
+IMPORT = re.compile(r"^ *(?:from|import) (gemel[\w.]*)(?: import (\([^)]*\)|.*))?", re.MULTILINE)
 
 
 def test_few_test_files_depend_on_one_internal_module() -> None:
@@ -41,16 +41,16 @@ def test_few_test_files_depend_on_one_internal_module() -> None:
             for target in (inner | {origin}) & internal:
                 files[target].add(path.name)
     many = {target: sorted(names) for target, names in files.items() if len(names) > IMPORTING_FILES}
-    assert not many, "import what is public from `hinge`, and the rest from `tests.support`"
+    assert not many, "import what is public from `gemel`, and the rest from `tests.support`"
 
 
 def package(directory: Path, files: Mapping[str, str]) -> list[Module]:
-    """A package `hinge` written for one test."""
+    """A package `gemel` written for one test."""
     for name, text in files.items():
-        path = directory / "hinge" / name
+        path = directory / "gemel" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return read_package(directory / "hinge")
+    return read_package(directory / "gemel")
 
 
 def test_a_folder_with_too_many_files_is_found(tmp_path: Path) -> None:
@@ -92,13 +92,13 @@ def test_decisions_by_era_are_counted(tmp_path: Path, code: str, count: int) -> 
 
 def test_a_cycle_counts_even_if_only_type_checkers_close_it(tmp_path: Path) -> None:
     files = {
-        "a.py": "import hinge.b",
-        "b.py": "def late():\n    import hinge.c",
-        "c.py": "if TYPE_CHECKING:\n    import hinge.a",
-        "d.py": "import hinge.a",
+        "a.py": "import gemel.b",
+        "b.py": "def late():\n    import gemel.c",
+        "c.py": "if TYPE_CHECKING:\n    import gemel.a",
+        "d.py": "import gemel.a",
     }
     (found,) = shape.import_cycles(package(tmp_path, files))
-    assert found == "3 modules import each other: hinge.a, hinge.b, hinge.c"
+    assert found == "3 modules import each other: gemel.a, gemel.b, gemel.c"
 
 
 @pytest.mark.parametrize(

@@ -8,20 +8,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge.client.methods import ClientContext
-from hinge.http1.server.request import ServedRequest
-from hinge.protocol.connection import Connection
-from hinge.protocol.eras.base import Handshake
-from hinge.protocol.eras.stateless import STATELESS
-from hinge.protocol.records import Call, Pending
-from hinge.protocol.revisions.wrapping import ToolValueResult
-from hinge.schema.tools import CallToolResult
-from hinge.server.context import Context
-from hinge.session import Session
-from hinge.structs import sets_like_slots
-from hinge.timeouts import Deadline
-from hinge.transports.http.server.exchange import Exchange
-from hinge.transports.http.server.stateless import PostChannel
+from gemel.client.methods import ClientContext
+from gemel.http1.server.request import ServedRequest
+from gemel.protocol.connection import Connection
+from gemel.protocol.eras.base import Handshake
+from gemel.protocol.eras.stateless import STATELESS
+from gemel.protocol.records import Call, Pending
+from gemel.protocol.revisions.wrapping import ToolValueResult
+from gemel.schema.tools import CallToolResult
+from gemel.server.context import Context
+from gemel.session import Session
+from gemel.structs import sets_like_slots
+from gemel.timeouts import Deadline
+from gemel.transports.http.server.exchange import Exchange
+from gemel.transports.http.server.stateless import PostChannel
 
 PARAMS = msgspec.Raw(b"{}")
 #: Stands for an object of ours that such a Struct always refers to.
@@ -51,7 +51,7 @@ def found(base: type) -> set[type]:
 
 
 def test_every_struct_that_sets_like_slots_is_in_the_table() -> None:
-    ours = {each for each in found(msgspec.Struct) if each.__module__.startswith("hinge.")}
+    ours = {each for each in found(msgspec.Struct) if each.__module__.startswith("gemel.")}
     assert ours == set(MAKERS)
 
 

@@ -9,11 +9,11 @@ from typing import Any, assert_type
 
 import pytest
 
-from hinge import Changed, Context, NotSent, PeerError, Server, TaskInfo, Tasks, ToolCallError
-from hinge.sync import BlockingTask, Client
+from gemel import Changed, Context, NotSent, PeerError, Server, TaskInfo, Tasks, ToolCallError
+from gemel.sync import BlockingTask, Client
 
 SERVER = """
-from hinge import Server
+from gemel import Server
 server = Server("far")
 @server.tool
 def add(a: int, b: int) -> int:

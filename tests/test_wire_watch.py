@@ -1,4 +1,4 @@
-"""The watch over what Hinge sends: a bad message fails the test that made it, wherever it was sent, and no other test."""
+"""The watch over what Gemel sends: a bad message fails the test that made it, wherever it was sent, and no other test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST, *_, LATEST, STATELESS = REVISIONS
 PLANTED = """
 import sys
 import pytest
-from hinge import Client, Server
+from gemel import Client, Server
 
 async def short(ctx, call_next):
     result = await call_next(ctx)

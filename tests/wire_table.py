@@ -1,6 +1,6 @@
 """Reads `wire_table.txt`, the members of every published type by revision; its first lines tell what it says.
 
-Knows nothing of `hinge`: the table is there to judge it.
+Knows nothing of `gemel`: the table is there to judge it.
 """
 
 import re

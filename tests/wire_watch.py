@@ -1,6 +1,6 @@
-"""Holds every message that Hinge sends in any test against the published schema of its revision.
+"""Holds every message that Gemel sends in any test against the published schema of its revision.
 
-A test in which Hinge sends what no schema allows fails, in this process or in one that it started, unless it is marked
+A test in which Gemel sends what no schema allows fails, in this process or in one that it started, unless it is marked
 `foreign_words(reason)`: then what went out was put into its mouth, by the test or by a peer that the test made up.
 """
 
@@ -25,7 +25,7 @@ CLAIM = "io.modelcontextprotocol/protocolVersion"
 METHODS = frozenset(row.method for row in read_table().rows)
 TAP = Path(__file__).with_name("tap")
 #: What makes a process that a test starts write down what it sends.
-VARIABLES = ("HINGE_TEST_TAP", "PYTHONPATH")
+VARIABLES = ("GEMEL_TEST_TAP", "PYTHONPATH")
 
 
 class Watch:
@@ -105,7 +105,7 @@ WATCH = Watch()
 
 
 def environment(plain: Callable[..., dict[str, str]]) -> Callable[..., dict[str, str]]:
-    """Servers that Hinge starts get a short environment: with what the tap needs in it."""
+    """Servers that Gemel starts get a short environment: with what the tap needs in it."""
 
     def child_environment(extra: Mapping[str, str] | None) -> dict[str, str]:
         return {name: os.environ[name] for name in VARIABLES if name in os.environ} | plain(extra)
@@ -116,13 +116,13 @@ def environment(plain: Callable[..., dict[str, str]]) -> Callable[..., dict[str,
 @pytest.fixture(scope="session", autouse=True)
 def tap() -> Iterator[None]:
     """Listen in this process and in those that tests start."""
-    from hinge.transports.stream import subprocess as process
+    from gemel.transports.stream import subprocess as process
 
     listen(WATCH.overheard.append)
     process.child_environment = environment(process.child_environment)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         WATCH.folder = Path(folder)
-        patch.setenv("HINGE_TEST_TAP", folder)
+        patch.setenv("GEMEL_TEST_TAP", folder)
         patch.setenv("PYTHONPATH", str(TAP), prepend=os.pathsep)
         yield
         WATCH.folder = None
@@ -130,16 +130,16 @@ def tap() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def says_what_its_revision_allows(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fails a test in which Hinge sent a message that its revision doesn't allow."""
+    """Fails a test in which Gemel sent a message that its revision doesn't allow."""
     yield
     misfits = WATCH.misfits()
     if misfits and request.node.get_closest_marker("foreign_words") is None:
-        pytest.fail("Hinge sent what no schema allows:\n" + "\n\n".join(misfits[:5]), pytrace=False)
+        pytest.fail("Gemel sent what no schema allows:\n" + "\n\n".join(misfits[:5]), pytrace=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the marker of tests that make Hinge send nonsense."""
-    config.addinivalue_line("markers", "foreign_words(reason): Hinge is made to send what no schema allows")
+    """Name the marker of tests that make Gemel send nonsense."""
+    config.addinivalue_line("markers", "foreign_words(reason): Gemel is made to send what no schema allows")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,4 +1,4 @@
-"""The page about the command line as Markdown, made from the parsers of the command `hinge`: `page()`."""
+"""The page about the command line as Markdown, made from the parsers of the command `gemel`: `page()`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from hinge.cli.arguments.parser import COMMANDS, command_parser
+from gemel.cli.arguments.parser import COMMANDS, command_parser
 
 _HEAD = """\
 # The command line
 
-`hinge COMMAND --help` prints the same. Options may stand anywhere behind the command. How the commands are used is
+`gemel COMMAND --help` prints the same. Options may stand anywhere behind the command. How the commands are used is
 described in [calling servers from a shell]({shell}).
 """
 
@@ -22,7 +22,7 @@ def page(shell: str) -> str:
     for name, declaration in COMMANDS.items():
         command, text = command_parser(name), declaration.help
         parts.append(
-            f"## `hinge {name}` {{ #{name} }}\n\n{text[:1].upper()}{text[1:]}.\n\n{_usage(command)}\n\n{_table(command)}\n"
+            f"## `gemel {name}` {{ #{name} }}\n\n{text[:1].upper()}{text[1:]}.\n\n{_usage(command)}\n\n{_table(command)}\n"
             f"\n{_examples(name)}\n"
         )
     return "\n".join(parts)
@@ -34,7 +34,7 @@ def _usage(command: Any) -> str:
 
 
 def _examples(name: str) -> str:
-    return "\n".join(["```sh", *(f"hinge {example}" for example in COMMANDS[name].examples), "```"])
+    return "\n".join(["```sh", *(f"gemel {example}" for example in COMMANDS[name].examples), "```"])
 
 
 def _table(command: Any) -> str:

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from hinge import errors
+from gemel import errors
 
-SOURCE = Path(__file__).resolve().parents[1] / "src" / "hinge"
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "gemel"
 
 #: What to do about errors of a class whose message doesn't say it, and about the classes that are not listed elsewhere.
 CURES = {
@@ -43,8 +43,8 @@ CURES = {
     "AuthorizationFailed": "The message says what is missing: a person who logs in, a grant, or a credential.",
     "ConnectFailed": "The message names the target: start the server, or correct the address or the command.",
     "CallError": "The outcome says whether it may have run.",
-    "ContractDrift": "Review the changes; `hinge lock` accepts them.",
-    "HingeError": "Correct what the message names.",
+    "ContractDrift": "Review the changes; `gemel lock` accepts them.",
+    "GemelError": "Correct what the message names.",
 }
 _CURE = re.compile(
     r"(?:: |; |\. )(?P<cure>(?:add|await|bundle|change|choose|connect|convert|correct|derive|don't|enter|find|give|it must|leave|"
@@ -72,7 +72,7 @@ class Message(NamedTuple):
 def messages() -> tuple[Message, ...]:
     """Every message that the code raises and that has a text of its own, sorted by class."""
     kinds = [
-        name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, errors.HingeError)
+        name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, errors.GemelError)
     ]
     found: set[Message] = set()
     for path in sorted(SOURCE.rglob("*.py")):
@@ -104,7 +104,7 @@ def page() -> str:
 def _parts() -> Iterator[str]:
     yield "# Messages"
     yield (
-        "Every message of an error that Hinge raises, by class and by the part that raises it. `…` stands for names, values and "
+        "Every message of an error that Gemel raises, by class and by the part that raises it. `…` stands for names, values and "
         "reasons. Where the second column is empty, what to do stands above the table."
     )
     kind = ""

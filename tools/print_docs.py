@@ -17,7 +17,7 @@ from typing import Any, is_typeddict
 
 import msgspec
 
-from hinge.install import HOSTS, SHORT_NAMES, Launch, entry_for, jsonc, toml
+from gemel.install import HOSTS, SHORT_NAMES, Launch, entry_for, jsonc, toml
 
 ROOT = Path(__file__).resolve().parents[1]
 _PART = re.compile(r"(<!-- printed: (?P<name>[\w-]+) -->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL)
@@ -57,21 +57,21 @@ def _state(state: Enum) -> str:
 
 def handshake() -> str:
     """The states of a handshake conversation."""
-    from hinge.protocol.states import HANDSHAKE_MOVES
+    from gemel.protocol.states import HANDSHAKE_MOVES
 
     return _diagram(HANDSHAKE_MOVES)
 
 
 def calls() -> str:
     """The states of a request that we serve."""
-    from hinge.protocol.states import CALL_MOVES
+    from gemel.protocol.states import CALL_MOVES
 
     return _diagram(CALL_MOVES)
 
 
 def pending() -> str:
     """The states of a request of ours."""
-    from hinge.protocol.states import PENDING_MOVES
+    from gemel.protocol.states import PENDING_MOVES
 
     return _diagram(PENDING_MOVES)
 
@@ -81,41 +81,41 @@ def pending() -> str:
 
 def limits() -> str:
     """Every field of Limits, with its default and what is said of it."""
-    from hinge.protocol.limits import Limits
+    from gemel.protocol.limits import Limits
 
     return _settings(Limits)
 
 
 def server_options() -> str:
     """The options of Server."""
-    from hinge.server.options import ServerOptions
+    from gemel.server.options import ServerOptions
 
     return _options(ServerOptions)
 
 
 def http_options() -> str:
     """The options of `server.run("http")` and `server.http_app()`."""
-    from hinge.transports.http.server.options import HttpAppOptions, HttpOptions
+    from gemel.transports.http.server.options import HttpAppOptions, HttpOptions
 
     return _options(HttpOptions, HttpAppOptions)
 
 
 def socket_options() -> str:
     """The options of `server.run("socket")`."""
-    from hinge.server.options import SocketOptions
+    from gemel.server.options import SocketOptions
 
     return _options(SocketOptions)
 
 
 def client_options() -> str:
     """The options of Client."""
-    from hinge.client.options import ClientOptions
+    from gemel.client.options import ClientOptions
 
     return _options(ClientOptions)
 
 
 def hosts() -> str:
-    """A section for each host that `hinge install` writes to: its files, and an entry."""
+    """A section for each host that `gemel install` writes to: its files, and an entry."""
     return "\n\n".join(_host(name) for name in HOSTS)
 
 
@@ -134,7 +134,7 @@ def _host(name: str) -> str:
     short = next((f" or `--host {short}`" for short, full in SHORT_NAMES.items() if full == name), "")
     project = f"; in a project `{host.project}`, with `--project`" if host.project else ""
     launch = Launch(
-        ["/opt/weather/.venv/bin/python", "-m", "hinge", "run", "/opt/weather/weather.py"], {"TOKEN": "${TOKEN}"}
+        ["/opt/weather/.venv/bin/python", "-m", "gemel", "run", "/opt/weather/weather.py"], {"TOKEN": "${TOKEN}"}
     )
     value = entry_for(host, launch, {"TOKEN": "…"}).value
     syntax, language = (toml, "toml") if host.file.endswith(".toml") else (jsonc, "json")
@@ -144,7 +144,7 @@ def _host(name: str) -> str:
 
 def _options(*kinds: type) -> str:
     """One row for each option that the TypedDicts declare."""
-    from hinge.options import options_of
+    from gemel.options import options_of
 
     rows = {name: option for kind in kinds for name, option in options_of(kind).items()}
     lines = [
@@ -227,7 +227,7 @@ def _amount(value: int) -> str:
 
 def errors() -> str:
     """The tree of errors, as `errors.py` draws it."""
-    from hinge import errors as module
+    from gemel import errors as module
 
     tree = (module.__doc__ or "").split("\n\n")[1]
     return "\n".join(["```text", textwrap.dedent(tree), "```"])
@@ -235,7 +235,7 @@ def errors() -> str:
 
 def methods() -> str:
     """Every method of the protocol, and the revisions that know it."""
-    from hinge.schema.methods import METHODS
+    from gemel.schema.methods import METHODS
 
     senders = {"client": "client", "server": "server", "both": "either"}
     rows = [f"| `{row.name}` | {senders[row.sender]} | {row.first} | {row.last} |" for row in METHODS.values()]
@@ -244,14 +244,14 @@ def methods() -> str:
 
 def context() -> str:
     """What a handler can do."""
-    from hinge.server.context import Context
+    from gemel.server.context import Context
 
     return _members(Context, "ctx")
 
 
 def client() -> str:
     """What a client can do."""
-    from hinge.client.client import Client
+    from gemel.client.client import Client
 
     return _members(Client, "client")
 
@@ -308,11 +308,11 @@ _SHOWN = (
 def figures() -> str:
     """The comparison for the README, from the figures that the benchmark printed into docs/performance.md."""
     tables = _tables((ROOT / "docs" / "performance.md").read_text(encoding="utf-8"))
-    lines = ["| | Hinge | `mcp` | *bare* | Hinge / `mcp` |", "|---|---:|---:|---:|---:|"]
+    lines = ["| | Gemel | `mcp` | *bare* | Gemel / `mcp` |", "|---|---:|---:|---:|---:|"]
     for words, title, column, unit in _SHOWN:
         rows = next(rows for name, rows in tables.items() if name.startswith(title))
-        cells = [f"{rows[who][column].split()[0]}{unit}" if who in rows else "" for who in ("hinge", "mcp", "bare")]
-        ratio = "" if column in ("calls/s", "peak MB") else rows["hinge"]["× mcp"].split()[0]
+        cells = [f"{rows[who][column].split()[0]}{unit}" if who in rows else "" for who in ("gemel", "mcp", "bare")]
+        ratio = "" if column in ("calls/s", "peak MB") else rows["gemel"]["× mcp"].split()[0]
         lines.append(f"| {words} | {' | '.join(cells)} | {ratio} |")
     return "\n".join(lines)
 

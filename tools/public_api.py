@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 #: The modules that users import from.
-PUBLIC_MODULES = ("hinge", "hinge.auth", "hinge.backends", "hinge.sync", "hinge.testing")
+PUBLIC_MODULES = ("gemel", "gemel.auth", "gemel.backends", "gemel.sync", "gemel.testing")
 SNAPSHOT = Path(__file__).resolve().parents[1] / "tests" / "public_api.txt"
-PACKAGE = "hinge"
+PACKAGE = "gemel"
 
 
 class PublicName(NamedTuple):

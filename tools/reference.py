@@ -17,39 +17,39 @@ from typing import Any
 
 import griffe
 
-from hinge.options import Option
+from gemel.options import Option
 from tools.print_docs import comments, default_text
 from tools.public_api import PublicName, annotation_text, describe, is_ours, public_names
 
 #: The title and the first sentences of each page, in the order of the navigation. What is defined in a module that
 #: begins with one of the names stands on that page; the longest name wins. Other modules share a page for each package.
 PAGES: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "server.md": ("Server", "Defining and running servers.", ("hinge.server", "hinge.server.server")),
+    "server.md": ("Server", "Defining and running servers.", ("gemel.server", "gemel.server.server")),
     "features.md": (
         "Tools, resources, prompts",
         "What functions return, and options of what a server offers.",
-        ("hinge.server.features", "hinge.server.composition"),
+        ("gemel.server.features", "gemel.server.composition"),
     ),
     "context.md": (
         "Context",
         "What a handler can do while it serves a request.",
-        ("hinge.server.context", "hinge.server.elicitation", "hinge.server.dependencies", "hinge.server.log_to_client"),
+        ("gemel.server.context", "gemel.server.elicitation", "gemel.server.dependencies", "gemel.server.log_to_client"),
     ),
-    "middleware.md": ("Middleware", "What wraps the requests of a server.", ("hinge.server.middleware",)),
+    "middleware.md": ("Middleware", "What wraps the requests of a server.", ("gemel.server.middleware",)),
     "extensions.md": (
         "Extensions",
         "Extensions of the protocol, and MCP Apps.",
-        ("hinge.server.extensions", "hinge.extensions", "hinge.client.extensions"),
+        ("gemel.server.extensions", "gemel.extensions", "gemel.client.extensions"),
     ),
-    "client.md": ("Client", "Connecting to servers and calling them.", ("hinge.client",)),
-    "groups.md": ("Client groups", "Several servers used as one.", ("hinge.client.group",)),
-    "terminal.md": ("Terminal", "A person at a terminal answers what servers ask.", ("hinge.client.terminal",)),
-    "sync.md": ("Without async", "The same client as blocking calls.", ("hinge.sync",)),
-    "errors.md": ("Errors", "Every error that can be caught.", ("hinge.errors",)),
-    "types.md": ("Types of the protocol", "Messages and their parts, in the newest shape.", ("hinge.schema",)),
-    "settings.md": ("Limits and changes", "Settings and values that servers and clients share.", ("hinge.protocol",)),
-    "contracts.md": ("Contracts", "What a server offers, as a lock file.", ("hinge.contracts",)),
-    "testing.md": ("Testing", "Helpers for tests of servers and clients.", ("hinge.testing",)),
+    "client.md": ("Client", "Connecting to servers and calling them.", ("gemel.client",)),
+    "groups.md": ("Client groups", "Several servers used as one.", ("gemel.client.group",)),
+    "terminal.md": ("Terminal", "A person at a terminal answers what servers ask.", ("gemel.client.terminal",)),
+    "sync.md": ("Without async", "The same client as blocking calls.", ("gemel.sync",)),
+    "errors.md": ("Errors", "Every error that can be caught.", ("gemel.errors",)),
+    "types.md": ("Types of the protocol", "Messages and their parts, in the newest shape.", ("gemel.schema",)),
+    "settings.md": ("Limits and changes", "Settings and values that servers and clients share.", ("gemel.protocol",)),
+    "contracts.md": ("Contracts", "What a server offers, as a lock file.", ("gemel.contracts",)),
+    "testing.md": ("Testing", "Helpers for tests of servers and clients.", ("gemel.testing",)),
 }
 _UNPACK = re.compile(r"Unpack\[(?:\w+\.)*(\w+)\]")
 _WIDTH = 96
@@ -80,12 +80,12 @@ def page_of(top: PublicName) -> str:
 
 def _home(top: PublicName) -> str:
     """The module that defines it; for what has none, such as an alias, what the table of lazy imports says."""
-    import hinge
+    import gemel
 
     module, _, name = top.path.rpartition(".")
-    if module != "hinge":
+    if module != "gemel":
         return module
-    home: str = hinge._HOME.get(name, module)
+    home: str = gemel._HOME.get(name, module)
     return home
 
 
@@ -135,7 +135,7 @@ def _entry(top: PublicName, members: list[PublicName]) -> Iterator[str]:
 
 def _short(path: str) -> str:
     """Without the module; `testing.Pair` of a module beside the main one."""
-    return path.removeprefix("hinge.")
+    return path.removeprefix("gemel.")
 
 
 def _code(one: PublicName) -> str:

@@ -24,7 +24,7 @@ from tests.source import PACKAGE, ROOT, Module, bare_strings, inner_imports, rea
 from tools.public_api import is_ours, public_names
 
 FOLDER_LIMIT = 20
-ERAS = "hinge.protocol.eras"
+ERAS = "gemel.protocol.eras"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import hinge
+import gemel
 from tools import command_line, messages, reference
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,7 +74,7 @@ def build(output: Path, work: Path = WORK) -> int:
 
 def publish(built: Path, pages: dict[str, str], output: Path) -> None:
     """Put what was built beside the other versions, with Markdown beside each page, for language models."""
-    folder = output / hinge.__version__
+    folder = output / gemel.__version__
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(built, folder)
     for name, text in pages.items():
@@ -86,7 +86,7 @@ def publish(built: Path, pages: dict[str, str], output: Path) -> None:
     listed = [{"version": name, "title": name, "aliases": []} for name in versions]
     (output / "versions.json").write_text(json.dumps(listed), encoding="utf-8")
     refresh = f'<meta http-equiv="refresh" content="0; url={versions[0]}/">'
-    (output / "index.html").write_text(f"<!doctype html><title>Hinge</title>{refresh}\n", encoding="utf-8")
+    (output / "index.html").write_text(f"<!doctype html><title>Gemel</title>{refresh}\n", encoding="utf-8")
 
 
 def _by_number(version: str) -> list[int]:
@@ -212,7 +212,7 @@ def navigation(pages: dict[str, str]) -> list[tuple[str, str]]:
 
 def llms(pages: dict[str, str]) -> str:
     """`llms.txt`: what there is, with links to the Markdown of each page."""
-    lines = ["# Hinge", "", f"> {_summary(pages['index.md'])}"]
+    lines = ["# Gemel", "", f"> {_summary(pages['index.md'])}"]
     last = ""
     for section, page in navigation(pages):
         if section != last:
@@ -227,7 +227,7 @@ _NOT_FULL = ("decisions/", "project/", "ARCHITECTURE.md", "performance.md")
 
 
 def llms_full(pages: dict[str, str]) -> str:
-    """`llms-full.txt`: the text of the pages that are about using Hinge."""
+    """`llms-full.txt`: the text of the pages that are about using Gemel."""
     wanted = [page for _, page in navigation(pages) if not page.startswith(_NOT_FULL)]
     return "\n\n".join(f"<!-- {page} -->\n\n{pages[page].strip()}" for page in wanted) + "\n"
 

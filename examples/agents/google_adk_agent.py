@@ -3,8 +3,8 @@ import asyncio
 from google.adk.agents import LlmAgent
 from google.adk.runners import InMemoryRunner
 
-from hinge import Client
-from hinge.adapters.google_adk import AdkToolset
+from gemel import Client
+from gemel.adapters.google_adk import AdkToolset
 
 
 async def main(model: str = "gemini-3-pro") -> None:

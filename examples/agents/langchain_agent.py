@@ -2,8 +2,8 @@ import asyncio
 
 from langchain.agents import create_agent
 
-from hinge import Client
-from hinge.adapters import langchain
+from gemel import Client
+from gemel.adapters import langchain
 
 
 async def main(model: str = "openai:gpt-5") -> None:

@@ -3,8 +3,8 @@ import asyncio
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.llms import LLM
 
-from hinge import Client
-from hinge.adapters import llama_index
+from gemel import Client
+from gemel.adapters import llama_index
 
 
 async def main(model: LLM) -> None:

@@ -2,8 +2,8 @@ import asyncio
 
 from agents import Agent, Runner
 
-from hinge import Client
-from hinge.adapters.openai_agents import AgentsServer
+from gemel import Client
+from gemel.adapters.openai_agents import AgentsServer
 
 
 async def main(model: str = "gpt-5") -> None:

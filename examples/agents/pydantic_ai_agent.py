@@ -2,8 +2,8 @@ import asyncio
 
 from pydantic_ai import Agent
 
-from hinge import Client
-from hinge.adapters.pydantic_ai import PydanticToolset
+from gemel import Client
+from gemel.adapters.pydantic_ai import PydanticToolset
 
 
 async def main(model: str = "openai:gpt-5") -> None:

@@ -1,7 +1,7 @@
 from smolagents import CodeAgent, InferenceClientModel, Model
 
-from hinge.adapters import smolagents
-from hinge.sync import Client
+from gemel.adapters import smolagents
+from gemel.sync import Client
 
 
 def main(model: Model | None = None) -> None:

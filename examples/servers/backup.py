@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import copy2, rmtree
 
-from hinge import Context, Server, ToolError
+from gemel import Context, Server, ToolError
 
 server = Server("backup")
 

@@ -2,7 +2,7 @@
 
 import os
 
-from hinge import Server
+from gemel import Server
 
 server = Server.from_config(os.environ.get("GATEWAY", "mcp.json"))
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated
 
-from hinge import Depends, Server, ToolError
+from gemel import Depends, Server, ToolError
 
 server = Server("notes", instructions="Keeps short notes. Search before you add one.")
 

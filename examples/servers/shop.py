@@ -2,7 +2,7 @@
 
 from fastapi import FastAPI, HTTPException
 
-from hinge import Server, ToolError
+from gemel import Server, ToolError
 
 STOCK = {"tea": 5}
 server = Server("shop")

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from hinge import Server
+from gemel import Server
 
 server = Server.from_openapi(
     Path(__file__).with_name("tracker.json"),

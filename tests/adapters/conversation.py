@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from hinge import Client, ClientGroup
+from gemel import Client, ClientGroup
 
 #: A call that the model makes: a tool and its arguments.
 Call = tuple[str, dict[str, Any]]

@@ -39,7 +39,7 @@ def prepare(adapter: str) -> Path:
     if subprocess.run([python, "-c", "import msgspec, pytest_asyncio, pytest_timeout"], capture_output=True).returncode:
         subprocess.run([python, *_PIP, *_NEEDED], check=True)
     packages = subprocess.run([python, "-c", _ENVIRONMENT_OF_PYTHON], capture_output=True, text=True, check=True)
-    Path(packages.stdout.strip(), "hinge-checkout.pth").write_text(f"{ROOT / 'src'}\n")
+    Path(packages.stdout.strip(), "gemel-checkout.pth").write_text(f"{ROOT / 'src'}\n")
     return python
 
 
@@ -53,7 +53,7 @@ def check(adapter: str) -> bool:
     types = [sys.executable, "-m", "mypy", "--python-executable", python, "--follow-imports", "silent"]
     fine = [
         subprocess.run([str(word) for word in command], cwd=ROOT).returncode == 0
-        for command in ([*tests, *files], [*types, f"src/hinge/adapters/{adapter}.py"])
+        for command in ([*tests, *files], [*types, f"src/gemel/adapters/{adapter}.py"])
     ]
     print(f"{adapter}: {'ok' if all(fine) else 'FAILED'}, {time.monotonic() - begin:.0f} s", flush=True)
     return all(fine)

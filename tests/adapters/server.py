@@ -3,7 +3,7 @@
 import base64
 from dataclasses import dataclass
 
-from hinge import (
+from gemel import (
     AudioContent,
     Context,
     EmbeddedResource,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ClientGroup, DefinitionError, Overloaded, PeerError, Server, Tool
-from hinge.adapters.tools import AsyncTools, SyncTools, text_for_model
-from hinge.sync import Client as SyncClient
+from gemel import Client, ClientGroup, DefinitionError, Overloaded, PeerError, Server, Tool
+from gemel.adapters.tools import AsyncTools, SyncTools, text_for_model
+from gemel.sync import Client as SyncClient
 from tests.adapters.server import server
 
 
@@ -153,7 +153,7 @@ class Blocked:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Blocked())
-import hinge.adapters.{adapter}
+import gemel.adapters.{adapter}
 """
 
 
@@ -163,11 +163,11 @@ def test_a_missing_package_is_one_line_with_the_command(adapter: str) -> None:
     code = BLOCKED.format(module=module, adapter=adapter)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     last = done.stderr.strip().splitlines()[-1]
-    assert last == f"ImportError: hinge.adapters.{adapter} needs {package}: pip install 'hinge[{extra}]'"
+    assert last == f"ImportError: gemel.adapters.{adapter} needs {package}: pip install 'gemel[{extra}]'"
     assert "During handling" not in done.stderr
 
 
 def test_an_adapter_is_loaded_when_it_is_imported_only() -> None:
-    code = "import hinge, hinge.adapters, sys; from hinge import Client, Server; print(*sys.modules)"
+    code = "import gemel, gemel.adapters, sys; from gemel import Client, Server; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {name for name in loaded if name.startswith("hinge.adapters.")}
+    assert not {name for name in loaded if name.startswith("gemel.adapters.")}

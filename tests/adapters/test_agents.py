@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hinge import CallError, Client, DefinitionError, Server
+from gemel import CallError, Client, DefinitionError, Server
 from tests.adapters.conversation import Conversation
 from tests.adapters.server import server
 from tests.interop.peers import FOREIGN, ROOT, locate

@@ -18,7 +18,7 @@ from hashlib import sha256
 from typing import Any, Self
 from urllib.parse import parse_qs, parse_qsl, unquote_plus, urlencode, urlsplit
 
-from hinge import AuthorizationFailed
+from gemel import AuthorizationFailed
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer
 
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("read", "write")]

@@ -1,4 +1,4 @@
-"""The public names of `hinge.auth`: found without importing anything before they are used, and known to type checkers."""
+"""The public names of `gemel.auth`: found without importing anything before they are used, and known to type checkers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from importlib import import_module
 
 import pytest
 
-import hinge.auth
+import gemel.auth
 from tests.source import PACKAGE
 
 
-@pytest.mark.parametrize("name", hinge.auth.__all__)
+@pytest.mark.parametrize("name", gemel.auth.__all__)
 def test_a_name_is_where_the_table_says_and_has_a_docstring(name: str) -> None:
-    value = getattr(hinge.auth, name)
-    assert value is getattr(import_module(hinge.auth._HOME[name]), name)
+    value = getattr(gemel.auth, name)
+    assert value is getattr(import_module(gemel.auth._HOME[name]), name)
     assert inspect.getdoc(value)
 
 
@@ -25,24 +25,24 @@ def test_type_checkers_find_the_names_of_the_table() -> None:
     tree = ast.parse((PACKAGE / "auth" / "__init__.py").read_text())
     (block,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     imported = {each.names[0].name: each.module for each in block.body if isinstance(each, ast.ImportFrom)}
-    assert imported == hinge.auth._HOME
-    assert list(hinge.auth._HOME) == sorted(hinge.auth._HOME)
+    assert imported == gemel.auth._HOME
+    assert list(gemel.auth._HOME) == sorted(gemel.auth._HOME)
 
 
 def test_importing_it_loads_neither_joserfc_nor_anything_else() -> None:
     code = (
-        "import sys, hinge.auth; print(*[name for name in sys.modules if name.split('.')[0] in ('joserfc', 'hinge')])"
+        "import sys, gemel.auth; print(*[name for name in sys.modules if name.split('.')[0] in ('joserfc', 'gemel')])"
     )
     printed = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.split() == ["hinge", "hinge.auth"]
+    assert printed.split() == ["gemel", "gemel.auth"]
 
 
 def test_a_server_with_tokens_of_its_own_does_not_load_joserfc() -> None:
-    code = "import sys; from hinge.auth import StaticTokens; StaticTokens({'a': 'b'}); print('joserfc' in sys.modules)"
+    code = "import sys; from gemel.auth import StaticTokens; StaticTokens({'a': 'b'}); print('joserfc' in sys.modules)"
     printed = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed == "False\n"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Jwt'"):
-        _ = getattr(hinge.auth, "Jwt")  # noqa: B009
+        _ = getattr(gemel.auth, "Jwt")  # noqa: B009

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hinge import BackendError, Changed, DefinitionError
-from hinge.backends import Backend, EncryptedBackend, MemoryBackend, SqliteBackend
-from hinge.testing import check_backend
+from gemel import BackendError, Changed, DefinitionError
+from gemel.backends import Backend, EncryptedBackend, MemoryBackend, SqliteBackend
+from gemel.testing import check_backend
 
 KEYS = [b"k" * 32]
 
@@ -64,7 +64,7 @@ class Alone(MemoryBackend):
 async def test_the_checks_notice_what_breaks_the_contract(
     make: Callable[[], Backend], failures: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hinge.testing.backends.PATIENCE", 0.5)
+    monkeypatch.setattr("gemel.testing.backends.PATIENCE", 0.5)
     backend = make()
     with pytest.raises(AssertionError) as caught:
         await check_backend(lambda: backend)

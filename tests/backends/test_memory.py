@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from hinge import Changed, Client, DefinitionError, Overloaded, Server
-from hinge.backends import MemoryBackend, backend_for, memory
-from hinge.backends.base import Event
+from gemel import Changed, Client, DefinitionError, Overloaded, Server
+from gemel.backends import MemoryBackend, backend_for, memory
+from gemel.backends.base import Event
 
 
 def test_every_listener_hears_every_hint_until_it_stops() -> None:
@@ -36,7 +36,7 @@ def test_a_listener_that_fails_hurts_nobody_else(caplog: pytest.LogCaptureFixtur
 
     backend.subscribe(fail)
     backend.subscribe(heard.append)
-    with caplog.at_level(logging.ERROR, logger="hinge"):
+    with caplog.at_level(logging.ERROR, logger="gemel"):
         backend.publish(Changed("tools"))
     assert heard == [Changed("tools")]
     assert "a listener for changes failed" in caplog.text

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from hinge import BackendError, Changed, Overloaded, StartError
-from hinge.backends import EncryptedBackend, RedisBackend, backend_for
-from hinge.backends.base import MAX_LOG_BYTES, Event
-from hinge.protocol.changes import ChangesLost
-from hinge.testing import check_backend
+from gemel import BackendError, Changed, Overloaded, StartError
+from gemel.backends import EncryptedBackend, RedisBackend, backend_for
+from gemel.backends.base import MAX_LOG_BYTES, Event
+from gemel.protocol.changes import ChangesLost
+from gemel.testing import check_backend
 from tests.backends.redis_server import RedisServer, needs_redis, redis_server, until
 from tests.transports.certificates import make_certificate
 
@@ -105,7 +105,7 @@ def test_each_event_loop_has_a_connection_of_its_own(server: RedisServer) -> Non
     for thread in threads:
         thread.join()
     asyncio.run(count(0))
-    assert server.ask("XLEN", "hinge:s:{.log}") == 200
+    assert server.ask("XLEN", "gemel:s:{.log}") == 200
 
 
 async def test_publishing_never_waits_from_any_thread(server: RedisServer) -> None:
@@ -154,7 +154,7 @@ async def test_everything_expires_but_the_mark_of_the_format(server: RedisServer
     async with backend.lease("key", ttl=60):
         keys = server.ask("KEYS", "*")
     assert len(keys) == 7
-    assert [key for key in server.ask("KEYS", "*") if server.ask("TTL", key) < 0] == [b"hinge:format"]
+    assert [key for key in server.ask("KEYS", "*") if server.ask("TTL", key) < 0] == [b"gemel:format"]
     await backend.close()
 
 
@@ -172,8 +172,8 @@ async def refusal(url: str, **options: Any) -> str:
 
 
 async def test_another_version_of_the_format_is_refused(server: RedisServer) -> None:
-    server.ask("SET", "hinge:format", "2")
-    assert "has keys of another version of Hinge under the prefix 'hinge': run the same version" in await refusal(
+    server.ask("SET", "gemel:format", "2")
+    assert "has keys of another version of Gemel under the prefix 'gemel': run the same version" in await refusal(
         server.url
     )
     backend = RedisBackend(server.url, prefix="other")
@@ -188,7 +188,7 @@ async def test_a_server_that_drops_keys_is_refused(server: RedisServer, forbidde
     assert await backend.get("key") is None  # noeviction
     await backend.close()
     server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-    server.ask("ACL", "SETUSER", "app", "on", ">pw", "~hinge:*", "&hinge:*", "+@all", *filter(None, [forbidden]))
+    server.ask("ACL", "SETUSER", "app", "on", ">pw", "~gemel:*", "&gemel:*", "+@all", *filter(None, [forbidden]))
     text = await refusal(server.url.replace("//", "//app:pw@"))
     assert text.endswith("(maxmemory-policy allkeys-lru): set maxmemory-policy to noeviction")
 
@@ -251,8 +251,8 @@ async def test_a_login_is_refused_without_its_password(tmp_path: Path, caplog: p
 
 async def test_a_user_with_the_documented_rights_is_enough(server: RedisServer) -> None:
     rights = [
-        "~hinge:*",
-        "&hinge:*",
+        "~gemel:*",
+        "&gemel:*",
         "-@all",
         "+@read",
         "+@write",
@@ -306,7 +306,7 @@ async def test_values_can_be_encrypted(server: RedisServer) -> None:
     assert await backend.read("key") == [(1, b"canary")]
     assert (
         b"canary"
-        not in server.ask("GET", "hinge:v:{.key}") + repr(server.ask("XRANGE", "hinge:s:{.key}", "-", "+")).encode()
+        not in server.ask("GET", "gemel:v:{.key}") + repr(server.ask("XRANGE", "gemel:s:{.key}", "-", "+")).encode()
     )
     await backend.close()
 
@@ -315,12 +315,12 @@ def test_a_missing_client_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
     present = builtins.__import__
 
     def absent(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "redis" or name.startswith(("redis.", "hinge.backends.redis")):
+        if name == "redis" or name.startswith(("redis.", "gemel.backends.redis")):
             raise ImportError(name="redis")
         return present(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(StartError, match=r"needs the extra redis: pip install 'hinge\[redis\]'"):
+    with pytest.raises(StartError, match=r"needs the extra redis: pip install 'gemel\[redis\]'"):
         backend_for("redis://host")
 
 

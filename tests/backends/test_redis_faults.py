@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import BackendError, Changed, Overloaded
-from hinge.backends import RedisBackend
-from hinge.backends.redis_client import RedisLane
-from hinge.protocol.changes import ChangesLost
+from gemel import BackendError, Changed, Overloaded
+from gemel.backends import RedisBackend
+from gemel.backends.redis_client import RedisLane
+from gemel.protocol.changes import ChangesLost
 from tests.backends.redis_server import RedisServer, needs_redis, redis_server, until
 
 pytestmark = [needs_redis, pytest.mark.timeout(120)]
@@ -217,7 +217,7 @@ async def test_publishing_and_closing_work_without_a_redis(server: RedisServer) 
     unwatch()
     async with asyncio.timeout(10):
         await backend.close()
-    assert "hinge-redis-changes" not in [thread.name for thread in threading.enumerate()]
+    assert "gemel-redis-changes" not in [thread.name for thread in threading.enumerate()]
 
 
 async def test_changes_made_during_an_outage_are_announced_as_lost(server: RedisServer) -> None:
@@ -337,8 +337,8 @@ class Proxy:
 
 
 async def test_a_connection_that_is_silent_is_replaced(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hinge.backends.redis_hints.BEAT", 0.2)
-    monkeypatch.setattr("hinge.backends.redis_hints.SILENCE", 0.7)
+    monkeypatch.setattr("gemel.backends.redis_hints.BEAT", 0.2)
+    monkeypatch.setattr("gemel.backends.redis_hints.SILENCE", 0.7)
     proxy = Proxy(server.port)
     async with proxy.running():
         backend, other = RedisBackend(proxy.url), RedisBackend(server.url)
@@ -379,9 +379,9 @@ async def test_missing_numbers_show_that_changes_were_lost(server: RedisServer, 
     heard.clear()
     woken.clear()
     for message in messages:
-        server.ask("PUBLISH", "hinge:changes", msgspec.msgpack.encode(message))
+        server.ask("PUBLISH", "gemel:changes", msgspec.msgpack.encode(message))
     end = Changed("resource", "a:end")
-    server.ask("PUBLISH", "hinge:changes", msgspec.msgpack.encode(["z", 1, [["resource", "a:end"]]]))
+    server.ask("PUBLISH", "gemel:changes", msgspec.msgpack.encode(["z", 1, [["resource", "a:end"]]]))
     await until(lambda: end in heard)
     assert sum(isinstance(event, ChangesLost) for event in heard) == lost
     assert len(woken) == lost
@@ -393,10 +393,10 @@ async def test_the_changes_of_a_process_that_ends_during_an_outage_count_as_lost
     server: RedisServer, monkeypatch: pytest.MonkeyPatch, comes_back: bool
 ) -> None:
     """It may have had some that it could not send any more."""
-    monkeypatch.setattr("hinge.backends.redis_hints.BEAT", 0.1)
+    monkeypatch.setattr("gemel.backends.redis_hints.BEAT", 0.1)
 
     def say(*message: Any) -> None:
-        server.ask("PUBLISH", "hinge:changes", msgspec.msgpack.encode(message))
+        server.ask("PUBLISH", "gemel:changes", msgspec.msgpack.encode(message))
 
     def losses() -> int:
         return sum(isinstance(event, ChangesLost) for event in heard)

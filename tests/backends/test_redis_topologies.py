@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from hinge import BackendError, Changed
-from hinge.backends import RedisBackend
-from hinge.protocol.changes import ChangesLost
-from hinge.testing import check_backend
+from gemel import BackendError, Changed
+from gemel.backends import RedisBackend
+from gemel.protocol.changes import ChangesLost
+from gemel.testing import check_backend
 from tests.backends.redis_server import RedisServer, needs_redis, redis_server, until
 from tests.ports import free_port
 
@@ -140,10 +140,10 @@ async def test_a_node_of_a_cluster_wants_the_url_of_a_cluster(cluster: list[Redi
 async def test_another_format_on_one_node_is_refused_for_all(cluster: list[RedisServer]) -> None:
     for node in cluster:
         with suppress(Exception):  # the others say who has it
-            node.ask("SET", "hinge:format", "2")
+            node.ask("SET", "gemel:format", "2")
     backend = RedisBackend(url_of(cluster))
     for number in range(10):
-        with pytest.raises(BackendError, match="another version of Hinge"):
+        with pytest.raises(BackendError, match="another version of Gemel"):
             await backend.get(f"key{number}")
     await backend.close()
 
@@ -152,7 +152,7 @@ async def test_slots_that_move_are_followed(cluster: list[RedisServer]) -> None:
     """First the new node is asked for what the old one does not have any longer, then the slot is the new one's."""
     backend = RedisBackend(url_of(cluster))
     await backend.set("key", b"1")
-    name = "hinge:v:{.key}"
+    name = "gemel:v:{.key}"
     slot = cluster[0].ask("CLUSTER", "KEYSLOT", name)
     old = next(node for node in cluster if node.ask("CLUSTER", "COUNTKEYSINSLOT", slot))
     new = next(node for node in cluster if node is not old)

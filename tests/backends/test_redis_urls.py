@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hinge import DefinitionError
-from hinge.backends import backend_for
-from hinge.backends.redis_urls import parse_redis_url
+from gemel import DefinitionError
+from gemel.backends import backend_for
+from gemel.backends.redis_urls import parse_redis_url
 
 SECRET = "pass-canary"
 

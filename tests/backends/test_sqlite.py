@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from hinge import BackendError, Changed, ChangesLost, Client, DefinitionError, LogConflict, Overloaded, Server
-from hinge.backends import SqliteBackend, backend_for, sqlite, sqlite_file, sqlite_poller, sqlite_thread
-from hinge.backends.base import Event
+from gemel import BackendError, Changed, ChangesLost, Client, DefinitionError, LogConflict, Overloaded, Server
+from gemel.backends import SqliteBackend, backend_for, sqlite, sqlite_file, sqlite_poller, sqlite_thread
+from gemel.backends.base import Event
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_a_newer_database_is_left_alone(path: Path, backend: SqliteBackend
     db.execute("PRAGMA user_version = 99")
     db.close()
     newer = SqliteBackend(path)
-    with pytest.raises(BackendError, match="another version of Hinge"):
+    with pytest.raises(BackendError, match="another version of Gemel"):
         await newer.get("a")
     await newer.close()
 
@@ -319,7 +319,7 @@ async def test_changes_that_could_not_be_written_are_a_loss_later(path: Path, ca
 
 async def test_without_listeners_no_thread_looks_for_changes(backend: SqliteBackend) -> None:
     def looking() -> int:
-        return sum(thread.name == "hinge-sqlite-changes" for thread in threading.enumerate())
+        return sum(thread.name == "gemel-sqlite-changes" for thread in threading.enumerate())
 
     before = looking()
     removals = [backend.subscribe(lambda event: None) for _ in range(3)]
@@ -367,7 +367,7 @@ async def test_several_processes_make_the_file_at_once(tmp_path: Path) -> None:
 
 def threads() -> set[str]:
     """The names of the threads of backends that run."""
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("hinge-sqlite")}
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("gemel-sqlite")}
 
 
 async def test_a_backend_made_from_a_url_is_closed_with_its_server(path: Path) -> None:

@@ -17,14 +17,14 @@ from typing import Literal
 
 import pytest
 
-from hinge import BackendError, Changed, ChangesLost, DefinitionError, LeaseLost, LogConflict, Overloaded
-from hinge.backends import SqliteBackend, sqlite, sqlite_file
-from hinge.backends.base import Event
+from gemel import BackendError, Changed, ChangesLost, DefinitionError, LeaseLost, LogConflict, Overloaded
+from gemel.backends import SqliteBackend, sqlite, sqlite_file
+from gemel.backends.base import Event
 
 #: Appends numbers to a log until it is killed, and prints each that was acknowledged.
 WRITER = """
 import asyncio, sys
-from hinge.backends import SqliteBackend
+from gemel.backends import SqliteBackend
 
 async def main(path, name, synchronous, count):
     backend = SqliteBackend(path, synchronous=synchronous)
@@ -39,8 +39,8 @@ asyncio.run(main(*sys.argv[1:]))
 #: Holds a lease, and appends to a log when it is told to, as if it still held it.
 HOLDER = """
 import asyncio, sys
-from hinge import LogConflict
-from hinge.backends import SqliteBackend
+from gemel import LogConflict
+from gemel.backends import SqliteBackend
 
 async def main(path):
     backend = SqliteBackend(path)

@@ -1,4 +1,4 @@
-"""A browser, and `hinge dev` with a page of it. Skipped where the browser or Playwright is missing; with REQUIRE_BROWSER they fail.
+"""A browser, and `gemel dev` with a page of it. Skipped where the browser or Playwright is missing; with REQUIRE_BROWSER they fail.
 
 `make browser` installs what is needed. Each module has a browser of its own: Playwright's event loop runs as long as it is open.
 """
@@ -102,7 +102,7 @@ def _be_patient() -> None:
 
 @dataclass
 class Inspected:
-    """`hinge dev` on one server, and what opens its page."""
+    """`gemel dev` on one server, and what opens its page."""
 
     address: str
     process: subprocess.Popen[str]
@@ -140,7 +140,7 @@ def serving(file: Path) -> Iterator[str]:
     """Run a server over HTTP; its URL."""
     port = free_port()
     process = subprocess.Popen(
-        [sys.executable, "-m", "hinge", "run", str(file), "--http", "--port", str(port)], cwd=ROOT
+        [sys.executable, "-m", "gemel", "run", str(file), "--http", "--port", str(port)], cwd=ROOT
     )
     try:
         wait_for_port(port)
@@ -184,8 +184,8 @@ def wait_for_port(port: int) -> None:
 
 @contextmanager
 def inspecting(browser: Browser, target: str | Path, *options: str, **variables: str) -> Iterator[Inspected]:
-    """Run `hinge dev` on a target."""
-    command = [sys.executable, "-m", "hinge", "dev", str(target), "--no-open", "--port", "0", *options]
+    """Run `gemel dev` on a target."""
+    command = [sys.executable, "-m", "gemel", "dev", str(target), "--no-open", "--port", "0", *options]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env={**os.environ, **variables}
     )
@@ -213,7 +213,7 @@ def inspecting(browser: Browser, target: str | Path, *options: str, **variables:
 
 @pytest.fixture(scope="module")
 def weather(browser: Browser) -> Iterator[Inspected]:
-    """`hinge dev` on the weather station, shared by the tests of a module."""
+    """`gemel dev` on the weather station, shared by the tests of a module."""
     with inspecting(browser, WEATHER, "--no-reload") as inspected:
         yield inspected
 

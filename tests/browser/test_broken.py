@@ -86,7 +86,7 @@ def test_a_program_that_ends_is_told_above_all_views_and_connected_again(broken:
 def test_an_import_that_fails_is_told_with_its_place(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "storage.py").write_text("import nothing_of_this_name\n", encoding="utf-8")
     file = tmp_path / "shop.py"
-    file.write_text("import storage\nfrom hinge import Server\n\nserver = Server('shop')\n", encoding="utf-8")
+    file.write_text("import storage\nfrom gemel import Server\n\nserver = Server('shop')\n", encoding="utf-8")
     with inspecting(browser, file) as inspected:
         page = inspected.open(eras=0)
         banner = page.locator("#banner")

@@ -40,7 +40,7 @@ CALLS = """async ([era, requests]) => {
     await ended(call);
     location.hash = `#/history/${call}`;
     for (let frames = 0; frames < 2; frames++) await new Promise(requestAnimationFrame);
-    shown.push([store.calls.get(call).state, document.querySelector("hinge-history .call-result")?.innerText ?? ""]);
+    shown.push([store.calls.get(call).state, document.querySelector("gemel-history .call-result")?.innerText ?? ""]);
   }
   return shown;
 }"""
@@ -73,7 +73,7 @@ MESSAGES = """async () => {
     location.hash = `#/wire/${n}`;
     await new Promise(requestAnimationFrame);
     await new Promise(requestAnimationFrame);
-    if (!document.querySelector("hinge-wire .message-body").innerText) empty.push(n);
+    if (!document.querySelector("gemel-wire .message-body").innerText) empty.push(n);
   }
   return [store.messages.length, empty];
 }"""

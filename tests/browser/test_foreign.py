@@ -42,7 +42,7 @@ def test_a_server_of_others_is_inspected(browser: Browser, name: str) -> None:
         page.get_by_role("button", name="Run in").locator("visible=true").first.click()
         expect(page.locator(".call-result")).to_contain_text("Grüße")
         go(page, "#/wire")
-        expect(page.locator("hinge-wire .row").filter(has_text="tools/call").first).to_be_visible()
+        expect(page.locator("gemel-wire .row").filter(has_text="tools/call").first).to_be_visible()
         go(page, "#/findings")
         expect(page.get_by_role("heading", name="Findings")).to_be_visible()
         assert not inspected.problems

@@ -77,12 +77,12 @@ def test_axe_finds_nothing_in_any_view(open_page: Open, look: dict[str, Any]) ->
     expect(page.get_by_text("Same result")).to_be_visible()
     go(page, "#/tools/pay")
     run(page)
-    panel = page.locator("hinge-tools .call")
+    panel = page.locator("gemel-tools .call")
     expect(panel).to_contain_text("Please pay at your bank")
     found = violations(page, "tools")
     for view in VIEWS:
         go(page, "#/tools/add_alert" if view == "tools" else f"#/{view}")
-        shown = page.locator(f"hinge-{view}")
+        shown = page.locator(f"gemel-{view}")
         expect(shown).to_be_visible()
         if view in ("resources", "prompts", "wire", "history"):
             shown.locator(".row").first.click()

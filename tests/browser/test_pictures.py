@@ -39,7 +39,7 @@ COMPARE = """async (pictures) => {
 
 @pytest.fixture(scope="module")
 def station(browser: Browser) -> Iterator[Inspected]:
-    """`hinge dev` on the weather station with some calls behind it."""
+    """`gemel dev` on the weather station with some calls behind it."""
     with inspecting(browser, WEATHER, "--no-reload") as inspected:
         page = inspected.open("#/tools/forecast")
         for city in ("Oslo", "Bergen", "Atlantis", "Lisbon"):

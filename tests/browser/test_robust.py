@@ -84,7 +84,7 @@ def open_hostile(hostile: Inspected, place: str) -> Page:
 @pytest.mark.parametrize("view", VIEWS)
 def test_each_view_shows_hostile_texts_as_text(hostile: Inspected, view: str) -> None:
     page = open_hostile(hostile, f"#/{view}")
-    expect(page.locator(f"hinge-{view}")).to_be_visible()
+    expect(page.locator(f"gemel-{view}")).to_be_visible()
     expect(page.locator("#server")).to_contain_text(MARKUP)
     is_unharmed(page, hostile)
 

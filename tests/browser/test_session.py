@@ -30,9 +30,9 @@ def test_an_exported_recording_answers_the_same_call(open_page: Open, tmp_path: 
     assert download.value.suggested_filename == "weather-2026.jsonl"
     file = tmp_path / "weather.jsonl"
     download.value.save_as(file)
-    hinge = [sys.executable, "-m", "hinge"]
-    replay = f"{sys.executable} -m hinge replay {file}"
-    command = [*hinge, "call", "--era", "2026", replay, "forecast", "city=Oslo"]
+    gemel = [sys.executable, "-m", "gemel"]
+    replay = f"{sys.executable} -m gemel replay {file}"
+    command = [*gemel, "call", "--era", "2026", replay, "forecast", "city=Oslo"]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert answer.returncode == 0, answer.stderr
     assert "Monday" in answer.stdout

@@ -1,4 +1,4 @@
-"""What a person sees and does in each view of `hinge dev`."""
+"""What a person sees and does in each view of `gemel dev`."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_earlier_calls_can_be_made_again_and_edited(open_page: Open) -> None:
 
 @pytest.mark.parametrize(
     ("form", "words"),
-    [("hinge call", "hinge call"), ("curl", "curl"), ("pytest", "def test_")],
+    [("gemel call", "gemel call"), ("curl", "curl"), ("pytest", "def test_")],
 )
 def test_a_call_can_be_copied(open_page: Open, form: str, words: str) -> None:
     page = open_page("#/tools/forecast")

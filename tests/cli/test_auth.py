@@ -1,4 +1,4 @@
-"""`hinge auth`, and commands that use its logins, as real processes against servers on loopback."""
+"""`gemel auth`, and commands that use its logins, as real processes against servers on loopback."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Shell:
         }
         self.home = home
 
-    async def hinge(self, *words: str, stdin: bytes = b"") -> Done:
+    async def gemel(self, *words: str, stdin: bytes = b"") -> Done:
         done = await asyncio.to_thread(QUICK.run, *words, env=self.environment, stdin=stdin.decode())
         return Done(done.returncode, done.stdout, done.stderr)
 
@@ -60,31 +60,31 @@ async def double() -> AsyncIterator[AuthDouble]:
 
 
 async def test_a_login_is_used_by_other_commands_until_it_ends(shell: Shell, double: AuthDouble) -> None:
-    done = await shell.hinge("auth", "status", double.url)
+    done = await shell.gemel("auth", "status", double.url)
     assert (done.code, done.stdout) == (1, f"Nobody is logged in at {double.url}\n")
-    done = await shell.hinge("auth", "login", double.url, "--scope", "notes")
+    done = await shell.gemel("auth", "login", double.url, "--scope", "notes")
     assert done.code == 0, done.stderr
     assert done.stderr.splitlines()[-1] == f"Logged in at {double.issuer} with the scopes notes."
-    done = await shell.hinge("call", double.url, "read")
+    done = await shell.gemel("call", double.url, "read")
     assert (done.code, done.stdout) == (0, "notes\n"), done.stderr
-    status = json.loads((await shell.hinge("auth", "status", double.url, "--json")).stdout)
+    status = json.loads((await shell.gemel("auth", "status", double.url, "--json")).stdout)
     assert (status["loggedIn"], status["issuer"], status["scopes"]) == (True, double.issuer, ["notes"])
     assert 3500 < status["expiresIn"] <= 3600
-    token = (await shell.hinge("auth", "token", double.url)).stdout.strip()
+    token = (await shell.gemel("auth", "token", double.url)).stdout.strip()
     assert token in double.tokens
-    text = (await shell.hinge("auth", "status", double.url)).stdout
+    text = (await shell.gemel("auth", "status", double.url)).stdout
     assert text.startswith(f"Logged in at {double.url}\nissuer: {double.issuer}\n")
     assert token not in text
-    assert (await shell.hinge("auth", "logout", double.url)).code == 0
-    assert (await shell.hinge("auth", "status", double.url)).code == 1
+    assert (await shell.gemel("auth", "logout", double.url)).code == 0
+    assert (await shell.gemel("auth", "status", double.url)).code == 1
     assert double.paths(double.authority).count("/authorize") == 1
 
 
 async def test_an_expired_token_is_refreshed(shell: Shell, double: AuthDouble) -> None:
     double.lifetime = 0
-    assert (await shell.hinge("auth", "login", double.url)).code == 0
+    assert (await shell.gemel("auth", "login", double.url)).code == 0
     double.lifetime = 3600
-    done = await shell.hinge("call", double.url, "read")
+    done = await shell.gemel("call", double.url, "read")
     assert done.code == 0, done.stderr
     first, *others = [form["grant_type"] for form in double.forms("/token")]
     assert (first, set(others)) == ("authorization_code", {"refresh_token"})
@@ -92,26 +92,26 @@ async def test_an_expired_token_is_refreshed(shell: Shell, double: AuthDouble) -
 
 @pytest.mark.parametrize("words", [("list",), ("call", "read"), ("read", "x://y"), ("ping",)])
 async def test_without_a_terminal_nobody_is_asked(words: tuple[str, ...], shell: Shell, double: AuthDouble) -> None:
-    done = await shell.hinge(words[0], double.url, *words[1:])
+    done = await shell.gemel(words[0], double.url, *words[1:])
     assert done.code == 1
-    advice = f"run hinge auth login {double.url}, or give a token with --header on the command line"
-    assert done.stderr == f"hinge: {double.url} wants a login: {advice}\n"
+    advice = f"run gemel auth login {double.url}, or give a token with --header on the command line"
+    assert done.stderr == f"gemel: {double.url} wants a login: {advice}\n"
     assert "/register" not in double.paths(double.authority)
     assert "/authorize" not in double.paths(double.authority)
 
 
 async def test_a_header_of_the_user_is_used_in_place_of_a_login(shell: Shell, double: AuthDouble) -> None:
-    await shell.hinge("auth", "login", double.url)
+    await shell.gemel("auth", "login", double.url)
     token, _ = double.grant("mine")
-    done = await shell.hinge("call", double.url, "read", "--header", f"Authorization: Bearer {token}")
+    done = await shell.gemel("call", double.url, "read", "--header", f"Authorization: Bearer {token}")
     assert (done.code, done.stdout) == (0, "mine\n")
-    done = await shell.hinge("call", double.url, "read", "--header", "Authorization: Bearer wrong")
+    done = await shell.gemel("call", double.url, "read", "--header", "Authorization: Bearer wrong")
     assert done.code == 1
     assert "401" in done.stderr
 
 
 async def test_the_address_of_the_redirect_is_pasted(shell: Shell, double: AuthDouble) -> None:
-    command = (sys.executable, "-m", "hinge", "auth", "login", double.url, "--paste", "--port", "8123")
+    command = (sys.executable, "-m", "gemel", "auth", "login", double.url, "--paste", "--port", "8123")
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, env=shell.environment, stdin=pipe, stderr=pipe)
     assert process.stdin is not None
@@ -123,7 +123,7 @@ async def test_the_address_of_the_redirect_is_pasted(shell: Shell, double: AuthD
         process.stdin.write(f"{redirect}\n".encode())
         _, err = await process.communicate()
     assert process.returncode == 0, err.decode()
-    assert (await shell.hinge("call", double.url, "read")).code == 0
+    assert (await shell.gemel("call", double.url, "read")).code == 0
 
 
 async def test_a_code_is_typed_on_another_device(shell: Shell, double: AuthDouble) -> None:
@@ -150,24 +150,24 @@ async def test_a_code_is_typed_on_another_device(shell: Shell, double: AuthDoubl
     }
     double.change("/device", Reply(200, code))
     double.change("/token", token)
-    done = await shell.hinge("auth", "login", double.url, "--device")
+    done = await shell.gemel("auth", "login", double.url, "--device")
     assert done.code == 0, done.stderr
     assert f"open {page} on any device and enter the code ABCD-EFGH" in done.stderr
     assert "secret-code" not in done.stderr
     registration = next(asked.message for asked in double.authority.asked if asked.path == "/register")
     assert "redirect_uris" not in registration
     assert registration["grant_types"] == ["urn:ietf:params:oauth:grant-type:device_code", "refresh_token"]
-    assert (await shell.hinge("call", double.url, "read")).stdout == "notes\n"
+    assert (await shell.gemel("call", double.url, "read")).stdout == "notes\n"
 
 
 async def test_a_server_without_device_codes_is_one_clear_line(shell: Shell, double: AuthDouble) -> None:
-    done = await shell.hinge("auth", "login", double.url, "--device")
+    done = await shell.gemel("auth", "login", double.url, "--device")
     assert done.code == 1
     assert "has no login with a code on another device" in done.stderr
     assert "--paste" in done.stderr
     assert done.stderr.count("\n") == 1
     assert "/register" not in double.paths(double.authority)
-    done = await shell.hinge("auth", "login", double.url, "--device", "--paste")
+    done = await shell.gemel("auth", "login", double.url, "--device", "--paste")
     assert (done.code, done.stderr.count("\n")) == (2, 1)
 
 
@@ -176,9 +176,9 @@ async def test_a_registered_client_need_not_be_named_again(shell: Shell, double:
     double.lifetime = 0
     (shell.home / "secret").write_text("canary\n")
     words = ("--client-id", "mine", "--client-secret-file", str(shell.home / "secret"), "--port", "8124")
-    done = await shell.hinge("auth", "login", double.url, *words)
+    done = await shell.gemel("auth", "login", double.url, *words)
     assert done.code == 0, done.stderr
-    done = await shell.hinge("call", double.url, "read")
+    done = await shell.gemel("call", double.url, "read")
     assert done.code == 0, done.stderr
     assert "/register" not in double.paths(double.authority)
     kept = b"".join(path.read_bytes() for path in shell.home.rglob("*") if path.is_file() and path.name != "secret")
@@ -188,24 +188,24 @@ async def test_a_registered_client_need_not_be_named_again(shell: Shell, double:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("token", "{url}"), "Nobody is logged in at {url}: run hinge auth login {url}"),
-        (("login", "weather.py"), "hinge auth needs the URL of a server"),
-        (("status", "{url}", "--device"), "--device is for hinge auth login"),
+        (("token", "{url}"), "Nobody is logged in at {url}: run gemel auth login {url}"),
+        (("login", "weather.py"), "gemel auth needs the URL of a server"),
+        (("status", "{url}", "--device"), "--device is for gemel auth login"),
         (("login", "{url}", "--client-secret-file", "x"), "--client-secret-file needs --client-id"),
         (("login", "{url}", "--client-id", "a", "--client-secret-file", "/missing"), "No such file"),
     ],
 )
 async def test_a_mistake_is_one_line(words: tuple[str, ...], text: str, shell: Shell, double: AuthDouble) -> None:
-    done = await shell.hinge("auth", *(word.format(url=double.url) for word in words))
+    done = await shell.gemel("auth", *(word.format(url=double.url) for word in words))
     assert done.code == 1
-    assert done.stderr.startswith("hinge: ")
+    assert done.stderr.startswith("gemel: ")
     assert text.format(url=double.url) in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 async def test_a_login_that_is_refused_is_one_line(shell: Shell, double: AuthDouble) -> None:
     double.redirect_changes = {"code": None, "error": "access_denied", "error_description": "not \x1b[2J you"}
-    done = await shell.hinge("auth", "login", double.url)
+    done = await shell.gemel("auth", "login", double.url)
     assert done.code == 1
     assert "access_denied" in done.stderr.splitlines()[-1]
     assert "\x1b" not in done.stderr
@@ -217,7 +217,7 @@ async def test_a_command_logs_in_where_a_person_is_at_the_terminal(
     words: tuple[str, ...], shell: Shell, double: AuthDouble
 ) -> None:
     for option in ("--no-login", None):
-        line = [sys.executable, "-m", "hinge", words[0], double.url, *words[1:], *([option] if option else [])]
+        line = [sys.executable, "-m", "gemel", words[0], double.url, *words[1:], *([option] if option else [])]
         leader, follower = os.openpty()
         process = await asyncio.create_subprocess_exec(
             *line, env=shell.environment, stdin=follower, stdout=asyncio.subprocess.PIPE, stderr=follower
@@ -229,7 +229,7 @@ async def test_a_command_logs_in_where_a_person_is_at_the_terminal(
         os.close(leader)
         if option:
             assert process.returncode == 1
-            assert "wants a login: run hinge auth login" in screen
+            assert "wants a login: run gemel auth login" in screen
             assert double.paths(double.authority).count("/authorize") == 0
         else:
             assert process.returncode == 0, screen

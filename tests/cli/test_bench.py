@@ -1,4 +1,4 @@
-"""`hinge bench`, as real processes: what is counted, that callers are concurrent, and what is printed of failures."""
+"""`gemel bench`, as real processes: what is counted, that callers are concurrent, and what is printed of failures."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from hinge import Client
-from hinge.cli.measurement import Latencies
+from gemel import Client
+from gemel.cli.measurement import Latencies
 from tests.quick_commands import QUICK
 from tests.typist import at_the_terminal
 
 SERVER = """
 import asyncio, os, time
-from hinge import Context, Server, ToolError
+from gemel import Context, Server, ToolError
 
 server = Server("shop", version="3")
 together = asyncio.Barrier(4)
@@ -75,7 +75,7 @@ def file(tmp_path: Path) -> str:
 @pytest.fixture
 def url(file: str) -> Iterator[str]:
     """The server over HTTP, as a process of its own."""
-    command = [sys.executable, "-m", "hinge", "run", file, "--http", "--port", "0"]
+    command = [sys.executable, "-m", "gemel", "run", file, "--http", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
@@ -134,7 +134,7 @@ ON_LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the 
 
 
 @ON_LINUX
-@pytest.mark.parametrize("target", ["{file}", "sh -c '{python} -m hinge run {file}; true'"])
+@pytest.mark.parametrize("target", ["{file}", "sh -c '{python} -m gemel run {file}; true'"])
 def test_the_cost_of_a_program_and_of_those_that_it_starts_is_read(file: str, target: str) -> None:
     """Log messages and progress of the calls are not asked for, so that they are not printed."""
     words = (target.format(file=file, python=sys.executable), "compute", "--calls", "20", "--warm-up", "0.01")
@@ -177,7 +177,7 @@ def test_a_server_that_dies_is_a_failure(file: str) -> None:
 
 
 async def test_ctrl_c_prints_what_was_measured_so_far(file: str) -> None:
-    command = [sys.executable, "-m", "hinge", "bench", file, "compute", "--seconds", "600", "--era", "both"]
+    command = [sys.executable, "-m", "gemel", "bench", file, "compute", "--seconds", "600", "--era", "both"]
     async with at_the_terminal(command, columns=90) as (typist, process):
         await typist.sees(" calls, ")
         await typist.sees("/s")
@@ -191,11 +191,11 @@ async def test_ctrl_c_prints_what_was_measured_so_far(file: str) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [
-        (["{file}", "met"], 1, "hinge: Unknown tool: met; did you mean meet?"),
-        (["{file}", "fail", "7"], 1, "hinge: '7' is not an argument: write KEY=VALUE, KEY:=JSON, or KEY=@FILE"),
-        (["x", "--concurrency", "0"], 2, "hinge: argument --concurrency: use a whole number, 1 or more"),
-        (["x", "--calls", "0"], 2, "hinge: argument --calls: use a whole number, 1 or more"),
-        (["x", "--seconds", "nan"], 2, "hinge: argument --seconds: use a number of seconds, 0 or more"),
+        (["{file}", "met"], 1, "gemel: Unknown tool: met; did you mean meet?"),
+        (["{file}", "fail", "7"], 1, "gemel: '7' is not an argument: write KEY=VALUE, KEY:=JSON, or KEY=@FILE"),
+        (["x", "--concurrency", "0"], 2, "gemel: argument --concurrency: use a whole number, 1 or more"),
+        (["x", "--calls", "0"], 2, "gemel: argument --calls: use a whole number, 1 or more"),
+        (["x", "--seconds", "nan"], 2, "gemel: argument --seconds: use a number of seconds, 0 or more"),
     ],
 )
 def test_a_mistake_gets_one_line(file: str, words: list[str], code: int, error: str) -> None:

@@ -22,7 +22,7 @@ SERVER = '''
 """A server for the commands."""
 from typing import Literal
 
-from hinge import Context, ImageContent, Server, TextContent, ToolError
+from gemel import Context, ImageContent, Server, TextContent, ToolError
 
 server = Server("shop", version="3")
 other = Server("other")
@@ -89,7 +89,7 @@ def file(tmp_path: Path) -> Path:
     return found
 
 
-def hinge(*words: str | Path) -> subprocess.CompletedProcess[str]:
+def gemel(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """One command, run to its end."""
     return QUICK.run(*map(str, words))
 
@@ -98,7 +98,7 @@ def hinge(*words: str | Path) -> subprocess.CompletedProcess[str]:
 def url(file: Path) -> Iterator[str]:
     """The server over HTTP, as a process of its own."""
     port = free_port()
-    command = [sys.executable, "-m", "hinge", "run", f"{file}:server", "--http", "--port", str(port)]
+    command = [sys.executable, "-m", "gemel", "run", f"{file}:server", "--http", "--port", str(port)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
@@ -111,7 +111,7 @@ def url(file: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_a_tool_of_a_file_is_called(file: Path, era: str) -> None:
-    done = hinge("call", f"{file}:server", "--era", era, "price", "item=tea", "count=2")
+    done = gemel("call", f"{file}:server", "--era", era, "price", "item=tea", "count=2")
     assert json.loads(done.stdout) == {"price": 5.0}
     assert "1/2 looking it up" in done.stderr
     assert "info: found it" in done.stderr
@@ -119,12 +119,12 @@ def test_a_tool_of_a_file_is_called(file: Path, era: str) -> None:
 
 
 def test_a_tool_is_called_over_http(url: str) -> None:
-    done = hinge("call", url, "price", "item=tea", "--header", "X-Mine: yes")
+    done = gemel("call", url, "price", "item=tea", "--header", "X-Mine: yes")
     assert json.loads(done.stdout) == {"price": 2.5}
 
 
 def test_everything_is_listed(url: str) -> None:
-    done = hinge("list", url)
+    done = gemel("list", url)
     assert done.stdout.startswith("shop 3, protocol 2026-07-28\n")
     assert (
         'price(item: string, count: integer = 1, currency: "EUR" | "NOK" = "EUR") -> object\n'
@@ -132,7 +132,7 @@ def test_everything_is_listed(url: str) -> None:
     )
     assert "prompt ask(topic, tone?)\n    Ask about it." in done.stdout
     assert "resource shop://{item}/stock\n    How many there are." in done.stdout
-    found = json.loads(hinge("list", url, "--json").stdout)
+    found = json.loads(gemel("list", url, "--json").stdout)
     assert [tool["name"] for tool in found["tools"]] == ["price", "note", "fail", "picture", "favourite"]
     assert [found[kind][0]["name"] for kind in ("prompts", "resources", "resourceTemplates")] == [
         "ask",
@@ -146,45 +146,45 @@ def test_everything_is_listed(url: str) -> None:
     [("text=5", "'5'"), ("text=null", "None"), ("text=tea", "'tea'"), ("text=", "''"), ('text:="7"', "'7'")],
 )
 def test_a_value_is_read_by_the_type_that_the_tool_declares(file: Path, word: str, echo: str) -> None:
-    assert hinge("call", f"{file}:server", "note", word).stdout == f"{echo}\n"
+    assert gemel("call", f"{file}:server", "note", word).stdout == f"{echo}\n"
 
 
 def test_a_tool_that_fails_ends_with_code_1_and_its_words(file: Path) -> None:
-    done = hinge("call", f"{file}:server", "fail")
+    done = gemel("call", f"{file}:server", "fail")
     assert (done.returncode, done.stdout) == (1, "no luck\n")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["call", "{file}:server", "pric"], "hinge: Unknown tool: pric. Did you mean 'price'? (-32602)"),
-        (["call", "{file}:server", "zzz"], "hinge: Unknown tool: zzz; there are price, note, fail, picture, favourite"),
+        (["call", "{file}:server", "pric"], "gemel: Unknown tool: pric. Did you mean 'price'? (-32602)"),
+        (["call", "{file}:server", "zzz"], "gemel: Unknown tool: zzz; there are price, note, fail, picture, favourite"),
         (
             ["call", "{file}:server", "price", "tea"],
-            "hinge: 'tea' is not an argument: write KEY=VALUE, KEY:=JSON, or KEY=@FILE",
+            "gemel: 'tea' is not an argument: write KEY=VALUE, KEY:=JSON, or KEY=@FILE",
         ),
-        (["call", "{file}:server", "price", "item:={"], "hinge: item: '{' is not JSON: Input data was truncated"),
-        (["run", "{file}:nothing"], "hinge: {file} has no server named 'nothing': it has server, other"),
-        (["run", "nowhere.py"], "hinge: No such file: nowhere.py"),
-        (["run", "no_such_module"], "hinge: No such file or module: 'no_such_module'"),
+        (["call", "{file}:server", "price", "item:={"], "gemel: item: '{' is not JSON: Input data was truncated"),
+        (["run", "{file}:nothing"], "gemel: {file} has no server named 'nothing': it has server, other"),
+        (["run", "nowhere.py"], "gemel: No such file: nowhere.py"),
+        (["run", "no_such_module"], "gemel: No such file or module: 'no_such_module'"),
         (
             ["run", "{file}:server", "--metrics"],
-            "hinge: --metrics needs --http",
+            "gemel: --metrics needs --http",
         ),
         (
             ["run", "{file}:server", "--reload"],
-            "hinge: --reload needs --http: on stdio, a restart would lose messages of the client",
+            "gemel: --reload needs --http: on stdio, a restart would lose messages of the client",
         ),
-        (["read", "{file}:server", "shop://nothing"], "hinge: Resource not found: shop://nothing (-32602)"),
+        (["read", "{file}:server", "shop://nothing"], "gemel: Resource not found: shop://nothing (-32602)"),
         (
             ["prompt", "{file}:server", "ask"],
-            "hinge: Invalid arguments for prompt 'ask': topic: missing (required string) (-32602)",
+            "gemel: Invalid arguments for prompt 'ask': topic: missing (required string) (-32602)",
         ),
-        (["list", "{file}:server", "--header", "X: y"], "hinge: --header needs a URL as the target"),
+        (["list", "{file}:server", "--header", "X: y"], "gemel: --header needs a URL as the target"),
     ],
 )
 def test_a_mistake_gets_one_line(file: Path, words: list[str], said: str) -> None:
-    done = hinge(*(word.replace("{file}", str(file)) for word in words))
+    done = gemel(*(word.replace("{file}", str(file)) for word in words))
     assert done.stderr.strip().splitlines()[-1] == said.replace("{file}", str(file))
     assert "Traceback" not in done.stderr
     assert done.returncode == 1
@@ -201,18 +201,18 @@ def test_a_mistake_gets_one_line(file: Path, words: list[str], said: str) -> Non
     ],
 )
 def test_options_may_stand_anywhere(file: Path, words: list[str]) -> None:
-    done = hinge("call", *(word.replace("{file}", str(file)) for word in words))
+    done = gemel("call", *(word.replace("{file}", str(file)) for word in words))
     assert json.loads(done.stdout)["structuredContent"] == {"price": 5.0}, done.stderr
 
 
 def test_a_wrong_command_line_ends_with_code_2() -> None:
-    assert hinge("call").returncode == hinge("call", "x", "y", "--nothing").returncode == 2
+    assert gemel("call").returncode == gemel("call", "x", "y", "--nothing").returncode == 2
 
 
 def test_pictures_are_saved_where_the_user_says_and_nothing_is_overwritten(file: Path, tmp_path: Path) -> None:
     command: list[str | Path] = ["call", f"{file}:server", "picture", "--save", tmp_path / "out"]
-    assert hinge(*command).returncode == 0
-    done = hinge(*command)
+    assert gemel(*command).returncode == 0
+    done = gemel(*command)
     assert done.returncode == 0
     assert done.stdout == "\x1b[2Jred\n[image/png, 4 bytes]\n", "into a pipe a result goes as it is"
     assert f"saved {tmp_path}/out/image-2.png" in done.stderr
@@ -220,36 +220,36 @@ def test_pictures_are_saved_where_the_user_says_and_nothing_is_overwritten(file:
 
 
 def test_a_resource_is_read(file: Path, tmp_path: Path) -> None:
-    assert hinge("read", f"{file}:server", "shop://tea/stock").stdout == "7\n"
+    assert gemel("read", f"{file}:server", "shop://tea/stock").stdout == "7\n"
     assert (
-        json.loads(hinge("read", f"{file}:server", "shop://tea/stock", "--json").stdout)["contents"][0]["text"] == "7"
+        json.loads(gemel("read", f"{file}:server", "shop://tea/stock", "--json").stdout)["contents"][0]["text"] == "7"
     )
     with open(tmp_path / "logo", "wb") as out:
-        subprocess.run([sys.executable, "-m", "hinge", "read", f"{file}:server", "shop://logo"], stdout=out, check=True)
+        subprocess.run([sys.executable, "-m", "gemel", "read", f"{file}:server", "shop://logo"], stdout=out, check=True)
     assert (tmp_path / "logo").read_bytes() == bytes(range(256)), "bytes go into a file as they are"
 
 
 def test_a_prompt_is_got(file: Path) -> None:
-    done = hinge("prompt", f"{file}:server", "ask", "topic=tea", "tone=stern")
+    done = gemel("prompt", f"{file}:server", "ask", "topic=tea", "tone=stern")
     assert done.stdout == "user: tea stern\n"
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_nobody_is_asked_where_nobody_sits(file: Path, era: str) -> None:
     """The server learns at once that it can't ask: what isn't declared isn't asked for."""
-    done = hinge("call", f"{file}:server", "favourite", "--era", era)
+    done = gemel("call", f"{file}:server", "favourite", "--era", era)
     assert done.returncode == 1
-    assert "hinge: Missing required client capability: elicitation" in done.stderr
+    assert "gemel: Missing required client capability: elicitation" in done.stderr
 
 
 def test_the_usual_name_is_found_among_several_servers(file: Path) -> None:
-    assert hinge("list", file).stdout.startswith("shop 3")
+    assert gemel("list", file).stdout.startswith("shop 3")
 
 
 def test_a_file_that_runs_its_server_by_itself_is_run_by_the_command(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
-    file.write_text("from hinge import Server\nmine = Server('mine')\nmine.run()\n")
-    assert hinge("list", file).stdout.startswith("mine 0")
+    file.write_text("from gemel import Server\nmine = Server('mine')\nmine.run()\n")
+    assert gemel("list", file).stdout.startswith("mine 0")
 
 
 def test_a_port_in_use_is_said_in_one_line(file: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_port_in_use_is_said_in_one_line(file: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = hinge("run", f"{file}:server", "--http", "--port", str(port))
+        done = gemel("run", f"{file}:server", "--http", "--port", str(port))
     assert done.returncode == 1
     assert str(port) in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -270,11 +270,11 @@ def test_what_a_server_said_before_it_died_is_shown_once(words: list[str], targe
     file.write_text("raise SystemExit('no database')\n")
     config.write_text(json.dumps({"mcpServers": {"dead": {"command": sys.executable, "args": [str(file)]}}}))
     found = target.format(file=file, python=sys.executable, config=config)
-    done = hinge(words[0], found, *words[1:])
+    done = gemel(words[0], found, *words[1:])
     assert (done.returncode, done.stdout) == (1, "")
     own, ours = done.stderr.splitlines()
     assert own == "no database"
-    sent = "hinge: initialize got no answer", "hinge: initialize was not sent"  # if it died before that
+    sent = "gemel: initialize got no answer", "gemel: initialize was not sent"  # if it died before that
     assert ours.startswith(tuple(f"{one}: the server process (" for one in sent))
     assert ours.endswith(") exited with code 1; see what it wrote to standard error")
 
@@ -285,16 +285,16 @@ def test_a_server_that_wants_authorization_gets_it_where_the_command_line_says(t
     with subprocess.Popen([sys.executable, tmp_path / "closed.py"], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         url = process.stderr.readline().removeprefix("Serving MCP at ").strip()
-        refused, taken = hinge("list", url), hinge("list", url, "--header", "Authorization: Bearer ok")
+        refused, taken = gemel("list", url), gemel("list", url, "--header", "Authorization: Bearer ok")
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
     assert refused.returncode == 1
-    assert re.fullmatch("hinge: .* wants a login: .*--header on the command line\n", refused.stderr)
+    assert re.fullmatch("gemel: .* wants a login: .*--header on the command line\n", refused.stderr)
     assert taken.stdout.startswith("closed 0"), taken.stderr
 
 
 CLOSED = """
-from hinge import Refusal, Server
+from gemel import Refusal, Server
 
 async def authenticate(scope, headers):
     return "me" if headers.get("authorization") == "Bearer ok" else Refusal(401, "who are you?")
@@ -308,14 +308,14 @@ def test_an_edit_in_the_same_second_and_of_the_same_length_is_seen(tmp_path: Pat
     path = tmp_path / "small.py"
     for default in ("1", "2"):
         tool = f"@server.tool\ndef f(n: int = {default}) -> int: return n\n"
-        path.write_text("from hinge import Server\nserver = Server('x')\n" + tool)
+        path.write_text("from gemel import Server\nserver = Server('x')\n" + tool)
         os.utime(path, (1_700_000_000, 1_700_000_000))
-        assert f"f(n: integer = {default})" in hinge("list", str(path)).stdout
+        assert f"f(n: integer = {default})" in gemel("list", str(path)).stdout
 
 
 def test_a_change_of_a_file_starts_the_server_again(file: Path) -> None:
     port = free_port()
-    command = [sys.executable, "-m", "hinge", "run", f"{file}:server", "--http", "--port", str(port), "--reload"]
+    command = [sys.executable, "-m", "gemel", "run", f"{file}:server", "--http", "--port", str(port), "--reload"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=file.parent) as process:
         assert process.stderr is not None
         assert "Serving" in process.stderr.readline()
@@ -323,7 +323,7 @@ def test_a_change_of_a_file_starts_the_server_again(file: Path) -> None:
         os.utime(file, (time.time() + 5, time.time() + 5))
         assert "starting again" in process.stderr.readline()
         assert "Serving" in process.stderr.readline()
-        assert hinge("list", f"http://127.0.0.1:{port}/mcp").stdout.startswith("shop 4")
+        assert gemel("list", f"http://127.0.0.1:{port}/mcp").stdout.startswith("shop 4")
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 0
 
@@ -350,12 +350,12 @@ for line in sys.stdin:
 def test_a_server_without_one_of_the_lists_that_it_declares_is_listed(tmp_path: Path) -> None:
     (tmp_path / "partial.py").write_text(PARTIAL)
     command = f"{sys.executable} {tmp_path}/partial.py"
-    done = hinge("list", command, "--era", "2025")
+    done = gemel("list", command, "--era", "2025")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "partial 1, protocol 2025-11-25\n\nresource file:///a\n"
-    assert json.loads(hinge("list", command, "--json").stdout) == {"resources": [{"uri": "file:///a", "name": "a"}]}
-    stubs = hinge("stubs", command, "--era", "2025")
+    assert json.loads(gemel("list", command, "--json").stdout) == {"resources": [{"uri": "file:///a", "name": "a"}]}
+    stubs = gemel("stubs", command, "--era", "2025")
     assert (stubs.returncode, stubs.stderr) == (0, "")
     lock = tmp_path / "partial.lock"
-    assert hinge("lock", command, "--era", "2025", "--output", str(lock)).returncode == 0
+    assert gemel("lock", command, "--era", "2025", "--output", str(lock)).returncode == 0
     assert json.loads(lock.read_text())["resources"].keys() == {"file:///a"}

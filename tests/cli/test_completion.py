@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from hinge.cli import main
-from hinge.cli.completion.candidates import candidates
-from hinge.cli.completion.scripts import SCRIPTS
-from hinge.cli.completion.words import Candidate, for_bash, split_line
+from gemel.cli import main
+from gemel.cli.completion.candidates import candidates
+from gemel.cli.completion.scripts import SCRIPTS
+from gemel.cli.completion.words import Candidate, for_bash, split_line
 from tests.typist import at_the_terminal
 
 SERVER = """
 import pathlib
 from typing import Literal
-from hinge import Server
+from gemel import Server
 
 pathlib.Path("started").touch()
 server = Server("shop")
@@ -79,7 +79,7 @@ def words(*line: str) -> list[str]:
         (["list", "x", "--era", ""], ["auto", "2025", "2026"]),
         (["list", "x", "--era=20"], ["--era=2025", "--era=2026"]),
         (["run", "x", "--http", "--eng"], ["--engine"]),
-        (["run", "x", "--engine", ""], ["hinge", "uvicorn"]),
+        (["run", "x", "--engine", ""], ["gemel", "uvicorn"]),
         (["completion", "z"], ["zsh"]),
         (["auth", "l"], ["login", "logout"]),
         (["auth", "login", "https://example.com/mcp", "--de"], ["--device"]),
@@ -98,7 +98,7 @@ def test_commands_and_options_have_meanings() -> None:
 
 
 def test_names_of_a_file_are_suggested() -> None:
-    """It is on the line and imports Hinge, so it is started."""
+    """It is on the line and imports Gemel, so it is started."""
     assert candidates(["call", "shop.py", "or"]) == [Candidate("order", "Order something.\n\nMore about it.")]
     assert words("call", "shop.py:server", "order", "item=tea", "") == ["size=", "gift="]
     assert words("call", "shop.py", "order", "size=v") == ["size=very large"]
@@ -116,7 +116,7 @@ def test_names_of_a_file_are_suggested() -> None:
 
 @pytest.mark.parametrize("target", ["{python} shop.py", "servers.json:shop", "other.py", "shop:server", "missing.py"])
 def test_no_other_program_is_started(target: str, folder: Path) -> None:
-    entry = {"command": sys.executable, "args": ["-m", "hinge", "run", "shop.py"]}
+    entry = {"command": sys.executable, "args": ["-m", "gemel", "run", "shop.py"]}
     (folder / "servers.json").write_text(json.dumps({"mcpServers": {"shop": entry}}))
     (folder / "other.py").write_text("import pathlib; pathlib.Path('started').touch()")
     assert words("call", target.format(python=sys.executable), "") == []
@@ -127,7 +127,7 @@ def test_a_saved_contract_is_read(folder: Path) -> None:
     """Of the working directory for a program, of its configuration for a server there."""
     assert main(["lock", "shop.py"]) == 0
     (folder / "started").unlink()
-    entries = {"shop": {"command": "shop", "lock": "hinge.lock"}, "store": {"command": "store"}}
+    entries = {"shop": {"command": "shop", "lock": "gemel.lock"}, "store": {"command": "store"}}
     (folder / "servers.json").write_text(json.dumps({"mcpServers": entries}))
     assert words("call", "shop-server --fast", "o") == ["offer", "order"]
     assert words("call", "servers.json:shop", "order", "s") == ["size="]
@@ -139,13 +139,13 @@ def test_a_saved_contract_is_read(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "parts", "quoted"),
     [
-        ("hinge ", [""], False),
-        ("hinge li", ["li"], False),
-        ("hinge call x ", ["call", "x", ""], False),
-        ('hinge call "npx -y', ["call", "npx -y"], True),
-        ("hinge call 'a b' ", ["call", "a b", ""], False),
-        ("hinge call a\\ ", ["call", "a "], False),
-        ("hinge call a\\", ["call", "a"], False),
+        ("gemel ", [""], False),
+        ("gemel li", ["li"], False),
+        ("gemel call x ", ["call", "x", ""], False),
+        ('gemel call "npx -y', ["call", "npx -y"], True),
+        ("gemel call 'a b' ", ["call", "a b", ""], False),
+        ("gemel call a\\ ", ["call", "a "], False),
+        ("gemel call a\\", ["call", "a"], False),
     ],
 )
 def test_a_line_is_split_as_bash_does(line: str, parts: list[str], quoted: bool) -> None:
@@ -170,14 +170,14 @@ def environment(folder: Path) -> dict[str, str]:
 @pytest.mark.timeout(120)  # each key starts a process
 async def test_bash_completes(folder: Path) -> None:
     async with at_the_terminal(["bash", "--norc", "-i"], environment(folder), columns=200) as (typist, _):
-        await typist.asks('bind "set bell-style none"; eval "$(hinge completion bash)"; echo re""ady', "ready\n")
-        typist.type("hinge comp\t")
+        await typist.asks('bind "set bell-style none"; eval "$(gemel completion bash)"; echo re""ady', "ready\n")
+        typist.type("gemel comp\t")
         await typist.sees("complet")
         typist.type("\t\t")
         await typist.sees("complete")
         await typist.sees("completion")
-        typist.type("\x15hinge call sho\t")
-        await typist.sees("hinge call shop.py ")
+        typist.type("\x15gemel call sho\t")
+        await typist.sees("gemel call shop.py ")
         typist.type("or\t")
         await typist.sees("order ")
         typist.type("it\t")
@@ -188,7 +188,7 @@ async def test_bash_completes(folder: Path) -> None:
         await typist.sees("'very large' ")
         typist.type("--js\t")
         await typist.sees("--json ")
-        typist.type("\x15hinge read shop.py shop:\t")
+        typist.type("\x15gemel read shop.py shop:\t")
         await typist.sees("shop://logo ")
         typist.type("\n")
         await typist.sees("$ ")
@@ -200,16 +200,16 @@ async def test_bash_completes(folder: Path) -> None:
 async def test_zsh_completes(folder: Path) -> None:
     async with at_the_terminal(["zsh", "-f", "-i"], environment(folder), columns=200) as (typist, _):
         typist.type(
-            'autoload -U compinit; compinit -u -D; unsetopt beep; eval "$(hinge completion zsh)"; echo re""ady\n'
+            'autoload -U compinit; compinit -u -D; unsetopt beep; eval "$(gemel completion zsh)"; echo re""ady\n'
         )
         await typist.sees("ready\n")
         for line, completed in (
-            ("hinge comple", "complet"),
-            ("hinge call shop.py or", "order"),
-            ("hinge call shop.py order it", "item="),
-            ("hinge call shop.py order size=v", r"size=very\ large"),
-            ("hinge read shop.py shop:", "shop://logo"),
-            ("hinge list sho", "shop.py"),
+            ("gemel comple", "complet"),
+            ("gemel call shop.py or", "order"),
+            ("gemel call shop.py order it", "item="),
+            ("gemel call shop.py order size=v", r"size=very\ large"),
+            ("gemel read shop.py shop:", "shop://logo"),
+            ("gemel list sho", "shop.py"),
         ):
             typist.type(f"{line}\t")
             await typist.sees(completed)
@@ -220,10 +220,10 @@ async def test_zsh_completes(folder: Path) -> None:
 @pytest.mark.timeout(120)  # each key starts a process
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 def test_fish_completes(folder: Path) -> None:
-    (folder / "hinge.fish").write_text(SCRIPTS["fish"])
+    (folder / "gemel.fish").write_text(SCRIPTS["fish"])
 
     def complete(line: str) -> list[str]:
-        command = ["fish", "--no-config", "-c", f"source hinge.fish; complete -C '{line}'"]
+        command = ["fish", "--no-config", "-c", f"source gemel.fish; complete -C '{line}'"]
         done = subprocess.run(
             command,
             capture_output=True,
@@ -235,14 +235,14 @@ def test_fish_completes(folder: Path) -> None:
         )
         return done.stdout.splitlines()
 
-    assert complete("hinge comp") == [
+    assert complete("gemel comp") == [
         "complete\tget suggestions for an argument of a prompt or a resource template",
         "completion\tprint the completion script of a shell",
     ]
-    assert complete("hinge call shop.py or") == ["order\tOrder something."]
-    assert complete("hinge call shop.py order it") == ["item="]
-    assert complete('hinge call "shop.py" order size=v') == ["size=very large"]
-    assert complete("hinge list sho") == ["shop.py"]
+    assert complete("gemel call shop.py or") == ["order\tOrder something."]
+    assert complete("gemel call shop.py order it") == ["item="]
+    assert complete('gemel call "shop.py" order size=v') == ["size=very large"]
+    assert complete("gemel list sho") == ["shop.py"]
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)

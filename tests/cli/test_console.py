@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hinge import LogParams, ProgressParams
-from hinge.cli.console import Console
-from hinge.cli.pace import Pace
+from gemel import LogParams, ProgressParams
+from gemel.cli.console import Console
+from gemel.cli.pace import Pace
 from tests.typist import Typist, at_the_terminal
 
 
@@ -41,9 +41,9 @@ async def test_progress_is_one_line_that_makes_room_for_others(typist: Typist, m
         console.progress(far(1))
         console.progress(far(9))
         console.log(LogParams(level="info", data={"a": 1}))
-        logging.getLogger("hinge").warning("careful")
+        logging.getLogger("gemel").warning("careful")
     await typist.sees(f"{'━' * 20} 9/4 on it")
-    await typist.sees('\ninfo: {"a":1}\nhinge: careful\n')
+    await typist.sees('\ninfo: {"a":1}\ngemel: careful\n')
     assert "1/4 on it" in typist.seen
     assert "\x1b[2K" in typist.raw[: typist.raw.index("info:")], "the bar is not removed"
 
@@ -96,7 +96,7 @@ def test_progress_that_goes_back_begins_again() -> None:
 
 SLOW = """
 import asyncio
-from hinge import Context, Server
+from gemel import Context, Server
 
 server = Server("slow")
 
@@ -113,7 +113,7 @@ async def walk(ctx: Context) -> str:
 async def test_a_terminal_shows_the_pace(term: str, tmp_path: Path) -> None:
     """After a second; with and without a bar."""
     (tmp_path / "slow.py").write_text(SLOW)
-    command = [sys.executable, "-m", "hinge", "call", f"{tmp_path}/slow.py", "walk"]
+    command = [sys.executable, "-m", "gemel", "call", f"{tmp_path}/slow.py", "walk"]
     async with at_the_terminal(command, {"TERM": term}) as (typist, _):
         await typist.sees(" left) on it")
     assert ("━" in typist.seen) == (term == "xterm")

@@ -11,7 +11,7 @@ import pytest
 from tests.typist import at_the_terminal
 
 SERVER = """
-from hinge import Context, Server
+from gemel import Context, Server
 
 server = Server("shop")
 
@@ -33,14 +33,14 @@ WITHOUT = f"""
 import sys
 for name in {LIBRARIES}:
     sys.modules[name] = None
-from hinge.cli import main
+from gemel.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 WHICH = f"""
 import contextlib, sys
-from hinge.cli import main
-import hinge
-hinge.Terminal()
+from gemel.cli import main
+import gemel
+gemel.Terminal()
 with contextlib.suppress(SystemExit):
     main(sys.argv[1:])
 print([name for name in {LIBRARIES} if name in sys.modules], file=sys.stderr)
@@ -70,7 +70,7 @@ async def test_the_commands_work_without_it(server: str) -> None:
         typist,
         process,
     ):
-        await typist.sees("hinge: Servers can't ask for input: install the extra cli (pip install 'hinge[cli]')\n")
+        await typist.sees("gemel: Servers can't ask for input: install the extra cli (pip install 'gemel[cli]')\n")
         await typist.sees("1/2 looking \\x1b[2J\n")
         await typist.sees("tea\n")
     assert process.returncode == 0
@@ -85,18 +85,18 @@ async def test_a_server_is_told_that_it_cannot_ask_without_it(server: str) -> No
     command = [sys.executable, "-c", WITHOUT, "call", server, "gift"]
     async with at_the_terminal(command) as (typist, process):
         await typist.sees("install the extra cli")
-        await typist.sees("hinge: Missing required client capability: elicitation")
+        await typist.sees("gemel: Missing required client capability: elicitation")
     assert process.returncode == 1
     async with at_the_terminal([*command, "--no-input"]) as (typist, process):
-        await typist.sees("hinge: Missing required client capability: elicitation")
+        await typist.sees("gemel: Missing required client capability: elicitation")
     assert "install" not in typist.seen
 
 
 def test_reload_names_what_to_install(server: str) -> None:
     done = python(WITHOUT, "run", server, "--http", "--port", "0", "--reload")
-    assert (done.returncode, done.stderr) == (1, "hinge: --reload needs the extra cli: pip install 'hinge[cli]'\n")
+    assert (done.returncode, done.stderr) == (1, "gemel: --reload needs the extra cli: pip install 'gemel[cli]'\n")
 
 
 async def test_the_markup_of_rich_is_not_interpreted(server: str) -> None:
-    async with at_the_terminal([sys.executable, "-m", "hinge", "list", server], {"NO_COLOR": ""}) as (typist, _):
+    async with at_the_terminal([sys.executable, "-m", "gemel", "list", server], {"NO_COLOR": ""}) as (typist, _):
         await typist.sees("    Order something [bold]now[/bold].\n")

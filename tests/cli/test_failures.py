@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from hinge.cli.arguments.parser import COMMANDS, parse
+from gemel.cli.arguments.parser import COMMANDS, parse
 from tests.quick_commands import QUICK
 from tests.typist import at_the_terminal
 
 SERVER = """
 from typing import Annotated, Literal
 from msgspec import Meta
-from hinge import Server
+from gemel import Server
 
 server = Server("shop")
 
@@ -38,25 +38,25 @@ def file(tmp_path: Path) -> str:
     return f"{tmp_path}/shop.py"
 
 
-def hinge(*words: str) -> subprocess.CompletedProcess[str]:
+def gemel(*words: str) -> subprocess.CompletedProcess[str]:
     return QUICK.run(*words)
 
 
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["lst", "x"], "unknown command 'lst'; did you mean list? (see hinge --help)"),
+        (["lst", "x"], "unknown command 'lst'; did you mean list? (see gemel --help)"),
         (
             ["skills", "gte", "x"],
-            "argument ACTION: invalid choice: 'gte' (choose from list, get); did you mean get? (see hinge skills --help)",
+            "argument ACTION: invalid choice: 'gte' (choose from list, get); did you mean get? (see gemel skills --help)",
         ),
         (
             ["list", "x", "--era", "2027"],
-            "argument --era: invalid choice: '2027' (choose from auto, 2025, 2026); did you mean 2026? (see hinge list --help)",
+            "argument --era: invalid choice: '2027' (choose from auto, 2025, 2026); did you mean 2026? (see gemel list --help)",
         ),
-        (["list", "x", "--jsn"], "unrecognized arguments: --jsn; did you mean --json? (see hinge list --help)"),
-        (["run", "x", "--prt=8"], "unrecognized arguments: --prt=8; did you mean --port? (see hinge run --help)"),
-        (["list"], "the following arguments are required: TARGET (see hinge list --help)"),
+        (["list", "x", "--jsn"], "unrecognized arguments: --jsn; did you mean --json? (see gemel list --help)"),
+        (["run", "x", "--prt=8"], "unrecognized arguments: --prt=8; did you mean --port? (see gemel run --help)"),
+        (["list"], "the following arguments are required: TARGET (see gemel list --help)"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_with_a_suggestion(
@@ -64,7 +64,7 @@ def test_a_wrong_command_line_is_one_line_with_a_suggestion(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         parse(words)
-    assert capsys.readouterr().err == f"hinge: {error}\n"
+    assert capsys.readouterr().err == f"gemel: {error}\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -73,20 +73,20 @@ def test_each_command_shows_examples_that_can_be_parsed(name: str, capsys: pytes
         parse([name, "--help"])
     examples = capsys.readouterr().out.partition("examples:\n")[2].splitlines()
     assert examples
-    assert find_spec(f"hinge.cli.commands.{COMMANDS[name].module}") is not None
+    assert find_spec(f"gemel.cli.commands.{COMMANDS[name].module}") is not None
     for example in examples:
         program, *words = shlex.split(re.split(" >>? ", example)[0])
-        assert (program, words[0]) == ("hinge", name)
+        assert (program, words[0]) == ("gemel", name)
         parse(words)
 
 
 def test_why_a_server_did_not_start_is_told_once() -> None:
-    done = hinge("list", "nowhere.py")
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "hinge: No such file: nowhere.py\n")
+    done = gemel("list", "nowhere.py")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "gemel: No such file: nowhere.py\n")
 
 
 def test_errors_are_json_where_results_are(file: str) -> None:
-    started, called = hinge("list", "nowhere.py", "--json"), hinge("call", file, "prise", "--json")
+    started, called = gemel("list", "nowhere.py", "--json"), gemel("call", file, "prise", "--json")
     assert started.returncode == called.returncode == 1
     assert json.loads(started.stdout) == {"error": {"type": "ConnectFailed", "message": "No such file: nowhere.py"}}
     assert json.loads(called.stdout) == {
@@ -96,15 +96,15 @@ def test_errors_are_json_where_results_are(file: str) -> None:
 
 
 def test_ranges_choices_and_output_types_are_listed(file: str) -> None:
-    found = hinge("list", file).stdout
+    found = gemel("list", file).stdout
     assert 'price(count: integer 1 to 14, size: "s" | "l" = "s") -> array of string\n' in found
     assert "name(text: string of ≤ 80 characters, rate: number > 0)" in found
 
 
 async def test_a_terminal_gets_colours_and_indented_json(file: str) -> None:
-    command = [sys.executable, "-m", "hinge", "call", file]
+    command = [sys.executable, "-m", "gemel", "call", file]
     async with at_the_terminal([*command, "price", "count=1"]) as (typist, _):
         await typist.sees('[\n  "x",\n  "y"\n]\n')
     async with at_the_terminal([*command, "prise"], {"NO_COLOR": ""}) as (typist, _):
         await typist.sees("Unknown tool: prise")
-    assert "\x1b[31;1mhinge:\x1b[0m Unknown tool" in typist.raw
+    assert "\x1b[31;1mgemel:\x1b[0m Unknown tool" in typist.raw

@@ -1,4 +1,4 @@
-"""`hinge init`: the project that it makes works as printed."""
+"""`gemel init`: the project that it makes works as printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hinge.cli import main
+from gemel.cli import main
 from tests.source import ROOT
 
 
@@ -26,7 +26,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(120)  # its commands are processes, one of them pytest
 def test_a_new_project_works_as_printed(tmp_path: Path) -> None:
-    done = run(tmp_path, "hinge", "init", "my Notes")
+    done = run(tmp_path, "gemel", "init", "my Notes")
     assert (done.returncode, done.stderr) == (0, "")
     commands = [line.partition("#")[0].split() for line in done.stdout.splitlines() if line.startswith("  ")]
     assert shlex.split(" ".join(commands[0])) == ["cd", "my Notes"]
@@ -44,7 +44,7 @@ def test_a_new_project_works_as_printed(tmp_path: Path) -> None:
     assert listed.stdout.startswith("my-notes 0.1.0, protocol 2026-07-28\n\nadd_note(title: string, text: string)")
     called = run(folder, *shlex.split(lines[3]))
     assert called.stdout == "Saved 'tea'.\n"
-    assert lines[4] == "hinge run server.py --http"
+    assert lines[4] == "gemel run server.py --http"
     command = [sys.executable, "-m", *lines[4].split(), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
         assert process.stderr is not None
@@ -93,7 +93,7 @@ def test_nothing_is_overwritten(
     for name in "abcd":
         Path("used", f"{name}.txt").write_text(name)
     assert main(["init", *words]) == 1
-    assert capsys.readouterr().err == f"hinge: {error}\n"
+    assert capsys.readouterr().err == f"gemel: {error}\n"
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
         "used",
         *(f"used/{name}.txt" for name in "abcd"),

@@ -1,4 +1,4 @@
-"""`hinge complete`, `listen` and `ping`, as real processes, in both eras."""
+"""`gemel complete`, `listen` and `ping`, as real processes, in both eras."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from hinge import Client
+from gemel import Client
 from tests.quick_commands import QUICK
 from tests.typist import at_the_terminal
 
 SERVER = """
-from hinge import Changed, Context, Server
+from gemel import Changed, Context, Server
 
 server = Server("live", version="2")
 
@@ -54,14 +54,14 @@ def file(tmp_path: Path) -> str:
     return f"{tmp_path}/live.py"
 
 
-def hinge(*words: str) -> subprocess.CompletedProcess[str]:
+def gemel(*words: str) -> subprocess.CompletedProcess[str]:
     return QUICK.run(*words)
 
 
 @pytest.fixture
 def url(file: str) -> Iterator[str]:
     """The server over HTTP, as a process of its own."""
-    command = [sys.executable, "-m", "hinge", "run", file, "--http", "--port", "0"]
+    command = [sys.executable, "-m", "gemel", "run", file, "--http", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
@@ -79,14 +79,14 @@ def url(file: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_values_are_suggested_for_prompts_and_templates(file: str, era: str) -> None:
-    of_prompt = hinge("complete", file, "advice", "city", "Os", "--era", era, "--context", "country=Ostia")
+    of_prompt = gemel("complete", file, "advice", "city", "Os", "--era", era, "--context", "country=Ostia")
     assert (of_prompt.returncode, of_prompt.stdout, of_prompt.stderr) == (0, "Oslo\nOsaka\nOstia\n", "")
-    of_template = hinge("complete", file, "live://{city}/now", "city", "--era", era, "--json")
+    of_template = gemel("complete", file, "live://{city}/now", "city", "--era", era, "--json")
     assert json.loads(of_template.stdout)["values"] == ["Oslo", "Osaka", "Bergen"]
 
 
 def test_an_unknown_prompt_is_one_line(file: str) -> None:
-    done = hinge("complete", file, "advise", "city")
+    done = gemel("complete", file, "advise", "city")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert "advise" in done.stderr
 
@@ -107,7 +107,7 @@ async def first_lines(process: asyncio.subprocess.Process, url: str, count: int)
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("json_lines", [False, True])
 async def test_changes_are_shown_as_they_come(url: str, era: str, json_lines: bool) -> None:
-    words = ["-m", "hinge", "listen", url, "live://count", "--era", era, *(["--json"] if json_lines else [])]
+    words = ["-m", "gemel", "listen", url, "live://count", "--era", era, *(["--json"] if json_lines else [])]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=pipe, stderr=pipe)
     try:
@@ -132,7 +132,7 @@ async def test_changes_are_shown_as_they_come(url: str, era: str, json_lines: bo
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_ctrl_c_ends_listening_to_a_program_quietly(file: str, era: str) -> None:
-    command = [sys.executable, "-m", "hinge", "listen", file, "--era", era]
+    command = [sys.executable, "-m", "gemel", "listen", file, "--era", era]
     async with at_the_terminal(command) as (typist, process):
         await typist.sees("Ctrl-C ends.\n")
         typist.type("\x03")
@@ -168,7 +168,7 @@ def test_log_messages_are_shown_and_what_is_not_announced_is_named(tmp_path: Pat
     """The program ends by itself, again at each attempt to connect: then the command fails, with JSON in lines."""
     (tmp_path / "log.py").write_text(LOGGING)
     command = f"{sys.executable} {tmp_path}/log.py"
-    done = hinge("listen", command, "--era", "2025", "--log-level", "notice", "--json")
+    done = gemel("listen", command, "--era", "2025", "--log-level", "notice", "--json")
     assert done.returncode == 1
     assert "The server does not announce changes of tools, prompts, the list of resources.\n" in done.stderr
     log, *_, error = (json.loads(line) for line in done.stdout.splitlines())
@@ -182,7 +182,7 @@ def test_log_messages_are_shown_and_what_is_not_announced_is_named(tmp_path: Pat
 @pytest.mark.parametrize(("era", "method"), [("2025", "ping"), ("2026", "server/discover")])
 def test_the_time_of_each_answer_is_measured(file: str, era: str, method: str) -> None:
     words = ("ping", file, "--era", era, "--count", "3", "--interval", "0")
-    text, encoded = hinge(*words), hinge(*words, "--json")
+    text, encoded = gemel(*words), gemel(*words, "--json")
     assert text.returncode == encoded.returncode == 0
     title, *lines, summary = text.stdout.splitlines()
     assert re.fullmatch(rf"live 2, protocol [0-9-]+, by {method}", title)
@@ -200,7 +200,7 @@ SILENT = LOGGING.replace("case _:", 'case "ping":\n            continue\n       
 def test_a_missing_answer_ends_with_code_1(tmp_path: Path) -> None:
     (tmp_path / "silent.py").write_text(SILENT.replace('"logging": {}', ""))
     command = f"{sys.executable} {tmp_path}/silent.py"
-    done = hinge("ping", command, "--era", "2025", "--count", "2", "--interval", "0", "--timeout", "0.1")
+    done = gemel("ping", command, "--era", "2025", "--count", "2", "--interval", "0", "--timeout", "0.1")
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.splitlines()[1:] == [
         "1: no answer within 0.1 seconds",
@@ -210,7 +210,7 @@ def test_a_missing_answer_ends_with_code_1(tmp_path: Path) -> None:
 
 
 async def test_ctrl_c_ends_pings_with_their_summary(file: str) -> None:
-    command = [sys.executable, "-m", "hinge", "ping", file, "--count", "0", "--interval", "0.1"]
+    command = [sys.executable, "-m", "gemel", "ping", file, "--count", "0", "--interval", "0.1"]
     async with at_the_terminal(command) as (typist, process):
         await typist.sees("2: ")
         typist.type("\x03")
@@ -222,12 +222,12 @@ async def test_ctrl_c_ends_pings_with_their_summary(file: str) -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["ping", "x", "--count", "-1"], "argument --count: use a whole number, 0 or more (see hinge ping --help)"),
+        (["ping", "x", "--count", "-1"], "argument --count: use a whole number, 0 or more (see gemel ping --help)"),
         (["ping", "x", "--interval", "nan"], "argument --interval: use a number of seconds, 0 or more"),
         (["listen", "x", "--log-level", "loud"], "argument --log-level: invalid choice: 'loud'"),
     ],
 )
 def test_a_wrong_value_is_named(words: list[str], error: str) -> None:
-    done = hinge(*words)
+    done = gemel(*words)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"hinge: {error}")
+    assert done.stderr.startswith(f"gemel: {error}")

@@ -15,7 +15,7 @@ from tests.quick_commands import QUICK
 
 SERVER = '''
 """A server that is locked."""
-from hinge import Server
+from gemel import Server
 
 server = Server("shop", version="3", instructions="Be brief.")
 
@@ -44,18 +44,18 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The server and its lock, once for all."""
     directory = tmp_path_factory.mktemp("locked")
     (directory / "shop.py").write_text(SERVER)
-    assert hinge(directory, "lock", "shop.py").returncode == 0
+    assert gemel(directory, "lock", "shop.py").returncode == 0
     return directory
 
 
 @pytest.fixture
 def place(locked: Path, tmp_path: Path) -> Path:
-    for name in ("shop.py", "hinge.lock"):
+    for name in ("shop.py", "gemel.lock"):
         (tmp_path / name).write_bytes((locked / name).read_bytes())
     return tmp_path
 
 
-def hinge(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def gemel(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """One command, run to its end."""
     return QUICK.run(*words, cwd=place)
 
@@ -70,19 +70,19 @@ def change(place: Path, *replaced: tuple[str, str]) -> None:
 
 
 def test_what_was_locked_is_told_and_the_file_is_the_same_each_time(place: Path) -> None:
-    first = (place / "hinge.lock").read_bytes()
-    done = hinge(place, "lock", "shop.py", "--era", "2026")
-    assert done.stdout == "hinge.lock: shop 3, 1 tool, 1 prompt, 0 resources, 1 resource template\n"
-    assert (place / "hinge.lock").read_bytes() == first
-    assert hinge(place, "lock", "shop.py", "-o", "-").stdout.encode() == first
-    assert not list(place.glob(".hinge.lock*"))
+    first = (place / "gemel.lock").read_bytes()
+    done = gemel(place, "lock", "shop.py", "--era", "2026")
+    assert done.stdout == "gemel.lock: shop 3, 1 tool, 1 prompt, 0 resources, 1 resource template\n"
+    assert (place / "gemel.lock").read_bytes() == first
+    assert gemel(place, "lock", "shop.py", "-o", "-").stdout.encode() == first
+    assert not list(place.glob(".gemel.lock*"))
 
 
 def test_the_other_era_has_the_same_fingerprints(place: Path) -> None:
-    other = json.loads(hinge(place, "lock", "shop.py", "--era", "2025", "-o", "-").stdout)
-    here = json.loads((place / "hinge.lock").read_text())
+    other = json.loads(gemel(place, "lock", "shop.py", "--era", "2025", "-o", "-").stdout)
+    here = json.loads((place / "gemel.lock").read_text())
     assert other["prompts"] == here["prompts"]
-    done = hinge(place, "diff", "hinge.lock", "shop.py", "--era", "2025")
+    done = gemel(place, "diff", "gemel.lock", "shop.py", "--era", "2025")
     assert (done.returncode, done.stdout) == (0, "Nothing changed.\n")
 
 
@@ -112,7 +112,7 @@ def test_the_exit_code_says_how_grave_the_change_is(
     place: Path, changes: list[tuple[str, str]], code: int, said: list[str]
 ) -> None:
     change(place, *changes)
-    done = hinge(place, "diff", "hinge.lock", "shop.py")
+    done = gemel(place, "diff", "gemel.lock", "shop.py")
     assert done.stdout.splitlines() == said
     assert done.returncode == code
     assert (done.stderr == "") == (code == 0)
@@ -120,13 +120,13 @@ def test_the_exit_code_says_how_grave_the_change_is(
 
 def test_lighter_changes_may_be_let_pass(place: Path) -> None:
     change(place, ("something costs", "it costs"))
-    assert hinge(place, "diff", "hinge.lock", "shop.py", "--fail-on", "may-break").returncode == 0
-    assert hinge(place, "diff", "hinge.lock", "shop.py", "--fail-on", "text").returncode == 4
+    assert gemel(place, "diff", "gemel.lock", "shop.py", "--fail-on", "may-break").returncode == 0
+    assert gemel(place, "diff", "gemel.lock", "shop.py", "--fail-on", "text").returncode == 4
 
 
 def test_changes_are_printed_as_json(place: Path) -> None:
     change(place, ("def price(item: str, count: int = 1)", "def price(count: int = 1)"))
-    done = hinge(place, "diff", "hinge.lock", "shop.py", "--json")
+    done = gemel(place, "diff", "gemel.lock", "shop.py", "--json")
     (found,) = json.loads(done.stdout)
     assert found.pop("message").startswith("is gone")
     assert found == {"severity": "breaking", "kind": "tool", "name": "price", "place": "input.item"}
@@ -134,32 +134,32 @@ def test_changes_are_printed_as_json(place: Path) -> None:
 
 def test_two_locks_are_compared(place: Path) -> None:
     change(place, ("price(", "cost("))
-    assert hinge(place, "lock", "shop.py", "-o", "new.lock", "--only", "tools,prompts").returncode == 0
-    done = hinge(place, "diff", "hinge.lock", "new.lock")
+    assert gemel(place, "lock", "shop.py", "-o", "new.lock", "--only", "tools,prompts").returncode == 0
+    done = gemel(place, "diff", "gemel.lock", "new.lock")
     assert "tool price: is gone" in done.stdout
     assert "resource" not in done.stdout
 
 
 def test_a_server_of_a_configuration_is_locked(place: Path) -> None:
-    entry = {"command": sys.executable, "args": ["-m", "hinge", "run", "shop.py"], "cwd": str(place)}
+    entry = {"command": sys.executable, "args": ["-m", "gemel", "run", "shop.py"], "cwd": str(place)}
     (place / "servers.json").write_text(json.dumps({"mcpServers": {"shop": entry, "other": {"command": "x"}}}))
-    assert hinge(place, "diff", "hinge.lock", "servers.json:shop").returncode == 0
-    assert "Which server?" in hinge(place, "diff", "hinge.lock", "servers.json").stderr
+    assert gemel(place, "diff", "gemel.lock", "servers.json:shop").returncode == 0
+    assert "Which server?" in gemel(place, "diff", "gemel.lock", "servers.json").stderr
 
 
 def test_hidden_characters_are_told_when_a_lock_is_written(place: Path) -> None:
     """SEC-53."""
     change(place, ("something costs", "something costs\\u202e\\U000e0041"))
-    done = hinge(place, "lock", "shop.py")
-    assert done.stderr == "hinge: tool price has hidden characters: U+202E, U+E0041\n"
-    assert "costs\\u202e\\udb40\\udc41" in (place / "hinge.lock").read_text()
+    done = gemel(place, "lock", "shop.py")
+    assert done.stderr == "gemel: tool price has hidden characters: U+202E, U+E0041\n"
+    assert "costs\\u202e\\udb40\\udc41" in (place / "gemel.lock").read_text()
 
 
 def test_severities_are_coloured_on_a_terminal_only(place: Path) -> None:
     change(place, ("price(", "cost("))
     mine, theirs = pty.openpty()
     environment = {**{key: value for key, value in os.environ.items() if key != "NO_COLOR"}, "TERM": "xterm"}
-    command = [sys.executable, "-m", "hinge", "diff", "hinge.lock", "shop.py"]
+    command = [sys.executable, "-m", "gemel", "diff", "gemel.lock", "shop.py"]
     with subprocess.Popen(command, cwd=place, stdout=theirs, stderr=subprocess.DEVNULL, env=environment) as process:
         os.close(theirs)
         shown = b""
@@ -174,7 +174,7 @@ def test_severities_are_coloured_on_a_terminal_only(place: Path) -> None:
         assert process.wait(60) == 6
     os.close(mine)
     assert b"\x1b[31;1mbreaking " in shown
-    assert "\x1b" not in hinge(place, "diff", "hinge.lock", "shop.py").stdout
+    assert "\x1b" not in gemel(place, "diff", "gemel.lock", "shop.py").stdout
 
 
 @pytest.mark.parametrize(
@@ -186,15 +186,15 @@ def test_severities_are_coloured_on_a_terminal_only(place: Path) -> None:
         (["lock", "gone.py"], ""),
         (["diff", "gone.lock", "shop.py"], "gone.lock can't be read: No such file or directory"),
         (["diff", "shop.py", "shop.py"], "shop.py is not JSON"),
-        (["diff", "other.json", "shop.py"], "other.json is no lock file: `hinge lock TARGET -o other.json` writes one"),
-        (["diff", "hinge.lock", "other.json"], 'other.json has no "mcpServers"'),
-        (["diff", "hinge.lock", "no-such-command"], ""),
+        (["diff", "other.json", "shop.py"], "other.json is no lock file: `gemel lock TARGET -o other.json` writes one"),
+        (["diff", "gemel.lock", "other.json"], 'other.json has no "mcpServers"'),
+        (["diff", "gemel.lock", "no-such-command"], ""),
     ],
 )
 def test_a_mistake_gets_one_line(place: Path, words: list[str], said: str) -> None:
     (place / "other.json").write_text("{}")
-    done = hinge(place, *words)
+    done = gemel(place, *words)
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith(f"hinge: {said}")
+    assert last.startswith(f"gemel: {said}")
     assert "Traceback" not in done.stderr
     assert done.returncode == 1

@@ -18,7 +18,7 @@ import asyncio, sys
 from dataclasses import dataclass
 from typing import Literal
 
-from hinge import Context, Declined, Server
+from gemel import Context, Declined, Server
 
 server = Server("shop")
 
@@ -97,8 +97,8 @@ def server(tmp_path: Path) -> str:
     return f"{tmp_path}/shop.py"
 
 
-def hinge(*words: str) -> list[str]:
-    return [sys.executable, "-m", "hinge", *words]
+def gemel(*words: str) -> list[str]:
+    return [sys.executable, "-m", "gemel", *words]
 
 
 def clean(screen: str) -> bool:
@@ -109,7 +109,7 @@ def clean(screen: str) -> bool:
 @pytest.mark.parametrize("era", ERAS)
 async def test_the_questions_of_a_tool_are_answered_where_it_was_called(server: str, era: str) -> None:
     """Missing arguments first, then a form, then two questions one after the other; and nothing repaints the screen."""
-    async with at_the_terminal(hinge("call", server, "order", "--era", era)) as (typist, process):
+    async with at_the_terminal(gemel("call", server, "order", "--era", era)) as (typist, process):
         assert "── order needs more arguments\n" in await typist.answers("item:", "tea")
         await typist.answers("2  large\n  size:", "huge")
         await typist.sees("! 'huge' is not one of the choices")
@@ -132,7 +132,7 @@ async def test_leaving_a_question_answers_it_and_ends_nothing_else(
     server: str, era: str, keys: str, action: str
 ) -> None:
     """The shell gets its terminal back as it was."""
-    command = hinge("call", server, "order", "item=tea", "--era", era)
+    command = gemel("call", server, "order", "item=tea", "--era", era)
     async with at_the_terminal(["sh", "-c", '"$@"; echo "code $?"; stty -a', "sh", *command]) as (typist, _):
         await typist.sees("size:")
         typist.type(keys)
@@ -149,7 +149,7 @@ async def test_a_page_is_opened_in_the_users_browser_after_consent(server: str, 
     browser.chmod(0o755)
     opened = tmp_path / "opened"
     for said, shown in (("n", "decline"), ("y", "welcome")):
-        command = hinge("call", server, "log_in", "--era", era)
+        command = gemel("call", server, "log_in", "--era", era)
         async with at_the_terminal(command, {"BROWSER": f"{browser} %s"}) as (typist, process):
             await typist.sees("host      accounts.example.com\n  Open it on accounts.example.com? [y/n]:")
             assert not opened.exists()
@@ -162,7 +162,7 @@ async def test_a_page_is_opened_in_the_users_browser_after_consent(server: str, 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_request_to_the_model_is_answered_by_hand(server: str, era: str) -> None:
-    async with at_the_terminal(hinge("call", server, "joke", "--era", era)) as (typist, _):
+    async with at_the_terminal(gemel("call", server, "joke", "--era", era)) as (typist, _):
         await typist.answers("Answer it yourself? [y/n]:", "y")
         await typist.answers(">", "Knock knock.")
         await typist.answers(">", ".")
@@ -170,13 +170,13 @@ async def test_a_request_to_the_model_is_answered_by_hand(server: str, era: str)
 
 
 async def test_no_input_means_no_questions(server: str) -> None:
-    async with at_the_terminal(hinge("call", server, "log_in", "--no-input")) as (typist, process):
-        await typist.sees("hinge: Missing required client capability: elicitation")
+    async with at_the_terminal(gemel("call", server, "log_in", "--no-input")) as (typist, process):
+        await typist.sees("gemel: Missing required client capability: elicitation")
     assert process.returncode == 1
 
 
 async def test_ctrl_c_during_a_call_ends_the_command(server: str) -> None:
-    async with at_the_terminal(hinge("call", server, "sleep")) as (typist, process):
+    async with at_the_terminal(gemel("call", server, "sleep")) as (typist, process):
         await typist.sees("asleep")
         typist.type("\x03")
     assert process.returncode == 130
@@ -185,7 +185,7 @@ async def test_ctrl_c_during_a_call_ends_the_command(server: str) -> None:
 
 async def test_what_a_server_said_before_it_died_is_shown_once_and_harmless(tmp_path: Path) -> None:
     (tmp_path / "dead.py").write_text("raise SystemExit('no database \\x1b[2J')\n")
-    async with at_the_terminal(hinge("call", f"{tmp_path}/dead.py", "x"), columns=500) as (typist, process):
+    async with at_the_terminal(gemel("call", f"{tmp_path}/dead.py", "x"), columns=500) as (typist, process):
         await typist.sees("see what it wrote to standard error\n")
     assert process.returncode == 1
     assert typist.seen.count("no database \\x1b[2J\n") == typist.seen.count("no database") == 1
@@ -195,14 +195,14 @@ async def test_what_a_server_said_before_it_died_is_shown_once_and_harmless(tmp_
 async def test_any_server_of_a_configuration_can_be_called_from_a_terminal(server: str, tmp_path: Path) -> None:
     """Only those that run in a child process have a standard error."""
     url = f"http://127.0.0.1:{free_port()}/mcp"
-    shop: dict[str, Any] = {"command": sys.executable, "args": ["-m", "hinge", "run", server]}
+    shop: dict[str, Any] = {"command": sys.executable, "args": ["-m", "gemel", "run", server]}
     found = {"shop": shop, "far": {"url": url}, "old": {"url": url, "type": "sse"}}
     config = tmp_path / "servers.json"
     config.write_text(json.dumps({"mcpServers": found}))
-    async with at_the_terminal(hinge("prompt", f"{config}:shop", "brief", "topic=tea")) as (typist, _):
+    async with at_the_terminal(gemel("prompt", f"{config}:shop", "brief", "topic=tea")) as (typist, _):
         await typist.sees("user: Tell me about tea.\n")
     for name in ("far", "old"):
-        async with at_the_terminal(hinge("prompt", f"{config}:{name}", "brief", "topic=tea"), columns=200) as (
+        async with at_the_terminal(gemel("prompt", f"{config}:{name}", "brief", "topic=tea"), columns=200) as (
             typist,
             _,
         ):
@@ -210,19 +210,19 @@ async def test_any_server_of_a_configuration_can_be_called_from_a_terminal(serve
 
 
 async def test_a_missing_argument_of_a_prompt_is_asked_for(server: str) -> None:
-    async with at_the_terminal(hinge("prompt", server, "brief")) as (typist, _):
+    async with at_the_terminal(gemel("prompt", server, "brief")) as (typist, _):
         await typist.answers("topic:", "tea")
         await typist.sees("user: Tell me about tea.\n")
 
 
 async def test_bytes_are_not_thrown_at_a_terminal(server: str) -> None:
-    async with at_the_terminal(hinge("read", server, "shop://logo")) as (typist, _):
+    async with at_the_terminal(gemel("read", server, "shop://logo")) as (typist, _):
         await typist.sees("[image/png, 4 bytes, shop://logo]\nSave it with --save DIR")
     assert clean(typist.seen)
 
 
 async def test_a_list_fits_the_width_of_the_terminal(server: str) -> None:
-    async with at_the_terminal(hinge("list", server), columns=50) as (typist, _):
+    async with at_the_terminal(gemel("list", server), columns=50) as (typist, _):
         await typist.sees("resource shop://logo\n")
     lines = typist.seen.split("\n")
     assert max(map(len, lines)) <= 50
@@ -236,20 +236,20 @@ async def test_a_list_longer_than_the_terminal_goes_through_the_pager(server: st
     pager.write_text("#!/bin/sh\necho paged $(wc -l)\n")
     pager.chmod(0o755)
     for lines, paged in ((24, True), (2000, False)):
-        async with at_the_terminal(hinge("list", server), {"PAGER": str(pager)}, lines=lines) as (typist, _):
+        async with at_the_terminal(gemel("list", server), {"PAGER": str(pager)}, lines=lines) as (typist, _):
             await typist.sees("paged " if paged else "resource shop://logo")
         assert ("paged" in typist.seen) == paged
 
 
 async def test_styles_are_there_for_those_who_want_them(server: str) -> None:
     for environment, styled in (({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False)):
-        async with at_the_terminal(hinge("list", server), environment, lines=2000) as (typist, _):
+        async with at_the_terminal(gemel("list", server), environment, lines=2000) as (typist, _):
             await typist.sees("shop://logo")
         assert ("\x1b[1m" in typist.seen) == styled
 
 
 async def test_json_stays_json_on_a_terminal(server: str) -> None:
-    async with at_the_terminal(hinge("list", server, "--json"), columns=200, lines=5000) as (typist, _):
+    async with at_the_terminal(gemel("list", server, "--json"), columns=200, lines=5000) as (typist, _):
         pass
     found: dict[str, Any] = json.loads(typist.seen)
     assert len(found["tools"]) == 34

@@ -12,7 +12,7 @@ import pytest
 from tests.quick_commands import QUICK
 
 SERVER = """
-from hinge import Server
+from gemel import Server
 
 server = Server("{name}")
 
@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
     return found
 
 
-def hinge(*words: str | Path) -> subprocess.CompletedProcess[str]:
+def gemel(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return QUICK.run(*map(str, words))
 
 
@@ -58,21 +58,21 @@ def hinge(*words: str | Path) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_an_option_of_another_transport_is_told_in_one_line(words: list[str], said: str, file: Path) -> None:
-    done = hinge(*(word.format(file=file) for word in words))
+    done = gemel(*(word.format(file=file) for word in words))
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
-    assert done.stderr.startswith(f"hinge: {said}")
+    assert done.stderr.startswith(f"gemel: {said}")
 
 
 def test_the_name_of_an_option_stands_whole(file: Path) -> None:
     """`--rel` for `--reload` would start the server by a parent that starts it by a parent …"""
-    done = hinge("run", file, "--http", "--rel")
+    done = gemel("run", file, "--http", "--rel")
     assert done.returncode == 2
     assert "unrecognized arguments: --rel" in done.stderr
 
 
 def test_a_reader_who_goes_away_gets_no_traceback(file: Path) -> None:
-    """As with `hinge list … | head -1`, only that nobody reads at all."""
-    words = [sys.executable, "-m", "hinge", "list", str(file)]
+    """As with `gemel list … | head -1`, only that nobody reads at all."""
+    words = [sys.executable, "-m", "gemel", "list", str(file)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -83,14 +83,14 @@ def test_a_reader_who_goes_away_gets_no_traceback(file: Path) -> None:
 def test_a_file_outside_of_the_working_directory_is_watched_too(
     file: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    words = [sys.executable, "-m", "hinge", "run", str(file), "--http", "--port", "0", "--reload"]
+    words = [sys.executable, "-m", "gemel", "run", str(file), "--http", "--port", "0", "--reload"]
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd=elsewhere) as process:
         assert process.stderr is not None
         try:
             assert process.stderr.readline().startswith("Serving MCP at ")
             file.write_text(SERVER.format(name="changed"))
-            assert process.stderr.readline() == "hinge: a file changed, starting again\n"
+            assert process.stderr.readline() == "gemel: a file changed, starting again\n"
             assert process.stderr.readline().startswith("Serving MCP at ")
             process.send_signal(signal.SIGTERM)
             assert process.wait(15) == 0
@@ -98,20 +98,20 @@ def test_a_file_outside_of_the_working_directory_is_watched_too(
             process.kill()
 
 
-@pytest.mark.parametrize("engine", ["hinge", "uvicorn"])
+@pytest.mark.parametrize("engine", ["gemel", "uvicorn"])
 def test_the_options_of_an_http_server_and_of_a_client_reach_them(file: Path, engine: str) -> None:
     """What stands in the log of requests was sent by the given client, and tells of a proxy that is trusted."""
     words = ["run", file, "--http", "--port", "0", "--engine", engine, "--access-log"]
     words += ["--trusted-proxies", "127.0.0.1", "--trusted-proxies", "10.0.0.0/8"]
     with subprocess.Popen(
-        [sys.executable, "-m", "hinge", *map(str, words)], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "gemel", *map(str, words)], stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
         try:
             while "http://" not in (line := process.stderr.readline()):
                 assert line
             url = line.split()[-1]
-            sent = hinge(
+            sent = gemel(
                 "call", url, "greet", "name=Ada", "--wire", "httpx2", "--header", "X-Forwarded-For: 203.0.113.7"
             )
             assert (sent.returncode, sent.stdout) == (0, "Hello Ada\n"), sent.stderr
@@ -125,6 +125,6 @@ def test_the_options_of_an_http_server_and_of_a_client_reach_them(file: Path, en
 
 
 def test_the_help_lists_the_values_of_an_option(file: Path) -> None:
-    assert "--engine {hinge,uvicorn}" in hinge("run", "--help").stdout
-    assert "--wire {httpx2}" in hinge("list", "--help").stdout
-    assert "invalid choice: 'apache'" in hinge("run", file, "--http", "--engine", "apache").stderr
+    assert "--engine {gemel,uvicorn}" in gemel("run", "--help").stdout
+    assert "--wire {httpx2}" in gemel("list", "--help").stdout
+    assert "invalid choice: 'apache'" in gemel("run", file, "--http", "--engine", "apache").stderr

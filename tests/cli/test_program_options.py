@@ -14,7 +14,7 @@ from tests.quick_commands import QUICK
 
 SERVER = """
 import json, os, sys
-from hinge import Server
+from gemel import Server
 
 server = Server("place")
 arguments = sys.argv[1:]
@@ -36,13 +36,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def hinge(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def gemel(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return QUICK.run(*words, cwd=folder, env={**os.environ, **variables})
 
 
 def look(folder: Path, target: str, *words: str, **variables: str) -> dict[str, object]:
     """What the program finds: the variables `A` to `C`, its folder and its arguments."""
-    done = hinge(folder, "call", target, "look", "names=A", "names=B", "names=C", *words, **variables)
+    done = gemel(folder, "call", target, "look", "names=A", "names=B", "names=C", *words, **variables)
     assert done.returncode == 0, done.stderr
     found: dict[str, object] = json.loads(done.stdout)
     return found
@@ -84,7 +84,7 @@ def test_a_server_of_a_configuration_gets_them_beside_its_own(folder: Path) -> N
 def test_run_takes_them_for_its_own_process(folder: Path) -> None:
     """The file is found from the shell's folder, its environment files too."""
     (folder / ".env").write_text("A=1\n")
-    command = f"{sys.executable} -m hinge run place.py --env-file .env --cwd elsewhere -- x"
+    command = f"{sys.executable} -m gemel run place.py --env-file .env --cwd elsewhere -- x"
     found = look(folder, command)
     assert found == {"env": {"A": "1", "B": None, "C": None}, "cwd": f"{folder}/elsewhere", "arguments": ["x"]}
 
@@ -110,8 +110,8 @@ def test_run_takes_them_for_its_own_process(folder: Path) -> None:
 )
 def test_a_mistake_is_one_line_without_values(folder: Path, words: list[str], error: str) -> None:
     (folder / "bad.env").write_text("A=1\nsecret 'x\n")
-    done = hinge(folder, *words)
+    done = gemel(folder, *words)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"hinge: {error}")
+    assert done.stderr.startswith(f"gemel: {error}")
     assert done.stderr.count("\n") == 1
     assert "secret" not in done.stderr

@@ -1,4 +1,4 @@
-"""The options of `hinge run`: flags and environment variables, limits, TLS, factories and modules."""
+"""The options of `gemel run`: flags and environment variables, limits, TLS, factories and modules."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, StartError
-from hinge.cli.arguments.options import http_options, table_options
-from hinge.cli.arguments.parser import parse
-from hinge.cli.program.load import load
+from gemel import Client, StartError
+from gemel.cli.arguments.options import http_options, table_options
+from gemel.cli.arguments.parser import parse
+from gemel.cli.program.load import load
 from tests.docs.serving import certificate
 from tests.quick_commands import QUICK
 
 FILE = """
-from hinge import Limits, Server
+from gemel import Limits, Server
 
 def make_server() -> Server:
     server = Server("made", limits=Limits(calls=7, state_ttl=5))
@@ -73,7 +73,7 @@ def test_the_options_of_http_are_flags() -> None:
 def test_the_options_of_http_are_variables_and_flags_win(monkeypatch: pytest.MonkeyPatch) -> None:
     variables = {"PORT": "0", "HOST": "::1", "ALLOWED_HOSTS": "a, b", "SESSIONS": "0", "ACCESS_LOG": "yes", "PATH": ""}
     for name, value in variables.items():
-        monkeypatch.setenv(f"HINGE_{name}", value)
+        monkeypatch.setenv(f"GEMEL_{name}", value)
     assert given("--host", "::2") == {
         "host": "::2",
         "port": 0,
@@ -83,16 +83,16 @@ def test_the_options_of_http_are_variables_and_flags_win(monkeypatch: pytest.Mon
     }
     options = parse(["run", "x.py"])
     assert http_options(options, http=False, needs="--http") == {}, "on stdio the variables have no meaning"
-    monkeypatch.setenv("HINGE_LIMIT", "calls=1,body=2")
+    monkeypatch.setenv("GEMEL_LIMIT", "calls=1,body=2")
     assert table_options(options, "limit") == {"limit": ["calls=1", "body=2"]}
 
 
 @pytest.mark.parametrize(
     ("variable", "value", "error"),
     [
-        ("HINGE_PORT", "http", "HINGE_PORT=http is not possible: use a number"),
-        ("HINGE_SESSIONS", "maybe", "HINGE_SESSIONS=maybe is not possible: use 1 or 0"),
-        ("HINGE_ENGINE", "apache", "HINGE_ENGINE=apache is not possible: use hinge, uvicorn"),
+        ("GEMEL_PORT", "http", "GEMEL_PORT=http is not possible: use a number"),
+        ("GEMEL_SESSIONS", "maybe", "GEMEL_SESSIONS=maybe is not possible: use 1 or 0"),
+        ("GEMEL_ENGINE", "apache", "GEMEL_ENGINE=apache is not possible: use gemel, uvicorn"),
     ],
 )
 def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, error: str) -> None:
@@ -110,7 +110,7 @@ def test_a_factory_makes_the_server(file: Path, name: str) -> None:
     ("name", "error"),
     [
         ("needs", "needs can't be called without arguments: missing a required argument: 'name'"),
-        ("other", r"other\(\) returned int, not a hinge.Server"),
+        ("other", r"other\(\) returned int, not a gemel.Server"),
         ("nothing", "has no server named 'nothing': it has make_server, make_later"),
     ],
 )
@@ -123,7 +123,7 @@ def test_a_wrong_factory_is_named(file: Path, name: str, error: str) -> None:
     ("text", "error"),
     [
         (FILE, "a function returns one: use {file}:make_server or {file}:make_later"),
-        ("import hinge\ndef make() -> 'hinge.Server[int]': ...", "a function returns one: use {file}:make"),
+        ("import gemel\ndef make() -> 'gemel.Server[int]': ...", "a function returns one: use {file}:make"),
         ("from __future__ import annotations\ndef make() -> Server: ...", "a function returns one: use {file}:make"),
         ("def make(): ...", "a function that returns one is named as {file}:FUNCTION; a server of another library "),
     ],
@@ -132,17 +132,17 @@ def test_a_file_without_a_server_names_its_factories(file: Path, text: str, erro
     file.write_text(text)
     with pytest.raises(StartError) as caught:
         load(str(file))
-    assert str(caught.value).startswith(f"{file} has no hinge.Server at its top level; {error.format(file=file)}")
+    assert str(caught.value).startswith(f"{file} has no gemel.Server at its top level; {error.format(file=file)}")
 
 
-def hinge(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def gemel(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return QUICK.run(*words, cwd=cwd)
 
 
 def test_a_factory_in_a_module_is_called_as_a_target(file: Path) -> None:
     (file.parent / "package").mkdir()
     file.rename(file.parent / "package" / "factory.py")
-    done = hinge("call", "package.factory:make_later", "limits", "--env", "HINGE_LIMIT=calls=3", cwd=file.parent)
+    done = gemel("call", "package.factory:make_later", "limits", "--env", "GEMEL_LIMIT=calls=3", cwd=file.parent)
     assert (done.returncode, done.stdout) == (0, "[3,5,1800.0]\n"), done.stderr
 
 
@@ -168,7 +168,7 @@ MODULES = [
 ]
 PLACE = """
 from typing import Literal
-from hinge import Server
+from gemel import Server
 server = Server("place")
 
 @server.tool
@@ -188,20 +188,20 @@ def test_every_command_takes_a_module(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("from .place import server as server")
     (tmp_path / "package" / "place.py").write_text(PLACE)
-    done = hinge(*words, cwd=tmp_path)
-    assert (done.returncode, "hinge:" in done.stderr) == (0, False), done.stderr
+    done = gemel(*words, cwd=tmp_path)
+    assert (done.returncode, "gemel:" in done.stderr) == (0, False), done.stderr
 
 
 def test_a_module_is_taken_although_a_file_has_its_name(tmp_path: Path) -> None:
     (tmp_path / "place.py").write_text(PLACE)
     (tmp_path / "place").write_text("#!/bin/sh\n")
-    assert hinge("list", "-m", "place", cwd=tmp_path).stdout.startswith("place 0")
+    assert gemel("list", "-m", "place", cwd=tmp_path).stdout.startswith("place 0")
 
 
 @pytest.mark.parametrize("command", [["list", "nowhere.py"], ["proxy", "nowhere.py", "--to", "stdio"]])
 def test_a_start_that_fails_has_one_cause(command: list[str], tmp_path: Path) -> None:
-    done = hinge(*command, cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "hinge: No such file: nowhere.py\n")
+    done = gemel(*command, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "gemel: No such file: nowhere.py\n")
 
 
 @pytest.mark.parametrize(
@@ -221,18 +221,18 @@ def test_a_start_that_fails_has_one_cause(command: list[str], tmp_path: Path) ->
     ],
 )
 def test_a_wrong_option_is_one_line(file: Path, words: list[str], error: str) -> None:
-    done = hinge("run", "factory.py:make_server", *words, cwd=file.parent)
+    done = gemel("run", "factory.py:make_server", *words, cwd=file.parent)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
-    assert done.stderr.startswith(f"hinge: {error}")
+    assert done.stderr.startswith(f"gemel: {error}")
 
 
 @pytest.fixture
 def secure_server(file: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """The URL of a server that `hinge run` serves with TLS, and its certificate."""
+    """The URL of a server that `gemel run` serves with TLS, and its certificate."""
     pem, key = certificate(tmp_path)
     words = ["run", f"{file}:make_server", "--http", "--port", "0", "--limit", "session-idle=9", "--log-level", "debug"]
     words += ["--tls-cert", str(pem), "--tls-key", str(key)]
-    with subprocess.Popen([sys.executable, "-m", "hinge", *words], stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([sys.executable, "-m", "gemel", *words], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
             while "https://" not in (line := process.stderr.readline()):

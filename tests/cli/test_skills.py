@@ -1,4 +1,4 @@
-"""`hinge skills`, against a server in a program of its own."""
+"""`gemel skills`, against a server in a program of its own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hinge.cli import main
+from gemel.cli import main
 from tests.extensions.test_skills import write_skill
 
 SERVER = """
-from hinge import Server
+from gemel import Server
 
 server = Server("skilled")
 server.add_skills("skills")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SERVER = """
-from hinge import Server
+from gemel import Server
 
 server = Server("small")
 
@@ -37,12 +37,12 @@ def without(number: int, *words: str | Path) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-@pytest.mark.parametrize("how", [[], ["-m", "hinge", "run"]], ids=["script", "hinge run"])
+@pytest.mark.parametrize("how", [[], ["-m", "gemel", "run"]], ids=["script", "gemel run"])
 def test_a_server_without_standard_input_or_output_says_so_in_one_line(how: list[str], number: int, file: Path) -> None:
     """An event loop that takes the free numbers can't be closed: uvloop aborts."""
     ended = subprocess.run(without(number, *how, file), capture_output=True, text=True, timeout=60, check=False)
     name = ("input", "output")[number]
-    assert ended.stderr.startswith(f"hinge: Standard {name} is closed, so there is nothing to serve on")
+    assert ended.stderr.startswith(f"gemel: Standard {name} is closed, so there is nothing to serve on")
     assert (ended.returncode, len(ended.stderr.splitlines())) == (1, 1)
 
 
@@ -50,7 +50,7 @@ def test_a_server_without_standard_input_or_output_says_so_in_one_line(how: list
 @pytest.mark.parametrize("way", [("--http", "--port", "0"), ("--socket", "s")], ids=["http", "socket"])
 def test_what_is_not_served_on_need_not_be_there(way: tuple[str, ...], number: int, file: Path) -> None:
     """The process serves, and its end is an end."""
-    words = without(number, "-m", "hinge", "run", file, *way)
+    words = without(number, "-m", "gemel", "run", file, *way)
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd=file.parent) as process:
         assert process.stderr is not None
         try:
@@ -64,6 +64,6 @@ def test_what_is_not_served_on_need_not_be_there(way: tuple[str, ...], number: i
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_output_that_nobody_wants_goes_nowhere(number: int, file: Path) -> None:
     """As with `print`."""
-    words = without(number, "-m", "hinge", "call", file, "greet", "name=Ada")
+    words = without(number, "-m", "gemel", "call", file, "greet", "name=Ada")
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "" if number == 1 else "Hello Ada\n", "")

@@ -13,7 +13,7 @@ from tests.source import ROOT
 SERVER = '''
 from dataclasses import dataclass
 
-from hinge import Server
+from gemel import Server
 
 server = Server("corner shop", version="3")
 
@@ -36,7 +36,7 @@ import asyncio
 
 from shop_stubs import CornerShop
 
-from hinge import Client
+from gemel import Client
 
 
 async def main() -> None:
@@ -62,7 +62,7 @@ def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_module_is_printed_typed_and_used(place: Path) -> None:
-    done = run(place, "-m", "hinge", "stubs", "shop_server.py")
+    done = run(place, "-m", "gemel", "stubs", "shop_server.py")
     assert (done.returncode, done.stderr) == (0, "")
     (place / "shop_stubs.py").write_text(done.stdout)
     (place / "use.py").write_text(USE)
@@ -76,9 +76,9 @@ def test_a_module_is_printed_typed_and_used(place: Path) -> None:
 
 
 def test_the_module_may_be_without_async_and_of_another_name(place: Path) -> None:
-    done = run(place, "-m", "hinge", "stubs", "shop_server.py", "--sync", "--name", "Shop")
+    done = run(place, "-m", "gemel", "stubs", "shop_server.py", "--sync", "--name", "Shop")
     assert "class Shop:" in done.stdout
-    assert "from hinge.sync import Client" in done.stdout
+    assert "from gemel.sync import Client" in done.stdout
     assert "async" not in done.stdout
 
 
@@ -95,7 +95,7 @@ def test_the_module_may_be_without_async_and_of_another_name(place: Path) -> Non
     ],
 )
 def test_a_mistake_gets_one_line(place: Path, words: list[str], said: str) -> None:
-    done = run(place, "-m", "hinge", "stubs", *words)
-    assert done.stderr.strip().splitlines()[-1].startswith(f"hinge: {said}")
+    done = run(place, "-m", "gemel", "stubs", *words)
+    assert done.stderr.strip().splitlines()[-1].startswith(f"gemel: {said}")
     assert "Traceback" not in done.stderr
     assert (done.returncode, done.stdout) == (1, "")

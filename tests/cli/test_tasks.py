@@ -1,4 +1,4 @@
-"""`hinge call --task` and `hinge tasks`, against a server that each command starts anew."""
+"""`gemel call --task` and `gemel tasks`, against a server that each command starts anew."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hinge.cli import main
+from gemel.cli import main
 
 SERVER = """
 import asyncio
 
-from hinge import Context, Server, Tasks, ToolError
+from gemel import Context, Server, Tasks, ToolError
 
 server = Server("jobs", backend="sqlite:///state.db")
 server.add_extension(Tasks(poll_interval=0.05))

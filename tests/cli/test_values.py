@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hinge import StartError
-from hinge.cli.values import parse_arguments, parse_strings
+from gemel import StartError
+from gemel.cli.values import parse_arguments, parse_strings
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

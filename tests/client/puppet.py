@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from hinge import Limits
-from hinge.channel import Transport
-from hinge.transports.memory import connect
+from gemel import Limits
+from gemel.channel import Transport
+from gemel.transports.memory import connect
 from tests.support import DEFAULT_LIMITS, V2025_11, V2026_07, Channel, Outgoing, Serve
 from tests.wire.routes import Ear
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hinge.http1.client.wire import HeaderPairs
+from gemel.http1.client.wire import HeaderPairs
 
 URL = "https://example.test/mcp"
 

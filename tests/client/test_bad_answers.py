@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, InvalidResponse, Limits
+from gemel import Client, InvalidResponse, Limits
 
 LINE = 20_000
 #: The first call is answered when the second one has come, so that both are in flight; then the second one, correctly.

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from hinge import Changed, ChangesLost, Client, Limits
-from hinge.client.cache import METHODS, Cache, CacheEntry, MemoryStore
+from gemel import Changed, ChangesLost, Client, Limits
+from gemel.client.cache import METHODS, Cache, CacheEntry, MemoryStore
 from tests.client.puppet import META, Error, Puppet, done, legacy, modern
 
 REVISION = "2026-07-28"

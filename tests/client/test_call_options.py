@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from hinge import Client, Context, DefinitionError, Server
-from hinge import sync as blocking
-from hinge.client.cache import MemoryStore
+from gemel import Client, Context, DefinitionError, Server
+from gemel import sync as blocking
+from gemel.client.cache import MemoryStore
 from tests.client.puppet import Puppet, discovered, done, shaken
 from tests.transports.http_rig import serving
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     Client,
     ClientContext,
     ClientExtension,
@@ -21,7 +21,7 @@ from hinge import (
     ElicitFormParams,
     ElicitResult,
     ElicitUrlParams,
-    HingeError,
+    GemelError,
     InvalidResponse,
     LogParams,
     MethodNotFound,
@@ -30,9 +30,9 @@ from hinge import (
     Server,
     TextContent,
 )
-from hinge.client.callbacks import Callbacks
-from hinge.schema.lifecycle import ClientCapabilities, Elicitation
-from hinge.server.elicitation.elicit import InputRefused
+from gemel.client.callbacks import Callbacks
+from gemel.schema.lifecycle import ClientCapabilities, Elicitation
+from gemel.server.elicitation.elicit import InputRefused
 from tests.client.puppet import META, SILENCE, Puppet, done, legacy, modern, shaken
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -115,7 +115,7 @@ async def test_a_form_can_be_declined_or_closed(era: str, said: Any, answer: Any
 
 async def test_an_answer_that_does_not_fit_the_form_is_the_applications_mistake() -> None:
     """ELIC-24."""
-    with pytest.raises(HingeError, match="does not fit the form"):
+    with pytest.raises(GemelError, match="does not fit the form"):
         await asked("2026", "elicitation/create", FORM, on_elicit=lambda request: {"name": 7})
     error = await asked("2025", "elicitation/create", FORM, on_elicit=lambda request: {"name": 7})
     assert error == NOT_SENT
@@ -427,7 +427,7 @@ async def test_a_callback_that_returns_something_else_is_one_error_and_nothing_i
     method = "elicitation/create" if method == "page" else method
     callback = (lambda: wrong) if option == "on_roots" else (lambda request: wrong)
     if era == "2026":
-        with pytest.raises(HingeError, match=re.escape(said)) as failed:
+        with pytest.raises(GemelError, match=re.escape(said)) as failed:
             await asked(era, method, params, **{option: callback})
         assert "\n" not in str(failed.value)
     else:
@@ -458,7 +458,7 @@ async def test_a_wrong_answer_is_explained_to_the_author_of_the_client_and_leaks
         "The answer of on_elicit to 'Your age?' does not fit the form: value: the value is not of type \"integer\""
     )
     async with Client(server, era=era, on_elicit=lambda form: {"value": "hunter2"}) as client:
-        with pytest.raises(HingeError) as failed:
+        with pytest.raises(GemelError) as failed:
             await client.call_tool("ask")
     if era == "2026":
         assert explanation in str(failed.value)
@@ -484,7 +484,7 @@ async def test_middleware_and_gateways_can_send_nothing_else_either() -> None:
         if not middleware:
             client.use_callbacks(Consenting())
         async with client:
-            with pytest.raises(HingeError, match="The answer of on_elicit or on_elicit_url can't be sent"):
+            with pytest.raises(GemelError, match="The answer of on_elicit or on_elicit_url can't be sent"):
                 await client.call_tool("x")
         assert len(puppet.asked("tools/call")) == 1
 

@@ -11,7 +11,7 @@ import msgspec
 import pydantic
 import pytest
 
-from hinge import (
+from gemel import (
     CallError,
     CallTimeout,
     Changed,
@@ -395,7 +395,7 @@ async def test_pages_without_end_end() -> None:
 
 async def test_a_missing_resource_is_told_by_either_code() -> None:
     """RES-07, T-37."""
-    from hinge import is_not_found
+    from gemel import is_not_found
 
     for error, missing in (
         (Error(-32002, "gone", {"uri": "x"}), True),

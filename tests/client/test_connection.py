@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import (
+from gemel import (
     CallTimeout,
     Changed,
     ChangesLost,

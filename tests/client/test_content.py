@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import (
+from gemel import (
     AudioContent,
     CallToolResult,
     Client,
@@ -32,8 +32,8 @@ from hinge import (
     save_content,
     save_contents,
 )
-from hinge.client.content import suffix_of
-from hinge.schema.sampling import ToolResultContent, ToolUseContent
+from gemel.client.content import suffix_of
+from gemel.schema.sampling import ToolResultContent, ToolUseContent
 
 DATA = bytes(range(70))
 CODED = base64.b64encode(DATA).decode()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ClientPool, ContractDrift, fetch_contract
-from hinge.http1.client.wire import HeaderPairs
+from gemel import Client, ClientPool, ContractDrift, fetch_contract
+from gemel.http1.client.wire import HeaderPairs
 from tests.client.site import URL, Site
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pydantic
 import pytest
 
-from hinge import (
+from gemel import (
     CallTimeout,
     CallToolResult,
     Changed,
@@ -27,7 +27,7 @@ from hinge import (
     Server,
     Topic,
 )
-from hinge.client.methods import CallNext, ClientMethods
+from gemel.client.methods import CallNext, ClientMethods
 from tests.client.puppet import HANG_UP, META, Puppet, discovered, done, legacy, modern, shaken
 from tests.support import Result
 from tests.transports.http_rig import serving

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     CallError,
     CallTimeout,
     Changed,
@@ -25,7 +25,7 @@ from hinge import (
     Outcome,
     Server,
 )
-from hinge.transports.stream.sockets import SocketServer
+from gemel.transports.stream.sockets import SocketServer
 from tests.client.puppet import HANG_UP, Puppet, discovered, legacy, modern
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -185,7 +185,7 @@ async def test_it_can_be_left_out() -> None:
 async def test_a_process_that_hangs_is_started_again_if_wanted(tmp_path: Path) -> None:
     """STDIO-08: by `limits.alive`; by default a process that somebody debugs is left alone."""
     (tmp_path / "s.py").write_text(
-        "import os\nfrom hinge import Server\nserver = Server('s')\n"
+        "import os\nfrom gemel import Server\nserver = Server('s')\n"
         "@server.tool\ndef pid() -> int:\n    '''.'''\n    return os.getpid()\nserver.run()\n"
     )
     limits = Limits(alive=0.3, silence=SILENCE, backoff=0.01)

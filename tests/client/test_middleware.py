@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     CallToolResult,
     Client,
     ClientContext,
@@ -18,7 +18,7 @@ from hinge import (
     PeerError,
     Server,
 )
-from hinge.client.methods import CallNext
+from gemel.client.methods import CallNext
 from tests.client.puppet import Puppet, done, legacy, modern
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

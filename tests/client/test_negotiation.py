@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import (
+from gemel import (
     CallError,
     CallTimeout,
     Client,
@@ -22,7 +22,7 @@ from hinge import (
     PeerError,
     Server,
 )
-from hinge.http1.client.wire import HeaderPairs
+from gemel.http1.client.wire import HeaderPairs
 from tests.client.puppet import HANG_UP, INFO, META, SILENCE, Error, Puppet, discovered, done, legacy, modern, shaken
 from tests.client.site import URL, Reply, Site
 from tests.jumping_clock import in_no_time
@@ -48,7 +48,7 @@ async def test_a_discovery_with_a_revision_in_common_is_a_stateless_server() -> 
     assert params.keys() == {"_meta"}
     assert params["_meta"][f"{META}protocolVersion"] == V2026_07
     assert params["_meta"][f"{META}clientCapabilities"] == {}
-    assert params["_meta"][f"{META}clientInfo"]["name"] == "hinge"
+    assert params["_meta"][f"{META}clientInfo"]["name"] == "gemel"
 
 
 async def test_later_requests_are_of_a_revision_that_the_server_named() -> None:
@@ -438,7 +438,7 @@ async def test_the_revision_is_the_one_that_the_server_names(revision: str) -> N
     (params,) = puppet.asked("initialize")
     assert params["protocolVersion"] == V2025_11
     assert params["capabilities"] == {"roots": {"listChanged": True}}
-    assert params["clientInfo"]["name"] == "hinge"
+    assert params["clientInfo"]["name"] == "gemel"
     assert puppet.methods() == ["server/discover", "initialize", "notifications/initialized"]
 
 

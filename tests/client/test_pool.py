@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ClientPool, ConnectFailed, ConnectionLost, DefinitionError, NotSent, Server
+from gemel import Client, ClientPool, ConnectFailed, ConnectionLost, DefinitionError, NotSent, Server
 from tests.client.puppet import SILENCE, Puppet, discovered, done
 from tests.transports.scripted_http import until
 

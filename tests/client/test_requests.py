@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     CallTimeout,
     Client,
     ElicitFormParams,

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from hinge import (
+from gemel import (
     CallTimeout,
     Changed,
     ChangesLost,

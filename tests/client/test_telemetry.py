@@ -16,10 +16,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from hinge import CallTimeout, Client, Context, InvalidParams, PeerError, Server, ToolCallError, ToolError
-from hinge.client.targets import network_attributes
-from hinge.transports.http.client.transport import HttpTransport
-from hinge.transports.stream.sockets import TcpSocket, UnixSocket
+from gemel import CallTimeout, Client, Context, InvalidParams, PeerError, Server, ToolCallError, ToolError
+from gemel.client.targets import network_attributes
+from gemel.transports.http.client.transport import HttpTransport
+from gemel.transports.stream.sockets import TcpSocket, UnixSocket
 from tests.client.puppet import SILENCE, Puppet, done, legacy, modern
 from tests.transports.http_rig import serving
 
@@ -287,12 +287,12 @@ def test_a_place_is_named_without_what_may_be_secret() -> None:
 @pytest.mark.parametrize("before", ["", "import opentelemetry.trace\n"])
 def test_without_a_provider_nothing_is_written_and_nothing_imported(before: str) -> None:
     code = before + (
-        "import asyncio, sys, hinge\n"
+        "import asyncio, sys, gemel\n"
         "from tests.client.puppet import modern, done\n"
         "there = set(sys.modules)\n"
         "async def main():\n"
         "    puppet = modern(tools_call=done())\n"
-        "    async with hinge.Client(puppet) as client: await client.call_tool('t')\n"
+        "    async with gemel.Client(puppet) as client: await client.call_tool('t')\n"
         "    print('traceparent' in puppet.asked('tools/call')[0]['_meta'])\n"
         "asyncio.run(main())\n"
         "print([name for name in set(sys.modules) - there if name.startswith('opentelemetry')])\n"

@@ -10,8 +10,8 @@ import pydantic
 import pytest
 from msgspec import UNSET
 
-from hinge import CallToolResult, Client, InvalidResponse, Server, Tool, ToolAnnotations
-from hinge.client.tools import ToolIndex
+from gemel import CallToolResult, Client, InvalidResponse, Server, Tool, ToolAnnotations
+from gemel.client.tools import ToolIndex
 from tests.client.puppet import done, modern
 from tests.support import EraName
 
@@ -69,7 +69,7 @@ def test_a_schema_without_structured_content_is_no_valid_answer_but_for_failures
 )
 def test_a_schema_that_cannot_be_used_checks_nothing_and_says_so(schema: Any, caplog: pytest.LogCaptureFixture) -> None:
     """JSON-01, JSON-02."""
-    with caplog.at_level(logging.WARNING, "hinge"):
+    with caplog.at_level(logging.WARNING, "gemel"):
         check(schema, result({"anything": 1}))
     assert "its results are not validated" in caplog.text
 

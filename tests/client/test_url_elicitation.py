@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ElicitUrlParams, Outcome, PeerError, UrlElicitationRequired
+from gemel import Client, ElicitUrlParams, Outcome, PeerError, UrlElicitationRequired
 from tests.client.puppet import Error, Puppet, done, legacy, modern, shaken
 from tests.jumping_clock import in_no_time
 

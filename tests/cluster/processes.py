@@ -123,7 +123,7 @@ class Cluster:
         several = ("--workers", str(COUNT), "--worker-timeout", "10") if workers else ()
         self._servers = [
             Program(
-                (sys.executable, "-m", "hinge", "run", str(SERVER), "--http", "--port", str(port), *several),
+                (sys.executable, "-m", "gemel", "run", str(SERVER), "--http", "--port", str(port), *several),
                 directory,
                 f"server{number}",
                 environment,

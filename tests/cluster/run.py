@@ -1,6 +1,6 @@
 """`make cluster`: foreign clients of both eras use four processes behind haproxy, which are killed and restarted meanwhile.
 
-Hinge's client and those foreign ones that have tasks start them and fetch their results; clients/tasks.py names them.
+Gemel's client and those foreign ones that have tasks start them and fetch their results; clients/tasks.py names them.
 
 `python -m tests.cluster.run [--seconds 120] [--short] [--only sqlite-workers] [--clients official,typescript]`
 """
@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hinge.backends import backend_for
+from gemel.backends import backend_for
 from tests.cluster.processes import Cluster
 from tests.cluster.steps import RAN_AGAIN, read_journal
 from tests.interop import peers
@@ -204,7 +204,7 @@ def main() -> int:
     seconds = 20.0 if options.short else options.seconds
     good = True
     for layout in layouts:
-        directory = Path(tempfile.mkdtemp(prefix=f"hinge-cluster-{layout}-"))
+        directory = Path(tempfile.mkdtemp(prefix=f"gemel-cluster-{layout}-"))
         good = asyncio.run(run_layout(layout, seconds, options.clients.split(","), installed, directory)) and good
         if options.keep:
             print(f"  the logs are in {directory}")

@@ -4,8 +4,8 @@ import asyncio
 import os
 from typing import Any
 
-from hinge import Changed, Context, Limits, Server, Tasks
-from hinge.backends import backend_for
+from gemel import Changed, Context, Limits, Server, Tasks
+from gemel.backends import backend_for
 
 BACKEND = os.environ["CLUSTER_BACKEND"]
 #: Each run of `note` adds a line, so that one that ran twice is seen.

@@ -58,7 +58,7 @@ async def use(
     ports = [free_port() for _ in range(COUNT)]
     servers = [
         Program(
-            [sys.executable, "-m", "hinge", "run", str(SERVER), "--http", "--port", str(port)],
+            [sys.executable, "-m", "gemel", "run", str(SERVER), "--http", "--port", str(port)],
             directory,
             str(port),
             environment,

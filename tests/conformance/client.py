@@ -1,4 +1,4 @@
-"""The client that the official conformance suite judges: one behaviour per scenario, in the public API of Hinge.
+"""The client that the official conformance suite judges: one behaviour per scenario, in the public API of Gemel.
 
 The suite gives the scenario's name in MCP_CONFORMANCE_SCENARIO, its data as JSON in MCP_CONFORMANCE_CONTEXT, and the
 server's URL as the last argument. A scenario that is not named below lists the tools and calls the first one.
@@ -13,9 +13,9 @@ from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-from hinge import CallError, Client, ElicitFormParams, SkillsClient
-from hinge.auth import CallbackLogin, ClientCredentials, DPoP, EnterpriseAuth, OAuth, WorkloadIdentity
-from hinge.transports.http.client.options import AuthScheme
+from gemel import CallError, Client, ElicitFormParams, SkillsClient
+from gemel.auth import CallbackLogin, ClientCredentials, DPoP, EnterpriseAuth, OAuth, WorkloadIdentity
+from gemel.transports.http.client.options import AuthScheme
 
 Scenario = Callable[[str], Awaitable[None]]
 SCENARIOS: dict[str, Scenario] = {}

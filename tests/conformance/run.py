@@ -1,4 +1,4 @@
-"""Runs the legs of the official MCP conformance suite against Hinge's server and client, over loopback.
+"""Runs the legs of the official MCP conformance suite against Gemel's server and client, over loopback.
 
 python -m tests.conformance.run                              all legs; exit code 1 on anything unexpected or stale
 python -m tests.conformance.run --leg server-requirements-2026 -v
@@ -20,8 +20,8 @@ from tests.conformance.suite import Suite
 from tests.interop.peers import install
 
 HERE = Path(__file__).resolve().parent
-HINGE = str(Path(sys.executable).with_name("hinge"))
-SERVER = f"{HINGE} run examples/everything_server.py --http --port PORT"
+GEMEL = str(Path(sys.executable).with_name("gemel"))
+SERVER = f"{GEMEL} run examples/everything_server.py --http --port PORT"
 CLIENT = f"{sys.executable} -m tests.conformance.client"
 
 

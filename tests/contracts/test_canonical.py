@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.contracts.canonical import canonical, fingerprint
+from gemel.contracts.canonical import canonical, fingerprint
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 JSON = st.recursive(

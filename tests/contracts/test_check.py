@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     Client,
     ClientContext,
     ClientGroup,
@@ -24,8 +24,8 @@ from hinge import (
     StartError,
     fetch_contract,
 )
-from hinge.contracts.compare import entry_differences
-from hinge.contracts.lock_file import written
+from gemel.contracts.compare import entry_differences
+from gemel.contracts.lock_file import written
 from tests.client.puppet import Puppet, discovered, done, shaken
 from tests.support import EraName
 
@@ -240,7 +240,7 @@ async def test_a_client_that_warns_goes_on_and_tells_each_difference_once(
         told.append(differences)
 
     on_drift = note if is_async else told.append
-    with caplog.at_level(logging.WARNING, "hinge"):
+    with caplog.at_level(logging.WARNING, "gemel"):
         async with Client(weather, lock=lock, drift="warn", on_drift=on_drift) as client:
             assert len(await client.list_tools()) == 2
             await client.list_tools()
@@ -269,7 +269,7 @@ async def test_an_older_revision_is_held_to_what_it_can_show(weather: Weather) -
     weather.tools[0] |= {"outputSchema": {"type": "array"}, "icons": [{"src": "https://x.example"}]}
     lock = await weather.locked()
     wrapped = {"type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"]}
-    weather.tools[0]["outputSchema"] = {**wrapped, "x-hinge-wrap-result": True}  # as a handshake revision lists it
+    weather.tools[0]["outputSchema"] = {**wrapped, "x-gemel-wrap-result": True}  # as a handshake revision lists it
     async with Client(weather, era="2025", lock=lock) as client:
         await client.call_tool("forecast")
     with pytest.raises(ContractDrift, match="output"):
@@ -293,7 +293,7 @@ async def test_a_hostile_list_does_not_hold_the_event_loop(weather: Weather, mon
         compared.append((steps, threading.get_ident() == loop_thread))
         return entry_differences(*arguments, steps=steps)
 
-    monkeypatch.setattr("hinge.contracts.check.entry_differences", counted)
+    monkeypatch.setattr("gemel.contracts.check.entry_differences", counted)
     async with Client(weather, lock=lock) as client:
         with pytest.raises(ContractDrift) as caught:
             await client.list_tools()
@@ -358,11 +358,11 @@ async def test_a_schema_nested_too_deep_is_refused_and_not_called(weather: Weath
 
 
 async def test_a_lock_is_read_from_its_file(weather: Weather, tmp_path: Path) -> None:
-    path = tmp_path / "hinge.lock"
+    path = tmp_path / "gemel.lock"
     path.write_text(written(await weather.locked()), encoding="utf-8")
     weather.tools[1]["description"] = "Other"
     async with Client(weather, lock=path) as client:
-        with pytest.raises(ContractDrift, match=r"is not what .*hinge.lock says: tool book"):
+        with pytest.raises(ContractDrift, match=r"is not what .*gemel.lock says: tool book"):
             await client.call_tool("book")
 
 
@@ -387,7 +387,7 @@ async def test_middleware_of_the_user_stands_outside(weather: Weather) -> None:
 
 
 async def test_among_several_servers_the_callback_knows_whose_drift_it_is(weather: Weather, tmp_path: Path) -> None:
-    path = tmp_path / "hinge.lock"
+    path = tmp_path / "gemel.lock"
     path.write_text(written(await weather.locked()), encoding="utf-8")
     weather.tools.pop()
     told: list[tuple[str, str]] = []

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Contract
-from hinge.contracts.compare import differences, gravest
-from hinge.contracts.json_schema import normal
+from gemel import Contract
+from gemel.contracts.compare import differences, gravest
+from gemel.contracts.json_schema import normal
 
 STRING: Any = {"type": "string"}
 INTEGER: Any = {"type": "integer"}

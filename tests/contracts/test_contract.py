@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import (
+from gemel import (
     Annotations,
     Client,
     Contract,
@@ -22,9 +22,9 @@ from hinge import (
     ToolAnnotations,
     fetch_contract,
 )
-from hinge.contracts.canonical import fingerprint
-from hinge.contracts.contract import definition_of, definitions, identity
-from hinge.schema.prompts import PromptArgument
+from gemel.contracts.canonical import fingerprint
+from gemel.contracts.contract import definition_of, definitions, identity
+from gemel.schema.prompts import PromptArgument
 from tests.support import FIRST, REVISIONS, V2025_11, V2026_07
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}
@@ -94,7 +94,7 @@ def test_what_a_model_or_a_program_sees_has_a_say(changed: dict[str, Any]) -> No
     [
         {"annotations": ToolAnnotations()},
         {"annotations": ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True)},
-        {"meta": {"io.modelcontextprotocol/x": 1, "hinge/server": "s"}},
+        {"meta": {"io.modelcontextprotocol/x": 1, "gemel/server": "s"}},
         {"execution": {"taskSupport": "optional"}},
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.contracts.display import escaped, hidden_in, name_shown, shown
+from gemel.contracts.display import escaped, hidden_in, name_shown, shown
 
 
 @pytest.mark.parametrize(

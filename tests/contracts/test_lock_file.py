@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Contract, StartError
-from hinge.contracts.lock_file import is_lock, read_lock, written
+from gemel import Contract, StartError
+from gemel.contracts.lock_file import is_lock, read_lock, written
 
 CONTRACT = Contract(
     revision="2026-07-28",
@@ -26,7 +26,7 @@ CONTRACT = Contract(
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    found = tmp_path / "hinge.lock"
+    found = tmp_path / "gemel.lock"
     found.write_text(written(CONTRACT), encoding="utf-8")
     return found
 
@@ -56,7 +56,7 @@ def test_the_text_is_fixed() -> None:
     assert (
         written(small)
         == f"""{{
-  "hingeLock": 1,
+  "gemelLock": 1,
   "fingerprint": "sha256:{outer}",
   "revision": "2026-07-28",
   "server": {{
@@ -99,8 +99,8 @@ def changed(path: Path, change: Any) -> str:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda lock: lock.pop("hingeLock"), " is no lock file"),
-        (lambda lock: lock.update(hingeLock=2), " has format 2; this version of Hinge knows format 1"),
+        (lambda lock: lock.pop("gemelLock"), " is no lock file"),
+        (lambda lock: lock.update(gemelLock=2), " has format 2; this version of Gemel knows format 1"),
         (lambda lock: lock.pop("revision"), ": revision: must be"),
         (lambda lock: lock.update(instructions=3), ": instructions: must be a text"),
         (lambda lock: lock.update(server={"version": "1"}), ": server: "),

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from hinge.contracts.json_schema import normal
-from hinge.contracts.schemas import compare
+from gemel.contracts.json_schema import normal
+from gemel.contracts.schemas import compare
 from tests.contracts.schemas import NAMES, VALUES, kept_to, pairs
 
 ARGUMENTS = st.lists(st.dictionaries(st.sampled_from((*NAMES, "d")), VALUES, max_size=4), min_size=1, max_size=12)

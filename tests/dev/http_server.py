@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hinge import Server
+from gemel import Server
 
 
 @asynccontextmanager

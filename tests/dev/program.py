@@ -1,4 +1,4 @@
-"""A program that uses the HTTP interface of `hinge dev`, which the tests start in their own process."""
+"""A program that uses the HTTP interface of `gemel dev`, which the tests start in their own process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hinge.dev.serve import serve_dev
-from hinge.dev.target import DevTarget
-from hinge.http1.client.pool import SocketWire
+from gemel.dev.serve import serve_dev
+from gemel.dev.target import DevTarget
+from gemel.http1.client.pool import SocketWire
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "dev.md"
 #: Seconds that a test waits for an event.
@@ -186,7 +186,7 @@ def target_of(server: Any, *, is_own: bool = False, **options: Any) -> DevTarget
 
 @asynccontextmanager
 async def inspecting(target: DevTarget, **options: Any) -> AsyncIterator[Program]:
-    """Start `hinge dev` on a free port."""
+    """Start `gemel dev` on a free port."""
     loop = asyncio.get_running_loop()
     announced: asyncio.Future[str] = loop.create_future()
     options = {"port": 0, **options}

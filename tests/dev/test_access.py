@@ -1,4 +1,4 @@
-"""Who may use `hinge dev`: the token and its cookie, Host, Origin, what a page may load, and bounds."""
+"""Who may use `gemel dev`: the token and its cookie, Host, Origin, what a page may load, and bounds."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Server, StartError
-from hinge.dev.access import Access
-from hinge.dev.commands import read_command
+from gemel import Server, StartError
+from gemel.dev.access import Access
+from gemel.dev.commands import read_command
 from tests.dev.program import Program, Reply, inspecting, target_of
 
 POLICY = {
@@ -54,7 +54,7 @@ async def test_the_token_is_exchanged_for_a_cookie(program: Program) -> None:
     assert reply.headers["location"] == "/"
     pair, *flags = [part.strip() for part in reply.headers["set-cookie"].split(";")]
     name, _, value = pair.partition("=")
-    assert name == f"hinge_dev_{program.port}"
+    assert name == f"gemel_dev_{program.port}"
     assert len(value) >= 32
     assert program.token not in value
     assert set(flags) == {"HttpOnly", "SameSite=Strict", "Path=/"}
@@ -66,9 +66,9 @@ async def test_the_token_is_exchanged_for_a_cookie(program: Program) -> None:
     "headers",
     [
         {},
-        {"Cookie": "hinge_dev_1=x"},
-        {"Cookie": "hinge_dev_{port}=wrong"},
-        {"Cookie": "hinge_dev_{port}={token}"},
+        {"Cookie": "gemel_dev_1=x"},
+        {"Cookie": "gemel_dev_{port}=wrong"},
+        {"Cookie": "gemel_dev_{port}={token}"},
         {"Authorization": "Bearer wrong"},
         {"Authorization": "Basic {token}"},
         {"Authorization": "Bearer "},

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hinge import Apps, Csp, Server
-from hinge.dev.apps import Frames
+from gemel import Apps, Csp, Server
+from gemel.dev.apps import Frames
 from tests.dev.program import Program, Reply, inspecting, target_of
 
 HTML = "<!doctype html><title>card</title><script>parent.postMessage({}, '*')</script>"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.dev.copies import as_curl, as_hinge, as_pytest
-from hinge.dev.target import DevTarget
+from gemel.dev.copies import as_curl, as_gemel, as_pytest
+from gemel.dev.target import DevTarget
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.recursive(
@@ -48,11 +48,11 @@ def test_a_test_is_always_python_of_one_function(
 @given(METHODS, PARAMS, VALUES)
 def test_a_command_has_the_words_that_were_meant(method: str, params: dict[str, Any], schema: Any) -> None:
     try:
-        text = as_hinge(TARGET, "2025", method, params, schema if isinstance(schema, dict) else {})
+        text = as_gemel(TARGET, "2025", method, params, schema if isinstance(schema, dict) else {})
     except ValueError:
         return
     words = shlex.split(text)
-    assert words[0] == "hinge"
+    assert words[0] == "gemel"
     assert words[2:5] == [TARGET.words[0], "--era", "2025"]
 
 
@@ -72,4 +72,4 @@ def test_curl_needs_a_url() -> None:
     with pytest.raises(ValueError, match="without a URL"):
         as_curl(None, {}, b"{}", foreign)
     comment = as_curl(None, {}, b"{}", TARGET).splitlines()[0]
-    assert shlex.split(comment.removeprefix("# ")) == ["hinge", "run", TARGET.words[0], "--http"]
+    assert shlex.split(comment.removeprefix("# ")) == ["gemel", "run", TARGET.words[0], "--http"]

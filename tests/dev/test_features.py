@@ -1,4 +1,4 @@
-"""What `hinge dev` shows besides calls: changes, findings, figures, spans; copies and recordings of what was sent."""
+"""What `gemel dev` shows besides calls: changes, findings, figures, spans; copies and recordings of what was sent."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Client, Context, Server, ToolError
-from hinge.testing import Recording
+from gemel import Changed, Client, Context, Server, ToolError
+from gemel.testing import Recording
 from tests.dev.http_server import serving
 from tests.dev.program import Program, inspecting, target_of
 
@@ -180,17 +180,17 @@ async def test_a_call_is_copied_as_a_command(program: Program) -> None:
     params = {"name": "repeat", "arguments": {"text": "it's $HOME", "times": 3}}
     call = await program.call("2026", "tools/call", params)
     await program.ended(call)
-    text = (await program.do("copy", **{"as": "hinge"}, call=call))["text"]
+    text = (await program.do("copy", **{"as": "gemel"}, call=call))["text"]
     assert shlex.split(text) == [
-        *["hinge", "call", "test.py", "--era", "2026"],
+        *["gemel", "call", "test.py", "--era", "2026"],
         *["repeat", "text=it's $HOME", "times:=3"],
     ]
     described = {"era": "2025", "method": "prompts/get", "params": {"name": "greet", "arguments": {"name": "Ada"}}}
-    text = (await program.do("copy", **{"as": "hinge"}, **described))["text"]
-    assert shlex.split(text) == ["hinge", "prompt", "test.py", "--era", "2025", "greet", "name=Ada"]
+    text = (await program.do("copy", **{"as": "gemel"}, **described))["text"]
+    assert shlex.split(text) == ["gemel", "prompt", "test.py", "--era", "2025", "greet", "name=Ada"]
     described = {"era": "2025", "method": "resources/read", "params": {"uri": "shop://menu"}}
-    assert "hinge read test.py" in (await program.do("copy", **{"as": "hinge"}, **described))["text"]
-    reply = await program.post({"do": "copy", "as": "hinge", "era": "2025", "method": "shop/unknown"})
+    assert "gemel read test.py" in (await program.do("copy", **{"as": "gemel"}, **described))["text"]
+    reply = await program.post({"do": "copy", "as": "gemel", "era": "2025", "method": "shop/unknown"})
     assert reply.status == 409
 
 

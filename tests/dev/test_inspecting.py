@@ -1,4 +1,4 @@
-"""A server of both eras, looked at through the HTTP interface of `hinge dev`."""
+"""A server of both eras, looked at through the HTTP interface of `gemel dev`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hinge import Context, Server, ToolError
+from gemel import Context, Server, ToolError
 from tests.dev.http_server import serving
 from tests.dev.program import Program, inspecting, target_of
 

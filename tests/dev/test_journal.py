@@ -1,4 +1,4 @@
-"""The journal of `hinge dev`: bounded, numbered, and readable from any number on."""
+"""The journal of `gemel dev`: bounded, numbered, and readable from any number on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, Server
-from hinge.dev.journal import EventJournal
+from gemel import Context, Server
+from gemel.dev.journal import EventJournal
 from tests.dev.program import Program, inspecting, target_of
 
 

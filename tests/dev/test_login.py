@@ -1,13 +1,13 @@
-"""Logins that `hinge dev` starts: the steps are events, the person opens the link."""
+"""Logins that `gemel dev` starts: the steps are events, the person opens the link."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from hinge.auth import MemoryTokenStore, OAuth
-from hinge.cli.login import Nobody
-from hinge.dev.target import DevTarget
-from hinge.http1.client.pool import SocketWire
+from gemel.auth import MemoryTokenStore, OAuth
+from gemel.cli.login import Nobody
+from gemel.dev.target import DevTarget
+from gemel.http1.client.pool import SocketWire
 from tests.auth.double import AuthDouble
 from tests.dev.program import inspecting, target_of
 

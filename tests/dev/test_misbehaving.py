@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, Server
-from hinge.dev.target import DevTarget
+from gemel import Context, Server
+from gemel.dev.target import DevTarget
 from tests.dev.program import Program, inspecting, target_of
 from tests.hostile.client_cases import INITIALIZED, client_cases
 

@@ -1,4 +1,4 @@
-"""The page is part of the package, and nothing of `hinge dev` costs other commands time."""
+"""The page is part of the package, and nothing of `gemel dev` costs other commands time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hinge.dev.app import PAGE, read_page
+from gemel.dev.app import PAGE, read_page
 from tests.dev.program import inspecting, target_of
 from tests.source import ROOT
 
@@ -16,7 +16,7 @@ from tests.source import ROOT
 def test_a_wheel_has_every_file_of_the_page(tmp_path: Path) -> None:
     """Of the folder everything is packed that the build tool packs of a package: check that nothing is ignored."""
     ignored = subprocess.run(
-        ["git", "check-ignore", *(str(path) for path in (ROOT / "src/hinge/dev/page").glob("*"))],
+        ["git", "check-ignore", *(str(path) for path in (ROOT / "src/gemel/dev/page").glob("*"))],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -49,8 +49,8 @@ async def test_the_files_of_the_page_are_served_with_their_types() -> None:
             assert reply.body == data
 
 
-@pytest.mark.parametrize("module", ["hinge.cli.commands.run", "hinge.cli.commands.call", "hinge.cli.arguments.parser"])
+@pytest.mark.parametrize("module", ["gemel.cli.commands.run", "gemel.cli.commands.call", "gemel.cli.arguments.parser"])
 def test_other_commands_import_nothing_of_it(module: str) -> None:
-    code = f"import sys, {module}; print(*(name for name in sys.modules if name.startswith('hinge.dev')))"
+    code = f"import sys, {module}; print(*(name for name in sys.modules if name.startswith('gemel.dev')))"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

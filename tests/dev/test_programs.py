@@ -1,4 +1,4 @@
-"""`hinge dev` as a command, against programs: a file that is edited, a command line, one that cannot start."""
+"""`gemel dev` as a command, against programs: a file that is edited, a command line, one that cannot start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.dev.program import Program
 
 SERVER = '''
 import sys
-from hinge import Server
+from gemel import Server
 
 server = Server("weather", version="1")
 
@@ -33,9 +33,9 @@ if __name__ == "__main__":
 
 @asynccontextmanager
 async def command(*words: str, cwd: Path) -> AsyncIterator[tuple[Program, str]]:
-    """Run `hinge dev` in a folder until Ctrl-C; gives the program and the line that was printed."""
+    """Run `gemel dev` in a folder until Ctrl-C; gives the program and the line that was printed."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "hinge", "dev", *words, "--no-open"),
+        *(sys.executable, "-m", "gemel", "dev", *words, "--no-open"),
         stdout=asyncio.subprocess.PIPE,
         cwd=cwd,
     )
@@ -79,7 +79,7 @@ async def test_one_line_says_where_the_page_is(folder: Path) -> None:
         if sys.platform == "linux":
             assert figures["memory"] > 1_000_000
         text = (await program.do("copy", **{"as": "curl"}, call=call))["text"]
-        assert text.startswith("# hinge run weather.py --http\n")
+        assert text.startswith("# gemel run weather.py --http\n")
 
 
 @pytest.mark.long
@@ -131,7 +131,7 @@ async def test_an_edit_ends_the_wait_for_a_program_that_hangs(folder: Path) -> N
 
 async def test_the_contract_is_compared_with_the_lock_beside_the_file(folder: Path) -> None:
     lock = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "hinge", "lock", "weather.py", "-o", "hinge.lock"),
+        *(sys.executable, "-m", "gemel", "lock", "weather.py", "-o", "gemel.lock"),
         stdout=asyncio.subprocess.DEVNULL,
         cwd=folder,
     )
@@ -141,7 +141,7 @@ async def test_the_contract_is_compared_with_the_lock_beside_the_file(folder: Pa
         assert line.endswith("(Ctrl-C ends it)\n")
         contract = await program.event("contract")
         assert contract["differences"] == []
-        assert contract["lock"]["path"] == "hinge.lock"
+        assert contract["lock"]["path"] == "gemel.lock"
         assert [one["severity"] for one in contract["lock"]["differences"]] == ["text"]
 
 
@@ -166,7 +166,7 @@ async def test_an_entry_of_a_configuration_is_inspected(folder: Path) -> None:
 
 
 async def test_a_proxied_server_is_inspected(folder: Path) -> None:
-    proxy = f"{sys.executable} -m hinge proxy weather.py --to stdio"
+    proxy = f"{sys.executable} -m gemel proxy weather.py --to stdio"
     async with command(proxy, "--port", "0", cwd=folder) as (program, _):
         await program.ready()
         for era in ("2025", "2026"):
@@ -210,17 +210,17 @@ async def test_a_file_that_cannot_be_loaded_is_shown(folder: Path) -> None:
 )
 async def test_a_wrong_command_line_is_one_clear_line(folder: Path, words: tuple[str, ...], reason: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "hinge", "dev", *words, "--no-open"), stderr=asyncio.subprocess.PIPE, cwd=folder
+        *(sys.executable, "-m", "gemel", "dev", *words, "--no-open"), stderr=asyncio.subprocess.PIPE, cwd=folder
     )
     _, errors = await process.communicate()
     assert process.returncode in (1, 2)
-    assert errors.decode().startswith("hinge: ")
+    assert errors.decode().startswith("gemel: ")
     assert len(errors.decode().splitlines()) == 1
     assert reason in errors.decode()
 
 
 async def test_without_the_extra_it_says_what_reloading_needs(folder: Path) -> None:
-    code = "import sys; sys.modules['watchfiles'] = None; from hinge.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; sys.modules['watchfiles'] = None; from gemel.cli import main; sys.exit(main(sys.argv[1:]))"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", code, "dev", "weather.py", "--no-open", "--port", "0"),
         stdout=asyncio.subprocess.PIPE,
@@ -233,4 +233,4 @@ async def test_without_the_extra_it_says_what_reloading_needs(folder: Path) -> N
     process.send_signal(signal.SIGINT)
     _, errors = await process.communicate()
     assert process.returncode == 0
-    assert errors.decode() == "hinge: to reload when a file changes needs the extra cli: pip install 'hinge[cli]'\n"
+    assert errors.decode() == "gemel: to reload when a file changes needs the extra cli: pip install 'gemel[cli]'\n"

@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from hinge.dev import app, connection, inspector, journal, questions, wire
-from hinge.dev.commands import Command
+from gemel.dev import app, connection, inspector, journal, questions, wire
+from gemel.dev.commands import Command
 from tests.dev.program import REFERENCE
 
 TEXT = REFERENCE.read_text()

@@ -17,7 +17,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from hinge import Server
+from gemel import Server
 
 provider = TracerProvider()
 provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
@@ -41,7 +41,7 @@ import os
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from hinge import Server
+from gemel import Server
 
 server = Server("exporter")
 

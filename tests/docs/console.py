@@ -62,8 +62,8 @@ class Console:
             check=False,
         )
         compare(done.stdout.replace(self._address, _PORT), wanted, block)
-        fails = any(line.startswith(("hinge: ", "Invalid arguments ")) for line in wanted.split("\n"))
-        if wanted and command.startswith("hinge call") and done.returncode == 1:
+        fails = any(line.startswith(("gemel: ", "Invalid arguments ")) for line in wanted.split("\n"))
+        if wanted and command.startswith("gemel call") and done.returncode == 1:
             return  # a tool failed, with the text that the document shows
         assert (done.returncode != 0) == fails, f"{block.place}: {command} ended with {done.returncode}: {done.stdout}"
 

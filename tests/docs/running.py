@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from hinge.server.run import loading
+from gemel.server.run import loading
 from tests.docs.documents import Block
 from tests.docs.notebook import compiled, shown
 

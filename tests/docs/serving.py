@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from hinge import Server
-from hinge.transports.http.server.run import serve_http
+from gemel import Server
+from gemel.transports.http.server.run import serve_http
 from tests.docs.configuration import nginx_file
 
 

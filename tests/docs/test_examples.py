@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client
+from gemel import Client
 from tests.source import ROOT
 
 EXAMPLES = ROOT / "examples"

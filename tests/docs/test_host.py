@@ -20,7 +20,7 @@ ENVIRONMENT = {"PATH": f"{os.path.dirname(sys.executable)}{os.pathsep}{os.enviro
 @asynccontextmanager
 async def cafe(port: int) -> AsyncIterator[None]:
     """The server over HTTP, which the host has to do without until it is there."""
-    command = [sys.executable, "-m", "hinge", "run", "examples/host_servers.py:cafe", "--http", "--port", str(port)]
+    command = [sys.executable, "-m", "gemel", "run", "examples/host_servers.py:cafe", "--http", "--port", str(port)]
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stderr=asyncio.subprocess.DEVNULL)
     try:
         yield
@@ -71,7 +71,7 @@ async def asks(typist: Typist) -> None:
     await typist.asks("borrow", "── borrow needs more arguments\n")
     await typist.answers("title:", "Dune")
     await typist.answers('Call borrow with {"title": "Dune"}? [y/n]:', "y")
-    await typist.sees("── library (hinge run examples/host_servers.py:library) asks\n")
+    await typist.sees("── library (gemel run examples/host_servers.py:library) asks\n")
     await typist.answers("weeks [two]:", "four")
     await typist.answers("reminder [yes]:", "n")
     await typist.answers("Send this?", "y")

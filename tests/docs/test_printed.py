@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hinge import Limits
-from hinge.protocol import states
+from gemel import Limits
+from gemel.protocol import states
 from tests.docs.documents import documents
 from tests.source import ROOT
 from tools.print_docs import PARTS, comments, printed

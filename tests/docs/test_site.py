@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("griffe")
 
-from hinge.cli.arguments.parser import COMMANDS, command_parser, parser
+from gemel.cli.arguments.parser import COMMANDS, command_parser, parser
 from tests.docs.test_links import anchors_of
 from tests.source import ROOT
 from tools import command_line, messages, public_api, reference, site
@@ -121,7 +121,7 @@ def test_every_command_and_option_is_on_the_page_of_the_command_line() -> None:
     commands = {name: command_parser(name) for name in COMMANDS}
     assert set(commands) == set(re.findall(r"^  (?:  )?([a-z]+) {2,}", parser().format_help(), re.MULTILINE))
     for name, command in commands.items():
-        section = page.partition(f"## `hinge {name}`")[2].partition("\n## ")[0]
+        section = page.partition(f"## `gemel {name}`")[2].partition("\n## ")[0]
         for flag in re.findall(r"--[a-z][\w-]+", command.format_help()):
             assert flag == "--help" or f"`{flag}" in section, f"{name} {flag}"
 
@@ -196,9 +196,9 @@ def test_versions_stand_side_by_side_and_the_newest_is_shown_first(
 ) -> None:
     (tmp_path / "html").mkdir()
     for version in ("0.9.0", "0.10.0", "0.9.1"):
-        monkeypatch.setattr("hinge.__version__", version)
+        monkeypatch.setattr("gemel.__version__", version)
         monkeypatch.setattr(site, "navigation", lambda pages: [("Home", "index.md")])
-        site.publish(tmp_path / "html", {"index.md": f"# Hinge\n\nVersion {version}.\n"}, tmp_path / "site")
+        site.publish(tmp_path / "html", {"index.md": f"# Gemel\n\nVersion {version}.\n"}, tmp_path / "site")
     listed = json.loads((tmp_path / "site" / "versions.json").read_text(encoding="utf-8"))
     assert [one["version"] for one in listed] == ["0.10.0", "0.9.1", "0.9.0"]
     assert "url=0.10.0/" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")

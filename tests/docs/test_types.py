@@ -68,7 +68,7 @@ def mypy(files: list[Path], directory: Path) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)  # without its cache mypy reads all of Hinge and its dependencies first
+@pytest.mark.timeout(120)  # without its cache mypy reads all of Gemel and its dependencies first
 def test_the_documents_and_examples_are_typed(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     found = []

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, DefinitionError, Server
-from hinge.cli import main
-from hinge.doctor import HOSTS, Offers, check
-from hinge.doctor.check import SEVERITIES
-from hinge.schema.tools import Tool
-from hinge.testing import assert_fits_hosts
+from gemel import Client, DefinitionError, Server
+from gemel.cli import main
+from gemel.doctor import HOSTS, Offers, check
+from gemel.doctor.check import SEVERITIES
+from gemel.schema.tools import Tool
+from gemel.testing import assert_fits_hosts
 
 
 def tool(name: str = "t", output: Any = None, **properties: Any) -> Tool:
@@ -126,7 +126,7 @@ async def test_the_assertion_lists_what_does_not_fit() -> None:
 def program(tmp_path: Path) -> str:
     file = tmp_path / "long.py"
     lines = [
-        "from hinge import Server",
+        "from gemel import Server",
         "server = Server('s')",
         f"@server.tool(name={'x' * 70!r})",
         "def f() -> None: ...",

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from hinge import Apps, Client, ClientExtension, Context, Csp, DefinitionError, Depends, Server, Tool, tools_for_model
+from gemel import Apps, Client, ClientExtension, Context, Csp, DefinitionError, Depends, Server, Tool, tools_for_model
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hinge import Caller, Client, DefinitionError, PeerError, Server
-from hinge.extensions.skills import Skill, SkillRejected, SkillsClient
-from hinge.schema.base import PageParams
-from hinge.server.context import Context
+from gemel import Caller, Client, DefinitionError, PeerError, Server
+from gemel.extensions.skills import Skill, SkillRejected, SkillsClient
+from gemel.schema.base import PageParams
+from gemel.server.context import Context
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

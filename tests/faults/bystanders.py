@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hinge import CallError, Client, ProgressParams
+from gemel import CallError, Client, ProgressParams
 from tests.faults.table import word_of
 
 #: Kept in caches of a fixed size.
@@ -77,5 +77,5 @@ def alive() -> Counter[str]:
     """The objects of our classes that the process holds, by class."""
     gc.collect()
     kinds = (type(one) for one in gc.get_objects())
-    ours = Counter(kind.__qualname__ for kind in kinds if str(kind.__module__).startswith("hinge."))
+    ours = Counter(kind.__qualname__ for kind in kinds if str(kind.__module__).startswith("gemel."))
     return Counter({name: count for name, count in ours.items() if name not in CACHED})

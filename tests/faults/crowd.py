@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hinge import Client, Context, Limits, Server
+from gemel import Client, Context, Limits, Server
 from tests.support import EraName
 from tests.transports.http_rig import serving
 

@@ -1,4 +1,4 @@
-"""A Hinge server as a program of its own, which notes in a file what runs and dies when told to.
+"""A Gemel server as a program of its own, which notes in a file what runs and dies when told to.
 
 `program.py JOURNAL stdio|PORT [FIRST-LAST]`: the starts from the FIRST to the LAST end at once, with a word on standard error.
 """
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hinge import Context, Server, ToolAnnotations
+from gemel import Context, Server, ToolAnnotations
 
 server: Server[Any] = Server("program")
 journal = Path(sys.argv[1])

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hinge import (
+from gemel import (
     CallError,
     CallTimeout,
     ConnectFailed,

@@ -24,7 +24,7 @@ def test_a_crowd_of_calls_keeps_its_order_in_bounded_memory(route: str) -> None:
     count = 10_000 if route.endswith("2026") else 4_000
     words = [sys.executable, "-m", "tests.faults.crowd", route, str(count)]
     # What they all say alike is held against the schema in other tests; here nothing listens in, or that would be measured.
-    environment = {name: value for name, value in os.environ.items() if name != "HINGE_TEST_TAP"}
+    environment = {name: value for name, value in os.environ.items() if name != "GEMEL_TEST_TAP"}
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240, check=True, env=environment)
     seen = json.loads(done.stdout)
     assert seen["own"]

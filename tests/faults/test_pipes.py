@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Limits
+from gemel import Client, Limits
 from tests.faults.bystanders import PROMPTLY, Caller, alive, ending_of, quiet_loop
 from tests.faults.table import Case, read_cases
 from tests.support import EraName

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hinge import Client, Limits
+from gemel import Client, Limits
 from tests.faults.bystanders import PROMPTLY, Caller, alive, ending_of, quiet_loop
 from tests.faults.posts import Posts
 from tests.faults.table import Case, read_cases

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, Limits, Server, ToolAnnotations
-from hinge.transports.stream.sockets import SocketServer
+from gemel import Client, Context, Limits, Server, ToolAnnotations
+from gemel.transports.stream.sockets import SocketServer
 from tests.faults.bystanders import PROMPTLY, Caller, ending_of, quiet_loop
 from tests.faults.proxy import Mishap, Proxy
 from tests.support import EraName

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     CallError,
     Changed,
     ChangesLost,

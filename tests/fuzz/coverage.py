@@ -17,7 +17,7 @@ try:
 except ImportError:
     sys.exit("This needs atheris: pip install atheris")
 
-with atheris.instrument_imports(include=["hinge"]):
+with atheris.instrument_imports(include=["gemel"]):
     from tests.fuzz.targets import CORPUS, TARGETS
 
 #: Found inputs, which are not stored until they are merged.

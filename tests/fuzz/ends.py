@@ -1,6 +1,6 @@
 """Connections for the fuzz tests: what a server offers, and a handshake done by hand. No event loop anywhere.
 
-`HINGE_FUZZ=50 python -m pytest tests/fuzz` tries fifty times as much, and something new each time.
+`GEMEL_FUZZ=50 python -m pytest tests/fuzz` tries fifty times as much, and something new each time.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from hinge import Implementation
-from hinge.protocol.connection import Connection
-from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras.detect import parse_eras
-from hinge.protocol.eras.handshake import HANDSHAKE, initialize
-from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, ServerCapabilities
+from gemel import Implementation
+from gemel.protocol.connection import Connection
+from gemel.protocol.description import ServerDescription
+from gemel.protocol.eras.detect import parse_eras
+from gemel.protocol.eras.handshake import HANDSHAKE, initialize
+from gemel.schema.lifecycle import ClientCapabilities, InitializeParams, ServerCapabilities
 from tests.support import Call, jsonrpc
 
 ME = Implementation(name="fuzz", version="1")
 
-_TIMES = int(os.environ.get("HINGE_FUZZ", "1"))
+_TIMES = int(os.environ.get("GEMEL_FUZZ", "1"))
 
 
 class Work:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from hinge.schema.methods import METHODS
+from gemel.schema.methods import METHODS
 from tests.support import REVISIONS
 
 PREFIX = "io.modelcontextprotocol/"

@@ -9,13 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hinge import HingeError, ProtocolError, StartError
-from hinge.protocol.connection import Connection
-from hinge.protocol.http.media_types import parse_accept, parse_media_type
-from hinge.protocol.http.mirror import decode_value, encode_value
-from hinge.protocol.http.origin import parse_authority
-from hinge.protocol.http.sse import Decoder
-from hinge.testing.recording_file import parse_session, read_recording
+from gemel import GemelError, ProtocolError, StartError
+from gemel.protocol.connection import Connection
+from gemel.protocol.http.media_types import parse_accept, parse_media_type
+from gemel.protocol.http.mirror import decode_value, encode_value
+from gemel.protocol.http.origin import parse_authority
+from gemel.protocol.http.sse import Decoder
+from gemel.testing.recording_file import parse_session, read_recording
 from tests.fuzz.ends import description_of, shake_hands
 from tests.protocol.http.heads import judged
 from tests.support import Batch, Call, Outgoing, jsonrpc
@@ -87,7 +87,7 @@ def _events(pieces: list[bytes]) -> list[Any]:
     try:
         for piece in pieces:
             found += decoder.feed(piece)
-    except HingeError:
+    except GemelError:
         found.append("failed")
     return found
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hinge import InvalidRequest, ParseError, ProtocolError
-from hinge.protocol.connection import Connection
-from hinge.protocol.eras import detect
-from hinge.protocol.http.headers import Head
+from gemel import InvalidRequest, ParseError, ProtocolError
+from gemel.protocol.connection import Connection
+from gemel.protocol.eras import detect
+from gemel.protocol.http.headers import Head
 from tests.fuzz import messages
 from tests.fuzz.ends import description_of, examples, shake_hands
 from tests.support import (

@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from hinge import CallError, ConnectFailed, ConnectionLost, Discovery, ErrorObject, PeerError
-from hinge.client import negotiation
-from hinge.client.negotiation import Initialize, Probe, StepAnswer, negotiate
+from gemel import CallError, ConnectFailed, ConnectionLost, Discovery, ErrorObject, PeerError
+from gemel.client import negotiation
+from gemel.client.negotiation import Initialize, Probe, StepAnswer, negotiate
 from tests.fuzz import messages
 from tests.fuzz.ends import examples
 from tests.support import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, EraName

@@ -11,11 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hinge import HingeError, InvalidParams, Limits, NotSent
-from hinge.protocol.connection import Connection
-from hinge.protocol.eras.stateless import STATELESS as STATELESS_ERA
-from hinge.protocol.states import CallState, HandshakeState, PendingState
-from hinge.schema.lifecycle import ClientCapabilities
+from gemel import GemelError, InvalidParams, Limits, NotSent
+from gemel.protocol.connection import Connection
+from gemel.protocol.eras.stateless import STATELESS as STATELESS_ERA
+from gemel.protocol.states import CallState, HandshakeState, PendingState
+from gemel.schema.lifecycle import ClientCapabilities
 from tests.fuzz import messages
 from tests.fuzz.ends import ME, Work, description_of, examples, hello, initialize_result
 from tests.support import Batch, Call, Outgoing, Pending, jsonrpc
@@ -241,7 +241,7 @@ class Conversation(RuleBasedStateMachine):
         waiting = pending.state is PendingState.WAITING
         request_id = str(pending.id) if how == "look-alike" else pending.id
         if how == "fail":
-            end.connection.fail_request(pending, HingeError("the transport says so"))
+            end.connection.fail_request(pending, GemelError("the transport says so"))
         elif how in ("give up", "cancel"):
             assert end.connection.abandon_request(pending) == waiting
         if how in ("cancel", "look-alike"):

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from hinge import CallError, Changed, Client, Context, HingeError, Server
+from gemel import CallError, Changed, Client, Context, GemelError, Server
 from tests.fuzz.ends import examples
 from tests.jumping_clock import JumpingLoop
 
@@ -154,7 +154,7 @@ async def live(era: Any, plan: list[tuple[Any, ...]], drained: bool) -> None:
     session.connection.check()
     ended = await asyncio.wait_for(asyncio.gather(*doing, return_exceptions=True), 300)
     for task, how in zip(doing, ended, strict=True):
-        assert task.cancelled() or how is None or isinstance(how, HingeError | StopAsyncIteration), how
+        assert task.cancelled() or how is None or isinstance(how, GemelError | StopAsyncIteration), how
         assert not (drained and isinstance(how, CallError)), how
 
 

@@ -12,8 +12,8 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from hinge import Client, HingeError, Limits
-from hinge.testing import ScriptedPeer
+from gemel import Client, GemelError, Limits
+from gemel.testing import ScriptedPeer
 from tests.hostile.cases import Era, Json
 from tests.hostile.client_cases import (
     AskCase,
@@ -100,12 +100,12 @@ async def ending(client: Client, operation: Callable[[Client], Awaitable[object]
                 await client.connect()
             if operation is not None:
                 await operation(client)
-    except HingeError as exc:
+    except GemelError as exc:
         return type(exc).__name__
     except TimeoutError:
         return "nothing"
     except Exception as exc:
-        return f"{type(exc).__name__} (not an error of Hinge)"
+        return f"{type(exc).__name__} (not an error of Gemel)"
     return "ok"
 
 

@@ -28,7 +28,7 @@ from tests.interop import peers
 
 PAGE = peers.ROOT / "docs" / "reliability.md"
 _PART = re.compile(r"(<!-- measured: hostile -->\n).*?(<!-- end of hostile -->)", re.DOTALL)
-#: Cases about what the specification leaves open: patterns of names, and what Hinge has decided.
+#: Cases about what the specification leaves open: patterns of names, and what Gemel has decided.
 CHOICES: dict[str, str] = {
     "* twice": "repeated members of an object are refused",
     "* by_schema with *": "the tool has a schema of its own",
@@ -88,7 +88,7 @@ def sdks() -> list[Sdk]:
     places = peers.install(frozenset({"peers", "fastmcp-server", "node"}))
     version = peers.version_of
     return [
-        Sdk("Hinge", Path(sys.executable), Path(__file__).with_name("target.py")),
+        Sdk("Gemel", Path(sys.executable), Path(__file__).with_name("target.py")),
         Sdk(f"`mcp` {version('peers', 'mcp')}", places.peers_python, peers.script("target_python.py")),
         Sdk(
             f"FastMCP {version('fastmcp-server', 'fastmcp-slim[server]')}",

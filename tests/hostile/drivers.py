@@ -1,4 +1,4 @@
-"""Ways to a server under test: a command's standard streams, a TCP socket, a URL. They share no code with Hinge."""
+"""Ways to a server under test: a command's standard streams, a TCP socket, a URL. They share no code with Gemel."""
 
 from __future__ import annotations
 

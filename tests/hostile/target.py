@@ -9,7 +9,7 @@ import asyncio
 import sys
 from typing import Any
 
-from hinge import Context, Limits, Server, ToolError
+from gemel import Context, Limits, Server, ToolError
 
 _LISTS = {"type": "array", "items": {"$ref": "#/$defs/lists"}}
 #: Keywords whose errors are expensive to explain: each item, each word of an enum, alternatives at each level.

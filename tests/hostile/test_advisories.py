@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, DefinitionError, Server
-from hinge.auth import JWTAuth, OAuthProxy
-from hinge.auth.server.proxy.providers import OpenID
-from hinge.errors import HingeError, ToolError
-from hinge.openapi import ApiResponse
-from hinge.transports.http.server.run import serve_http
+from gemel import Client, DefinitionError, Server
+from gemel.auth import JWTAuth, OAuthProxy
+from gemel.auth.server.proxy.providers import OpenID
+from gemel.errors import GemelError, ToolError
+from gemel.openapi import ApiResponse
+from gemel.transports.http.server.run import serve_http
 from tests.ports import free_port
 from tests.source import ROOT
 from tests.transports.http_rig import modern_call, serving
@@ -171,9 +171,9 @@ def test_a_name_has_no_line_end_at_its_end(end: str) -> None:
 def test_http_is_for_hosts_that_are_loopback_and_no_others(host: str) -> None:
     """python-sdk #2089: an issuer was taken for local because its host began so."""
     provider = OpenID(issuer="https://login.test", client_id="c", client_secret="s" * 32, title="IdP")
-    with pytest.raises(HingeError):
+    with pytest.raises(GemelError):
         OAuthProxy(provider, url=f"http://{host}/mcp")
-    with pytest.raises(HingeError):
+    with pytest.raises(GemelError):
         JWTAuth(issuer=f"http://{host}", audience="https://notes.test/mcp")
 
 
@@ -231,7 +231,7 @@ async def test_secrets_for_an_api_are_not_logged(caplog: pytest.LogCaptureFixtur
 
 
 def test_packages_with_these_reports_are_not_used() -> None:
-    """What the core and `hinge[auth]` need; reports of joserfc and cryptography are for their releases."""
+    """What the core and `gemel[auth]` need; reports of joserfc and cryptography are for their releases."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = [*project["dependencies"], *project["optional-dependencies"]["auth"]]
     names = {re.match(r"[\w.-]+", each)[0].lower() for each in needed}  # type: ignore[index]  # each has a name

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Limits, Server
-from hinge.transports.http.client.responses import read_start
-from hinge.transports.stream.sockets import SocketServer
-from hinge.transports.stream.subprocess import Stdio
+from gemel import Client, Limits, Server
+from gemel.transports.http.client.responses import read_start
+from gemel.transports.stream.sockets import SocketServer
+from gemel.transports.stream.subprocess import Stdio
 from tests.client.puppet import Puppet, done, legacy, modern
 from tests.hostile.cases import Era, Json
 from tests.hostile.client_cases import INITIALIZED, correct, http_response
@@ -192,7 +192,7 @@ async def test_a_server_does_not_fill_the_log(
         return done()
 
     puppet = (modern if era == "2026" else legacy)(tools_call=call)
-    caplog.set_level(logging.WARNING, "hinge")
+    caplog.set_level(logging.WARNING, "gemel")
     limits = Limits(call_idle=30)
     async with Client(puppet, limits=limits, on_log=print) as client:
         await client.call_tool("x", on_progress=print)

@@ -29,8 +29,8 @@ def test_validators_are_made_in_one_place() -> None:
     """All users of the validator share its bounds."""
     unbounded = re.compile(r"\bvalidator_for\b|\biter_errors\b|jsonschema_rs\.(evaluate|validate)\b")
     users = {
-        path.relative_to(ROOT / "src/hinge").as_posix()
-        for path in (ROOT / "src/hinge").rglob("*.py")
+        path.relative_to(ROOT / "src/gemel").as_posix()
+        for path in (ROOT / "src/gemel").rglob("*.py")
         if unbounded.search(path.read_text(encoding="utf-8"))
     }
     assert users == {"protocol/validation.py"}

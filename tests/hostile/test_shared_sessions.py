@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Limits, Principal
-from hinge.backends.base import Backend
+from gemel import Changed, Limits, Principal
+from gemel.backends.base import Backend
 from tests.transports.http_rig import JSON_HEADERS, handshake_call, initialize, text_of
 from tests.transports.sharing_rig import App, apps, call, redis_store, request, store_url, until
 

@@ -9,7 +9,7 @@ import socket
 import sys
 from typing import Any
 
-SERVERS = ("hinge", "uvicorn-h11", "uvicorn-httptools", "granian")
+SERVERS = ("gemel", "uvicorn-h11", "uvicorn-httptools", "granian")
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -35,9 +35,9 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": text})
 
 
-async def serve_hinge(port: int) -> None:
+async def serve_gemel(port: int) -> None:
     """Serve with the HTTP server of this project."""
-    from hinge.http1.server.listener import Listener
+    from gemel.http1.server.listener import Listener
 
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -50,8 +50,8 @@ async def serve_hinge(port: int) -> None:
 
 def main(server: str, port: int) -> None:
     """Run a server."""
-    if server == "hinge":
-        asyncio.run(serve_hinge(port))
+    if server == "gemel":
+        asyncio.run(serve_gemel(port))
     elif server.startswith("uvicorn-"):
         import uvicorn
 

@@ -137,7 +137,7 @@ def read(data: bytes) -> Seen:
 
 def judge(case: Bytes, seen: dict[str, Seen]) -> str | None:
     """Describe what our server does wrong, compared with the specification and the other servers; None if nothing."""
-    own = seen["hinge"]
+    own = seen["gemel"]
     if any("smuggled" in request for request in own.requests) and not _agrees_on_smuggled(own, seen):
         return "a request was found in a body"
     if case.strict and not own.refused:
@@ -146,7 +146,7 @@ def judge(case: Bytes, seen: dict[str, Seen]) -> str | None:
         return None
     for name, other in seen.items():
         same = [_plain(request) for request in other.requests[:1]] == [_plain(request) for request in own.requests[:1]]
-        if name != "hinge" and not other.refused and not same:
+        if name != "gemel" and not other.refused and not same:
             return f"{name} read it differently: {own.requests[:1]} and {other.requests[:1]}"
     return None
 
@@ -158,7 +158,7 @@ def _plain(request: str) -> str:
 
 def _agrees_on_smuggled(own: Seen, seen: dict[str, Seen]) -> bool:
     """Whether every other server that accepts the case sees the same requests."""
-    others = [other for name, other in seen.items() if name != "hinge" and not other.refused]
+    others = [other for name, other in seen.items() if name != "gemel" and not other.refused]
     return bool(others) and all(other.requests == own.requests for other in others)
 
 
@@ -198,7 +198,7 @@ async def compare_behind(proxy: str, chosen: Sequence[Bytes]) -> list[str]:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, "configuration")
         await asyncio.to_thread(file.write_text, PROXIES[proxy].format(directory=directory, app=app_port, port=port))
-        command = [sys.executable, "-m", "tests.http_differential.app", "hinge", str(app_port)]
+        command = [sys.executable, "-m", "tests.http_differential.app", "gemel", str(app_port)]
         front = [word.format(file=file) for word in COMMANDS[proxy]]
         async with running(command, app_port), running(front, port):
             for case in chosen:

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from hinge import Client
-from hinge.cli import main
+from gemel import Client
+from gemel.cli import main
 
 SERVER = '''\
 from contextlib import asynccontextmanager
-from hinge import Server
+from gemel import Server
 
 
 @asynccontextmanager
@@ -48,7 +48,7 @@ readme = "README.md"
 requires-python = ">=3.11"
 license = "MIT"
 authors = [{ name = "Ada", email = "ada@example.com" }]
-dependencies = ["hinge>=0.1"]
+dependencies = ["gemel>=0.1"]
 
 [project.urls]
 Homepage = "https://example.com/weather"
@@ -57,15 +57,15 @@ Homepage = "https://example.com/weather"
 [project.scripts]
 weather-server = "weather:server.run"
 
-[tool.hinge]
+[tool.gemel]
 name = "com.example/weather"
 remotes = ["https://mcp.example.com/mcp"]
 
-[tool.hinge.env.WEATHER_TOKEN]
+[tool.gemel.env.WEATHER_TOKEN]
 description = "Token of the weather service"
 secret = true
 
-[tool.hinge.env.UNITS]
+[tool.gemel.env.UNITS]
 default = "metric"
 """
 
@@ -170,9 +170,9 @@ def test_a_bundle_is_listed_with_its_digest(capsys: pytest.CaptureFixture[str]) 
         ("com.example/weather", "weather", "'weather' is not in reverse DNS form"),
         ("Forecasts for cities", "x" * 101, "The description has 101 characters"),
         ('description = "Forecasts for cities"', "", "A published server needs a description"),
-        ("remotes =", "remote =", "[tool.hinge] has no key 'remote'; did you mean 'remotes'?"),
-        ("secret = true", 'secret = "yes"', "[tool.hinge.env.WEATHER_TOKEN]: secret must be true or false"),
-        ("[tool.hinge.env.UNITS]", '[tool.hinge.env."A B"]', "'A B' is not the name of an environment variable"),
+        ("remotes =", "remote =", "[tool.gemel] has no key 'remote'; did you mean 'remotes'?"),
+        ("secret = true", 'secret = "yes"', "[tool.gemel.env.WEATHER_TOKEN]: secret must be true or false"),
+        ("[tool.gemel.env.UNITS]", '[tool.gemel.env."A B"]', "'A B' is not the name of an environment variable"),
         ("[project]", "[project", "pyproject.toml is not TOML"),
     ],
 )
@@ -204,7 +204,7 @@ def test_a_bundle_has_the_project_and_no_secrets(capsys: pytest.CaptureFixture[s
             "entry_point": "weather.py",
             "mcp_config": {
                 "command": "uv",
-                "args": ["run", "--directory", "${__dirname}", "hinge", "run", "weather.py"],
+                "args": ["run", "--directory", "${__dirname}", "gemel", "run", "weather.py"],
                 "env": {"WEATHER_TOKEN": "${user_config.weather_token}", "UNITS": "${user_config.units}"},
             },
         },
@@ -259,14 +259,14 @@ def test_a_file_alone_brings_its_dependencies(project: Path, capsys: pytest.Capt
     assert list(files) == ["manifest.json", "pyproject.toml", "weather.py"]
     table: dict[str, Any] = tomllib.loads(files["pyproject.toml"].decode())["project"]
     assert table["requires-python"] == ">=3.12"
-    assert re.sub(r"[\d.]+", "N", table["dependencies"][0]) == "hinge>=N"
+    assert re.sub(r"[\d.]+", "N", table["dependencies"][0]) == "gemel>=N"
     assert table["dependencies"][1:] == ["httpx"]
 
 
 def test_advice_for_authors(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "pyproject.toml").write_text('[project]\nname = "w"\ndynamic = ["version"]\n')
     notes = printed(capsys, "bundle", "weather.py")[1]
-    assert "the project does not depend on hinge" in notes
+    assert "the project does not depend on gemel" in notes
     assert "the version is 0" in notes
 
 
@@ -283,7 +283,7 @@ async def test_what_a_host_starts_answers(project: Path, capsys: pytest.CaptureF
 
 
 def _bundle_bytes(project: Path) -> bytes:
-    command = [sys.executable, "-m", "hinge", "bundle", "weather.py", "-o", "../w.mcpb"]
+    command = [sys.executable, "-m", "gemel", "bundle", "weather.py", "-o", "../w.mcpb"]
     subprocess.run(command, cwd=project, check=True, capture_output=True)
     return (project / "../w.mcpb").read_bytes()
 

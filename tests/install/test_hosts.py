@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hinge import StartError
-from hinge.doctor import HOSTS as DOCTOR_HOSTS
-from hinge.install import HOSTS, SHORT_NAMES, Launch, entry_for
+from gemel import StartError
+from gemel.doctor import HOSTS as DOCTOR_HOSTS
+from gemel.install import HOSTS, SHORT_NAMES, Launch, entry_for
 
 PLATFORMS: dict[str, dict[str, str]] = {
     "linux": {"HOME": "/home/ada"},
@@ -71,8 +71,8 @@ def test_each_host_has_a_source_and_the_name_that_the_doctor_uses() -> None:
     assert set(SHORT_NAMES.values()) <= set(HOSTS)
 
 
-PROGRAM = Launch(["/usr/bin/python", "-m", "hinge", "run", "/s.py"], {"TOKEN": "${TOKEN}", "LEVEL": "debug"})
-COMMON = {"command": "/usr/bin/python", "args": ["-m", "hinge", "run", "/s.py"]}
+PROGRAM = Launch(["/usr/bin/python", "-m", "gemel", "run", "/s.py"], {"TOKEN": "${TOKEN}", "LEVEL": "debug"})
+COMMON = {"command": "/usr/bin/python", "args": ["-m", "gemel", "run", "/s.py"]}
 ENTRIES: dict[str, dict[str, Any]] = {
     "claude-code": {"type": "stdio", **COMMON, "env": {"TOKEN": "${TOKEN}", "LEVEL": "debug"}},
     "claude-desktop": {**COMMON, "env": {"TOKEN": "secret", "LEVEL": "debug"}},
@@ -118,7 +118,7 @@ def test_codex_passes_a_variable_as_a_header() -> None:
 
 
 def test_what_a_host_can_not_take_is_refused() -> None:
-    with pytest.raises(StartError, match="takes no URLs in this file: install the command 'hinge proxy "):
+    with pytest.raises(StartError, match="takes no URLs in this file: install the command 'gemel proxy "):
         entry_for(HOSTS["claude-desktop"], Launch(url="https://e.com"), {})
     with pytest.raises(StartError, match="can't set a working directory"):
         entry_for(HOSTS["cursor"], Launch(["/bin/x"], cwd="/tmp"), {})

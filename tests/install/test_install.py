@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from hinge import Client, DefinitionError, StartError
-from hinge.cli import main
-from hinge.client.group.config import read_config
-from hinge.install import HOSTS, entry, foreign_command, name_of, own_command, plan_install, plan_uninstall
+from gemel import Client, DefinitionError, StartError
+from gemel.cli import main
+from gemel.client.group.config import read_config
+from gemel.install import HOSTS, entry, foreign_command, name_of, own_command, plan_install, plan_uninstall
 
 #: A file of each host as its users have it.
 FILES = {
@@ -32,7 +32,7 @@ FILES = {
 
 SERVER = '''\
 import os
-from hinge import Server
+from gemel import Server
 
 server = Server("weather")
 
@@ -101,7 +101,7 @@ async def test_what_is_installed_starts_and_answers_and_is_undone(
 def test_every_file_is_written_and_restored_on_every_platform(host: str, platform: str, home: Path) -> None:
     environ = {"HOME": str(home), "USERPROFILE": str(home), "APPDATA": str(home / "Roaming")}
     path = HOSTS[host].path(platform, environ)
-    command = ["C:\\Python\\python.exe", "-m", "hinge", "run", "C:\\Users\\Ada L\\weather.py"]
+    command = ["C:\\Python\\python.exe", "-m", "gemel", "run", "C:\\Users\\Ada L\\weather.py"]
     value = entry.entry_for(HOSTS[host], entry.Launch(command), environ).value
     plan_install(HOSTS[host], path, "weather", value, state=home / "state").apply()
     assert list(read_config(path)["weather"].command) == command
@@ -127,7 +127,7 @@ def test_an_entry_of_somebody_else_is_not_overwritten_unasked(host: str, capsys:
     before = path.read_bytes()
     install = ["install", "weather.py", "--host", host, "--yes"]
     assert main(install) == 1
-    assert "hinge did not write" in capsys.readouterr().err
+    assert "gemel did not write" in capsys.readouterr().err
     assert main(["uninstall", "weather", "--host", host, "--yes"]) == 1
     assert path.read_bytes() == before
     assert main([*install, "--force"]) == 0
@@ -263,14 +263,14 @@ def test_a_link_stays_a_link_and_only_the_user_reads_copies(home: Path) -> None:
 
 def test_commands_have_absolute_paths(tmp_path: Path) -> None:
     file = f"{Path.cwd()}/weather.py"
-    assert own_command("weather.py") == [sys.executable, "-m", "hinge", "run", file]
+    assert own_command("weather.py") == [sys.executable, "-m", "gemel", "run", file]
     assert own_command("weather.py:server", ["-v"], cwd=".") == [
-        *[sys.executable, "-m", "hinge", "run", f"{file}:server"],
+        *[sys.executable, "-m", "gemel", "run", f"{file}:server"],
         *["--cwd", str(Path.cwd()), "--", "-v"],
     ]
     assert own_command("weather.py", module=True)[3:] == ["run", "-m", "weather.py", "--cwd", str(Path.cwd())]
-    assert own_command("weather:server", program=["/bin/hinge"]) == [
-        *["/bin/hinge", "run", "weather:server", "--cwd", str(Path.cwd())]
+    assert own_command("weather:server", program=["/bin/gemel"]) == [
+        *["/bin/gemel", "run", "weather:server", "--cwd", str(Path.cwd())]
     ]
     assert foreign_command(["npx", "-y", "docs"]) == ["/usr/bin/npx", "-y", "docs"]
 
@@ -300,16 +300,16 @@ def test_uv_makes_the_environment_that_a_file_describes(monkeypatch: pytest.Monk
     monkeypatch.setattr(shutil, "which", lambda name: "/opt/uv")
     folder = Path.cwd()
     script, plain = folder / "script.py", folder / "weather.py"
-    script.write_text("# /// script\n# dependencies = ['hinge']\n# ///\n" + SERVER)
+    script.write_text("# /// script\n# dependencies = ['gemel']\n# ///\n" + SERVER)
     monkeypatch.setattr(sys, "prefix", "/usr")
     assert own_command("weather.py")[0] == sys.executable
     assert own_command("script.py") == [
-        *["/opt/uv", "run", "--no-project", "--with-requirements", str(script), "hinge", "run", str(script)]
+        *["/opt/uv", "run", "--no-project", "--with-requirements", str(script), "gemel", "run", str(script)]
     ]
     monkeypatch.setattr(sys, "prefix", "/home/ada/.cache/uv/archive-v0/x")
-    assert own_command("weather.py")[:6] == ["/opt/uv", "run", "--no-project", "--with", "hinge", "hinge"]
+    assert own_command("weather.py")[:6] == ["/opt/uv", "run", "--no-project", "--with", "gemel", "gemel"]
     (folder / "uv.lock").touch()
-    assert own_command("weather.py") == ["/opt/uv", "run", "--project", str(folder), "hinge", "run", str(plain)]
+    assert own_command("weather.py") == ["/opt/uv", "run", "--project", str(folder), "gemel", "run", str(plain)]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import StartError
-from hinge.client.group.jsonc import read
-from hinge.install import jsonc
+from gemel import StartError
+from gemel.client.group.jsonc import read
+from gemel.install import jsonc
 
 PATH = ("mcpServers", "weather")
 ENTRY = {"command": "python"}

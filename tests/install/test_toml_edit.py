@@ -6,8 +6,8 @@ import tomllib
 
 import pytest
 
-from hinge import StartError
-from hinge.install import toml
+from gemel import StartError
+from gemel.install import toml
 
 PATH = ("mcp_servers", "weather")
 CONFIG = """\
@@ -32,7 +32,7 @@ trust_level = "trusted"
 
 @pytest.mark.parametrize("text", ["", "# only a comment\n", CONFIG, CONFIG.replace("\n", "\r\n"), CONFIG.rstrip()])
 def test_put_and_cut(text: str) -> None:
-    entry = {"command": "python", "args": ["-m", "hinge", 'a "quoted" \\ \x7f ü'], "env": {"A": "b", "x y": "c"}}
+    entry = {"command": "python", "args": ["-m", "gemel", 'a "quoted" \\ \x7f ü'], "env": {"A": "b", "x y": "c"}}
     edited = toml.put(text, PATH, entry)
     assert edited.startswith(text)
     assert toml.get(edited, PATH) == entry

@@ -65,7 +65,7 @@ class Matrix:
     def plan(self, cell: Cell) -> Plan:
         """What is to be done in a cell."""
         plan = self.clients[cell.client].plan or self.servers[cell.server].plans[cell.era]
-        is_old = cell.server == "hinge" and self.revision(cell) < REVISIONS["2025"]
+        is_old = cell.server == "gemel" and self.revision(cell) < REVISIONS["2025"]
         return {**plan, **plans.BEFORE_2025_11} if is_old else plan
 
     def revision(self, cell: Cell) -> str:

@@ -107,9 +107,9 @@ def client_killed(held: Held) -> None:
     if cell.transport == "stdio":
         _await_end(held.server_pid, "the server did not end after its client's death")
         return
-    if cell.era == "2026" or (cell.transport == "sse" and cell.server == "hinge"):
+    if cell.era == "2026" or (cell.transport == "sse" and cell.server == "gemel"):
         held.noticed("cancelled cancel", "the handler was not cancelled")
-    if cell.era == "2026" and cell.server == "hinge":
+    if cell.era == "2026" and cell.server == "gemel":
         held.noticed("ended subscriptions/listen", "the subscription was not ended")
     if not is_alive(held.server_pid):
         raise Fault("the server died with its client")
@@ -119,7 +119,7 @@ def client_killed(held: Held) -> None:
 def server_killed(held: Held) -> None:
     """SIGKILL to the server: whatever was held ends, with an error or as lost, in time."""
     # A stateless question goes on with the next process, where the client starts one.
-    restarts = held.cell.client == "hinge" and held.cell.transport == "stdio"
+    restarts = held.cell.client == "gemel" and held.cell.transport == "stdio"
     os.kill(held.server_pid, signal.SIGKILL)
     killed_at = time.time()
     time.sleep(UNDER_WAY)
@@ -177,16 +177,16 @@ def deaths(matrix: Matrix, cell: Cell) -> Iterator[tuple[str, Death, list[str]]]
     """The deaths that a cell can show, and what is held meanwhile."""
     plan = matrix.plan(cell)
     listens = "watch" in plan
-    is_ours = cell.client == "hinge"
+    is_ours = cell.client == "gemel"
     # Ours waits a minute for a session to come back, before it gives up what hangs on it.
     waits = is_ours and cell.transport == "http" and cell.era == "2025"
     is_deaf = (cell.client, cell.transport, cell.era) == DEAF
     tells = listens and (cell.era == "2026" or is_ours) and not waits and not is_deaf
     yield "client killed", client_killed, ["call", *(["listen"] if listens else []), "ask"]
     yield "server killed", server_killed, ["call", *(["listen"] if tells else []), *([] if waits else ["ask"])]
-    if cell.server == "hinge" and cell.era == "2026":
+    if cell.server == "gemel" and cell.era == "2026":
         yield "server stopped", server_stopped, ["listen"]
-    if cell.server == "hinge" and cell.transport == "http" and (is_ours or cell.era == "2026"):
+    if cell.server == "gemel" and cell.transport == "http" and (is_ours or cell.era == "2026"):
         yield "server replaced", server_replaced, [*(["relisten"] if is_ours else []), "ask"]
 
 

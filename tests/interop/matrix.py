@@ -16,7 +16,7 @@ from tests.interop.peers import AGENTS, FOREIGN, IMPORTS, OLD_SDKS, REVISIONS, P
 from tests.interop.plans import Plan
 
 HERE = Path(__file__).resolve().parent
-HINGE = [sys.executable, "-m", "hinge"]
+GEMEL = [sys.executable, "-m", "gemel"]
 ERAS = {"stdio": ("2025", "2026"), "http": ("2025", "2026"), "sse": ("2025",)}
 """The eras that travel by a transport: HTTP+SSE was only ever the handshake era's."""
 
@@ -80,21 +80,21 @@ class Client:
 
 
 def servers(peers: Peers, fixture: Path) -> dict[str, Server]:
-    """Every server by name; `hinge` is the one under test and serves the fixture file."""
+    """Every server by name; `gemel` is the one under test and serves the fixture file."""
     python = [str(peers.peers_python), str(FOREIGN / "server_python.py")]
     fastmcp = [str(peers.fastmcp_server_python), str(FOREIGN / "server_fastmcp.py")]
     typescript = [str(peers.node), str(script("server_typescript.mjs"))]
-    ours = [*HINGE, "run", str(fixture)]
+    ours = [*GEMEL, "run", str(fixture)]
     everything = [peers.everything[0], "--import", str(script("loopback_only.mjs")), *peers.everything[1:]]
     found = [
         Server(
-            "hinge",
+            "gemel",
             {
                 "stdio": ours,
                 "http": [*ours, "--http", "--port", "PORT"],
                 "sse": [sys.executable, str(fixture), "PORT"],
             },
-            plans.HINGE,
+            plans.GEMEL,
             has_journal=True,
             is_ours=True,
         ),
@@ -137,16 +137,16 @@ def servers(peers: Peers, fixture: Path) -> dict[str, Server]:
 
 def _proxy(everything: list[str]) -> Server:
     """The reference server, which speaks the handshake over stdio, behind a proxy, and behind two that turn back."""
-    proxy = [*HINGE, "proxy", shlex.join([*everything, "stdio"]), "--to"]
+    proxy = [*GEMEL, "proxy", shlex.join([*everything, "stdio"]), "--to"]
     return Server(
         "proxy",
         {
-            "stdio": [*HINGE, "proxy", shlex.join([*proxy, "stdio"]), "--to", "stdio"],
+            "stdio": [*GEMEL, "proxy", shlex.join([*proxy, "stdio"]), "--to", "stdio"],
             "http": [*proxy, "http", "--port", "PORT"],
         },
         plans.BRIDGE,
         is_ours=True,
-        clients=("python", "typescript", "hinge"),
+        clients=("python", "typescript", "gemel"),
     )
 
 
@@ -172,43 +172,43 @@ def _reference(peers: Peers) -> Server:
 
 
 def _old_servers(peers: Peers) -> list[Server]:
-    """The fixture served by SDKs of the handshake era, for Hinge's client."""
+    """The fixture served by SDKs of the handshake era, for Gemel's client."""
     found = []
     for name, (revision, transports) in OLD_SDKS.items():
         command = [str(peers.python(name)), str(FOREIGN / "server_python_v1.py")]
         commands = {transport: [*command, transport, "PORT"] for transport in transports}
-        found.append(Server(name, commands, {"2025": plans.OLD[name]}, clients=("hinge",), revision=revision))
+        found.append(Server(name, commands, {"2025": plans.OLD[name]}, clients=("gemel",), revision=revision))
     return found
 
 
 def _old_clients(peers: Peers) -> list[Client]:
-    """SDKs of the handshake era, for Hinge's server."""
+    """SDKs of the handshake era, for Gemel's server."""
     typescript = [str(peers.node), str(script("client_typescript.mjs")), "--sdk", "v1"]
-    found = [Client("typescript-1", typescript, eras=("2025",), servers=("hinge",), revision=REVISIONS["2025"])]
+    found = [Client("typescript-1", typescript, eras=("2025",), servers=("gemel",), revision=REVISIONS["2025"])]
     for name, (revision, transports) in OLD_SDKS.items():
         program = "client_fastmcp_v2.py" if name.startswith("fastmcp") else "client_python_v1.py"
         command = [str(peers.python(name)), str(FOREIGN / program)]
-        found.append(Client(name, command, transports, eras=("2025",), servers=("hinge",), revision=revision))
+        found.append(Client(name, command, transports, eras=("2025",), servers=("gemel",), revision=revision))
     return found
 
 
 def agents(peers: Peers) -> list[Client]:
-    """The MCP clients of agent frameworks, for Hinge's server."""
+    """The MCP clients of agent frameworks, for Gemel's server."""
     commands = {name: [str(peers.python(name)), str(FOREIGN / "client_agents.py"), name] for name in AGENTS}
     commands["ai-sdk"] = [str(peers.node), str(script("client_ai_sdk.mjs"))]
     return [
-        Client(name, command, ("stdio", "http"), eras=("2025",), servers=("hinge",), plan=plans.AGENT)
+        Client(name, command, ("stdio", "http"), eras=("2025",), servers=("gemel",), plan=plans.AGENT)
         for name, command in commands.items()
     ]
 
 
 def clients(peers: Peers) -> dict[str, Client]:
-    """Every client by name; `hinge` is the one under test. The slowest first, so that none is left to the end."""
+    """Every client by name; `gemel` is the one under test. The slowest first, so that none is left to the end."""
     found = [
         Client("inspector", [sys.executable, "-m", "tests.interop.inspector"], ("stdio", "http")),
         Client("fastmcp", [str(peers.fastmcp_python), str(FOREIGN / "client_fastmcp.py")]),
         Client("python", [str(peers.peers_python), str(FOREIGN / "client_python.py")]),
         Client("typescript", [str(peers.node), str(script("client_typescript.mjs"))]),
-        Client("hinge", [sys.executable, "-m", "tests.interop.client_hinge"]),
+        Client("gemel", [sys.executable, "-m", "tests.interop.client_gemel"]),
     ]
     return {client.name: client for client in [*found, *_old_clients(peers)]}

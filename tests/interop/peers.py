@@ -1,6 +1,6 @@
 """Installs the foreign peers named in peers.toml into `.cache/` and knows where their programs lie.
 
-Everything comes by package name through the ordinary npm and pip clients. Knows nothing of the protocol or of Hinge.
+Everything comes by package name through the ordinary npm and pip clients. Knows nothing of the protocol or of Gemel.
 """
 
 import fcntl

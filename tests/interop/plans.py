@@ -165,7 +165,7 @@ def unpaged(plan: Plan) -> Plan:
 
 # ---------------------------------------------------------------- which server gets which
 
-HINGE = {"2025": FIXTURE, "2026": FIXTURE}
+GEMEL = {"2025": FIXTURE, "2026": FIXTURE}
 
 #: The foreign servers answer an unknown tool with an error result, and wrong arguments as they like.
 _LOOSE = {

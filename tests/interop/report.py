@@ -1,6 +1,6 @@
 """The plan that every Python client of the interop matrix walks, and the report that it prints.
 
-Knows neither Hinge nor any foreign SDK: a client hands in an `Adapter`. It must run in every environment, so it
+Knows neither Gemel nor any foreign SDK: a client hands in an `Adapter`. It must run in every environment, so it
 imports the standard library only. A step of the plan is a list: the verb, and what it takes (see `Walk`).
 """
 

@@ -1,10 +1,10 @@
 """Runs the interop matrix with real processes over loopback and prints a table; exit code 1 when a step went wrong.
 
-python -m tests.interop.run                    foreign clients on Hinge, Hinge's client on foreign servers, faults
+python -m tests.interop.run                    foreign clients on Gemel, Gemel's client on foreign servers, faults
 python -m tests.interop.run --proof            foreign clients on foreign servers: is the harness itself right?
-python -m tests.interop.run --client python --server hinge --transport http --era 2026 -v
+python -m tests.interop.run --client python --server gemel --transport http --era 2026 -v
 python -m tests.interop.run --short            the current SDKs only, neither old ones nor the SDKs' examples
-python -m tests.interop.run --agents           the clients of agent frameworks on Hinge's server
+python -m tests.interop.run --agents           the clients of agent frameworks on Gemel's server
 python -m tests.interop.run --server 'sdk-*'   the examples of the official Python SDK
 """
 
@@ -31,10 +31,10 @@ FILTERS = ("client", "server", "transport", "era")
 def select(cells: list[Cell], matrix: Matrix, chosen: argparse.Namespace) -> tuple[list[Cell], list[str]]:
     """The cells to run, and the values of options that match none of them.
 
-    With --proof the pairs without Hinge; else the pairs with Hinge on at least one side.
+    With --proof the pairs without Gemel; else the pairs with Gemel on at least one side.
     """
     selected = [
-        cell for cell in cells if (cell.client == "hinge" or matrix.servers[cell.server].is_ours) != chosen.proof
+        cell for cell in cells if (cell.client == "gemel" or matrix.servers[cell.server].is_ours) != chosen.proof
     ]
     if chosen.short:
         selected = [
@@ -88,14 +88,14 @@ def _explain(outcomes: list[Outcome]) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--proof", action="store_true", help="only pairs without Hinge")
+    parser.add_argument("--proof", action="store_true", help="only pairs without Gemel")
     parser.add_argument("--short", action="store_true", help="only the current SDKs and servers")
-    parser.add_argument("--agents", action="store_true", help="only the clients of agent frameworks, on Hinge's server")
+    parser.add_argument("--agents", action="store_true", help="only the clients of agent frameworks, on Gemel's server")
     parser.add_argument("--client", action="append", help="a name or a pattern; may be repeated, as the next three")
     parser.add_argument("--server", action="append")
     parser.add_argument("--transport", action="append", choices=("stdio", "http", "sse"))
     parser.add_argument("--era", action="append", choices=("2025", "2026"))
-    parser.add_argument("--fixture", type=Path, default=HERE / "server.py", help="the server that `hinge run` is given")
+    parser.add_argument("--fixture", type=Path, default=HERE / "server.py", help="the server that `gemel run` is given")
     parser.add_argument("--jobs", type=int, default=3, help="cells at the same time; a good part of each is waiting")
     parser.add_argument("--faults", choices=("yes", "no", "only"), default="yes")
     parser.add_argument("--keep", type=Path, help="where reports, logs and journals are to stay")

@@ -1,6 +1,6 @@
-"""The interop fixture served by Hinge: the same names as in the foreign fixtures, in the public API only.
+"""The interop fixture served by Gemel: the same names as in the foreign fixtures, in the public API only.
 
-`hinge run` serves it; run as a script with a port it serves HTTP, and the first revision's HTTP+SSE beside it.
+`gemel run` serves it; run as a script with a port it serves HTTP, and the first revision's HTTP+SSE beside it.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hinge import (
+from gemel import (
     Changed,
     ContentBlock,
     Context,
@@ -27,7 +27,7 @@ from hinge import (
 )
 
 server: Server[None] = Server(
-    "interop-hinge",
+    "interop-gemel",
     version="1.0",
     instructions="a fixture",
     page_size=3,

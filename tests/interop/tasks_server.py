@@ -4,7 +4,7 @@ import asyncio
 import sys
 from typing import Any
 
-from hinge import Context, Server, Tasks, ToolError
+from gemel import Context, Server, Tasks, ToolError
 
 transport, port, *backends = sys.argv[1:]
 server: Server[Any] = Server("jobs", backend=backends[0]) if backends else Server("jobs")

@@ -14,7 +14,7 @@ from tests.interop.run import select
 MATRIX: Any = SimpleNamespace(servers={"ours": SimpleNamespace(is_ours=True), "theirs": SimpleNamespace(is_ours=False)})
 CELLS = [
     Cell(client, server, transport, "2025")
-    for client in ("hinge", "python", "mcp-1.2")
+    for client in ("gemel", "python", "mcp-1.2")
     for server in MATRIX.servers
     for transport in ("stdio", "http")
 ]
@@ -26,9 +26,9 @@ CELLS = [
         ({}, 8, []),
         ({"proof": True}, 4, []),
         ({"short": True}, 6, []),
-        ({"client": ["hinge"], "transport": ["stdio"]}, 2, []),
-        ({"client": ["h*", "pyhton"]}, 4, ["--client pyhton"]),
-        ({"server": ["theirs"], "proof": True, "client": ["hinge"]}, 0, ["--client hinge", "--server theirs"]),
+        ({"client": ["gemel"], "transport": ["stdio"]}, 2, []),
+        ({"client": ["g*", "pyhton"]}, 4, ["--client pyhton"]),
+        ({"server": ["theirs"], "proof": True, "client": ["gemel"]}, 0, ["--client gemel", "--server theirs"]),
     ],
 )
 def test_each_value_must_match_a_cell(options: Any, count: int, unmatched: list[str]) -> None:

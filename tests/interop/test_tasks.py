@@ -1,4 +1,4 @@
-"""Tasks of 2025-11-25 between Hinge and others: their clients on our server, and our client on their server.
+"""Tasks of 2025-11-25 between Gemel and others: their clients on our server, and our client on their server.
 
 The client of FastMCP 2 is not among them: it reads the answer to a task as a tool result, as drafts had it. That of FastMCP 4 has
 tasks in 2026-07-28 only: tests/cluster has it, and the official TypeScript client of the extension.
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ElicitFormParams, PeerError, TaskInfo, ToolCallError
+from gemel import Client, ElicitFormParams, PeerError, TaskInfo, ToolCallError
 from tests.interop import peers
 from tests.ports import free_port
 from tests.proxy.foreign import REQUIRED, listening

@@ -1,4 +1,4 @@
-"""The example servers and the same servers in FastMCP: one client uses either, and Hinge's has fewer lines of code.
+"""The example servers and the same servers in FastMCP: one client uses either, and Gemel's has fewer lines of code.
 
 FastMCP's half runs with `make interop`.
 """
@@ -15,14 +15,14 @@ from typing import Any, Literal
 
 import pytest
 
-from hinge import CallError, Client, ElicitFormParams, Server, ToolCallError
+from gemel import CallError, Client, ElicitFormParams, Server, ToolCallError
 from tests.docs.serving import asgi, over_http
 from tests.interop.peers import FOREIGN, locate
 from tests.ports import free_port
 from tests.source import ROOT, read_package
 from tools.shape import code_lines
 
-HINGE = ROOT / "examples" / "servers"
+GEMEL = ROOT / "examples" / "servers"
 FASTMCP = FOREIGN / "twins"
 PEERS = locate()
 NAMES = ("notes", "tracker", "backup", "shop", "gateway")
@@ -35,13 +35,13 @@ pytestmark = pytest.mark.timeout(120)  # FastMCP takes seconds to start
 def test_the_example_is_shorter_than_its_twin(name: str) -> None:
     ours, theirs = (
         next(code_lines(module) for module in read_package(folder) if module.path.stem == name)
-        for folder in (HINGE, FASTMCP)
+        for folder in (GEMEL, FASTMCP)
     )
     print(f"{name}: {ours} lines, FastMCP {theirs}")
     assert ours < theirs
 
 
-@pytest.fixture(params=["hinge", "fastmcp"])
+@pytest.fixture(params=["gemel", "fastmcp"])
 def side(request: pytest.FixtureRequest) -> str:
     """Whose server it is."""
     if request.param == "fastmcp" and "REQUIRE_PEERS" not in os.environ:
@@ -52,8 +52,8 @@ def side(request: pytest.FixtureRequest) -> str:
 
 def command(side: str, name: str) -> list[str]:
     """The command line of a server on stdio."""
-    if side == "hinge":
-        return [sys.executable, str(HINGE / f"{name}.py")]
+    if side == "gemel":
+        return [sys.executable, str(GEMEL / f"{name}.py")]
     return [str(PEERS.fastmcp_server_python), str(FASTMCP / f"{name}.py")]
 
 
@@ -117,7 +117,7 @@ async def tracker() -> AsyncIterator[str]:
 @pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_tracker(side: str, era: Era) -> None:
     async with tracker() as url:
-        env = {"TRACKER_URL": url, "TRACKER_TOKEN": "secret", "TRACKER_JSON": str(HINGE / "tracker.json")}
+        env = {"TRACKER_URL": url, "TRACKER_TOKEN": "secret", "TRACKER_JSON": str(GEMEL / "tracker.json")}
         async with Client(command(side, "tracker"), env=env, era=era, stderr="discard") as client:
             assert sorted(tool.name for tool in await client.list_tools()) == ["get_issue", "list_issues", "open_issue"]
             title = {"title": "It is loud"}

@@ -414,21 +414,21 @@ SCENARIOS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
     )
 }
 EXPLAINED_AT_ANY_COST: dict[str, float] = {
-    "hinge.protocol.validation:MAX_STEPS_FIRST": 10**12,
-    "hinge.protocol.validation:MAX_STEPS_ALL": 10**12,
+    "gemel.protocol.validation:MAX_STEPS_FIRST": 10**12,
+    "gemel.protocol.validation:MAX_STEPS_ALL": 10**12,
 }
 #: Settings with which a scenario must fail: without its limit or mechanism the server holds more. So the scenario proves it.
 UNLIMITED: dict[str, dict[str, float]] = {
-    "streams": {"hinge.http1.server.request:ServedRequest.can_detach": False},
+    "streams": {"gemel.http1.server.request:ServedRequest.can_detach": False},
     "calls": {"bodies": 10**12},
     "slow_readers": {"stream_wait": 10**6},
     "hints": {"queued_changes": 10**9, "queued_change_bytes": 10**12},
     "pipelines": {
-        "hinge.http1.server.connection:PIPELINED": 10**9,
-        "hinge.http1.server.connection:READ_AHEAD": 10**12,
+        "gemel.http1.server.connection:PIPELINED": 10**9,
+        "gemel.http1.server.connection:READ_AHEAD": 10**12,
     },
     "sessions": {"replay_total": 10**12},
-    "wrong_bodies": {"hinge.server.functions.arguments:MAX_EXPLAINED": 10**9},
+    "wrong_bodies": {"gemel.server.functions.arguments:MAX_EXPLAINED": 10**9},
     "wrong_bodies_by_schema": EXPLAINED_AT_ANY_COST,
     "wrong_results": EXPLAINED_AT_ANY_COST,
     "soak": {"leak": MIB},

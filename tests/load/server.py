@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from hinge import Changed, Context, Limits, Server
+from gemel import Changed, Context, Limits, Server
 
 LIMITS = Limits(
     calls=20_000,

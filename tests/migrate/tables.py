@@ -1,4 +1,4 @@
-"""Reads the tables of docs/migration: which name of another library is what in Hinge, and whether that exists."""
+"""Reads the tables of docs/migration: which name of another library is what in Gemel, and whether that exists."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple, get_overloads
 
-import hinge
-from hinge.cli.arguments.parser import COMMANDS
-from hinge.transports.http.server import options as http_options
+import gemel
+from gemel.cli.arguments.parser import COMMANDS
+from gemel.transports.http.server import options as http_options
 from tests.source import ROOT
 
 FOLDER = ROOT / "docs" / "migration"
@@ -29,12 +29,12 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 class Row(NamedTuple):
-    """A row of a table: the names that it is about, and what they are in Hinge."""
+    """A row of a table: the names that it is about, and what they are in Gemel."""
 
     section: str
     names: tuple[str, ...]
     state: str
-    hinge: str
+    gemel: str
     text: str
 
 
@@ -49,10 +49,10 @@ def rows(page: str) -> Iterator[Row]:
             yield Row(section, tuple(_CODE.findall(cells[0])), *cells[1:])
 
 
-def missing_in_hinge(text: str) -> Iterator[str]:
-    """The code in a cell that names something Hinge doesn't have."""
+def missing_in_gemel(text: str) -> Iterator[str]:
+    """The code in a cell that names something Gemel doesn't have."""
     for code in _CODE.findall(text):
-        if code.startswith("hinge "):
+        if code.startswith("gemel "):
             if code.split()[1] not in COMMANDS:
                 yield code
             continue
@@ -67,16 +67,16 @@ def missing_in_hinge(text: str) -> Iterator[str]:
 
 
 def _value(node: ast.expr) -> Any:
-    """What a dotted name is in Hinge; None for what isn't there."""
+    """What a dotted name is in Gemel; None for what isn't there."""
     parts = ast.unparse(node).split(".")
     if parts[0] == "function":
         return _completed if parts[1:] == ["complete"] else None
     if parts[0] in _VARIABLES:
         parts[0] = _VARIABLES[parts[0]]
-    if parts[0] == "hinge":
+    if parts[0] == "gemel":
         parts = parts[1:]
-    value: Any = hinge
-    path = "hinge"
+    value: Any = gemel
+    path = "gemel"
     for part in parts:
         path = f"{path}.{part}"
         inner = getattr(value, part, None)

@@ -1,4 +1,4 @@
-"""`hinge migrate`: the diff, --write, what is left, and the errors."""
+"""`gemel migrate`: the diff, --write, what is left, and the errors."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hinge.cli import main
+from gemel.cli import main
 
 OLD = 'from fastmcp import FastMCP\n\nmcp = FastMCP("a")\n'
-NEW = 'from hinge import Server\n\nmcp = Server("a")\n'
+NEW = 'from gemel import Server\n\nmcp = Server("a")\n'
 
 
 def test_it_shows_a_diff_and_writes_only_when_told_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,4 +78,4 @@ def test_a_missing_path_and_a_missing_extra_are_one_line(
 
     monkeypatch.setattr(builtins, "__import__", without)
     assert main(["migrate", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == "hinge: migrate needs the extra migrate: pip install 'hinge[migrate]'\n"
+    assert capsys.readouterr().err == "gemel: migrate needs the extra migrate: pip install 'gemel[migrate]'\n"

@@ -1,4 +1,4 @@
-"""The pairs of programs in docs/migration: `hinge migrate` makes the second one of the first."""
+"""The pairs of programs in docs/migration: `gemel migrate` makes the second one of the first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("libcst")
 import itertools
 
-from hinge.migrate import migrate_source  # needs libcst
+from gemel.migrate import migrate_source  # needs libcst
 from tests.docs.documents import Block, blocks  # libcst first
 from tests.migrate.tables import FOLDER  # libcst first
 

@@ -1,4 +1,4 @@
-"""Programs for FastMCP and the official SDK, rewritten: they do under Hinge what their comments say of the originals."""
+"""Programs for FastMCP and the official SDK, rewritten: they do under Gemel what their comments say of the originals."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Server
+from gemel import Client, Server
 from tests.migrate.expectations import PROGRAMS, Expected, expected_of, load, parsed, value_of
 
 libcst = pytest.importorskip("libcst")
-from hinge.migrate import Migration, migrate_source  # noqa: E402  # needs libcst
+from gemel.migrate import Migration, migrate_source  # noqa: E402  # needs libcst
 
 FILES = sorted(PROGRAMS.glob("fastmcp_*.py")) + sorted(PROGRAMS.glob("mcp[12]_*.py"))
 

@@ -1,4 +1,4 @@
-"""The tables of docs/migration: what they name in Hinge exists, and no exported name of the other libraries is left out."""
+"""The tables of docs/migration: what they name in Gemel exists, and no exported name of the other libraries is left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.interop.peers import install, locate
-from tests.migrate.tables import FOLDER, missing_in_hinge, rows
+from tests.migrate.tables import FOLDER, missing_in_gemel, rows
 
 PAGES = ("from-fastmcp.md", "from-official-sdk.md")
 #: Each page with the environment that has the library, its packages, and the classes whose members have tables, too.
@@ -29,16 +29,16 @@ REQUIRED = "REQUIRE_PEERS" in os.environ
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_name_of_hinge_exists(page: str) -> None:
-    assert [(row.names, code) for row in rows(page) for code in missing_in_hinge(row.hinge)] == []
+def test_every_name_of_gemel_exists(page: str) -> None:
+    assert [(row.names, code) for row in rows(page) for code in missing_in_gemel(row.gemel)] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_row_says_what_its_names_are_and_what_to_do(page: str) -> None:
     for row in rows(page):
         assert row.names, row
-        assert row.hinge or row.text, row
-        assert row.state == "missing" or row.hinge, row
+        assert row.gemel or row.text, row
+        assert row.state == "missing" or row.gemel, row
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -71,10 +71,10 @@ def test_every_exported_name_has_a_row(page: str) -> None:
         assert rows_of_kind == set(members), kind
 
 
-def test_a_name_that_hinge_lacks_is_found() -> None:
-    assert list(missing_in_hinge("`Server.tool` and `Server.gone`, `Client(on_elicit=…)`")) == ["Server.gone"]
-    assert list(missing_in_hinge("`server.tool(timeout=…, never=…)`")) == ["server.tool(timeout=…, never=…): never"]
-    assert list(missing_in_hinge("`hinge run` and `hinge dance`")) == ["hinge dance"]
+def test_a_name_that_gemel_lacks_is_found() -> None:
+    assert list(missing_in_gemel("`Server.tool` and `Server.gone`, `Client(on_elicit=…)`")) == ["Server.gone"]
+    assert list(missing_in_gemel("`server.tool(timeout=…, never=…)`")) == ["server.tool(timeout=…, never=…): never"]
+    assert list(missing_in_gemel("`gemel run` and `gemel dance`")) == ["gemel dance"]
 
 
 def _class_of(section: str) -> str:

@@ -13,7 +13,7 @@ class Mistake(NamedTuple):
 
 PREAMBLE = """\
 import asyncio
-from hinge import *
+from gemel import *
 from typing import Any
 s = Server('s')
 """
@@ -441,17 +441,17 @@ MISTAKES = (
     Mistake(
         "a client in a plain with",
         "with Client(s): pass\n",
-        "A Client is opened by `async with Client(…)`; without async use hinge.sync.Client",
+        "A Client is opened by `async with Client(…)`; without async use gemel.sync.Client",
     ),
     Mistake(
         "a blocking client in async with",
-        "import hinge.sync\nasync def main():\n    async with hinge.sync.Client(s): pass\n",
-        "This Client is opened by `with Client(…)`; in async code use hinge.Client",
+        "import gemel.sync\nasync def main():\n    async with gemel.sync.Client(s): pass\n",
+        "This Client is opened by `with Client(…)`; in async code use gemel.Client",
     ),
     Mistake(
         "a group in a plain with",
         "with ClientGroup({'a': s}): pass\n",
-        "A ClientGroup is opened by `async with ClientGroup(…)`; without async use hinge.sync.ClientGroup",
+        "A ClientGroup is opened by `async with ClientGroup(…)`; without async use gemel.sync.ClientGroup",
     ),
     Mistake(
         "a client of an ASGI application",
@@ -520,8 +520,8 @@ MISTAKES = (
     ),
     Mistake(
         "the class of an extension",
-        "from hinge.extensions.tasks import Tasks\ns.add_extension(Tasks)\n",
-        "<class 'hinge.extensions.tasks.tasks.Tasks'> is not an extension object: write add_extension(Tasks())",
+        "from gemel.extensions.tasks import Tasks\ns.add_extension(Tasks)\n",
+        "<class 'gemel.extensions.tasks.tasks.Tasks'> is not an extension object: write add_extension(Tasks())",
     ),
     Mistake(
         "removing what is not there",

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, Server
-from hinge.cli import main
+from gemel import Client, Context, Server
+from gemel.cli import main
 from tests.mistakes.table import MISTAKES, PREAMBLE, Mistake
 
 _PLACE = re.compile(r" at mistake\.py:\d+:")
 
 SERVER = """
-from hinge import Server
+from gemel import Server
 server = Server("notes")
 @server.tool
 def add(text: str) -> str:
@@ -82,14 +82,14 @@ def test_a_bad_signature_ends_a_script_with_one_line(tmp_path: Path) -> None:
     ended = run_script(tmp_path, SERVER + "@server.tool\ndef bad(x): return x\nserver.run()\n")
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("hinge: bad() at ")
+    assert line.startswith("gemel: bad() at ")
     assert line.endswith(
         "script.py:7: parameter `x`: has no annotation, so there is no schema for it; write e.g. `x: str`"
     )
 
 
 def test_a_wrong_option_ends_a_script_with_its_place(tmp_path: Path) -> None:
-    ended = run_script(tmp_path, "from hinge import Server\nserver = Server('s', instruction='x')\n")
+    ended = run_script(tmp_path, "from gemel import Server\nserver = Server('s', instruction='x')\n")
     (line,) = ended.stderr.splitlines()
     assert line.endswith("script.py:2: Server has no option 'instruction': did you mean 'instructions'?")
 
@@ -97,7 +97,7 @@ def test_a_wrong_option_ends_a_script_with_its_place(tmp_path: Path) -> None:
 def test_importing_a_server_does_not_serve(tmp_path: Path) -> None:
     ended = run_script(tmp_path, "from notes import server\nprint('on')\n", notes=SERVER + "server.run()\n")
     assert (ended.returncode, ended.stdout) == (0, "on\n")
-    assert ended.stderr == "hinge: notes is being imported, so its run() does not serve\n"
+    assert ended.stderr == "gemel: notes is being imported, so its run() does not serve\n"
 
 
 def test_a_server_on_a_terminal_says_that_it_waits(tmp_path: Path) -> None:
@@ -117,9 +117,9 @@ def test_a_server_on_a_terminal_says_that_it_waits(tmp_path: Path) -> None:
 def test_ctrl_c_while_a_blocking_client_connects_is_quiet(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         text = f"""
-import hinge.sync
+import gemel.sync
 try:
-    hinge.sync.Client("http://127.0.0.1:{silent.getsockname()[1]}/mcp").connect()
+    gemel.sync.Client("http://127.0.0.1:{silent.getsockname()[1]}/mcp").connect()
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -138,17 +138,17 @@ except KeyboardInterrupt:
 
 async def test_a_file_without_run_is_explained(tmp_path: Path) -> None:
     (tmp_path / "notes.py").write_text(SERVER)
-    with pytest.raises(Exception, match=r"Does .*notes.py call server.run\(\)\? Without it use `hinge run .*notes.py`"):
+    with pytest.raises(Exception, match=r"Does .*notes.py call server.run\(\)\? Without it use `gemel run .*notes.py`"):
         await Client(tmp_path / "notes.py").connect()
     async with Client(f"{tmp_path / 'notes.py'}:server") as client:
         assert [tool.name for tool in await client.list_tools()] == ["add"]
 
 
 def test_an_imported_server_does_not_make_the_choice_hard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hinge.cli.program.load import load
+    from gemel.cli.program.load import load
 
     (tmp_path / "own_notes.py").write_text(SERVER)
-    text = "from own_notes import server\nfrom hinge import Server\nmine = Server('mine')\nmine.mount(server, 'n')\n"
+    text = "from own_notes import server\nfrom gemel import Server\nmine = Server('mine')\nmine.mount(server, 'n')\n"
     (tmp_path / "own_mine.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert load(str(tmp_path / "own_mine.py")).name == "mine"
@@ -157,15 +157,15 @@ def test_an_imported_server_does_not_make_the_choice_hard(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["list", "localhost:1", "--header", "Host:"], "hinge: --header Host: the protocol sets this header itself"),
-        (["list", "localhost:1", "--header", "X"], "hinge: --header 'X' is not a header: write NAME:VALUE"),
-        (["run", "no_server.py"], "hinge: no_server.py has no hinge.Server at its top level; "),
-        (["run", "nothere.py"], "hinge: No such file: nothere.py"),
-        (["run", "broken.py"], "hinge: broken.py can't be imported: ZeroDivisionError: "),
-        (["list", "localhost:1"], "hinge: No connection to localhost:1: "),
+        (["list", "localhost:1", "--header", "Host:"], "gemel: --header Host: the protocol sets this header itself"),
+        (["list", "localhost:1", "--header", "X"], "gemel: --header 'X' is not a header: write NAME:VALUE"),
+        (["run", "no_server.py"], "gemel: no_server.py has no gemel.Server at its top level; "),
+        (["run", "nothere.py"], "gemel: No such file: nothere.py"),
+        (["run", "broken.py"], "gemel: broken.py can't be imported: ZeroDivisionError: "),
+        (["list", "localhost:1"], "gemel: No connection to localhost:1: "),
         (
             ["list", "with_factory.py:makeserver"],
-            "hinge: with_factory.py has no server named 'makeserver': did you mean 'make_server'?",
+            "gemel: with_factory.py has no server named 'makeserver': did you mean 'make_server'?",
         ),
     ],
 )
@@ -179,17 +179,17 @@ def test_a_command_ends_with_one_line(
     assert main(words) == 1
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1].startswith(line)
-    assert all("/src/hinge/" not in one for one in lines)
+    assert all("/src/gemel/" not in one for one in lines)
 
 
 def test_a_syntax_error_is_shown_with_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "shop.py").write_text("from hinge import Server\ndef sell(:\n    pass\n")
+    (tmp_path / "shop.py").write_text("from gemel import Server\ndef sell(:\n    pass\n")
     monkeypatch.chdir(tmp_path)
     assert main(["run", "shop.py"]) == 1
     *where, line = capsys.readouterr().err.splitlines()
-    assert line == "hinge: shop.py can't be imported: SyntaxError: invalid syntax"
+    assert line == "gemel: shop.py can't be imported: SyntaxError: invalid syntax"
     assert any("shop.py" in one and "line 2" in one for one in where)
     assert any("def sell(:" in one for one in where)
 
@@ -202,23 +202,23 @@ def test_a_missing_module_is_named_with_the_place_of_its_import(
     monkeypatch.chdir(tmp_path)
     assert main(["run", "shop.py"]) == 1
     *frames, line = capsys.readouterr().err.splitlines()
-    assert line == "hinge: shop.py can't be imported: No module named 'nothing_of_this_name'"
+    assert line == "gemel: shop.py can't be imported: No module named 'nothing_of_this_name'"
     assert any("shop_storage.py" in frame and "line 2" in frame for frame in frames)
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["call", "weather.py"], "hinge: the following arguments are required: TOOL (see hinge call --help)"),
+        (["call", "weather.py"], "gemel: the following arguments are required: TOOL (see gemel call --help)"),
         (
             ["call", "weather.py", "forecast", "--city=Oslo"],
-            "hinge: unrecognized arguments: --city=Oslo; what is not an option of hinge is written city=VALUE "
-            "(see hinge call --help)",
+            "gemel: unrecognized arguments: --city=Oslo; what is not an option of gemel is written city=VALUE "
+            "(see gemel call --help)",
         ),
         (
             ["tasks", "weather.py"],
-            "hinge: argument ACTION: invalid choice: 'weather.py' (choose from list, get, result, cancel); the target comes "
-            "after it, as in hinge tasks list weather.py (see hinge tasks --help)",
+            "gemel: argument ACTION: invalid choice: 'weather.py' (choose from list, get, result, cancel); the target comes "
+            "after it, as in gemel tasks list weather.py (see gemel tasks --help)",
         ),
     ],
 )

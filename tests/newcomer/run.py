@@ -39,10 +39,10 @@ TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("typed.toml").rea
 LIMIT = 120.0
 _MARK = "newcomer-is-done"
 #: What serves until the document is over, in a terminal of its own.
-_SERVES = re.compile(r"(hinge run .*--http|hinge dev |uvicorn |python metered\.py)")
+_SERVES = re.compile(r"(gemel run .*--http|gemel dev |uvicorn |python metered\.py)")
 _PORT = "8000"
 #: What has a port of its own, so that it serves beside a server on `_PORT`.
-_PAGE = "hinge dev "
+_PAGE = "gemel dev "
 
 
 class Failed(Exception):
@@ -232,7 +232,7 @@ class Newcomer:
     def read(self, document: Path) -> int:
         """Type one document, and remove what it had installed. Returns how much was typed. Raises Failed.
 
-        The README and the tutorial say how to install Hinge; readers of the others have it.
+        The README and the tutorial say how to install Gemel; readers of the others have it.
         """
         if document not in SHORT and not self._installed:
             self._made.install(f"{self._made.wheel}[cli]")

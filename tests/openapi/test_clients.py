@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Server, ToolCallError
+from gemel import Client, Server, ToolCallError
 
 DOCUMENT = {
     "openapi": "3.1.0",

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Server
-from hinge.openapi.client import is_asgi_app
+from gemel import Client, Server
+from gemel.openapi.client import is_asgi_app
 from tests.server.composition.test_made_from import DOCUMENT
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import Client, DefinitionError, ImageContent, ResultLimit, ToolCallError, ToolError
-from hinge.openapi import ApiResponse, Operation, server_from
-from hinge.openapi.document import Document
+from gemel import Client, DefinitionError, ImageContent, ResultLimit, ToolCallError, ToolError
+from gemel.openapi import ApiResponse, Operation, server_from
+from gemel.openapi.document import Document
 from tests.server.peer import ERAS
 from tests.transports.scripted_http import Answer as Written
 from tests.transports.scripted_http import Asked, ScriptedServer

@@ -3,7 +3,7 @@
 python -m tests.packages.run                     all ways
 python -m tests.packages.run wheel zipapp        some of them: wheel, pipx, sdist, zip, zipapp, frozen
 
-Each way runs the command `hinge`: it tells its version, serves a file, and is the client of a server in a child process.
+Each way runs the command `gemel`: it tells its version, serves a file, and is the client of a server in a child process.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hinge.version import __version__
+from gemel.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = """\
-from hinge import Server
+from gemel import Server
 
 server = Server("greeter")
 
@@ -41,7 +41,7 @@ if __name__ == "__main__":
 #: What is run from the source distribution, and what these tests need: files beside them, the package as it is installed.
 SDIST_TESTS = ("tests/test_jsonrpc.py", "tests/protocol/http", "tests/docs/test_links.py")
 SDIST_NEEDS = ("hypothesis", "mcp-types", "pytest", "pytest-asyncio", "pytest-timeout")
-ENTRY = "import sys\n\nfrom hinge.cli import main\n\nsys.exit(main())\n"
+ENTRY = "import sys\n\nfrom gemel.cli import main\n\nsys.exit(main())\n"
 
 
 class Environment:
@@ -57,7 +57,7 @@ class Environment:
         _run(
             [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)], ROOT
         )
-        (self.wheel,) = folder.glob("hinge-*.whl")
+        (self.wheel,) = folder.glob("gemel-*.whl")
         venv.create(folder / "env", with_pip=True)
         self.python = self.program("python")
         self.server = folder / "greeter.py"
@@ -73,31 +73,31 @@ class Environment:
     def install(self, *requirements: str) -> None:
         _run([self.python, "-m", "pip", "install", "--quiet", *requirements], self.folder)
 
-    def check(self, hinge: Sequence[str], python: str) -> None:
-        """Use the command `hinge`, and as a foreign server the file, run by `python`."""
-        assert self.output(*hinge, "--version") == f"hinge {__version__}"
-        assert "greet" in self.output(*hinge, "list", str(self.server)), "lists what its own child serves"
-        assert self.output(*hinge, "call", str(self.server), "greet", "name=Ann") == "Hello Ann"
-        assert self.output(*hinge, "call", f"{python} {self.server}", "greet", "name=Bo") == "Hello Bo"
+    def check(self, gemel: Sequence[str], python: str) -> None:
+        """Use the command `gemel`, and as a foreign server the file, run by `python`."""
+        assert self.output(*gemel, "--version") == f"gemel {__version__}"
+        assert "greet" in self.output(*gemel, "list", str(self.server)), "lists what its own child serves"
+        assert self.output(*gemel, "call", str(self.server), "greet", "name=Ann") == "Hello Ann"
+        assert self.output(*gemel, "call", f"{python} {self.server}", "greet", "name=Bo") == "Hello Bo"
 
     def output(self, *command: str) -> str:
         return _run(command, self.folder).strip()
 
 
 def wheel(environment: Environment) -> None:
-    """Installed with pip: the program and `python -m hinge`."""
+    """Installed with pip: the program and `python -m gemel`."""
     with zipfile.ZipFile(environment.wheel) as file:
         names = file.namelist()
-    assert "hinge/py.typed" in names
-    assert not [name for name in names if not name.startswith(("hinge/", "hinge-"))], "nothing else comes along"
-    environment.check([environment.program("hinge")], environment.python)
-    assert environment.output(environment.python, "-m", "hinge", "--version") == f"hinge {__version__}"
+    assert "gemel/py.typed" in names
+    assert not [name for name in names if not name.startswith(("gemel/", "gemel-"))], "nothing else comes along"
+    environment.check([environment.program("gemel")], environment.python)
+    assert environment.output(environment.python, "-m", "gemel", "--version") == f"gemel {__version__}"
 
 
 def pipx(environment: Environment) -> None:
-    """`pipx run hinge`, in an environment that pipx makes."""
+    """`pipx run gemel`, in an environment that pipx makes."""
     environment.install("pipx")
-    run = [environment.program("pipx"), "run", "--spec", str(environment.wheel), "hinge"]
+    run = [environment.program("pipx"), "run", "--spec", str(environment.wheel), "gemel"]
     environment.check(run, environment.python)
 
 
@@ -105,7 +105,7 @@ def sdist(environment: Environment) -> None:
     """The source distribution holds what the wheel is made of, and the tests; they run from it."""
     environment.install("build")
     _run([environment.python, "-m", "build", "--sdist", "--outdir", str(environment.folder), str(ROOT)], ROOT)
-    (archive,) = environment.folder.glob("hinge-*.tar.gz")
+    (archive,) = environment.folder.glob("gemel-*.tar.gz")
     with tarfile.open(archive) as file:
         names = [name.partition("/")[2] for name in file.getnames()]
         file.extractall(environment.folder, filter="data")
@@ -113,7 +113,7 @@ def sdist(environment: Environment) -> None:
         "LICENSE",
         "README.md",
         "pyproject.toml",
-        "src/hinge/py.typed",
+        "src/gemel/py.typed",
         "tests/conftest.py",
         "tools/__init__.py",
     ):
@@ -136,13 +136,13 @@ def plain_zip(environment: Environment) -> None:
     """`python -m zipapp` of the package alone, without metadata; the libraries are those of the interpreter."""
     content = environment.folder / "content"
     with zipfile.ZipFile(environment.wheel) as file:
-        file.extractall(content, [name for name in file.namelist() if name.startswith("hinge/")])
+        file.extractall(content, [name for name in file.namelist() if name.startswith("gemel/")])
     (content / "__main__.py").write_text(ENTRY)
     archive = environment.folder / "small.pyz"
     _run([environment.python, "-m", "zipapp", str(content), "--output", str(archive)], environment.folder)
-    environment.output(environment.python, "-m", "pip", "uninstall", "--quiet", "--yes", "hinge")
+    environment.output(environment.python, "-m", "pip", "uninstall", "--quiet", "--yes", "gemel")
     try:
-        assert environment.output(environment.python, str(archive), "--version") == f"hinge {__version__}"
+        assert environment.output(environment.python, str(archive), "--version") == f"gemel {__version__}"
         assert "greet" in environment.output(environment.python, str(archive), "list", str(environment.server))
     finally:
         environment.install("--no-deps", str(environment.wheel))
@@ -151,8 +151,8 @@ def plain_zip(environment: Environment) -> None:
 def zipapp(environment: Environment) -> None:
     """One file with the libraries, made by shiv, which unpacks it at its first start: they have parts in C and Rust."""
     environment.install("shiv")
-    archive = environment.folder / "hinge.pyz"
-    shiv = [environment.program("shiv"), "--console-script", "hinge", "--output-file", str(archive)]
+    archive = environment.folder / "gemel.pyz"
+    shiv = [environment.program("shiv"), "--console-script", "gemel", "--output-file", str(archive)]
     _run([*shiv, str(environment.wheel)], environment.folder)
     environment.check([sys.executable, str(archive)], environment.python)
 
@@ -162,9 +162,9 @@ def frozen(environment: Environment) -> None:
     environment.install("pyinstaller")
     entry = environment.folder / "entry.py"
     entry.write_text(ENTRY)
-    freeze = [environment.python, "-m", "PyInstaller", "--name", "hinge", "--onedir", "--log-level", "WARN"]
-    _run([*freeze, "--collect-submodules", "hinge", str(entry)], environment.folder)
-    environment.check([str(environment.folder / "dist" / "hinge" / "hinge")], environment.python)
+    freeze = [environment.python, "-m", "PyInstaller", "--name", "gemel", "--onedir", "--log-level", "WARN"]
+    _run([*freeze, "--collect-submodules", "gemel", str(entry)], environment.folder)
+    environment.check([str(environment.folder / "dist" / "gemel" / "gemel")], environment.python)
 
 
 WAYS: dict[str, Callable[[Environment], None]] = {

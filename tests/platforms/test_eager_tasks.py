@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, Server
+from gemel import Client, Context, Server
 from tests.support import EraName
 from tests.transports.http_rig import serving
 

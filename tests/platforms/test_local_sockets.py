@@ -20,13 +20,13 @@ from typing import Any, cast
 
 import pytest
 
-from hinge import Client, ConnectFailed, DefinitionError, Server, StartError
-from hinge.cli import main
-from hinge.client.targets import network_attributes
-from hinge.local_sockets import is_pipe
-from hinge.transports.http.client.transport import HttpTransport
-from hinge.transports.http.server.run import bind, serve_http
-from hinge.transports.stream.sockets import UnixSocket, serve_socket
+from gemel import Client, ConnectFailed, DefinitionError, Server, StartError
+from gemel.cli import main
+from gemel.client.targets import network_attributes
+from gemel.local_sockets import is_pipe
+from gemel.transports.http.client.transport import HttpTransport
+from gemel.transports.http.server.run import bind, serve_http
+from gemel.transports.stream.sockets import UnixSocket, serve_socket
 from tests.transports.loops import until
 
 PIPE = r"\\.\pipe\weather"
@@ -299,8 +299,8 @@ def test_telemetry_tells_pipes_from_unix_sockets() -> None:
 
 
 def test_what_knows_an_address_loads_no_event_loop() -> None:
-    """`hinge --help` and completion would take a third longer."""
-    code = "import sys, hinge.cli.arguments; sys.exit('asyncio' in sys.modules)"
+    """`gemel --help` and completion would take a third longer."""
+    code = "import sys, gemel.cli.arguments; sys.exit('asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 

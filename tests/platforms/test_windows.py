@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from hinge import Client, ConnectFailed, DefinitionError, signals
-from hinge.cli.program import reload
-from hinge.transports.stream import command_line, windows_job
-from hinge.transports.stream import subprocess as process
-from hinge.transports.stream.blocking import BlockingTransport
-from hinge.transports.stream.command_line import split_command_line, windows_command_line
+from gemel import Client, ConnectFailed, DefinitionError, signals
+from gemel.cli.program import reload
+from gemel.transports.stream import command_line, windows_job
+from gemel.transports.stream import subprocess as process
+from gemel.transports.stream.blocking import BlockingTransport
+from gemel.transports.stream.command_line import split_command_line, windows_command_line
 from tests.transports.loops import until
 
 HERE = Path(__file__).parent
@@ -183,7 +183,7 @@ async def test_a_batch_file_with_a_refused_argument_is_not_started(windows: list
 def test_ctrl_break_requests_a_stop_where_it_exists() -> None:
     code = (
         "import signal; signal.SIGBREAK = signal.SIGUSR2\n"
-        "from hinge import signals; print(*(one.name for one in signals.ENDING))"
+        "from gemel import signals; print(*(one.name for one in signals.ENDING))"
     )
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
     assert output.split() == ["SIGINT", "SIGTERM", "SIGUSR2"]
@@ -222,7 +222,7 @@ def test_a_server_that_reloads_is_stopped_by_ctrl_break(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("word", "output"), [("import", ""), ("memory", "3\n")])
-def test_hinge_works_without_what_only_posix_has(word: str, output: str) -> None:
+def test_gemel_works_without_what_only_posix_has(word: str, output: str) -> None:
     command = [sys.executable, str(HERE / "without_posix.py"), word]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert (done.returncode, done.stdout) == (0, output), re.sub(r"\s+$", "", done.stderr)

@@ -1,6 +1,6 @@
 """Runs in a process that has what Windows has: `python without_posix.py import|memory|serve`.
 
-What only POSIX has is taken away before Hinge is imported.
+What only POSIX has is taken away before Gemel is imported.
 """
 
 import asyncio
@@ -52,14 +52,14 @@ def become_windows() -> None:
 
 def import_everything() -> None:
     """Import each module of the package whose own extras are installed."""
-    import hinge
+    import gemel
 
-    for found in pkgutil.walk_packages(hinge.__path__, "hinge."):
+    for found in pkgutil.walk_packages(gemel.__path__, "gemel."):
         if not found.name.endswith("__main__"):
             try:
                 importlib.import_module(found.name)
             except ImportError as exc:
-                if "pip install 'hinge[" not in str(exc):
+                if "pip install 'gemel[" not in str(exc):
                     raise
 
 
@@ -68,7 +68,7 @@ def main(word: str) -> None:
     if word == "import":
         import_everything()
         return
-    from hinge import Client, Server
+    from gemel import Client, Server
 
     server = Server("windows")
 

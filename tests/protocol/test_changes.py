@@ -2,8 +2,8 @@
 
 import pytest
 
-from hinge import Changed, ChangesLost
-from hinge.protocol.changes import ChangeBuffer, covers
+from gemel import Changed, ChangesLost
+from gemel.protocol.changes import ChangeBuffer, covers
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from hinge import InvalidParams, Limits, Overloaded
-from hinge.protocol.connection import LIVENESS_RESERVE, Connection
-from hinge.protocol.eras.handshake import HANDSHAKE
-from hinge.protocol.eras.stateless import STATELESS
-from hinge.protocol.states import CallState, HandshakeState
-from hinge.schema.lifecycle import ClientCapabilities
+from gemel import InvalidParams, Limits, Overloaded
+from gemel.protocol.connection import LIVENESS_RESERVE, Connection
+from gemel.protocol.eras.handshake import HANDSHAKE
+from gemel.protocol.eras.stateless import STATELESS
+from gemel.protocol.states import CallState, HandshakeState
+from gemel.schema.lifecycle import ClientCapabilities
 from tests.fuzz.ends import ME, Work, description_of, hello, initialize_result, shake_hands
 from tests.support import (
     V2025_03,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from hinge import ConnectionLost, HingeError, InvalidResponse, Limits, NotSent, PeerError
-from hinge.protocol.connection import Connection
-from hinge.protocol.eras.base import ASSUMED_REVISION, Era
-from hinge.protocol.eras.handshake import HANDSHAKE
-from hinge.protocol.eras.stateless import STATELESS
-from hinge.protocol.states import CallState, PendingState
+from gemel import ConnectionLost, GemelError, InvalidResponse, Limits, NotSent, PeerError
+from gemel.protocol.connection import Connection
+from gemel.protocol.eras.base import ASSUMED_REVISION, Era
+from gemel.protocol.eras.handshake import HANDSHAKE
+from gemel.protocol.eras.stateless import STATELESS
+from gemel.protocol.states import CallState, PendingState
 from tests.fuzz.ends import Work, hello
 from tests.protocol.test_connection import RESPONSES, call_of, client, error_of, headers, notice, request, server
 from tests.support import V2025_03, V2025_11, Batch, Outgoing, Pending, jsonrpc
@@ -309,7 +309,7 @@ def test_who_gave_up_is_not_woken_by_a_late_answer() -> None:
     assert connection.abandon_request(pending)
     assert not connection.abandon_request(pending)
     connection.receive(jsonrpc.encode_response(pending.id, {}))
-    connection.fail_request(pending, HingeError("too late"))
+    connection.fail_request(pending, GemelError("too late"))
     assert (woken, pending.state, pending.error) == ([1], PendingState.GIVEN_UP, None)
 
 
@@ -449,12 +449,12 @@ def test_the_invariant_finds_what_does_not_add_up() -> None:
     connection = server()
     call = call_of(connection.receive(request()))
     call.state = CallState.ANSWERED
-    with pytest.raises(HingeError, match="is over is still"):
+    with pytest.raises(GemelError, match="is over is still"):
         connection.check()
     connection = client()
     pending, _ = ask(connection)
     pending.state = PendingState.LOST
-    with pytest.raises(HingeError, match="is over is still"):
+    with pytest.raises(GemelError, match="is over is still"):
         connection.check()
     connection = client()
     ask(connection)
@@ -462,7 +462,7 @@ def test_the_invariant_finds_what_does_not_add_up() -> None:
     call_of(serving.receive(request()))
     for closed in (connection, serving):
         closed.closed = "gone"
-        with pytest.raises(HingeError, match="in flight"):
+        with pytest.raises(GemelError, match="in flight"):
             closed.check()
 
 

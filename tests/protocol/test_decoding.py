@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import Limits, Server
-from hinge.errors import InvalidParams
-from hinge.protocol.decoding import check_values, collector_paused
+from gemel import Limits, Server
+from gemel.errors import InvalidParams
+from gemel.protocol.decoding import check_values, collector_paused
 from tests.server.bare_end import BareEnd
 
 LIMIT = 1000

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import Implementation
-from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras.handshake import HANDSHAKE
-from hinge.protocol.eras.stateless import STATELESS
-from hinge.protocol.scopes import ScopeHierarchy
-from hinge.schema.lifecycle import ListChanged, ServerCapabilities
+from gemel import Implementation
+from gemel.protocol.description import ServerDescription
+from gemel.protocol.eras.handshake import HANDSHAKE
+from gemel.protocol.eras.stateless import STATELESS
+from gemel.protocol.scopes import ScopeHierarchy
+from gemel.schema.lifecycle import ListChanged, ServerCapabilities
 from tests.fuzz.ends import ME, description_of
 from tests.support import HANDSHAKE_REVISIONS, SERVER_INFO, STATELESS_REVISIONS
 

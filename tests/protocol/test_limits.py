@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import DefinitionError, Limits
+from gemel import DefinitionError, Limits
 from tests.source import ROOT
 from tests.support import DEFAULT_LIMITS
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hinge import DefinitionError
-from hinge.protocol.meta import check_extension_id, check_meta, is_reserved
+from gemel import DefinitionError
+from gemel.protocol.meta import check_extension_id, check_meta, is_reserved
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hinge.protocol.patterns import MAX_POSITIONS, count_positions
+from gemel.protocol.patterns import MAX_POSITIONS, count_positions
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Principal
-from hinge.protocol.eras.stateless import STATELESS
-from hinge.protocol.records import Record
+from gemel import Principal
+from gemel.protocol.eras.stateless import STATELESS
+from gemel.protocol.records import Record
 from tests.fuzz.ends import description_of
 from tests.support import UNKNOWN_ORIGIN, Call, Origin, Outgoing, Pending
 

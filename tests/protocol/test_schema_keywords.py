@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hinge.protocol.schema_keywords import with_inner
+from gemel.protocol.schema_keywords import with_inner
 
 INNER: dict[str, Any] = {"type": "string"}
 CHANGED = "changed"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hinge.protocol.eras.base import Handshake
-from hinge.protocol.states import (
+from gemel.protocol.eras.base import Handshake
+from gemel.protocol.states import (
     CALL_MOVES,
     HANDSHAKE_MOVES,
     PENDING_MOVES,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge.protocol.validation import MAX_BYTES, MAX_DEPTH, compile_schema, first_problem
+from gemel.protocol.validation import MAX_BYTES, MAX_DEPTH, compile_schema, first_problem
 
 DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 NEWEST = "https://json-schema.org/draft/2020-12/schema"
@@ -230,7 +230,7 @@ def test_a_pointer_that_leads_nowhere_makes_the_schema_unusable(pointer: str) ->
 
 
 def test_the_library_is_loaded_with_the_first_schema() -> None:
-    code = "import hinge.protocol.validation, sys; assert 'jsonschema_rs' not in sys.modules"
+    code = "import gemel.protocol.validation, sys; assert 'jsonschema_rs' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, ElicitFormParams, ProtocolError, Root, Server
+from gemel import Client, Context, ElicitFormParams, ProtocolError, Root, Server
 
 ERAS = ("2025", "2026")
 

@@ -1,4 +1,4 @@
-"""`hinge proxy` in processes of its own: the reference server behind one proxy, or behind two that turn back.
+"""`gemel proxy` in processes of its own: the reference server behind one proxy, or behind two that turn back.
 
 The same checks run directly, through one proxy and through the chain; what they find must be the same.
 """
@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Client, ElicitFormParams, Implementation, PeerError, ProgressParams, ToolCallError
+from gemel import Changed, Client, ElicitFormParams, Implementation, PeerError, ProgressParams, ToolCallError
 from tests.ports import free_port
 from tests.proxy.foreign import PEERS, listening, needs_everything, needs_official, output_of
 
-HINGE = [sys.executable, "-m", "hinge"]
+GEMEL = [sys.executable, "-m", "gemel"]
 EVERYTHING = " ".join([*PEERS.everything, "stdio"])
 
 Found = dict[str, Any]
@@ -100,15 +100,15 @@ async def check_questions(client: Client) -> Found:
 
 @asynccontextmanager
 async def on_http(command: str) -> AsyncIterator[str]:
-    """`hinge proxy` from a command to a URL."""
+    """`gemel proxy` from a command to a URL."""
     port = free_port()
-    async with listening([*HINGE, "proxy", command, "--to", "http", "--port", str(port)], port):
+    async with listening([*GEMEL, "proxy", command, "--to", "http", "--port", str(port)], port):
         yield f"http://127.0.0.1:{port}/mcp"
 
 
 def on_stdio(url: str, *options: str) -> list[str]:
-    """`hinge proxy` from a URL to standard input and output."""
-    return [*HINGE, "proxy", url, "--to", "stdio", *options]
+    """`gemel proxy` from a URL to standard input and output."""
+    return [*GEMEL, "proxy", url, "--to", "stdio", *options]
 
 
 _direct: Found = {}
@@ -169,7 +169,7 @@ async def test_changes_come_through_the_chain(era: Any) -> None:
 
 SLOW = """
 import asyncio, sys
-from hinge import Context, Server
+from gemel import Context, Server
 server = Server("slow")
 
 @server.tool
@@ -261,9 +261,9 @@ async def test_the_official_client_uses_the_reference_server_through_proxies(era
 async def test_the_first_transport_is_proxied_too() -> None:
     """VER-22: from a stdio server to HTTP+SSE."""
     port = free_port()
-    program = "from hinge import Server; s = Server('s'); s.tool('hello')(lambda: 'hello'); s.run()"
+    program = "from gemel import Server; s = Server('s'); s.tool('hello')(lambda: 'hello'); s.run()"
     command = f"{sys.executable} -c {json.dumps(program)}"
-    proxy = [*HINGE, "proxy", command, "--to", "http", "--port", str(port), "--sse-path", "/sse"]
+    proxy = [*GEMEL, "proxy", command, "--to", "http", "--port", str(port), "--sse-path", "/sse"]
     async with listening(proxy, port), Client(f"http://127.0.0.1:{port}/sse") as client:
         assert client.era == "2025"
         assert (await client.call_tool("hello")).text == "hello"
@@ -281,7 +281,7 @@ async def test_the_first_transport_is_proxied_too() -> None:
 )
 async def test_what_keeps_a_proxy_from_starting_is_said_in_one_line(arguments: list[str], words: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        *HINGE, "proxy", *arguments, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        *GEMEL, "proxy", *arguments, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
     _, err = await asyncio.wait_for(process.communicate(), 30)
     assert process.returncode == 1

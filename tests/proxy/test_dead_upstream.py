@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ConnectFailed, PeerError, Server
-from hinge.client.targets import transport_for
-from hinge.protocol.limits import Limits
-from hinge.proxy import proxy as proxy_module
+from gemel import Client, ConnectFailed, PeerError, Server
+from gemel.client.targets import transport_for
+from gemel.protocol.limits import Limits
+from gemel.proxy import proxy as proxy_module
 from tests.proxy.rig import each_front
 
 DEAD = "http://127.0.0.1:1/mcp"
@@ -56,13 +56,13 @@ async def test_a_dead_server_does_not_affect_the_others(front: Any, caplog: pyte
     gateway: Server[Any] = Server("gateway")
     gateway.mount(good(), "good")
     gateway.mount(Server.from_client(DEAD, name="dead"), "dead")
-    with caplog.at_level(logging.WARNING, "hinge"):
+    with caplog.at_level(logging.WARNING, "gemel"):
         async with Client(gateway, era=front) as client:
             assert [tool.name for tool in await client.list_tools()] == ["good_add"]
             assert (await client.call_tool("good_add", {"a": 1, "b": 2})).data == 3
             with pytest.raises(PeerError, match=r"The upstream server is not connected: .*127\.0\.0\.1:1"):
                 await client.call_tool("dead_search")
-    told = [record.getMessage() for record in caplog.records if record.name == "hinge"]
+    told = [record.getMessage() for record in caplog.records if record.name == "gemel"]
     assert told[0].startswith("Mounted server 'dead' can't be reached, and is tried again: ")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hinge import CallError, Client, DefinitionError, Server, StartError
+from gemel import CallError, Client, DefinitionError, Server, StartError
 from tests.docs.serving import over_http
 
 WEATHER = Server("weather")
@@ -20,7 +20,7 @@ async def forecast(city: str) -> str:
 
 
 async def test_each_server_has_its_name_as_prefix_and_a_dead_one_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "hinge")
+    caplog.set_level(logging.WARNING, "gemel")
     async with over_http(WEATHER) as url:
         configuration = {
             "mcpServers": {

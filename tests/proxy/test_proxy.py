@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     CallNext,
     CallToolResult,
     Changed,
@@ -27,7 +27,7 @@ from hinge import (
     Server,
     UrlElicitationRequired,
 )
-from hinge.schema.lifecycle import ServerCapabilities
+from gemel.schema.lifecycle import ServerCapabilities
 from tests.jumping_clock import in_no_time
 from tests.proxy.rig import ANSWERING, Behind, all_eras, each_behind, each_front, fill_in
 from tests.server.peer import Refusal, talking_to
@@ -721,7 +721,7 @@ async def test_an_output_schema_that_a_result_may_fit_in_two_ways_is_hidden_from
 
     front = Server.from_client(Client(server, era="2026"))
     listed = {tool["name"]: tool for tool in (await at(V2025_11, front, "tools/list"))["tools"]}
-    assert listed["numbers"]["outputSchema"]["x-hinge-wrap-result"] is True
+    assert listed["numbers"]["outputSchema"]["x-gemel-wrap-result"] is True
     assert "outputSchema" not in listed["maybe"]
     assert (await at(V2025_11, front, "tools/call", name="numbers"))["structuredContent"] == {"result": [1]}
     assert (await at(V2025_11, front, "tools/call", name="maybe"))["structuredContent"] == {"x": 1}
@@ -773,7 +773,7 @@ async def test_the_meta_of_a_request_passes_but_for_what_concerns_this_hop(front
     assert {key: found[key] for key in meta} == meta
     assert found["progressToken"] != "mine"
     assert found["io.modelcontextprotocol/clientCapabilities"].keys() == {"roots"}
-    assert found["io.modelcontextprotocol/clientInfo"]["name"] == "hinge"
+    assert found["io.modelcontextprotocol/clientInfo"]["name"] == "gemel"
 
 
 @all_eras

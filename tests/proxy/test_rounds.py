@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, ElicitFormParams, Limits, Server
-from hinge.http1.asgi import Scope
+from gemel import Client, Context, ElicitFormParams, Limits, Server
+from gemel.http1.asgi import Scope
 from tests.proxy.rig import Behind, each_behind
 from tests.server.peer import Refusal, talking_to
 from tests.support import Headers
@@ -291,7 +291,7 @@ async def test_credentials_and_headers_of_a_caller_stay_here(behind: Any, front:
         seen.extend(f"{name}: {headers[name]}" for name in headers)
         return None
 
-    caplog.set_level("DEBUG", "hinge")
+    caplog.set_level("DEBUG", "gemel")
     async with serving(Behind().server, authenticate=look) as site:
         proxied = Server.from_client(Client(f"http://127.0.0.1:{site.port}/mcp", era=behind), headers=["X-Tenant"])
         async with serving(proxied) as outer:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from hinge.proxy.translation import result_for
+from gemel.proxy.translation import result_for
 
 
 @pytest.mark.parametrize("target", ["2025-06-18", "2026-07-28"])

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 
-from hinge import Client
+from gemel import Client
 from tests.ports import free_port
 from tests.proxy.foreign import PEERS, listening, needs_everything, needs_official, output_of
 from tests.transports.http_rig import Log, make_server, serving
@@ -112,7 +112,7 @@ async def test_the_reference_server_is_found_and_used() -> None:
 
 async def test_our_two_ends_in_two_processes() -> None:
     program = (
-        "from hinge import Server\nserver = Server('other')\n"
+        "from gemel import Server\nserver = Server('other')\n"
         "@server.tool\ndef add(a: int, b: int) -> int: return a + b\n"
         f"server.run('http', port={(port := free_port())}, sse_path='/old')"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hinge import Client, PeerError, Server, Tasks
+from gemel import Client, PeerError, Server, Tasks
 from tests.extensions.tasks.serving import Log, serving
 from tests.proxy.rig import all_eras
 from tests.server.bare_end import Era

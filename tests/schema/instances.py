@@ -9,8 +9,8 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import NODEFAULT, Raw, UnsetType, structs
 
-from hinge import ResourceContents
-from hinge.schema import (
+from gemel import ResourceContents
+from gemel.schema import (
     base,
     completion,
     content,

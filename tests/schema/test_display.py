@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Implementation, Prompt, Resource, ResourceTemplate, Server, Tool, ToolAnnotations
-from hinge.schema.prompts import PromptArgument
+from gemel import Client, Implementation, Prompt, Resource, ResourceTemplate, Server, Tool, ToolAnnotations
+from gemel.schema.prompts import PromptArgument
 
 SCHEMA: dict[str, Any] = {"type": "object"}
 

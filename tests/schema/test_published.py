@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from msgspec import NODEFAULT, Raw, UnsetType, structs
 
-from hinge.protocol.revisions.adapt import known_in
-from hinge.schema.methods import METHODS, method_in
-from hinge.schema.revisions import ALWAYS, FORM_WORDS, MEMBERS, META_KEYS, SCHEMA_WORDS, TYPES, within
+from gemel.protocol.revisions.adapt import known_in
+from gemel.schema.methods import METHODS, method_in
+from gemel.schema.revisions import ALWAYS, FORM_WORDS, MEMBERS, META_KEYS, SCHEMA_WORDS, TYPES, within
 from tests.schema.instances import MODELS
 from tests.support import REVISIONS, Model
 from tests.wire_table import Kind, alternatives, read_table

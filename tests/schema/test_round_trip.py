@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hinge import CallToolResult, ContentBlock, ResourceContents, TextContent, Tool
-from hinge.schema.tools import CallToolParams
+from gemel import CallToolResult, ContentBlock, ResourceContents, TextContent, Tool
+from gemel.schema.tools import CallToolParams
 from tests.schema.instances import MODELS, drawn, full
 from tests.support import Model
 

@@ -11,15 +11,15 @@ import pydantic
 import pytest
 from mcp_types import methods
 
-from hinge import CreateMessageParams, CreateMessageResult, Implementation, InputRequiredResult
-from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras.detect import ERAS
-from hinge.protocol.eras.stateless import STATELESS
-from hinge.protocol.revisions.adapt import known_in, shape
-from hinge.schema.lifecycle import InitializeParams, InitializeResult, ServerCapabilities
-from hinge.schema.methods import METHODS, Method, method_in
-from hinge.schema.revisions import knows
-from hinge.schema.subscriptions import ListenResult
+from gemel import CreateMessageParams, CreateMessageResult, Implementation, InputRequiredResult
+from gemel.protocol.description import ServerDescription
+from gemel.protocol.eras.detect import ERAS
+from gemel.protocol.eras.stateless import STATELESS
+from gemel.protocol.revisions.adapt import known_in, shape
+from gemel.schema.lifecycle import InitializeParams, InitializeResult, ServerCapabilities
+from gemel.schema.methods import METHODS, Method, method_in
+from gemel.schema.revisions import knows
+from gemel.schema.subscriptions import ListenResult
 from tests.schema.instances import full, least
 from tests.support import (
     CLIENT_CAPABILITIES,

@@ -1,6 +1,6 @@
 """The bare client's end of a conversation with a server in this process: says exactly what a test wants said, in both eras.
 
-It is a channel that keeps what the server sends, and feeds the real session; nothing of `hinge.client` is in it.
+It is a channel that keeps what the server sends, and feeds the real session; nothing of `gemel.client` is in it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from hinge import Server
-from hinge.session import Session
+from gemel import Server
+from gemel.session import Session
 from tests.support import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,

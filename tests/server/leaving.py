@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from hinge import Depends, Server
+from gemel import Depends, Server
 
 WAYS: dict[str, type[BaseException]] = {"exit": SystemExit, "interrupt": KeyboardInterrupt, "generator": GeneratorExit}
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from hinge import Server
-from hinge.transports.memory import connect
+from gemel import Server
+from gemel.transports.memory import connect
 from tests.support import UNKNOWN_ORIGIN, V2025_11, V2026_07, Batch, Call, Channel, Inbound, Origin, Outgoing
 
 ERAS = ("2025", "2026")

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hinge import Context, Limits, Server
+from gemel import Context, Limits, Server
 
 server: Server[Any] = Server("stubborn", limits=Limits(drain=0.2, teardown=0.2))
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from hinge import Server
-from hinge.auth import DPoPProofs, JWTAuth, OAuthProxy
-from hinge.auth.server.proxy import providers
-from hinge.backends import Backend
-from hinge.extensions.tasks import TaskEngine, Tasks
+from gemel import Server
+from gemel.auth import DPoPProofs, JWTAuth, OAuthProxy
+from gemel.auth.server.proxy import providers
+from gemel.backends import Backend
+from gemel.extensions.tasks import TaskEngine, Tasks
 from tests.auth.hostile.issuer import AUDIENCE, ISSUER, key_set
 
 #: A server that was given a URL somewhere, and the backend that it has there.
@@ -48,7 +48,7 @@ def of_tasks(url: str) -> Made:
 
 
 def open_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("hinge-sqlite")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("gemel-sqlite")]
 
 
 async def until_closed() -> None:

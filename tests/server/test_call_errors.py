@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import pytest
 
-from hinge import Client, PeerError, Server, ToolCallError, ToolError
-from hinge.sync import Client as SyncClient
+from gemel import Client, PeerError, Server, ToolCallError, ToolError
+from gemel.sync import Client as SyncClient
 
 inner: Server[Any] = Server("inner")
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, HingeError, LogToClient, Server, current_context
-from hinge.server.log_to_client import level_of
+from gemel import Context, GemelError, LogToClient, Server, current_context
+from gemel.server.log_to_client import level_of
 from tests.jumping_clock import in_no_time
 from tests.server.bare_end import BareEnd, Era
 from tests.support import LOG_LEVEL, Outgoing
@@ -142,7 +142,7 @@ async def test_each_call_has_its_own_records_also_from_threads_and_tasks(era: Er
         await wants(end, "info")
         await wants(other, "info")
         await asyncio.gather(call(end, "threaded", "info"), call(other, "branching", "info"))
-        assert messages(end) == [("info", "in hinge-tool")]
+        assert messages(end) == [("info", "in gemel-tool")]
         assert sorted(messages(other)) == [("info", "in a task"), ("info", "in another thread")]
 
 
@@ -182,7 +182,7 @@ async def test_what_is_too_much_is_left_out_and_said(log: logging.Logger) -> Non
         assert found[-1] == ("warning", "10 log messages were left out")
 
 
-async def test_nothing_that_hinge_logs_and_no_traceback_reaches_a_client(caplog: pytest.LogCaptureFixture) -> None:
+async def test_nothing_that_gemel_logs_and_no_traceback_reaches_a_client(caplog: pytest.LogCaptureFixture) -> None:
     """LOG-08."""
     root, handler = logging.getLogger(), LogToClient()
     root.addHandler(handler)
@@ -191,8 +191,8 @@ async def test_nothing_that_hinge_logs_and_no_traceback_reaches_a_client(caplog:
 
         @server.tool
         async def work(ctx: Context[Any]) -> str:
-            logging.getLogger("hinge").error("internal")
-            logging.getLogger("hinge.inner").error("internal")
+            logging.getLogger("gemel").error("internal")
+            logging.getLogger("gemel.inner").error("internal")
             try:
                 raise OSError("secret path")
             except OSError:
@@ -321,21 +321,21 @@ async def test_code_without_a_context_finds_it(era: Era) -> None:
         first = 1 if era == "2026" else 2
         assert await end.text("asynchronous") == f"tools/call {first}"
         assert await end.text("synchronous") == f"tools/call {first + 1}"
-    with pytest.raises(HingeError, match="No call is being served here"):
+    with pytest.raises(GemelError, match="No call is being served here"):
         current_context()
 
 
 def test_importing_a_name_changes_nothing_about_calls() -> None:
     """A call that began before `current_context` was imported knows its context all the same."""
     code = (
-        "import asyncio, hinge\n"
-        "server = hinge.Server('x')\n"
+        "import asyncio, gemel\n"
+        "server = gemel.Server('x')\n"
         "@server.tool\n"
         "async def late() -> str:\n"
-        "    from hinge import current_context\n"
+        "    from gemel import current_context\n"
         "    return current_context().method\n"
         "async def main():\n"
-        "    async with hinge.Client(server) as client:\n"
+        "    async with gemel.Client(server) as client:\n"
         "        assert (await client.call_tool('late')).text == 'tools/call'\n"
         "asyncio.run(main())\n"
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge import ChannelClosed, Client, Context, ElicitUrlParams, HingeError, Server
+from gemel import ChannelClosed, Client, Context, ElicitUrlParams, GemelError, Server
 from tests.server.bare_end import BareEnd, Era
 from tests.support import V2025_03, V2025_06, V2025_11, V2026_07, ChannelKind, Origin, head_of
 
@@ -116,7 +116,7 @@ async def test_what_is_no_progress_is_told_to_the_author_and_not_sent(era: Era) 
     async def work(ctx: Context) -> None:
         wrong: list[Any] = [(float("nan"),), (float("inf"),), ("1",), (None,), (1, float("nan")), (1, "3")]
         for given in wrong:
-            with pytest.raises(HingeError) as caught:
+            with pytest.raises(GemelError) as caught:
                 await ctx.report_progress(*given)
             told.append(str(caught.value))
         await ctx.report_progress(2)
@@ -132,7 +132,7 @@ async def test_what_is_no_progress_is_told_to_the_author_and_not_sent(era: Era) 
 async def test_a_level_that_there_is_not_is_told_to_the_author(era: Era) -> None:
     async def work(ctx: Context) -> None:
         loud: Any = "loud"
-        with pytest.raises(HingeError, match="'loud' is no level of a log message: use one of debug, info, notice"):
+        with pytest.raises(GemelError, match="'loud' is no level of a log message: use one of debug, info, notice"):
             await ctx.log(loud, "x")
 
     async with Client(telling(work), era=era) as client:
@@ -162,7 +162,7 @@ async def test_log_messages_of_a_wanted_level_are_sent_and_others_not(era: Era) 
 @both_eras
 async def test_what_cannot_be_told_is_never_the_tools_failure(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     """B-016, B-053, PROG-06: while the channel is broken it is in the log, and when the conversation is over it is left out."""
-    caplog.set_level("DEBUG", "hinge")
+    caplog.set_level("DEBUG", "gemel")
     begun, told, tries = asyncio.Event(), list[int](), list[Any]()
 
     async def work(ctx: Context) -> None:
@@ -221,7 +221,7 @@ async def test_what_the_protocol_does_not_allow_with_a_call_is_not_sent(era: Era
         await ctx.notify("notifications/elicitation/complete", {"elicitationId": "e"})
         await ctx.notify("notifications/subscriptions/acknowledged", {"notifications": {}})
         for method in requests:
-            with pytest.raises(HingeError, match="is a request, not a notification"):
+            with pytest.raises(GemelError, match="is a request, not a notification"):
                 await ctx.notify(method, {})
         return "done"
 
@@ -246,7 +246,7 @@ async def test_a_stateless_client_is_never_sent_a_request(kind: ChannelKind) -> 
         for about in (ctx._call, None):
             try:
                 await ctx._session.request("roots/list", about=about)
-            except HingeError as exc:
+            except GemelError as exc:
                 failures.append(str(exc))
 
     async with BareEnd(telling(work), "2026", kind=kind, capabilities={"roots": {}}) as end:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, Limits, Server, ToolError
+from gemel import Context, Limits, Server, ToolError
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from hinge import Ask, Context, Declined, DefinitionError, Depends, Limits, Server, Titled, ToolError
+from gemel import Ask, Context, Declined, DefinitionError, Depends, Limits, Server, Titled, ToolError
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -192,7 +192,7 @@ async def test_sync_dependencies_run_in_a_worker_thread_unless_they_say_otherwis
         return [one, two, three]
 
     async with BareEnd(server) as end:
-        assert await end.text("show") == '["hinge-tool","hinge-tool","MainThread"]'
+        assert await end.text("show") == '["gemel-tool","gemel-tool","MainThread"]'
 
 
 async def test_sync_functions_take_dependencies_and_run_in_a_worker_thread(server: Server[Any], db: Db) -> None:
@@ -206,7 +206,7 @@ async def test_sync_functions_take_dependencies_and_run_in_a_worker_thread(serve
 
     async with BareEnd(server) as end:
         assert await end.text("show") == "done"
-    assert db.log == ["hinge-tool"]
+    assert db.log == ["gemel-tool"]
 
 
 # ---------------------------------------------------------------- clean-up

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel, Field
 
-from hinge import Context, ErrorObject, Overloaded, Server, ToolError
+from gemel import Context, ErrorObject, Overloaded, Server, ToolError
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from hinge import (
+from gemel import (
     CallToolResult,
     Changed,
     ChangesLost,
@@ -23,8 +23,8 @@ from hinge import (
     Topic,
     require_client_extension,
 )
-from hinge.schema.tools import CallToolParams
-from hinge.server.extensions import CallTool
+from gemel.schema.tools import CallToolParams
+from gemel.server.extensions import CallTool
 from tests.server.bare_end import BareEnd, Era
 from tests.support import EraName, Origin, Result, head_of
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hinge import CallError, Client, PeerError
+from gemel import CallError, Client, PeerError
 from tests.server import leaving
 from tests.support import EraName
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, Limits, Server
+from gemel import Client, Context, Limits, Server
 from tests.transports.http_rig import serving
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Client, Context, ProgressParams, Server
+from gemel import Changed, Client, Context, ProgressParams, Server
 from tests.support import EraName
 from tests.transports.scripted_http import until
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import Apps, Client, Context, DefinitionError, Image, Limits, Server, StartError
+from gemel import Apps, Client, Context, DefinitionError, Image, Limits, Server, StartError
 from tests.server.bare_end import BareEnd
 
 
@@ -215,7 +215,7 @@ def test_something_else_where_a_server_or_an_extension_is_wanted() -> None:
     )
     assert told(lambda: server.include("routes.py")) == "include() expects a Router or a Server, got str"
     assert told(lambda: server.add_extension(Apps)) == (
-        "<class 'hinge.extensions.apps.Apps'> is not an extension object: write add_extension(Apps())"
+        "<class 'gemel.extensions.apps.Apps'> is not an extension object: write add_extension(Apps())"
     )
     assert told(lambda: server.notify("tools")) == "'tools' is not a Changed: write server.notify(Changed('tools'))"
     five: Any = 5
@@ -361,14 +361,14 @@ async def test_nothing_is_watched_where_that_is_not_wanted(caplog: pytest.LogCap
 
     server: Server[Any] = Server("free", limits=Limits(stall=0))
     async with server.running():
-        assert not [one for one in threading.enumerate() if one.name == "hinge-watchdog"]
+        assert not [one for one in threading.enumerate() if one.name == "gemel-watchdog"]
 
 
 def test_printing_on_stdio_harms_nothing() -> None:
     """STDIO-02: what is printed goes to standard error, the answer to standard output."""
     program = (
-        "import hinge\n"
-        "server = hinge.Server('printing')\n"
+        "import gemel\n"
+        "server = gemel.Server('printing')\n"
         "@server.tool\n"
         "async def forecast() -> str:\n"
         "    print('debugging')\n"

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from hinge import CallNext, Client, Context, Depends, Image, Router, Server, ToolCallError, ToolError
-from hinge.schema.input_required import InputRequiredResult
+from gemel import CallNext, Client, Context, Depends, Image, Router, Server, ToolCallError, ToolError
+from gemel.schema.input_required import InputRequiredResult
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import hinge
-from hinge import Client, Context, Server
+import gemel
+from gemel import Client, Context, Server
 from tests.source import ROOT
 
 TABLE = re.compile(r"^\| `ctx\.(\w+)(?:\(\))?` \|", re.MULTILINE)
@@ -32,19 +32,19 @@ async def test_the_members_of_a_context_are_the_documented_ones() -> None:
 
 def signed() -> list[str]:
     """The public names that can be called: type aliases and TypedDicts have no signature."""
-    found = {name: getattr(hinge, name) for name in hinge.__all__}
+    found = {name: getattr(gemel, name) for name in gemel.__all__}
     return [name for name, value in found.items() if callable(value) and typing.get_origin(value) is None]
 
 
 @pytest.mark.parametrize("name", signed())
 def test_every_public_object_has_a_signature_and_a_help_text(name: str) -> None:
-    value = getattr(hinge, name)
+    value = getattr(gemel, name)
     if not typing.is_typeddict(value):
         inspect.signature(value)
     assert name in pydoc.render_doc(value)
 
 
 def test_the_package_has_a_help_text() -> None:
-    text = pydoc.plain(pydoc.render_doc(hinge))
-    assert "NAME\n    hinge" in text
+    text = pydoc.plain(pydoc.render_doc(gemel))
+    assert "NAME\n    gemel" in text
     assert "class Server" in text

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import CallError, Client, NotFinished, Outcome, PeerError, Server, StartError
-from hinge.server.run import loading
+from gemel import CallError, Client, NotFinished, Outcome, PeerError, Server, StartError
+from gemel.server.run import loading
 
 OURS = "io.modelcontextprotocol/"
 META = {
@@ -204,7 +204,7 @@ def test_a_signal_after_the_end_of_input_leaves_no_call_without_its_answer(tmp_p
     program = tmp_path / "hanging.py"
     program.write_text(
         "import asyncio\n"
-        "from hinge import Server\n"
+        "from gemel import Server\n"
         "server = Server('x')\n"
         "@server.tool\n"
         "async def hang() -> str:\n"
@@ -234,7 +234,7 @@ def test_a_signal_after_the_end_of_input_leaves_no_call_without_its_answer(tmp_p
 
 SCRIPT = """
 from contextlib import asynccontextmanager
-from hinge import Server, StartError
+from gemel import Server, StartError
 
 @asynccontextmanager
 async def lifespan(server):
@@ -281,14 +281,14 @@ def taken() -> Iterator[int]:
 def test_a_script_that_can_not_start_says_so_in_one_line(call: str, said: str, taken: int, tmp_path: Path) -> None:
     ended = _runs(call.replace("TAKEN", str(taken)), tmp_path)
     *warnings, line = ended.stderr.splitlines()
-    assert line.startswith("hinge: " + said.replace("TAKEN", str(taken)))
+    assert line.startswith("gemel: " + said.replace("TAKEN", str(taken)))
     assert warnings == [] or ("workers" in call and len(warnings) == 1)
     assert (ended.returncode, ended.stdout) == (1, "")
 
 
-def test_hinge_run_says_it_the_same_way(taken: int, tmp_path: Path) -> None:
+def test_gemel_run_says_it_the_same_way(taken: int, tmp_path: Path) -> None:
     by_script = _runs(f"server.run('http', port={taken})", tmp_path)
-    words = [sys.executable, "-m", "hinge", "run", f"{tmp_path / 'script.py'}:server", "--http", "--port", str(taken)]
+    words = [sys.executable, "-m", "gemel", "run", f"{tmp_path / 'script.py'}:server", "--http", "--port", str(taken)]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", by_script.stderr)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ConnectFailed, DefinitionError, Icon, Server
+from gemel import Client, ConnectFailed, DefinitionError, Icon, Server
 from tests.server.bare_end import BareEnd, Era
 from tests.support import V2025_11
 from tests.wire import routes

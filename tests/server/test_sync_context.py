@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, Declined, Server
+from gemel import Context, Declined, Server
 from tests.server.bare_end import BareEnd, Era
 from tests.support import LOG_LEVEL
 
@@ -61,7 +61,7 @@ async def test_a_sync_function_tells_the_client_as_plain_calls(era: Era) -> None
             await end.ask("logging/setLevel", {"level": "debug"})
         meta = {"progressToken": "t", LOG_LEVEL: "debug"}
         result = await finished(end, "work", **meta)
-        assert result["content"][0]["text"] == "hinge-tool"
+        assert result["content"][0]["text"] == "gemel-tool"
         heard = [one for one in end.heard if "method" in one]
         methods = [one["method"].removeprefix("notifications/") for one in heard]
         assert methods == ["progress", *["message"] * 5, "acme/done"]
@@ -110,7 +110,7 @@ async def test_a_step_of_a_sync_function_runs_once_and_in_its_own_thread(era: Er
     async with BareEnd(server, era, capabilities=ALL, answer=answer) as end:
         result = await finished(end, "work")
         assert result["content"][0]["text"] == "Ada 5"
-    assert charged == [("5", "hinge-tool")]
+    assert charged == [("5", "gemel-tool")]
 
 
 @both_eras

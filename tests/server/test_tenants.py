@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     Caller,
     Changed,
     Client,

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, Server
-from hinge.server import threads as module
-from hinge.server.threads import THREAD_NAME, Threads
+from gemel import Client, Context, Server
+from gemel.server import threads as module
+from gemel.server.threads import THREAD_NAME, Threads
 
 
 def here() -> str:
@@ -244,7 +244,7 @@ def test_a_function_that_never_returns_does_not_keep_the_process_alive() -> None
     """The threads are daemons: the end of the process waits for none of them."""
     program = (
         "import asyncio, threading\n"
-        "from hinge.server.threads import Threads\n"
+        "from gemel.server.threads import Threads\n"
         "async def main():\n"
         "    task = asyncio.create_task(Threads(1).run(threading.Event().wait, {}))\n"
         "    await asyncio.sleep(0.05)\n"

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from hinge import CallNext, Context, DefinitionError, Depends, Limits, Overloaded, Server
+from gemel import CallNext, Context, DefinitionError, Depends, Limits, Overloaded, Server
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Call
 
@@ -272,7 +272,7 @@ async def test_who_leaves_the_queue_leaves_his_place_to_the_next() -> None:
 
 
 async def test_a_turn_that_comes_in_the_moment_of_leaving_is_passed_on() -> None:
-    from hinge.server.concurrency import ConcurrencyLimit
+    from gemel.server.concurrency import ConcurrencyLimit
 
     ctx: Any = None  # only errors need it
     limit = ConcurrencyLimit("work", 1, 10, 5.0)

@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hinge import Implementation, Prompt, ResourceTemplate, Tool
-from hinge.schema.prompts import PromptArgument
-from hinge.stubs.module import ServerLists
+from gemel import Implementation, Prompt, ResourceTemplate, Tool
+from gemel.schema.prompts import PromptArgument
+from gemel.stubs.module import ServerLists
 
 #: What each of them would do if it got out of its quotes.
 INJECTIONS = (

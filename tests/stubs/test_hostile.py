@@ -16,14 +16,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from hinge import DefinitionError
-from hinge.stubs.module import ServerLists, module_text
+from gemel import DefinitionError
+from gemel.stubs.module import ServerLists, module_text
 from tests.source import ROOT
 from tests.stubs.hostile import SERVERS
 
 #: All that a module may call, import, and be made of.
 CALLS = {"TypedDict", "UriTemplate", "_without_unset", "expand", "items", "call_tool", "get_prompt", "read_resource"}
-MODULES = {"__future__", "typing", "msgspec", "hinge", "hinge.sync", "hinge.client.call_options"}
+MODULES = {"__future__", "typing", "msgspec", "gemel", "gemel.sync", "gemel.client.call_options"}
 NEVER = (ast.Raise, ast.With, ast.Lambda, ast.While, ast.For, ast.Try, ast.Delete, ast.JoinedStr, ast.Global)
 TOP = (ast.Expr, ast.Import, ast.ImportFrom, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.FunctionDef)
 
@@ -78,14 +78,14 @@ def test_a_hostile_server_puts_no_code_into_its_module(offered: ServerLists, blo
         for method in vars(face_of(module)).values():
             if isinstance(method, types.FunctionType):
                 found = typing.get_type_hints(method, vars(module)).get("return")
-                if method.__name__ != "__init__" and getattr(found, "__module__", "") != "hinge.schema.tools":
+                if method.__name__ != "__init__" and getattr(found, "__module__", "") != "gemel.schema.tools":
                     msgspec.json.Decoder(Any if found is None else found)
     finally:
         del sys.modules["hostile"]
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)  # without its cache mypy reads all of Hinge and its dependencies first
+@pytest.mark.timeout(120)  # without its cache mypy reads all of Gemel and its dependencies first
 def test_modules_of_hostile_servers_are_typed_and_formatted(tmp_path: Path) -> None:
     """mypy and the formatter see many of them at once: starting them costs more than reading."""
     pytest.importorskip("mypy")

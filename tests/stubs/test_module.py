@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import pytest
 
-import hinge.sync
-from hinge import Client, Implementation, InvalidResponse, PeerError, Prompt, ResourceTemplate, Server, Tool, ToolError
-from hinge.stubs.module import ServerLists, module_text
+import gemel.sync
+from gemel import Client, Implementation, InvalidResponse, PeerError, Prompt, ResourceTemplate, Server, Tool, ToolError
+from gemel.stubs.module import ServerLists, module_text
 
 server = Server("weather", version="1.0")
 
@@ -130,7 +130,7 @@ async def test_a_module_for_blocking_clients_waits_for_nothing() -> None:
     text = await text_of(blocking=True)
     assert "async" not in text
     assert "await" not in text
-    with imported(text) as found, hinge.sync.Client(server) as client:
+    with imported(text) as found, gemel.sync.Client(server) as client:
         assert found.Weather(client).forecast("Oslo")[0].name == "Oslo 1 C"
 
 
@@ -207,7 +207,7 @@ def test_a_wrapped_result_has_the_type_of_its_value() -> None:
     """Clients unwrap it, as in a listing of revision 2025-11-25."""
     definitions = {"Day": schema("name", name=STRING)}
     inner = {"type": "array", "items": {"$ref": "#/properties/result/$defs/Day"}, "$defs": definitions}
-    wrapped = {**schema("result", result=inner), "x-hinge-wrap-result": True}
+    wrapped = {**schema("result", result=inner), "x-gemel-wrap-result": True}
     text = of(Tool(name="t", input_schema=schema(), output_schema=wrapped))
     assert "    async def t(self) -> list[Day]:" in text
 

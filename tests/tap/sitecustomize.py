@@ -1,7 +1,7 @@
-"""In every process that a test starts: has it write down what Hinge sends there, for the tests to judge.
+"""In every process that a test starts: has it write down what Gemel sends there, for the tests to judge.
 
 Python loads a module of this name by itself when its directory is in PYTHONPATH. It does nothing, and imports nothing,
-until somebody imports Hinge's session.
+until somebody imports Gemel's session.
 """
 
 import os
@@ -18,7 +18,7 @@ class AtImport:
     @staticmethod
     def find_spec(name: str, path: object, target: object = None) -> "ModuleSpec | None":
         """As the import system asks for it; leaves everything but the session to others."""
-        if name != "hinge.session":
+        if name != "gemel.session":
             return None
         sys.meta_path.remove(AtImport)
         import importlib.util
@@ -29,9 +29,9 @@ class AtImport:
         assert tap.loader is not None
         taps = importlib.util.module_from_spec(tap)
         tap.loader.exec_module(taps)
-        taps.listen_after(session, os.environ["HINGE_TEST_TAP"])
+        taps.listen_after(session, os.environ["GEMEL_TEST_TAP"])
         return session
 
 
-if "HINGE_TEST_TAP" in os.environ:
+if "GEMEL_TEST_TAP" in os.environ:
     sys.meta_path.insert(0, AtImport)

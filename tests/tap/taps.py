@@ -1,4 +1,4 @@
-"""Listens to every message that Hinge sends in this process, by any transport, and says in which revision it goes out.
+"""Listens to every message that Gemel sends in this process, by any transport, and says in which revision it goes out.
 
 It stands where messages leave the session for the channel, and where errors are made that need no session. Knows nothing
 of schemas. Loaded in the process of the tests and, by `sitecustomize.py`, in those that they start.
@@ -69,7 +69,7 @@ def listen_after(spec: Any, folder: str) -> None:
 
 
 def _errors(note: Note) -> None:
-    from hinge import jsonrpc
+    from gemel import jsonrpc
 
     plain = jsonrpc.encode_failure
 
@@ -84,7 +84,7 @@ def _errors(note: Note) -> None:
 
 def _answers(note: Note) -> None:
     """What ends a call: a result is of the revision that governs the call, or that `initialize` agreed on."""
-    from hinge.session import Session
+    from gemel.session import Session
 
     plain = Session.answer
 
@@ -103,8 +103,8 @@ def _answers(note: Note) -> None:
 
 def _questions(note: Note) -> None:
     """Requests and notifications of ours."""
-    from hinge.protocol.connection import Connection
-    from hinge.session import Session
+    from gemel.protocol.connection import Connection
+    from gemel.session import Session
 
     write, notify = Connection.write_request, Session.send_notification
 

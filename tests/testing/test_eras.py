@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, DefinitionError, Server, ToolCallError, ToolError
-from hinge.testing import both_eras, in_both_eras
+from gemel import Client, Context, DefinitionError, Server, ToolCallError, ToolError
+from gemel.testing import both_eras, in_both_eras
 
 
 async def book(ctx: Context[Any], city: str) -> str:
@@ -120,7 +120,7 @@ def test_a_marked_test_runs_in_each_era(era: Any) -> None:
 
 def test_without_pytest_the_module_loads_and_the_mark_says_what_to_do() -> None:
     code = (
-        "from hinge.testing import both_eras\n"
+        "from gemel.testing import both_eras\n"
         "try: both_eras(print)\n"
         "except Exception as exc: print(type(exc).__name__, exc)\n"
     )
@@ -129,9 +129,9 @@ def test_without_pytest_the_module_loads_and_the_mark_says_what_to_do() -> None:
     assert "use in_both_eras" in done.stdout
 
 
-def test_importing_it_loads_no_test_framework_and_hinge_does_not_load_it() -> None:
+def test_importing_it_loads_no_test_framework_and_gemel_does_not_load_it() -> None:
     code = (
-        "import sys, hinge; print('hinge.testing' in sys.modules); import hinge.testing; print('pytest' in sys.modules)"
+        "import sys, gemel; print('gemel.testing' in sys.modules); import gemel.testing; print('pytest' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hinge import CallError, Client, ElicitFormParams
-from hinge.testing import Recording
+from gemel import CallError, Client, ElicitFormParams
+from gemel.testing import Recording
 from tests.interop.peers import locate
 
 PEERS = locate()

@@ -1,4 +1,4 @@
-"""The public names of `hinge.testing`."""
+"""The public names of `gemel.testing`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import inspect
 
 import pytest
 
-import hinge.testing
+import gemel.testing
 
 
-@pytest.mark.parametrize("name", hinge.testing.__all__)
+@pytest.mark.parametrize("name", gemel.testing.__all__)
 def test_a_public_name_says_what_it_is_and_so_do_its_methods(name: str) -> None:
-    value = getattr(hinge.testing, name)
+    value = getattr(gemel.testing, name)
     assert inspect.getdoc(value)
     for member, function in vars(value).items() if inspect.isclass(value) else ():
         if not member.startswith("_") and inspect.isroutine(function):
@@ -19,4 +19,4 @@ def test_a_public_name_says_what_it_is_and_so_do_its_methods(name: str) -> None:
 
 
 def test_the_names_are_in_order() -> None:
-    assert list(hinge.testing.__all__) == sorted(hinge.testing.__all__)
+    assert list(gemel.testing.__all__) == sorted(gemel.testing.__all__)

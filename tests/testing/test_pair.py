@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Server
-from hinge.testing import memory_pair
+from gemel import Server
+from gemel.testing import memory_pair
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])

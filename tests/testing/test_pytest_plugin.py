@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import hinge.testing  # noqa: F401  (stays loaded: an inner run forgets what it imported)
+import gemel.testing  # noqa: F401  (stays loaded: an inner run forgets what it imported)
 from tests.source import ROOT
 
 pytest_plugins = ("pytester",)
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(120)  # each runs pytest up to twice
 
 NOTES = """
     import asyncio
-    from hinge import Context, Server
+    from gemel import Context, Server
 
     server = Server("notes", version="1.0")
 
@@ -33,8 +33,8 @@ NOTES = """
         return f"row {await ctx.elicit('Which row?', int)}"
 """
 #: A checkout whose environment was made before there was an entry point names the plugin.
-REGISTERED = any(point.value == "hinge.pytest_plugin" for point in entry_points(group="pytest11"))
-PLUGIN = (*(() if REGISTERED else ("-p", "hinge.pytest_plugin")), "-W", "ignore::pytest.PytestDeprecationWarning")
+REGISTERED = any(point.value == "gemel.pytest_plugin" for point in entry_points(group="pytest11"))
+PLUGIN = (*(() if REGISTERED else ("-p", "gemel.pytest_plugin")), "-W", "ignore::pytest.PytestDeprecationWarning")
 CONFTEST = "import pytest\nfrom notes import server\n@pytest.fixture\ndef mcp_server():\n    return server\n"
 
 
@@ -47,32 +47,32 @@ def run(pytester: pytest.Pytester, test: str, *options: str, conftest: str = CON
 
 def test_the_package_registers_the_plugin() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["entry-points"]["pytest11"] == {"hinge": "hinge.pytest_plugin"}
+    assert project["entry-points"]["pytest11"] == {"gemel": "gemel.pytest_plugin"}
 
 
-def test_pytest_imports_hinge_without_rewriting_it(pytester: pytest.Pytester) -> None:
+def test_pytest_imports_gemel_without_rewriting_it(pytester: pytest.Pytester) -> None:
     """pytest rewrites the packages of its plugins: 150 modules through a parser, in every process without bytecode."""
     pytester.makepyfile(
-        "def test_one():\n    import hinge.proxy\n    assert not 1, type(hinge.proxy.__loader__).__name__"
+        "def test_one():\n    import gemel.proxy\n    assert not 1, type(gemel.proxy.__loader__).__name__"
     )
     done = pytester.runpytest_subprocess(*PLUGIN, "-p", "no:cacheprovider")
     done.stdout.fnmatch_lines(["E*AssertionError: SourceFileLoader"])
 
 
-def test_the_plugin_imports_nothing_of_hinge_until_it_is_used() -> None:
+def test_the_plugin_imports_nothing_of_gemel_until_it_is_used() -> None:
     code = (
-        "import pytest, sys; old = set(sys.modules); import hinge.pytest_plugin; print(sorted(set(sys.modules) - old))"
+        "import pytest, sys; old = set(sys.modules); import gemel.pytest_plugin; print(sorted(set(sys.modules) - old))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['hinge', 'hinge.pytest_plugin']"
+    assert done.stdout.strip() == "['gemel', 'gemel.pytest_plugin']"
 
 
 SYNC = """
-    import hinge.sync
+    import gemel.sync
     import pytest
 
     def test_add(mcp_client):
-        assert isinstance(mcp_client, hinge.sync.Client)
+        assert isinstance(mcp_client, gemel.sync.Client)
         assert mcp_client.call_tool("add", {"a": 1}, returns=int).data == 2
 
     @pytest.mark.mcp_client(on_elicit=lambda form: {"value": 7})
@@ -81,13 +81,13 @@ SYNC = """
         assert mcp_client.call_tool("book").text == "row 7"
 """
 ASYNC = """
-    import hinge
+    import gemel
     import pytest
 
     {mark}
 
     async def test_add(mcp_client):
-        assert isinstance(mcp_client, hinge.Client)
+        assert isinstance(mcp_client, gemel.Client)
         assert (await mcp_client.call_tool("add", {{"a": 1}}, returns=int)).data == 2
 
     class TestBooking:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     Client,
     ConnectionLost,
     Context,
@@ -24,7 +24,7 @@ from hinge import (
     Server,
     StartError,
 )
-from hinge.testing import Recording, ScriptedPeer
+from gemel.testing import Recording, ScriptedPeer
 from tests.docs.serving import over_http
 from tests.testing.tour import ANSWERS, ERAS, ROUTES, everything, reachable, take_tour
 
@@ -235,7 +235,7 @@ async def test_always_asks_anew_and_writes_the_file_anew(recorded: Path) -> None
 
 
 async def test_the_environment_says_when_to_record(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HINGE_RECORD", "always")
+    monkeypatch.setenv("GEMEL_RECORD", "always")
     async with Client(Recording(recorded, weather("rainy"))) as client:
         assert "rainy" in (await client.call_tool("forecast", {"city": "Oslo"})).text
 
@@ -314,7 +314,7 @@ async def test_a_server_that_was_slow_to_be_greeted_is_greeted_at_once(late: boo
 async def test_a_server_that_died_dies_again(tmp_path: Path) -> None:
     path, program = tmp_path / "dying.jsonl", tmp_path / "dying.py"
     program.write_text(
-        "import os, hinge\nserver = hinge.Server('dying')\n@server.tool\ndef die() -> str: os._exit(3)\nserver.run()\n"
+        "import os, gemel\nserver = gemel.Server('dying')\n@server.tool\ndef die() -> str: os._exit(3)\nserver.run()\n"
     )
     for recording in (Recording(path, program), Recording(path)):
         async with Client(recording, reconnect=False) as client:
@@ -410,7 +410,7 @@ async def test_a_message_that_redact_fails_on_is_not_written(tmp_path: Path, cap
     [
         ("", "is not a recording: it is empty"),
         ('{"hello": 1}\n', "is not a recording: the first line must contain"),
-        ('{"recording": 99}\n', "has format 99; this version of Hinge reads 1: upgrade Hinge"),
+        ('{"recording": 99}\n', "has format 99; this version of Gemel reads 1: upgrade Gemel"),
         ('{"recording": 1}\nnonsense\n{}\n', "line 2, is not a line of a recording"),
         ('{"recording": 1}\n{"from": "elsewhere", "channel": 1, "message": {}}\n', "line 2, .*'elsewhere'"),
     ],
@@ -530,7 +530,7 @@ async def test_what_a_server_recorded_plays_the_server(era: Any, tmp_path: Path)
 
 
 def test_the_client_without_async_plays_recordings_too(tmp_path: Path) -> None:
-    from hinge.sync import Client as PlainClient
+    from gemel.sync import Client as PlainClient
 
     path = tmp_path / "weather.jsonl"
     for recording in (Recording(path, weather()), Recording(path)):
@@ -563,9 +563,9 @@ async def _tools(target: Any, era: Any = "2025", **options: Any) -> list[Any]:
 async def test_a_server_that_runs_by_itself_records_until_it_dies(tmp_path: Path) -> None:
     path, program = tmp_path / "served.jsonl", tmp_path / "served.py"
     program.write_text(
-        "import os, sys, hinge\n"
-        "from hinge.testing import Recording\n"
-        "server = hinge.Server('served')\n"
+        "import os, sys, gemel\n"
+        "from gemel.testing import Recording\n"
+        "server = gemel.Server('served')\n"
         "@server.tool\n"
         "def double(number: int) -> int: return 2 * number\n"
         "@server.tool\n"

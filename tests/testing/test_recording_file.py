@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hinge import StartError
-from hinge.testing.recording_file import parse_session, read_recording
+from gemel import StartError
+from gemel.testing.recording_file import parse_session, read_recording
 
 values = st.recursive(
     st.none()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Client, ConnectFailed, ConnectionLost, InvalidResponse, PeerError, Server
-from hinge.testing import ScriptedPeer, channel_pair
+from gemel import CallTimeout, Client, ConnectFailed, ConnectionLost, InvalidResponse, PeerError, Server
+from gemel.testing import ScriptedPeer, channel_pair
 
 each_way = pytest.mark.parametrize("over", ["memory", "stdio", "socket"])
 each_era = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Client, ConnectionLost, HttpStatus, PeerError, Refusal, Server
-from hinge.testing import WireLog
+from gemel import Changed, Client, ConnectionLost, HttpStatus, PeerError, Refusal, Server
+from gemel.testing import WireLog
 from tests.docs.serving import over_http
 
 each_era = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from hinge import CallError, Client, Root, Server
-from hinge.cli.program.load import load
+from gemel import CallError, Client, Root, Server
+from gemel.cli.program.load import load
 from tests.docs.serving import over_http
 from tests.source import ROOT
 

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from hinge import ChannelClosed, ConnectionLost, ErrorObject, ParseError, ProtocolError
-from hinge.protocol.eras.handshake import HANDSHAKE
-from hinge.protocol.states import CallState
+from gemel import ChannelClosed, ConnectionLost, ErrorObject, ParseError, ProtocolError
+from gemel.protocol.eras.handshake import HANDSHAKE
+from gemel.protocol.states import CallState
 from tests.support import UNKNOWN_ORIGIN, Batch, Call, Channel, Inbound, Origin, Outgoing, jsonrpc
 
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hinge.http1.server.listener import Listener
-from hinge.http1.server.request import ServedRequest
+from gemel.http1.server.listener import Listener
+from gemel.http1.server.request import ServedRequest
 
 JSON_TYPE = b"application/json"
 

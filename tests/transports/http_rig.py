@@ -15,10 +15,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from hinge import Context, Server
-from hinge.protocol.http.sse import Decoder, Event
-from hinge.transports.http.server.app import HttpApp
-from hinge.transports.http.server.run import serve_http
+from gemel import Context, Server
+from gemel.protocol.http.sse import Decoder, Event
+from gemel.transports.http.server.app import HttpApp
+from gemel.transports.http.server.run import serve_http
 from tests.support import V2025_11, V2026_07
 
 META = "io.modelcontextprotocol/"
@@ -310,7 +310,7 @@ def text_of(message: Any) -> str:
 
 @asynccontextmanager
 async def serving(
-    server: Server[Any], *, engine: Literal["hinge", "uvicorn"] = "hinge", **options: Any
+    server: Server[Any], *, engine: Literal["gemel", "uvicorn"] = "gemel", **options: Any
 ) -> AsyncIterator[Site]:
     """Serve on a free port, in this loop."""
     app = server.http_app(**options)

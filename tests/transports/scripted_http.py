@@ -12,11 +12,11 @@ from typing import Any, Self
 
 import msgspec
 
-from hinge import Limits, PeerError
-from hinge.jsonrpc import Message, RequestId, decode, encode_request, encode_response
-from hinge.protocol.eras.handshake import HANDSHAKE
-from hinge.protocol.states import CallState, PendingState
-from hinge.transports.http.client.transport import HttpChannel, HttpTransport
+from gemel import Limits, PeerError
+from gemel.jsonrpc import Message, RequestId, decode, encode_request, encode_response
+from gemel.protocol.eras.handshake import HANDSHAKE
+from gemel.protocol.states import CallState, PendingState
+from gemel.transports.http.client.transport import HttpChannel, HttpTransport
 from tests.support import (
     DEFAULT_LIMITS,
     UNKNOWN_ORIGIN,

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Context, Server
-from hinge.transports.http.server.sharing.session import SharedSession
-from hinge.transports.http.server.sharing.session_store import SharedSessionStore
+from gemel import Changed, Context, Server
+from gemel.transports.http.server.sharing.session import SharedSession
+from gemel.transports.http.server.sharing.session_store import SharedSessionStore
 from tests.backends.redis_server import RedisServer, needs_redis, redis_server
 from tests.transports.http_rig import Log, Site, handshake_call, make_server, serving
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hinge import ChannelClosed, ConnectionLost, Limits
-from hinge.jsonrpc import encode_notification
-from hinge.transports.memory import MemoryChannel, connect
+from gemel import ChannelClosed, ConnectionLost, Limits
+from gemel.jsonrpc import encode_notification
+from gemel.transports.memory import MemoryChannel, connect
 from tests.support import DEFAULT_LIMITS, Channel, Outgoing
 from tests.transports.echo import AskConversation, EchoConversation
 from tests.transports.loops import on_both_loops, until

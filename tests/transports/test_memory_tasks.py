@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ConnectionLost, PeerError, Server
-from hinge.asyncio_tasks import MOST_IN_TURN
+from gemel import Client, ConnectionLost, PeerError, Server
+from gemel.asyncio_tasks import MOST_IN_TURN
 from tests.transports.loops import on_both_loops, until
 
 MARK: contextvars.ContextVar[str] = contextvars.ContextVar("MARK", default="unset")
@@ -175,7 +175,7 @@ async def test_a_loop_of_calls_lets_others_run() -> None:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, calls begin at once where they may."""
-    monkeypatch.setattr("hinge.asyncio_tasks.LONGEST_TURN", 1e9)
+    monkeypatch.setattr("gemel.asyncio_tasks.LONGEST_TURN", 1e9)
 
 
 async def test_a_call_that_does_not_wait_is_answered_before_others_run(at_once: None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, DefinitionError, InvalidParams, PeerError, Server, ToolCallError, ToolError
+from gemel import Client, Context, DefinitionError, InvalidParams, PeerError, Server, ToolCallError, ToolError
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from hinge import Limits
-from hinge.transports.stream.descriptors import DescriptorTransport
-from hinge.transports.stream.line_channel import LineChannel
+from gemel import Limits
+from gemel.transports.stream.descriptors import DescriptorTransport
+from gemel.transports.stream.line_channel import LineChannel
 from tests.transports.echo import AskConversation, EchoConversation
 from tests.transports.loops import until
 

@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from hinge import Server
-from hinge.transports.memory import connect
-from hinge.transports.stream.sockets import SocketServer
+from gemel import Server
+from gemel.transports.memory import connect
+from gemel.transports.stream.sockets import SocketServer
 from tests.support import UNKNOWN_ORIGIN, Batch, Call, Channel, Inbound, Origin, Outgoing
 from tests.transports.http_rig import JSON_HEADERS, Site, Wire, serving
 from tests.wire import server as wire_server

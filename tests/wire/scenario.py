@@ -13,7 +13,7 @@
 `jsonrpc` is left out everywhere. In the stateless era a message gets its `_meta` (null takes a key away), and an
 expected result what that era adds, unless it is said. `"*"` fits anything, `"$name"` is bound where it is first met. A
 line that begins with `2025:`, `2026:` or a window of revisions such as `..2025-06-18:` counts there only; `> 2026 {…}`
-is a message of that era in any conversation. Knows nothing of `hinge`.
+is a message of that era in any conversation. Knows nothing of `gemel`.
 """
 
 from __future__ import annotations

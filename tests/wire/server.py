@@ -20,8 +20,8 @@ if __name__ == "__main__":
 
 import msgspec
 
-from hinge import Context, Limits, ProtocolError, ResultLimit, Server, Tasks, ToolError, errors
-from hinge.schema.notifications import LOGGING_LEVELS
+from gemel import Context, Limits, ProtocolError, ResultLimit, Server, Tasks, ToolError, errors
+from gemel.schema.notifications import LOGGING_LEVELS
 
 #: What `acme/throw` and the tool `throw` can raise: the kinds of failure that a handler knows.
 THROWS: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """A client's end in Python, for what a scenario as data can't say: several clients at once, and things counted.
 
-Knows routes and JSON, nothing of `hinge`.
+Knows routes and JSON, nothing of `gemel`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Server
+from gemel import Server
 from tests.wire import routes
 from tests.wire.server import THROWS, build
 from tests.wire.talk import Talk
@@ -114,7 +114,7 @@ async def test_an_error_tells_nothing_of_the_inside(channel: str, era: str, kind
             ("tools/call", {"name": "add", "arguments": {"a": {}, "b": []}}),
         ):
             said = json.dumps(await talk.ask(method, **params))
-            for inside in ("Traceback", ".py", "/", "1234", "Error(", "pydantic", "msgspec", "Exception", "hinge."):
+            for inside in ("Traceback", ".py", "/", "1234", "Error(", "pydantic", "msgspec", "Exception", "gemel."):
                 assert inside not in said.replace("io.modelcontextprotocol/", ""), said
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Limits, Server
-from hinge.channel import Transport
-from hinge.transports.duplex import DuplexChannel
+from gemel import Client, Limits, Server
+from gemel.channel import Transport
+from gemel.transports.duplex import DuplexChannel
 from tests.client.puppet import META, Puppet, legacy, modern
 from tests.jumping_clock import in_no_time
 from tests.support import Channel, ChannelKind, Outgoing, Serve

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec import Raw
 
-from hinge import ConnectFailed, ConnectionLost, Discovery, ErrorObject, HttpStatus, Limits, PeerError, Server
-from hinge.client.negotiation import Initialize, Probe, StepAnswer, negotiate
+from gemel import ConnectFailed, ConnectionLost, Discovery, ErrorObject, HttpStatus, Limits, PeerError, Server
+from gemel.client.negotiation import Initialize, Probe, StepAnswer, negotiate
 from tests.support import V2025_03, V2025_06, V2025_11, V2026_07
 from tests.transports.http_rig import ABSENT, JSON_HEADERS, Log, Site, initialize, make_server, modern, serving
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, Server
+from gemel import Context, Server
 from tests.transports.http_rig import serving
 from tests.wire import routes
 from tests.wire.server import build

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     CallError,
     CallToolResult,
     Client,
     Context,
     DefinitionError,
-    HingeError,
+    GemelError,
     ProtocolError,
     Server,
     TextContent,
 )
-from hinge.jsonrpc import encode_value
+from gemel.jsonrpc import encode_value
 
 VALUES = [math.nan, math.inf, -math.inf]
 
@@ -94,7 +94,7 @@ async def test_what_a_client_writes(era: Any, value: float) -> None:
             lambda: client.notify("acme/note", {"x": value}),
         ]
         for call in calls:
-            with pytest.raises(HingeError, match="NaN and infinity"):
+            with pytest.raises(GemelError, match="NaN and infinity"):
                 await call()
         await client.call_tool("take", {"x": None})
         assert client.session is not None

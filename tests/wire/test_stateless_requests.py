@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, HingeError, Server
+from gemel import Context, GemelError, Server
 from tests.wire import routes
 from tests.wire.talk import Talk
 
@@ -30,7 +30,7 @@ async def test_a_request_to_a_stateless_client_raises_and_nothing_is_sent(channe
         for name, attempt in ATTEMPTS.items():
             try:
                 await attempt(ctx)
-            except HingeError:
+            except GemelError:
                 raised.append(name)
         return {}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Context, MissingClientCapability, Server
+from gemel import Changed, Context, MissingClientCapability, Server
 from tests.transports.http_rig import META, Site, modern, serving
 from tests.transports.loops import until
 from tests.wire import routes

@@ -11,7 +11,7 @@ from google.adk.runners import InMemoryRunner
 from google.genai import types
 from pydantic import Field
 
-from hinge.adapters.google_adk import AdkToolset
+from gemel.adapters.google_adk import AdkToolset
 from tests.adapters.conversation import Call, Conversation, connected
 
 

@@ -9,7 +9,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
-from hinge.adapters import langchain
+from gemel.adapters import langchain
 from tests.adapters.conversation import Call, Conversation, connected
 
 

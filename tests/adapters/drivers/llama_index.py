@@ -7,7 +7,7 @@ from llama_index.core.agent.workflow import FunctionAgent, ToolCallResult
 from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 
-from hinge.adapters import llama_index
+from gemel.adapters import llama_index
 from tests.adapters.conversation import Call, Conversation, connected
 
 

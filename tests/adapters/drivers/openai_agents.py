@@ -7,7 +7,7 @@ from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, set_tr
 from agents.items import ToolCallOutputItem
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from hinge.adapters.openai_agents import AgentsServer
+from gemel.adapters.openai_agents import AgentsServer
 from tests.adapters.conversation import Call, Conversation, connected
 
 set_tracing_disabled(True)

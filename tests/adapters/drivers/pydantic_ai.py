@@ -6,7 +6,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, RetryPromptPart, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
 
-from hinge.adapters.pydantic_ai import PydanticToolset
+from gemel.adapters.pydantic_ai import PydanticToolset
 from tests.adapters.conversation import Call, Conversation, connected
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from smolagents import LogLevel, Model, ToolCallingAgent
 from smolagents.models import ChatMessage, ChatMessageToolCall, ChatMessageToolCallFunction, MessageRole
 
-from hinge.adapters import smolagents
-from hinge.sync import Client, ClientGroup
+from gemel.adapters import smolagents
+from gemel.sync import Client, ClientGroup
 from tests.adapters.conversation import Call, Conversation
 
 

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("google.adk")
 
-from hinge import Client, DefinitionError, Server
-from hinge.adapters.google_adk import AdkToolset, contents
+from gemel import Client, DefinitionError, Server
+from gemel.adapters.google_adk import AdkToolset, contents
 from tests.adapters.drivers.google_adk import run
 from tests.adapters.server import PNG, server
 

@@ -10,9 +10,9 @@ pytest.importorskip("langchain_core")
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from hinge import Client, DefinitionError
-from hinge.adapters import langchain
-from hinge.sync import Client as SyncClient
+from gemel import Client, DefinitionError
+from gemel.adapters import langchain
+from gemel.sync import Client as SyncClient
 from tests.adapters.server import PNG, server
 
 DATA = base64.b64encode(PNG).decode()

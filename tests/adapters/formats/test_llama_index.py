@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("llama_index.core")
 
-from hinge import Client, DefinitionError
-from hinge.adapters import llama_index
-from hinge.sync import Client as SyncClient
+from gemel import Client, DefinitionError
+from gemel.adapters import llama_index
+from gemel.sync import Client as SyncClient
 from tests.adapters.server import server
 
 

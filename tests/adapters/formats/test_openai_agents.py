@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("agents")
 
-from hinge import Client, ClientGroup
-from hinge.adapters.openai_agents import AgentsServer
+from gemel import Client, ClientGroup
+from gemel.adapters.openai_agents import AgentsServer
 from tests.adapters.drivers.openai_agents import run
 from tests.adapters.server import server
 
@@ -39,5 +39,5 @@ async def test_structured_content_may_replace_the_text() -> None:
 
 
 def test_a_group_has_a_name() -> None:
-    assert AgentsServer(ClientGroup({"a": server})).name == "hinge"
+    assert AgentsServer(ClientGroup({"a": server})).name == "gemel"
     assert AgentsServer(ClientGroup({"a": server}), name="both").name == "both"

@@ -10,8 +10,8 @@ from pydantic_ai import Agent, UnexpectedModelBehavior
 from pydantic_ai.messages import BinaryContent, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
 
-from hinge import Client, DefinitionError, Server
-from hinge.adapters.pydantic_ai import PydanticToolset, messages
+from gemel import Client, DefinitionError, Server
+from gemel.adapters.pydantic_ai import PydanticToolset, messages
 from tests.adapters.server import PNG, server
 
 

@@ -7,9 +7,9 @@ pytest.importorskip("smolagents")
 from PIL import Image
 from smolagents import CodeAgent, LogLevel
 
-from hinge import DefinitionError, Server, ToolError
-from hinge.adapters.smolagents import tools
-from hinge.sync import Client
+from gemel import DefinitionError, Server, ToolError
+from gemel.adapters.smolagents import tools
+from gemel.sync import Client
 from tests.adapters.drivers.smolagents import Writes
 from tests.adapters.server import server
 

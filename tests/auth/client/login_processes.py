@@ -10,9 +10,9 @@ import asyncio
 import os
 import sys
 
-from hinge import AuthorizationFailed, Client
-from hinge.auth import BackendTokenStore, FileTokenStore, OAuth, TokenStore
-from hinge.backends import backend_for
+from gemel import AuthorizationFailed, Client
+from gemel.auth import BackendTokenStore, FileTokenStore, OAuth, TokenStore
+from gemel.backends import backend_for
 
 KEYS = [b"k" * 32]
 

@@ -10,15 +10,15 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import pytest
 
-from hinge import AuthorizationFailed, DefinitionError
-from hinge.auth import OAuth, client_metadata
-from hinge.auth.client.code_flow import Authorization, begin, read_redirect, redeem, refresh
-from hinge.auth.client.discovery import Discovered
-from hinge.auth.client.registration import ClientPlan, application_type, choose_client, register
-from hinge.auth.client.token_request import RegisteredClient, TokenRequestFailed
-from hinge.auth.client.tokens import Tokens
-from hinge.auth.flow import Flow, HttpRequest, HttpResponse
-from hinge.auth.metadata import AuthorizationServer
+from gemel import AuthorizationFailed, DefinitionError
+from gemel.auth import OAuth, client_metadata
+from gemel.auth.client.code_flow import Authorization, begin, read_redirect, redeem, refresh
+from gemel.auth.client.discovery import Discovered
+from gemel.auth.client.registration import ClientPlan, application_type, choose_client, register
+from gemel.auth.client.token_request import RegisteredClient, TokenRequestFailed
+from gemel.auth.client.tokens import Tokens
+from gemel.auth.flow import Flow, HttpRequest, HttpResponse
+from gemel.auth.metadata import AuthorizationServer
 
 ISSUER = "https://login.example.com"
 REDIRECT = "http://localhost:8765/callback"

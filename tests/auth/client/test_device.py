@@ -8,12 +8,12 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from hinge import AuthorizationFailed
-from hinge.auth.client.device import DEVICE_GRANT, DeviceLogin
-from hinge.auth.client.token_request import RegisteredClient
-from hinge.auth.client.tokens import Tokens
-from hinge.auth.flow import FetchFailed, Flow, HttpRequest, HttpResponse
-from hinge.auth.metadata import AuthorizationServer
+from gemel import AuthorizationFailed
+from gemel.auth.client.device import DEVICE_GRANT, DeviceLogin
+from gemel.auth.client.token_request import RegisteredClient
+from gemel.auth.client.tokens import Tokens
+from gemel.auth.flow import FetchFailed, Flow, HttpRequest, HttpResponse
+from gemel.auth.metadata import AuthorizationServer
 from tests.auth.hostile.login_urls import REFUSED_LOGIN_URLS
 
 T = TypeVar("T")

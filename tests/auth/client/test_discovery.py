@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from hinge import AuthorizationFailed
-from hinge.auth.challenge import Challenge
-from hinge.auth.client.discovery import Discovered, covers, discover
-from hinge.auth.flow import Flow, HttpRequest, HttpResponse
-from hinge.auth.url_rules import UrlRules
+from gemel import AuthorizationFailed
+from gemel.auth.challenge import Challenge
+from gemel.auth.client.discovery import Discovered, covers, discover
+from gemel.auth.flow import Flow, HttpRequest, HttpResponse
+from gemel.auth.url_rules import UrlRules
 
 SERVER = "https://mcp.example.com"
 URL = f"{SERVER}/mcp"

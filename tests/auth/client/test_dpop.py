@@ -7,9 +7,9 @@ import hashlib
 
 import pytest
 
-from hinge import AuthorizationFailed, HttpStatus
-from hinge.auth import jose
-from hinge.auth.client.dpop import MAX_NONCES, DPoP, needs_nonce
+from gemel import AuthorizationFailed, HttpStatus
+from gemel.auth import jose
+from gemel.auth.client.dpop import MAX_NONCES, DPoP, needs_nonce
 
 URL = "https://notes.example.com/mcp?x=1#y"
 REFUSAL = {"www-authenticate": 'DPoP error="use_dpop_nonce"', "dpop-nonce": "n2"}

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hinge import AuthorizationFailed, CallError, Client, NotSent
-from hinge.auth import FileTokenStore, MemoryTokenStore, OAuth, Tokens, TokenStore, TokenStoreError
+from gemel import AuthorizationFailed, CallError, Client, NotSent
+from gemel.auth import FileTokenStore, MemoryTokenStore, OAuth, Tokens, TokenStore, TokenStoreError
 from tests.auth.double import AuthDouble, Reply
 from tests.transports.scripted_http import Asked
 
@@ -135,7 +135,7 @@ async def test_a_damaged_store_fails_the_call_with_one_clear_line(double: AuthDo
     await log_in(double, store)
     for path in tmp_path.glob("*.login"):  # noqa: ASYNC240  # a small file
         path.write_bytes(b"damaged")
-    with pytest.raises((CallError, TokenStoreError), match=r"is not a login of this version of Hinge: delete it"):
+    with pytest.raises((CallError, TokenStoreError), match=r"is not a login of this version of Gemel: delete it"):
         await log_in(double, store)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hinge import AuthorizationFailed, Client, ClientGroup, HttpStatus, sync
-from hinge.auth import MemoryTokenStore, OAuth
-from hinge.auth.client import oauth
-from hinge.testing import Recording
+from gemel import AuthorizationFailed, Client, ClientGroup, HttpStatus, sync
+from gemel.auth import MemoryTokenStore, OAuth
+from gemel.auth.client import oauth
+from gemel.testing import Recording
 from tests.auth.double import AuthDouble, Reply
 from tests.observed import Observed, observing
 from tests.transports.scripted_http import Asked

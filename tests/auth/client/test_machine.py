@@ -13,12 +13,12 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from hinge import AuthorizationFailed, CallError, Client, DefinitionError, HttpStatus
-from hinge.auth import jose
-from hinge.auth.client import machine
-from hinge.auth.client.dpop import DPoP
-from hinge.auth.client.machine import ClientCredentials, EnterpriseAuth, MachineAuth, WorkloadIdentity
-from hinge.auth.client.workload import FileToken, GcpToken
+from gemel import AuthorizationFailed, CallError, Client, DefinitionError, HttpStatus
+from gemel.auth import jose
+from gemel.auth.client import machine
+from gemel.auth.client.dpop import DPoP
+from gemel.auth.client.machine import ClientCredentials, EnterpriseAuth, MachineAuth, WorkloadIdentity
+from gemel.auth.client.workload import FileToken, GcpToken
 from tests.auth.double import AuthDouble, Reply
 from tests.transports.scripted_http import Asked
 

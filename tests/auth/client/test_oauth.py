@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hinge import AuthorizationFailed, Client, HttpStatus, Limits
-from hinge.auth import MemoryTokenStore, OAuth
-from hinge.auth.client import oauth
+from gemel import AuthorizationFailed, Client, HttpStatus, Limits
+from gemel.auth import MemoryTokenStore, OAuth
+from gemel.auth.client import oauth
 from tests.auth.double import AuthDouble, Reply
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hinge import AuthorizationFailed, Client
-from hinge.auth import DeviceLogin, DPoP, MemoryTokenStore, OAuth, jose
+from gemel import AuthorizationFailed, Client
+from gemel.auth import DeviceLogin, DPoP, MemoryTokenStore, OAuth, jose
 from tests.auth.double import AuthDouble, Reply
 from tests.transports.scripted_http import Asked
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hinge import Client
-from hinge.auth import FileTokenStore, OAuth, Tokens, TokenStore
+from gemel import Client
+from gemel.auth import FileTokenStore, OAuth, Tokens, TokenStore
 from tests.auth.client.login_processes import store_at
 from tests.auth.double import AuthDouble, Reply
 from tests.source import ROOT
@@ -163,7 +163,7 @@ async def test_a_process_that_is_killed_during_its_refresh_loses_no_login(
 async def test_a_process_that_is_killed_while_it_writes_leaves_a_whole_login(tmp_path: Path) -> None:
     code = (
         "import asyncio, sys\n"
-        "from hinge.auth import FileTokenStore, Tokens\n"
+        "from gemel.auth import FileTokenStore, Tokens\n"
         "async def main():\n"
         "    store, number = FileTokenStore(sys.argv[1]), 0\n"
         "    while True:\n"

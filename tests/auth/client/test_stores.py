@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from hinge import DefinitionError, NotSent
-from hinge.auth import BackendTokenStore, FileTokenStore, MemoryTokenStore, Tokens, TokenStore, TokenStoreError
-from hinge.auth.client.tokens import InvalidGrant, TokenSource, token_key
-from hinge.backends import MemoryBackend, SqliteBackend
-from hinge.encryption import KeyRing
+from gemel import DefinitionError, NotSent
+from gemel.auth import BackendTokenStore, FileTokenStore, MemoryTokenStore, Tokens, TokenStore, TokenStoreError
+from gemel.auth.client.tokens import InvalidGrant, TokenSource, token_key
+from gemel.backends import MemoryBackend, SqliteBackend
+from gemel.encryption import KeyRing
 
 KEY = token_key("https://login.example.com", "https://notes.example.com/mcp", "cli")
 OTHER = token_key("https://other.example.com", "https://notes.example.com/mcp", "cli")
@@ -116,7 +116,7 @@ async def test_processes_share_the_key(tmp_path: Path) -> None:
     assert await FileTokenStore(tmp_path / "logins").get(KEY) == TOKENS
 
 
-@pytest.mark.parametrize("text", [b"", b"{}", b"hinge login 2\nnewer", b"\0" * 100])
+@pytest.mark.parametrize("text", [b"", b"{}", b"gemel login 2\nnewer", b"\0" * 100])
 async def test_a_foreign_file_is_one_clear_line(tmp_path: Path, text: bytes) -> None:
     store = FileTokenStore(tmp_path)
     await store.set(KEY, TOKENS)
@@ -124,7 +124,7 @@ async def test_a_foreign_file_is_one_clear_line(tmp_path: Path, text: bytes) -> 
     path.write_bytes(text)
     with pytest.raises(TokenStoreError) as caught:
         await store.get(KEY)
-    assert str(caught.value) == f"{path} is not a login of this version of Hinge: delete it and log in again"
+    assert str(caught.value) == f"{path} is not a login of this version of Gemel: delete it and log in again"
 
 
 def cut(data: bytes) -> bytes:
@@ -267,10 +267,10 @@ async def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("platform", "variable", "expected"),
     [
-        ("linux", "XDG_STATE_HOME", "{}/hinge/logins"),
-        ("linux", "HOME", "{}/.local/state/hinge/logins"),
-        ("darwin", "HOME", "{}/Library/Application Support/hinge/logins"),
-        ("win32", "LOCALAPPDATA", "{}/hinge/logins"),
+        ("linux", "XDG_STATE_HOME", "{}/gemel/logins"),
+        ("linux", "HOME", "{}/.local/state/gemel/logins"),
+        ("darwin", "HOME", "{}/Library/Application Support/gemel/logins"),
+        ("win32", "LOCALAPPDATA", "{}/gemel/logins"),
     ],
 )
 async def test_the_default_directory(
@@ -316,7 +316,7 @@ def keyring(monkeypatch: pytest.MonkeyPatch) -> Keyring:
 async def test_the_key_can_be_in_the_keyring_of_the_system(tmp_path: Path, keyring: Keyring) -> None:
     await FileTokenStore(tmp_path, keyring=True).set(KEY, TOKENS)
     assert not (tmp_path / "key").exists()
-    assert list(keyring.entries) == [("hinge", str(tmp_path))]
+    assert list(keyring.entries) == [("gemel", str(tmp_path))]
     assert await FileTokenStore(tmp_path, keyring=True).get(KEY) == TOKENS
     keyring.entries.clear()
     with pytest.raises(TokenStoreError, match="its key was replaced"):
@@ -328,14 +328,14 @@ async def test_a_keyring_that_fails_is_one_clear_line(tmp_path: Path, keyring: K
     with pytest.raises(TokenStoreError, match=r"^The keyring of the system can't be used: it is locked$"):
         await FileTokenStore(tmp_path, keyring=True).set(KEY, TOKENS)
     keyring.failure = None
-    keyring.entries["hinge", str(tmp_path)] = "not a key"
+    keyring.entries["gemel", str(tmp_path)] = "not a key"
     with pytest.raises(TokenStoreError, match="is not a key: delete it and log in again"):
         await FileTokenStore(tmp_path, keyring=True).set(KEY, TOKENS)
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(DefinitionError, match=r"pip install hinge\[keyring\]"):
+    with pytest.raises(DefinitionError, match=r"pip install gemel\[keyring\]"):
         FileTokenStore(tmp_path, keyring=True)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from hinge import HingeError, NotSent
-from hinge.auth.client.stores import MemoryTokenStore
-from hinge.auth.client.tokens import InvalidGrant, Tokens, TokenSource, TokenStoreError, token_key
+from gemel import GemelError, NotSent
+from gemel.auth.client.stores import MemoryTokenStore
+from gemel.auth.client.tokens import InvalidGrant, Tokens, TokenSource, TokenStoreError, token_key
 
 KEY = token_key("https://login.example.com", "https://notes.example.com/mcp", "cli")
 SECRET = "secret-canary"
@@ -41,7 +41,7 @@ class Login:
         self.free = asyncio.Event()
         self.free.set()
         self.started = asyncio.Event()
-        self.failure: HingeError | None = None
+        self.failure: GemelError | None = None
         self.lasts = 3600.0
 
     async def refresh(self, old: Tokens) -> Tokens:
@@ -318,7 +318,7 @@ async def test_a_failed_login_fails_once_for_all_who_wait() -> None:
         nonlocal attempts
         attempts += 1
         await asyncio.sleep(0)
-        raise HingeError("denied")
+        raise GemelError("denied")
 
     results = await asyncio.gather(*(source.obtain(log_in) for _ in range(10)), return_exceptions=True)
     assert [str(each) for each in results] == ["denied"] * 10

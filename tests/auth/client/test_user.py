@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
-from hinge import AuthorizationFailed, DefinitionError
-from hinge.auth.client.user import Authorizer, BrowserLogin, CallbackLogin, PasteLogin
+from gemel import AuthorizationFailed, DefinitionError
+from gemel.auth.client.user import Authorizer, BrowserLogin, CallbackLogin, PasteLogin
 from tests.auth.hostile.login_urls import REFUSED_LOGIN_URLS
 from tests.ports import free_port
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hinge import AuthorizationFailed
-from hinge.auth.client.workload import (
+from gemel import AuthorizationFailed
+from gemel.auth.client.workload import (
     AwsCredentials,
     AwsToken,
     AzureToken,
@@ -20,7 +20,7 @@ from hinge.auth.client.workload import (
     WorkloadToken,
     signed_request,
 )
-from hinge.auth.flow import HttpRequest, HttpResponse
+from gemel.auth.flow import HttpRequest, HttpResponse
 
 VARIABLES = [
     "ACTIONS_ID_TOKEN_REQUEST_URL",

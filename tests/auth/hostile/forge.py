@@ -1,4 +1,4 @@
-"""Makes JSON Web Keys and tokens, also such as no library would make. Uses cryptography only, nothing of hinge."""
+"""Makes JSON Web Keys and tokens, also such as no library would make. Uses cryptography only, nothing of gemel."""
 
 from __future__ import annotations
 

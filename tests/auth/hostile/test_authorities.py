@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hinge import AuthorizationFailed, Client, HttpStatus
-from hinge.auth import OAuth
-from hinge.http1.client import network
+from gemel import AuthorizationFailed, Client, HttpStatus
+from gemel.auth import OAuth
+from gemel.http1.client import network
 from tests.auth.double import AuthDouble
 from tests.auth.hostile.authorities import CANARY, INSIDE, Case, cases
 

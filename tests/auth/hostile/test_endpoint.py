@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Server
-from hinge.auth import JWTAuth
+from gemel import Server
+from gemel.auth import JWTAuth
 from tests.auth.hostile import proofs, requests, tokens
 from tests.auth.hostile.cases import ENDPOINT_REQUESTS, PING, REVISION_2025, Request, authorized, problem
 from tests.auth.hostile.issuer import AUDIENCE, ISSUER, SCOPE, TokenCase, good_token, key_set

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from hinge import Server
-from hinge.auth import JWTAuth
+from gemel import Server
+from gemel.auth import JWTAuth
 from tests.auth.hostile.cases import ACCEPTED, ENDPOINT_REQUESTS, Expect, authorized, problem
 from tests.auth.hostile.issuer import AUDIENCE, ISSUER, TokenCase, good_token, key_set
 from tests.auth.hostile.key_sets import CASES, KeySetCase

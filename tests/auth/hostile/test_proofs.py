@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hinge import Server
-from hinge.auth import DPoPProofs, JWTAuth
+from gemel import Server
+from gemel.auth import DPoPProofs, JWTAuth
 from tests.auth.hostile.cases import ACCEPTED, ENDPOINT_REQUESTS, Request, problem
 from tests.auth.hostile.issuer import AUDIENCE, ISSUER, key_set
 from tests.auth.hostile.proofs import GOOD, INVALID_PROOF, ProofCase, cases

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from hinge.auth.server.proxy.redirects import check_redirect_uri, matches
+from gemel.auth.server.proxy.redirects import check_redirect_uri, matches
 from tests.auth.hostile import proxy
 from tests.auth.hostile.cases import Request, Response, problem
 from tests.auth.hostile.wire import exchange

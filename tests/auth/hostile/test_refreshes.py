@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import CallError, Client
-from hinge.auth import MemoryTokenStore, OAuth
+from gemel import CallError, Client
+from gemel.auth import MemoryTokenStore, OAuth
 from tests.auth.double import AuthDouble
 from tests.auth.hostile.refreshes import RefreshCase, refresh_cases
 

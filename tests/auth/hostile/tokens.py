@@ -225,7 +225,7 @@ HEADERS = [
     TokenCase("kid is a path, signed with what is there", shape=by_secret(lambda: b"", kid="/dev/null")),
     TokenCase("kid is SQL", header={"kid": "x' UNION SELECT 'key' --"}, key="other-rs"),
     TokenCase("kid is a URL", header={"kid": ATTACKER}, key="other-rs"),
-    TokenCase("kid is a command", header={"kid": "|touch /tmp/hinge-kid"}, key="other-rs"),
+    TokenCase("kid is a command", header={"kid": "|touch /tmp/gemel-kid"}, key="other-rs"),
     TokenCase("kid with a line break", header={"kid": "rs-1\r\nX-Injected: yes"}, key="other-rs"),
     TokenCase("kid with quotes", header={"kid": '"\\", error="none'}, key="other-rs"),
     TokenCase("kid of 3 KB", header={"kid": "k" * 3000}, key="other-rs"),

@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from hinge import Context, Server
-from hinge.auth.server.proxy.providers import OpenID, Provider
-from hinge.auth.server.proxy.proxy import OAuthProxy
-from hinge.http1.asgi import AsgiApp, Receive, Scope, Send
-from hinge.transports.http.server.run import serve_http
+from gemel import Context, Server
+from gemel.auth.server.proxy.providers import OpenID, Provider
+from gemel.auth.server.proxy.proxy import OAuthProxy
+from gemel.http1.asgi import AsgiApp, Receive, Scope, Send
+from gemel.transports.http.server.run import serve_http
 from tests.auth.hostile.cases import Request, Response
 from tests.auth.hostile.wire import exchange
 from tests.ports import free_port

@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hinge import Server
-from hinge.auth import GitHub, OAuthProxy
-from hinge.auth.client.token_request import ASSERTION_TYPE
-from hinge.auth.flow import HttpRequest
-from hinge.auth.jose import WebKey, generate_key, public_jwk, sign_jwt
-from hinge.auth.server.proxy import grants, registration
-from hinge.backends import MemoryBackend, SqliteBackend
-from hinge.errors import AuthorizationFailed, DefinitionError
+from gemel import Server
+from gemel.auth import GitHub, OAuthProxy
+from gemel.auth.client.token_request import ASSERTION_TYPE
+from gemel.auth.flow import HttpRequest
+from gemel.auth.jose import WebKey, generate_key, public_jwk, sign_jwt
+from gemel.auth.server.proxy import grants, registration
+from gemel.backends import MemoryBackend, SqliteBackend
+from gemel.errors import AuthorizationFailed, DefinitionError
 from tests.auth.hostile.cases import Request, Response, challenges
 from tests.auth.hostile.wire import exchange
 from tests.auth.proxy.rig import (
@@ -908,7 +908,7 @@ async def test_replicas_share_logins_codes_and_tokens(tmp_path: Any) -> None:
 
 
 def sqlite_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("hinge-sqlite")]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("gemel-sqlite")]
 
 
 async def test_a_backend_that_was_named_is_closed_with_the_server_and_opened_again(tmp_path: Any) -> None:

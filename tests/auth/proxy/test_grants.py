@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hinge import AuthorizationFailed
-from hinge.auth.server.proxy import grants
-from hinge.backends import MemoryBackend
+from gemel import AuthorizationFailed
+from gemel.auth.server.proxy import grants
+from gemel.backends import MemoryBackend
 from tests.auth.proxy.rig import rig
 
 

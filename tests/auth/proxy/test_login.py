@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from hinge import Client
-from hinge.auth import GitHub, OAuth, OAuthProxy
+from gemel import Client
+from gemel.auth import GitHub, OAuth, OAuthProxy
 from tests.auth.hostile.cases import challenges
 from tests.auth.proxy.rig import CALLBACK, SECRET, Browser, query_of, rig, s256
 
@@ -78,7 +78,7 @@ async def test_a_person_who_says_no_is_not_sent_to_the_provider() -> None:
 
 
 class Person:
-    """Logs in at the proxy with a browser, for Hinge's own client."""
+    """Logs in at the proxy with a browser, for Gemel's own client."""
 
     redirect_uri = CALLBACK
 

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge.auth.flow import Flow, HttpRequest, HttpResponse
-from hinge.auth.server.proxy import providers
-from hinge.auth.server.proxy.providers import Provider, accepts_issuer
-from hinge.auth.server.proxy.proxy import OAuthProxy
-from hinge.auth.server.proxy.upstream import Endpoints, UpstreamTokens, discover, exchange_code, read_user
-from hinge.errors import AuthorizationFailed, DefinitionError
+from gemel.auth.flow import Flow, HttpRequest, HttpResponse
+from gemel.auth.server.proxy import providers
+from gemel.auth.server.proxy.providers import Provider, accepts_issuer
+from gemel.auth.server.proxy.proxy import OAuthProxy
+from gemel.auth.server.proxy.upstream import Endpoints, UpstreamTokens, discover, exchange_code, read_user
+from gemel.errors import AuthorizationFailed, DefinitionError
 from tests.auth.proxy.rig import SECRET, rig, serve_idp, serve_proxy
 
 APP = {"client_id": "app", "client_secret": SECRET}

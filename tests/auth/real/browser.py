@@ -232,7 +232,7 @@ class Browser:
 @contextmanager
 def running_browser(program: str) -> Iterator[Browser]:
     """Run a browser with an empty profile for the length of the block."""
-    with tempfile.TemporaryDirectory(prefix="hinge-browser-", ignore_cleanup_errors=True) as home:
+    with tempfile.TemporaryDirectory(prefix="gemel-browser-", ignore_cleanup_errors=True) as home:
         browser = Browser(program, Path(home))
         try:
             yield browser

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hinge import Context, Server
+from gemel import Context, Server
 
 
 def notes_server(**options: Any) -> Server[Any]:

@@ -1,4 +1,4 @@
-"""`hinge auth` and `hinge call` as processes: somebody logs in once with a real browser, and other commands use the login."""
+"""`gemel auth` and `gemel call` as processes: somebody logs in once with a real browser, and other commands use the login."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hinge.auth import JWTAuth
+from gemel.auth import JWTAuth
 from tests.auth.real.browser import Page
 from tests.auth.real.login import Person
 from tests.auth.real.provider import AuthorizationServer, Settings, authorization_server
@@ -46,7 +46,7 @@ class Shell:
 
     async def start(self, *words: str) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
-        command = (sys.executable, "-m", "hinge", *words)
+        command = (sys.executable, "-m", "gemel", *words)
         null = asyncio.subprocess.DEVNULL
         return await asyncio.create_subprocess_exec(
             *command, env=self._environment, stdin=null, stdout=pipe, stderr=pipe
@@ -100,4 +100,4 @@ async def test_commands_use_the_login_until_somebody_logs_out(url: str, page: Pa
     assert (await shell.run("auth", "logout", url))[0] == 0
     code, out, err = await shell.run("call", url, "whoami")
     assert code != 0
-    assert "hinge auth login" in err
+    assert "gemel auth login" in err

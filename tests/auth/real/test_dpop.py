@@ -1,4 +1,4 @@
-"""Tokens that a real authorization server binds to the key of a client, at a Hinge server that demands proofs."""
+"""Tokens that a real authorization server binds to the key of a client, at a Gemel server that demands proofs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, HttpStatus
-from hinge.auth import BrowserLogin, ClientCredentials, DPoP, DPoPProofs, JWTAuth, OAuth
+from gemel import Client, HttpStatus
+from gemel.auth import BrowserLogin, ClientCredentials, DPoP, DPoPProofs, JWTAuth, OAuth
 from tests.auth.real.browser import Page
 from tests.auth.real.foreign import foreign_client
 from tests.auth.real.person import PersonAtBrowser

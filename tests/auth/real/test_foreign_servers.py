@@ -1,4 +1,4 @@
-"""Hinge's client logs in at the example servers of the official SDKs, with a real browser."""
+"""Gemel's client logs in at the example servers of the official SDKs, with a real browser."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Literal
 
 import pytest
 
-from hinge import Client
-from hinge.auth import BrowserLogin, OAuth
+from gemel import Client
+from gemel.auth import BrowserLogin, OAuth
 from tests.auth.real.browser import Page
 from tests.auth.real.conftest import missing
 from tests.auth.real.foreign_servers import SERVERS, ForeignServer, Visitor, foreign_server, is_installed

@@ -1,4 +1,4 @@
-"""A person logs in with a real browser at a real authorization server, and comes back to Hinge's loopback address."""
+"""A person logs in with a real browser at a real authorization server, and comes back to Gemel's loopback address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
-from hinge.auth.client.user import BrowserLogin
+from gemel.auth.client.user import BrowserLogin
 from tests.auth.real.browser import Browser, Page
 from tests.auth.real.login import Person
 from tests.auth.real.person import PersonAtBrowser

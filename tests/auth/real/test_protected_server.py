@@ -1,4 +1,4 @@
-"""Clients log in at a Hinge server that a real authorization server protects: ours and the official ones, in both eras."""
+"""Clients log in at a Gemel server that a real authorization server protects: ours and the official ones, in both eras."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import pytest
 
-from hinge import AuthorizationFailed, Client
-from hinge.auth import BrowserLogin, ClientCredentials, DeviceLogin, IntrospectionAuth, JWTAuth, OAuth
+from gemel import AuthorizationFailed, Client
+from gemel.auth import BrowserLogin, ClientCredentials, DeviceLogin, IntrospectionAuth, JWTAuth, OAuth
 from tests.auth.real.browser import Browser, Page
 from tests.auth.real.foreign import CLIENTS, foreign_client
 from tests.auth.real.login import Person
@@ -171,7 +171,7 @@ async def test_a_forgotten_client_registers_anew(provider: AuthorizationServer, 
 async def test_tokens_of_new_keys_are_accepted_at_once(
     provider: AuthorizationServer, url: str, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hinge.auth.server.jwks.PAUSE", 0.0)  # the keys were fetched a moment ago
+    monkeypatch.setattr("gemel.auth.server.jwks.PAUSE", 0.0)  # the keys were fetched a moment ago
     for name in ("ada", "grace"):
         page = browser.page()
         with PersonAtBrowser(page, Person(name)) as person:
@@ -209,13 +209,13 @@ async def test_the_official_clients_log_in_without_a_person(
     assert answer["result"]["texts"] == ["backup: notes"], answer
 
 
-@pytest.mark.parametrize("client", ["hinge", *CLIENTS])
+@pytest.mark.parametrize("client", ["gemel", *CLIENTS])
 async def test_a_client_with_a_metadata_document_need_not_register(
     provider: AuthorizationServer, url: str, page: Page, client: str
 ) -> None:
     provider.change(client_id_metadata_document=True, registration=False)
     try:
-        if client == "hinge":
+        if client == "gemel":
             with PersonAtBrowser(page) as person:
                 assert await ask(url, login(person, client_metadata_url=DOCUMENT_URL), "whoami") == "ada: notes"
         else:

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pytest
 
-from hinge import AuthorizationFailed, Client
-from hinge.auth import BrowserLogin, OAuth, OAuthProxy, OpenID
+from gemel import AuthorizationFailed, Client
+from gemel.auth import BrowserLogin, OAuth, OAuthProxy, OpenID
 from tests.auth.real.browser import Page
 from tests.auth.real.foreign import CLIENTS, foreign_client
 from tests.auth.real.login import Person
@@ -107,7 +107,7 @@ async def test_the_consent_page_names_the_client_and_cannot_be_framed(
         await ask(url, login(person), "whoami")
     await asyncio.to_thread(page.open, person.opened[0])
     text = await asyncio.to_thread(lambda: page.text)
-    assert "Hinge" in text
+    assert "Gemel" in text
     assert URL in text
     await asyncio.to_thread(page.open, provider.jwks_uri)
     assert await asyncio.to_thread(page.frame_url, person.opened[0]) == "chrome-error://chromewebdata/"

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs
 
-from hinge import Context
-from hinge.auth import jose
+from gemel import Context
+from gemel.auth import jose
 from tests.transports.http_rig import Log, Reply, Site, make_server, modern_call, serving
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, Principal, ResultLimit, Server
-from hinge.auth import TokenAuth
-from hinge.server.middleware.rate_limit import RateLimit
+from gemel import Context, Principal, ResultLimit, Server
+from gemel.auth import TokenAuth
+from gemel.server.middleware.rate_limit import RateLimit
 from tests.transports.http_rig import (
     JSON_HEADERS,
     Log,

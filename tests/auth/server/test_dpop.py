@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, DefinitionError, Principal, Server
-from hinge.auth import DPoPProofs, JWTAuth, TokenAuth
-from hinge.auth.jose import WebKey, dpop_proof, generate_key, thumbprint
-from hinge.auth.server import dpop
-from hinge.backends import MemoryBackend
-from hinge.errors import BackendError, Overloaded
+from gemel import Client, Context, DefinitionError, Principal, Server
+from gemel.auth import DPoPProofs, JWTAuth, TokenAuth
+from gemel.auth.jose import WebKey, dpop_proof, generate_key, thumbprint
+from gemel.auth.server import dpop
+from gemel.backends import MemoryBackend
+from gemel.errors import BackendError, Overloaded
 from tests.auth.hostile.cases import ENDPOINT_REQUESTS, Response, authorized, challenges, problem
 from tests.auth.hostile.issuer import AUDIENCE, ISSUER, key_set
 from tests.auth.hostile.proofs import NONCES, ProofCase, bound_token, cases

@@ -12,12 +12,12 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from hinge import Client, Context, DefinitionError, Principal, Refusal, Server
-from hinge.auth.flow import Fetcher, HttpRequest
-from hinge.auth.jose import generate_key, verify_jwt
-from hinge.auth.server.exchange import TokenExchange
-from hinge.auth.url_rules import UrlRules
-from hinge.errors import AuthorizationFailed
+from gemel import Client, Context, DefinitionError, Principal, Refusal, Server
+from gemel.auth.flow import Fetcher, HttpRequest
+from gemel.auth.jose import generate_key, verify_jwt
+from gemel.auth.server.exchange import TokenExchange
+from gemel.auth.url_rules import UrlRules
+from gemel.errors import AuthorizationFailed
 from tests.observed import Observed, observing
 from tests.transports.http_rig import Site, serving
 
@@ -166,7 +166,7 @@ async def test_a_token_that_ends_soon_or_does_not_say_when_is_used_once(
 
 
 async def test_the_tokens_that_are_kept_are_bounded(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hinge.auth.server.exchange._KEPT", 2)
+    monkeypatch.setattr("gemel.auth.server.exchange._KEPT", 2)
     async with office(upstream) as (site, exchange):
         for name in ("a", "b", "c", "d"):
             await call(site, "2026", name)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Client, Principal, Server
-from hinge.auth import TokenAuth
-from hinge.transports.http.server import exchange
+from gemel import Changed, Client, Principal, Server
+from gemel.auth import TokenAuth
+from gemel.transports.http.server import exchange
 from tests.transports.http_rig import JSON_HEADERS, Log, Site, Wire, make_server, modern, serving, text_of
 
 #: Seconds that a token is valid in these tests.

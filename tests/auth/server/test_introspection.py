@@ -12,9 +12,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from hinge import DefinitionError
-from hinge.auth import IntrospectionAuth
-from hinge.auth.server import introspection
+from gemel import DefinitionError
+from gemel.auth import IntrospectionAuth
+from gemel.auth.server import introspection
 from tests.auth.server.issuer import AUDIENCE, Issuer, ask, issuing, protected_by, who
 
 SECRET = "canary: 4%/ä"

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from hinge import DefinitionError
-from hinge.auth import JWTAuth, jose
-from hinge.auth.challenge import parse_challenges
-from hinge.auth.server import jwks
+from gemel import DefinitionError
+from gemel.auth import JWTAuth, jose
+from gemel.auth.challenge import parse_challenges
+from gemel.auth.server import jwks
 from tests.auth.server.issuer import AUDIENCE, Issuer, ask, issuing, protected_by, who
 from tests.transports.http_rig import Reply
 
@@ -225,7 +225,7 @@ async def test_keys_are_used_while_the_issuer_is_down(
         issuer.status = 500
         monkeypatch.setattr(jwks, "TTL", 0.0)
         monkeypatch.setattr(jwks, "PAUSE", 0.0)
-        caplog.set_level(logging.WARNING, "hinge")
+        caplog.set_level(logging.WARNING, "gemel")
         await who(site, issuer.token(jti="2"))
         assert "answered 500" in caplog.text
         monkeypatch.setattr(jwks, "STALE", 0.0)
@@ -244,7 +244,7 @@ async def test_without_keys_a_token_can_not_be_judged(issuer: Issuer) -> None:
 
 async def test_metadata_of_another_issuer_is_not_used(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
     issuer.metadata["issuer"] = f"{issuer.url}/"
-    caplog.set_level(logging.WARNING, "hinge")
+    caplog.set_level(logging.WARNING, "gemel")
     async with protected_by(auth_of(issuer)) as site:
         assert (await ask(site, issuer.token())).status == 503
     assert f"spells it '{issuer.url}/'" in caplog.text

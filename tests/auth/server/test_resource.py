@@ -15,10 +15,10 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
-from hinge import Context, DefinitionError, Principal, Server
-from hinge.auth import StaticTokens, TokenAuth, TokenInvalid
-from hinge.auth.challenge import parse_challenges
-from hinge.transports.http.server.app import HttpApp
+from gemel import Context, DefinitionError, Principal, Server
+from gemel.auth import StaticTokens, TokenAuth, TokenInvalid
+from gemel.auth.challenge import parse_challenges
+from gemel.transports.http.server.app import HttpApp
 from tests.transports.http_rig import (
     JSON_HEADERS,
     Log,
@@ -387,7 +387,7 @@ async def test_scopes_that_no_resource_demands_are_not_named() -> None:
 
 
 async def test_static_tokens_say_so_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "hinge")
+    caplog.set_level(logging.WARNING, "gemel")
     async with serving(make(StaticTokens({SECRET: "ann"}))) as site:
         headers, body = modern_call("who")
         assert result_of(await site.ask({**headers, **ANN}, body))[0] == "ann"

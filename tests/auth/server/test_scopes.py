@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
-from hinge import (
+from gemel import (
     Apps,
     CacheHint,
     Changed,
@@ -29,8 +29,8 @@ from hinge import (
     Server,
     ToolChange,
 )
-from hinge.auth import TokenAuth
-from hinge.protocol.scopes import ScopeHierarchy
+from gemel.auth import TokenAuth
+from gemel.protocol.scopes import ScopeHierarchy
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Origin
 from tests.transports.http_rig import (
@@ -540,7 +540,7 @@ async def test_an_unknown_kind_of_principal_is_one_error() -> None:
 
 
 PROGRAM = """
-from hinge import Principal, Server
+from gemel import Principal, Server
 
 server = Server("notes")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Principal
-from hinge.auth import DPoPProofs, JWTAuth, TokenAuth, jose
+from gemel import Principal
+from gemel.auth import DPoPProofs, JWTAuth, TokenAuth, jose
 from tests.auth.server.issuer import AUDIENCE
 from tests.support import Headers
 
@@ -102,7 +102,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         tokens.append(token)
         return jose.verify_jwt(token, *arguments, **options)
 
-    monkeypatch.setattr("hinge.auth.server.jwt.verify_jwt", counting)
+    monkeypatch.setattr("gemel.auth.server.jwt.verify_jwt", counting)
     return tokens
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, HttpStatus, InsufficientScope, Principal, Server
-from hinge.auth import ClientCredentials, DPoP, DPoPProofs, OAuth, TokenAuth
-from hinge.auth.jose import import_public_key, read_header, thumbprint
+from gemel import Client, Context, HttpStatus, InsufficientScope, Principal, Server
+from gemel.auth import ClientCredentials, DPoP, DPoPProofs, OAuth, TokenAuth
+from gemel.auth.jose import import_public_key, read_header, thumbprint
 from tests.auth.double import AuthDouble, Reply
 from tests.transports.http_rig import serving
 

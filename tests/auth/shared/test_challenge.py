@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.auth.challenge import (
+from gemel.auth.challenge import (
     MAX_CHALLENGES,
     MAX_PARAMETERS,
     Challenge,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hinge import AuthorizationFailed
-from hinge.auth import flow as flows
-from hinge.auth.flow import Fetcher, FetchFailed, Flow, HttpRequest, HttpResponse
-from hinge.auth.url_rules import UrlRefused, UrlRules
+from gemel import AuthorizationFailed
+from gemel.auth import flow as flows
+from gemel.auth.flow import Fetcher, FetchFailed, Flow, HttpRequest, HttpResponse
+from gemel.auth.url_rules import UrlRefused, UrlRules
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer
 
 SECRET = "canary-3f9a"

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.auth import jose
-from hinge.auth.jose import ALGORITHMS, HMAC_ALGORITHMS, KeyUnknown, TokenInvalid, WebKey, verify_jwt
+from gemel.auth import jose
+from gemel.auth.jose import ALGORITHMS, HMAC_ALGORITHMS, KeyUnknown, TokenInvalid, WebKey, verify_jwt
 
 
 @cache

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.auth.metadata import (
+from gemel.auth.metadata import (
     MAX_DOCUMENT,
     AuthorizationServer,
     ClientMetadata,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hinge.auth.flow import Fetcher, HttpRequest
-from hinge.auth.url_rules import UrlRefused, UrlRules, is_public
-from hinge.http1.client import network
+from gemel.auth.flow import Fetcher, HttpRequest
+from gemel.auth.url_rules import UrlRefused, UrlRules, is_public
+from gemel.http1.client import network
 
 PUBLIC = UrlRules("https://mcp.example.com/mcp")
 LOCAL = UrlRules("http://127.0.0.1:8000/mcp")

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from hinge import Server
+from gemel import Server
 
 server = Server("broken", version="1")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hinge import Changed, Server
+from gemel import Changed, Server
 
 server = Server("changing", version="1")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hinge import Context, Server
+from gemel import Context, Server
 
 server = Server("many", version="1")
 

@@ -1,4 +1,4 @@
-"""A server that is not made with Hinge. It prints to standard output, and its results are not what it promises."""
+"""A server that is not made with Gemel. It prints to standard output, and its results are not what it promises."""
 
 from __future__ import annotations
 

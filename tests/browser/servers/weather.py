@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from hinge import Apps, Audio, Changed, Context, Declined, Image, Message, Server, ToolError
+from gemel import Apps, Audio, Changed, Context, Declined, Image, Message, Server, ToolError
 
 server = Server(
     "weather", version="2.1.0", title="Weather station", instructions="Forecasts, maps and bookings for some cities."

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ClientGroup, ConnectFailed, NotSent, Server, StartError
-from hinge.client.group.config import pick, read_config
-from hinge.transports.http.client.legacy_sse import SseTransport
+from gemel import Client, ClientGroup, ConnectFailed, NotSent, Server, StartError
+from gemel.client.group.config import pick, read_config
+from gemel.transports.http.client.legacy_sse import SseTransport
 
 ENVIRONMENT = {"TOKEN": "t0p", "HOME": "/home/me", "EMPTY": ""}
 
@@ -79,7 +79,7 @@ def test_a_disabled_server_is_marked_and_needs_no_variables() -> None:
 
 
 def test_keys_of_other_hosts_are_ignored_and_slips_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "hinge"):
+    with caplog.at_level(logging.WARNING, "gemel"):
         read({"a": {"command": "a", "autoApprove": ["x"], "arg": ["-v"]}})
     assert [record.message for record in caplog.records] == [
         "the configuration: server 'a': 'arg' is not known; did you mean 'args'?"
@@ -189,7 +189,7 @@ def test_entries_in_the_words_of_other_hosts() -> None:
 async def test_a_client_is_made_from_a_file_and_its_own_options_win(tmp_path: Path) -> None:
     server = tmp_path / "server.py"
     server.write_text(
-        "import os\nfrom hinge import Server\nserver = Server('configured')\n"
+        "import os\nfrom gemel import Server\nserver = Server('configured')\n"
         "@server.tool\ndef say() -> str: return os.environ['WORD']\nserver.run()\n"
     )
     table = {"command": sys.executable, "args": [str(server)], "env": {"WORD": "${WORD:-hello}"}}
@@ -202,7 +202,7 @@ async def test_a_client_is_made_from_a_file_and_its_own_options_win(tmp_path: Pa
 
 
 GOOD = """
-from hinge import Server
+from gemel import Server
 server = Server("good")
 @server.tool
 def add(a: int, b: int) -> int:
@@ -237,7 +237,7 @@ async def test_a_strict_group_fails_as_a_whole_and_names_the_server(tmp_path: Pa
 
 
 async def test_a_failed_server_is_logged_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "hinge"):
+    with caplog.at_level(logging.WARNING, "gemel"):
         async with ClientGroup.from_config({"mcpServers": {"github": {"command": "${NOT_SET}"}}}) as group:
             assert await group.list_tools() == []
     (record,) = caplog.records

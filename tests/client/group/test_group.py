@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     CallError,
     CallTimeout,
     Changed,
@@ -24,22 +24,22 @@ from hinge import (
     Context,
     DefinitionError,
     ElicitFormParams,
-    HingeError,
+    GemelError,
     Limits,
     LogParams,
     NotSent,
     Server,
     StartError,
 )
-from hinge.client.group import member as members
-from hinge.client.methods import ClientMethods
+from gemel.client.group import member as members
+from gemel.client.methods import ClientMethods
 from tests.client.puppet import HANG_UP, SILENCE, Puppet
 from tests.transports.http_rig import serving
 from tests.transports.scripted_http import until
 
 SERVER_FILE = """
 import os
-from hinge import Server
+from gemel import Server
 server = Server("child")
 
 @server.tool
@@ -110,7 +110,7 @@ async def test_servers_of_all_eras_and_transports_stand_side_by_side(tmp_path: P
 async def test_everything_listed_says_which_server_it_is_from() -> None:
     hosts = ClientGroup({"a": server_of("a", "x"), "b": server_of("b", "x", "y")})
     async with hosts:
-        listed = {tool.name: (tool.meta or {})["hinge/server"] for tool in await hosts.list_tools()}
+        listed = {tool.name: (tool.meta or {})["gemel/server"] for tool in await hosts.list_tools()}
         assert listed == {"a_x": "a", "b_x": "b", "y": "b"}
         assert hosts.origin("b_x") == ("b", "x")
 
@@ -144,7 +144,7 @@ async def test_prompts_are_merged_like_tools() -> None:
 
 async def test_resources_are_found_by_uri_by_template_or_by_the_servers_name() -> None:
     async with ClientGroup({"a": prompting("a"), "b": prompting("b")}) as hosts:
-        listed = [(item.uri, (item.meta or {})["hinge/server"]) for item in await hosts.list_resources()]
+        listed = [(item.uri, (item.meta or {})["gemel/server"]) for item in await hosts.list_resources()]
         assert listed == [("shared://note", "a"), ("shared://note", "b")]
         assert [(await hosts.read_resource(item)).text for item in await hosts.list_resources()] == [
             "note of a",
@@ -327,7 +327,7 @@ async def test_attempts_come_further_and_further_apart(monkeypatch: pytest.Monke
 async def test_a_list_that_fails_is_left_out_and_told(caplog: pytest.LogCaptureFixture) -> None:
     broken = Puppet({**tools("x"), "tools/list": HANG_UP})
     async with ClientGroup({"a": server_of("a", "x"), "b": broken}, limits=Limits(reconnects=1, retries=0)) as hosts:
-        with caplog.at_level(logging.WARNING, "hinge"):
+        with caplog.at_level(logging.WARNING, "gemel"):
             assert [tool.name for tool in await hosts.list_tools()] == ["x"]
     assert any("Server 'b': its tools are not listed" in record.message for record in caplog.records)
 
@@ -526,7 +526,7 @@ async def test_an_answer_may_need_another_server_but_not_the_one_that_asks() -> 
     async def elicit(form: ElicitFormParams, server: str) -> dict[str, Any]:
         try:
             await hosts.call_tool("ask_a")
-        except HingeError as exc:
+        except GemelError as exc:
             found.append(str(exc))
         return {"value": (await hosts.call_tool("x")).text}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.client.group.names import NameOrigin, merge_names, prefix_of
+from gemel.client.group.names import NameOrigin, merge_names, prefix_of
 
 
 def test_a_name_that_one_server_has_stays_and_one_that_several_have_gets_theirs_in_front() -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from hinge.client.terminal.display import (
+from gemel.client.terminal.display import (
     Layout,
     check_page_url,
     escape_line,
@@ -87,7 +87,7 @@ def test_lines_for_a_file_and_without_rich_stay_whole(screen: Screen, monkeypatc
     long = "word " * 50 + "end"
     assert Layout(io.StringIO()).lines(long, "  ", style="bold") == [f"  {long}"]
     assert len(Layout(screen).lines(long)) > 1
-    monkeypatch.setattr("hinge.client.terminal.display.find_spec", lambda name: None)
+    monkeypatch.setattr("gemel.client.terminal.display.find_spec", lambda name: None)
     assert Layout(screen).lines(long, "  ", style="bold") == [f"  {long}"]
 
 

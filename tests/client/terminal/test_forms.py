@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from hinge.client.terminal.forms import FormField, form_fields
+from gemel.client.terminal.forms import FormField, form_fields
 
 
 def field(schema: Any, required: bool = False) -> FormField:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from hinge import (
+from gemel import (
     Client,
     ClientGroup,
     Context,
@@ -30,7 +30,7 @@ from hinge import (
     TextContent,
     Tool,
 )
-from hinge.schema.prompts import PromptArgument
+from gemel.schema.prompts import PromptArgument
 from tests.typist import Typist
 
 ERAS: tuple[Literal["2025", "2026"], ...] = ("2025", "2026")
@@ -190,7 +190,7 @@ async def test_ctrl_c_before_a_prompt_is_drawn_cancels_as_well(typist: Typist, t
 # ---------------------------------------------------------------- what a server can't do
 
 
-HOSTILE = "nice\x1b[2J\x1b]0;owned\x07\r\b\x9b31m\u202egnp.exe\u2066\n── hinge asks ─\n  Agree? [y/n]: y\nlast"
+HOSTILE = "nice\x1b[2J\x1b]0;owned\x07\r\b\x9b31m\u202egnp.exe\u2066\n── gemel asks ─\n  Agree? [y/n]: y\nlast"
 
 
 async def test_nothing_that_a_server_sends_moves_the_cursor_or_looks_like_our_words(
@@ -202,7 +202,7 @@ async def test_nothing_that_a_server_sends_moves_the_cursor_or_looks_like_our_wo
     shown = await typist.answers("…]:", "/no")
     assert (await answer).action == "decline"
     assert not [character for character in typist.raw if not character.isprintable() and character not in "\r\n"]
-    assert "│ nice\\x1b[2J\\x1b]0;owned\\x07\\r\\x08\\u009b31m\\u202egnp.exe\\u2066\n│ ── hinge asks ─\n" in shown
+    assert "│ nice\\x1b[2J\\x1b]0;owned\\x07\\r\\x08\\u009b31m\\u202egnp.exe\\u2066\n│ ── gemel asks ─\n" in shown
     assert "\n  Agree?" not in shown
 
 
@@ -350,7 +350,7 @@ async def test_nobody_is_asked_for_ever(typist: Typist) -> None:
 async def test_without_a_terminal_nothing_is_agreed_to_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
     """Not declined: nobody said no. And a client made with its answers declares that it can't be asked."""
     terminal = Terminal(input=io.StringIO("y\n"), output=io.StringIO())
-    with caplog.at_level(logging.WARNING, "hinge"):
+    with caplog.at_level(logging.WARNING, "gemel"):
         assert (await terminal.elicit(form({}))).action == "cancel"
         page = ElicitUrlParams(message="", url="https://example.com", mode="url")
         assert (await terminal.elicit_url(page)).action == "cancel"
@@ -489,9 +489,9 @@ async def test_lines_of_a_pipe_come_one_by_one_and_the_last_needs_no_end() -> No
 async def test_without_the_extra_nobody_is_asked_and_the_log_says_what_to_install(
     typist: Typist, terminal: Terminal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("hinge.client.terminal.terminal.find_spec", lambda name: None)
+    monkeypatch.setattr("gemel.client.terminal.terminal.find_spec", lambda name: None)
     assert terminal.callbacks == {}
-    assert "pip install 'hinge[cli]'" in caplog.text
+    assert "pip install 'gemel[cli]'" in caplog.text
     assert (await terminal.elicit(NAME)).action == "cancel"
     terminal.show("news \x1b[2J")
     await typist.sees("news \\x1b[2J\n")

@@ -1,6 +1,6 @@
 """Clients start tasks on the cluster and fetch their results with new ones: `tasks.py [COMMAND…] KIND ERA URL NAME`.
 
-`tasks` is Hinge's client. In 2025-11-25 `tasks-python` is the official SDK 1.26; in 2026-07-28 `tasks-fastmcp` is FastMCP with
+`tasks` is Gemel's client. In 2025-11-25 `tasks-python` is the official SDK 1.26; in 2026-07-28 `tasks-fastmcp` is FastMCP with
 fastmcp-tasks. `tasks-typescript` runs COMMAND, see typescript_tasks.mjs. The official Python SDK 2.3.0 and FastMCP alone have no
 tasks in either era. Prints what it counted as one line of JSON, as tally.py does.
 """
@@ -54,9 +54,9 @@ class Doors(NamedTuple):
     visible: tuple[type[Exception], ...] = (Exception,)
 
 
-async def hinge() -> Doors:
-    """Hinge's client."""
-    from hinge import Client, HingeError, PeerError, ToolCallError
+async def gemel() -> Doors:
+    """Gemel's client."""
+    from gemel import Client, GemelError, PeerError, ToolCallError
 
     def connect() -> Client:
         era = cast(Literal["2025", "2026"], ERA)
@@ -70,7 +70,7 @@ async def hinge() -> Doors:
         async with connect() as client:
             return (await (await client.tasks.resume(task)).result()).text
 
-    return Doors(start, fetch, (PeerError, ToolCallError), (HingeError, TimeoutError, OSError))
+    return Doors(start, fetch, (PeerError, ToolCallError), (GemelError, TimeoutError, OSError))
 
 
 async def python() -> Doors:
@@ -260,7 +260,7 @@ def _text(exc: Exception) -> str:
 
 
 async def main() -> None:
-    kinds = {"tasks": hinge, "tasks-python": python, "tasks-fastmcp": fastmcp, "tasks-typescript": typescript}
+    kinds = {"tasks": gemel, "tasks-python": python, "tasks-fastmcp": fastmcp, "tasks-typescript": typescript}
     tasks = Tasks(await kinds[KIND]())
     print("connected", flush=True)
     end = float((await asyncio.to_thread(sys.stdin.readline)).split()[0])

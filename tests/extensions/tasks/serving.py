@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hinge import Context, InvalidParams, Server, ToolError
-from hinge.extensions.tasks import Tasks
+from gemel import Context, InvalidParams, Server, ToolError
+from gemel.extensions.tasks import Tasks
 from tests.server.bare_end import Answer, BareEnd, Era
 from tests.support import Origin
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, Principal, Server
-from hinge.backends import MemoryBackend
-from hinge.extensions.tasks import Tasks
-from hinge.extensions.tasks.backend_engine import BackendEngine
+from gemel import Context, Principal, Server
+from gemel.backends import MemoryBackend
+from gemel.extensions.tasks import Tasks
+from gemel.extensions.tasks.backend_engine import BackendEngine
 from tests.extensions.tasks.serving import DECLARED, Log, conversation, serving, start, until
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Origin

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, PeerError, Server
-from hinge.auth import StaticTokens
+from gemel import Client, PeerError, Server
+from gemel.auth import StaticTokens
 from tests.extensions.tasks.serving import Log, serving
 from tests.server.bare_end import Era
 from tests.transports import http_rig

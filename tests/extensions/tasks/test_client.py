@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Client, Context, InvalidResponse, PeerError, Server, TaskInfo, TasksClient, ToolCallError
+from gemel import CallTimeout, Client, Context, InvalidResponse, PeerError, Server, TaskInfo, TasksClient, ToolCallError
 from tests.client.puppet import Puppet, discovered, done, legacy, modern, shaken
 from tests.extensions.tasks.serving import Log, serving
 from tests.jumping_clock import in_no_time

@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import BackendError, Client, Context, DefinitionError, Overloaded, Server, Tasks
-from hinge.backends import Backend, MemoryBackend, SqliteBackend
-from hinge.extensions.tasks import BackendEngine, TaskEngine, TaskRunner
-from hinge.extensions.tasks.index import BUCKETS, FORMAT, OpenTask
+from gemel import BackendError, Client, Context, DefinitionError, Overloaded, Server, Tasks
+from gemel.backends import Backend, MemoryBackend, SqliteBackend
+from gemel.extensions.tasks import BackendEngine, TaskEngine, TaskRunner
+from gemel.extensions.tasks.index import BUCKETS, FORMAT, OpenTask
 
 #: Seconds of a lease with which engines look at the whole index every 0.2 seconds.
 SHORT = 0.6

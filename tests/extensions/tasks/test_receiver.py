@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Client, SamplingRejected, TasksClient
-from hinge.extensions.tasks import receiver
+from gemel import CallTimeout, Client, SamplingRejected, TasksClient
+from gemel.extensions.tasks import receiver
 from tests.client.puppet import Puppet, discovered, legacy, modern, shaken
 from tests.extensions.tasks.serving import RELATED
 

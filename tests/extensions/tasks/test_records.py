@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import BackendError, HingeError, Overloaded, Principal
-from hinge.backends import MemoryBackend, SqliteBackend
-from hinge.extensions.tasks.records import (
+from gemel import BackendError, GemelError, Overloaded, Principal
+from gemel.backends import MemoryBackend, SqliteBackend
+from gemel.extensions.tasks.records import (
     PART_BYTES,
     StoredAnswer,
     StoredCall,
@@ -117,11 +117,11 @@ async def test_a_journal_is_bounded(store: TaskStore) -> None:
     made = record()
     await store.create(made, call())
     journal = store.journal(made, most=3)
-    with pytest.raises(HingeError, match="bytes"):
+    with pytest.raises(GemelError, match="bytes"):
         await journal.append("done", "a", b"x" * PART_BYTES)
     for key in "abc":
         await journal.append("done", key, b"1")
-    with pytest.raises(HingeError, match="at most 3"):
+    with pytest.raises(GemelError, match="at most 3"):
         await journal.append("done", "d", b"1")
     large = store.journal(record(), most=100)
     half = b"x" * (PART_BYTES // 2)
@@ -130,7 +130,7 @@ async def test_a_journal_is_bounded(store: TaskStore) -> None:
         for number in range(20):
             await large.append("done", str(number), half)
 
-    with pytest.raises(HingeError, match="all together"):
+    with pytest.raises(GemelError, match="all together"):
         await fill()
 
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import pytest
 
-from hinge import BackendError, Client, Context, PeerError, Server, Tasks, ToolCallError
-from hinge.backends import MemoryBackend, SqliteBackend
+from gemel import BackendError, Client, Context, PeerError, Server, Tasks, ToolCallError
+from gemel.backends import MemoryBackend, SqliteBackend
 
 
 class Failing(MemoryBackend):

@@ -10,10 +10,10 @@ import os
 import sys
 from typing import Any
 
-from hinge import Context, Server
-from hinge.backends import backend_for
-from hinge.extensions.tasks import Tasks
-from hinge.extensions.tasks.backend_engine import BackendEngine
+from gemel import Context, Server
+from gemel.backends import backend_for
+from gemel.extensions.tasks import Tasks
+from gemel.extensions.tasks.backend_engine import BackendEngine
 
 #: Seconds of the lease of a process.
 LEASE = 2.0

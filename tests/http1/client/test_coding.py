@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import InvalidResponse
-from hinge.http1.client.connection import BUFFER_BYTES, Unpacker
-from hinge.http1.client.pool import SocketWire
-from hinge.http1.client.wire import WireResponse
+from gemel import InvalidResponse
+from gemel.http1.client.connection import BUFFER_BYTES, Unpacker
+from gemel.http1.client.pool import SocketWire
+from gemel.http1.client.wire import WireResponse
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer
 
 

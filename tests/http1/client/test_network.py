@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, DefinitionError, InvalidResponse, NotSent
-from hinge.http1.client import network
-from hinge.http1.client.network import TlsContext
-from hinge.http1.client.pool import SocketWire
-from hinge.http1.client.proxy import from_environment
-from hinge.session import Session
-from hinge.transports.http.client.transport import HttpTransport
+from gemel import CallTimeout, DefinitionError, InvalidResponse, NotSent
+from gemel.http1.client import network
+from gemel.http1.client.network import TlsContext
+from gemel.http1.client.pool import SocketWire
+from gemel.http1.client.proxy import from_environment
+from gemel.session import Session
+from gemel.transports.http.client.transport import HttpTransport
 from tests.ports import free_port
 from tests.session_ends import asking
 from tests.transports.certificates import make_certificate, server_tls

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hinge import DefinitionError, NotSent
+from gemel import DefinitionError, NotSent
 from tests.transports.certificates import server_tls
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer, Talking, tunnel
 

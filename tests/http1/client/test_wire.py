@@ -14,9 +14,9 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import ConnectionLost, InvalidResponse, NotSent
-from hinge.http1.client.pool import SocketWire, idle_limit, read_url
-from hinge.http1.client.wire import WireResponse
+from gemel import ConnectionLost, InvalidResponse, NotSent
+from gemel.http1.client.pool import SocketWire, idle_limit, read_url
+from gemel.http1.client.wire import WireResponse
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer, until
 
 
@@ -260,7 +260,7 @@ async def test_releasing_a_response_wakes_who_reads_it_and_closes_the_connection
 async def test_a_stream_that_is_to_be_finished_may_not_bring_much_more(wire: SocketWire) -> None:
     """Bounded in bytes as well as in time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hinge.http1.client.connection.FINISH_SECONDS", 60.0)
+        patch.setattr("gemel.http1.client.connection.FINISH_SECONDS", 60.0)
         await finish_what_does_not_end(wire)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from hinge.http1.server.access_log import with_access_log, with_trusted_proxies
-from hinge.http1.server.request import ServedRequest
+from gemel.http1.server.access_log import with_access_log, with_trusted_proxies
+from gemel.http1.server.request import ServedRequest
 from tests.transports.http_listening import JSON_TYPE, echo, get, listening, post
 from tests.transports.loops import until
 
@@ -18,12 +18,12 @@ CLIENT = "203.0.113.7"
 
 async def test_each_request_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
     async with listening(with_access_log(echo)) as house:
-        with caplog.at_level(logging.INFO, "hinge.access"):
+        with caplog.at_level(logging.INFO, "gemel.access"):
             line = await house.ask(post(b"hello", path="/a?b=%FF") + get("/x", version="1.0"))
             await line.answer()
             await line.rest()
             await until(lambda: not house.listener.tasks)
-    lines = [record.getMessage() for record in caplog.records if record.name == "hinge.access"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "gemel.access"]
     assert [text.rsplit(" ", 2)[0] for text in lines] == [
         '127.0.0.1 - "POST /a?b=%FF HTTP/1.1" 200 13 bytes',
         '127.0.0.1 - "GET /x HTTP/1.0" 200 7 bytes',
@@ -42,14 +42,14 @@ async def test_a_response_that_goes_on_without_a_task_is_logged_when_it_is_over(
         request.detach()
 
     async with listening(with_access_log(begin)) as house:
-        with caplog.at_level(logging.INFO, "hinge.access"):
+        with caplog.at_level(logging.INFO, "gemel.access"):
             line = await house.ask(get("/"))
             await until(lambda: bool(requests) and not house.listener.tasks)
             assert not caplog.records
             requests[0].run(lambda request: request.piece(b"two", False))
             assert await line.answer() == (200, "one,two")
             await until(lambda: not house.listener.tasks)
-    [message] = [record.getMessage() for record in caplog.records if record.name == "hinge.access"]
+    [message] = [record.getMessage() for record in caplog.records if record.name == "gemel.access"]
     assert message.rsplit(" ", 2)[0] == '127.0.0.1 - "GET / HTTP/1.1" 200 7 bytes'
 
 

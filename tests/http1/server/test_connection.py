@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from hinge.http1.client.pool import IDLE_SECONDS, idle_limit
-from hinge.http1.server import connection as http_connection
-from hinge.http1.server import listener as http_listener
-from hinge.http1.server.connection import HttpConnection
-from hinge.http1.server.request import ServedRequest
+from gemel.http1.client.pool import IDLE_SECONDS, idle_limit
+from gemel.http1.server import connection as http_connection
+from gemel.http1.server import listener as http_listener
+from gemel.http1.server.connection import HttpConnection
+from gemel.http1.server.request import ServedRequest
 from tests.transports.http_listening import HEAD_BYTES, Line, echo, get, listening, post
 from tests.transports.loops import on_both_loops
 
@@ -539,7 +539,7 @@ async def test_a_defect_of_ours_is_told_to_the_operator_and_closes_the_connectio
     monkeypatch.setattr(HttpConnection, "on_header", broken)
     async with listening() as house:
         line = await house.open()
-        with caplog.at_level(logging.ERROR, logger="hinge"):
+        with caplog.at_level(logging.ERROR, logger="gemel"):
             await line.say(get())
             assert await line.rest() == b""
     assert "ours" in caplog.text

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Server, StartError
-from hinge.http1.server import connection as http_connection
-from hinge.http1.server import listener as http_listener
-from hinge.http1.server.listener import Listener
-from hinge.http1.server.request import PIECE, ServedRequest
-from hinge.transports.http.server.run import serve_http
+from gemel import Client, Server, StartError
+from gemel.http1.server import connection as http_connection
+from gemel.http1.server import listener as http_listener
+from gemel.http1.server.listener import Listener
+from gemel.http1.server.request import PIECE, ServedRequest
+from gemel.transports.http.server.run import serve_http
 from tests.transports.certificates import server_tls
 from tests.transports.http_listening import HEAD_BYTES, Line, echo, get, listening, post
 from tests.transports.loops import on_both_loops, until

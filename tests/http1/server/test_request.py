@@ -12,8 +12,8 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from hinge.http1.asgi import HeaderPairs
-from hinge.http1.server.request import BODY_AHEAD, ServedRequest, header_lines
+from gemel.http1.asgi import HeaderPairs
+from gemel.http1.server.request import BODY_AHEAD, ServedRequest, header_lines
 from tests.transports.http_listening import Serve, echo, get, listening, post
 from tests.transports.loops import on_both_loops
 
@@ -149,7 +149,7 @@ async def test_no_header_can_become_two(bad: tuple[bytes, bytes], caplog: pytest
         header_lines((bad,))
     async with listening(serve) as house:
         line = await house.ask(get())
-        with caplog.at_level(logging.CRITICAL, logger="hinge"):
+        with caplog.at_level(logging.CRITICAL, logger="gemel"):
             assert await line.answer() == (500, "Internal Server Error")
 
 
@@ -238,7 +238,7 @@ async def test_a_request_that_ends_without_a_response_gets_one_without_details(
             raise failure
 
     async with listening(serve) as house:
-        with caplog.at_level(logging.CRITICAL, logger="hinge"):
+        with caplog.at_level(logging.CRITICAL, logger="gemel"):
             line = await house.ask(get())
             assert await line.answer() == (500, "Internal Server Error")
             assert await line.rest() == b""
@@ -256,7 +256,7 @@ async def test_a_request_that_fails_in_the_middle_of_its_response_cuts_the_conne
         raise ZeroDivisionError
 
     async with listening(serve) as house:
-        with caplog.at_level(logging.CRITICAL, logger="hinge"):
+        with caplog.at_level(logging.CRITICAL, logger="gemel"):
             line = await house.ask(get() + get())
             await line.head()
             assert await line.rest() == b"4\r\nhalf\r\n"
@@ -358,7 +358,7 @@ async def test_an_app_that_breaks_the_rules_hurts_its_own_response_only(
             await send(message)
 
     async with listening(asgi(app)) as house:
-        with caplog.at_level(logging.ERROR, logger="hinge"):
+        with caplog.at_level(logging.ERROR, logger="gemel"):
             line = await house.ask(get())
             if got:
                 assert (await line.answer())[0] == got

@@ -1,6 +1,6 @@
 # lists: ping
 # call: ping {} = "pong"
-# becomes: from hinge import Server as MCP
+# becomes: from gemel import Server as MCP
 from fastmcp import FastMCP as MCP
 
 mcp = MCP("pinger")

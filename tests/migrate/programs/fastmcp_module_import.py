@@ -1,6 +1,6 @@
 # lists: ping
 # call: ping {} = "pong"
-# becomes: from hinge import Server
+# becomes: from gemel import Server
 import fastmcp
 
 mcp = fastmcp.FastMCP("pinger")

@@ -1,6 +1,6 @@
 # lists: where
 # call: where {} = "rack 7"
-# becomes: from hinge import Server as FastMCP
+# becomes: from gemel import Server as FastMCP
 from fastmcp import FastMCP
 
 mcp = FastMCP("racks")

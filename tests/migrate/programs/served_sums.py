@@ -1,5 +1,5 @@
-# A server that programs start; it is Hinge's own.
-from hinge import Server
+# A server that programs start; it is Gemel's own.
+from gemel import Server
 
 server = Server("sums")
 

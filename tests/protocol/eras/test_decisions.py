@@ -9,15 +9,15 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from hinge import HingeError, Implementation, InvalidRequest, InvalidResponse, Tool
-from hinge.jsonrpc import Notification, Request
-from hinge.protocol.eras.base import ASSUMED_REVISION, Era, Handshake
-from hinge.protocol.eras.handshake import HANDSHAKE, initialize
-from hinge.protocol.eras.stateless import STATELESS
-from hinge.protocol.states import HandshakeState
-from hinge.schema.base import RequestMeta
-from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, RootsCapability
-from hinge.schema.tools import ListToolsResult
+from gemel import GemelError, Implementation, InvalidRequest, InvalidResponse, Tool
+from gemel.jsonrpc import Notification, Request
+from gemel.protocol.eras.base import ASSUMED_REVISION, Era, Handshake
+from gemel.protocol.eras.handshake import HANDSHAKE, initialize
+from gemel.protocol.eras.stateless import STATELESS
+from gemel.protocol.states import HandshakeState
+from gemel.schema.base import RequestMeta
+from gemel.schema.lifecycle import ClientCapabilities, InitializeParams, RootsCapability
+from gemel.schema.tools import ListToolsResult
 from tests.fuzz.ends import ME, description_of
 from tests.support import (
     CLIENT_CAPABILITIES,
@@ -83,7 +83,7 @@ Decide = Callable[[Era], Any]
         (lambda era: era.may_request_input("tools/call"), True, True),
         (lambda era: era.may_request_input("tools/list"), True, False),
         (lambda era: era.may_request_input("acme/do"), True, False),
-        (lambda era: era.check_server_request("roots/list"), None, HingeError),
+        (lambda era: era.check_server_request("roots/list"), None, GemelError),
         (lambda era: era.may_notify(PROGRESS, "tools/call"), True, True),
         (lambda era: era.may_notify(MESSAGE, "tools/call"), True, True),
         (lambda era: era.may_notify(TOOLS, "tools/call"), True, False),

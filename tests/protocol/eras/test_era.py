@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from hinge import DefinitionError, InvalidEnvelope, jsonrpc
-from hinge.jsonrpc import Notification, Request, Unreadable
-from hinge.protocol.eras import detect
-from hinge.protocol.eras.base import Handshake
-from hinge.protocol.eras.handshake import HANDSHAKE
-from hinge.protocol.eras.stateless import STATELESS
-from hinge.schema.base import NOTHING
+from gemel import DefinitionError, InvalidEnvelope, jsonrpc
+from gemel.jsonrpc import Notification, Request, Unreadable
+from gemel.protocol.eras import detect
+from gemel.protocol.eras.base import Handshake
+from gemel.protocol.eras.handshake import HANDSHAKE
+from gemel.protocol.eras.stateless import STATELESS
+from gemel.schema.base import NOTHING
 from tests.client.puppet import META
 from tests.fuzz.ends import description_of
 from tests.support import HANDSHAKE_REVISIONS, V2025_11, V2026_07, Call, EraName

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     HeaderMismatch,
     Implementation,
     InvalidParams,
@@ -17,13 +17,13 @@ from hinge import (
     ProtocolError,
     ResourceNotFound,
 )
-from hinge.protocol.connection import Connection
-from hinge.protocol.eras.base import ASSUMED_REVISION, Handshake
-from hinge.protocol.eras.handshake import HANDSHAKE, initialize
-from hinge.protocol.records import Outgoing
-from hinge.protocol.states import HandshakeState
-from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, RootsCapability
-from hinge.schema.methods import METHODS
+from gemel.protocol.connection import Connection
+from gemel.protocol.eras.base import ASSUMED_REVISION, Handshake
+from gemel.protocol.eras.handshake import HANDSHAKE, initialize
+from gemel.protocol.records import Outgoing
+from gemel.protocol.states import HandshakeState
+from gemel.schema.lifecycle import ClientCapabilities, InitializeParams, RootsCapability
+from gemel.schema.methods import METHODS
 from tests.fuzz.ends import ME, description_of
 from tests.support import HANDSHAKE_REVISIONS, V2025_03, V2025_11, V2026_07, Call, jsonrpc
 

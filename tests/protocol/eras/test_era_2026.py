@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from hinge import (
+from gemel import (
     CallToolResult,
     HeaderMismatch,
     Implementation,
@@ -24,15 +24,15 @@ from hinge import (
     ResourceNotFound,
     UnsupportedVersion,
 )
-from hinge.jsonrpc import Notification, Request
-from hinge.protocol.eras import detect
-from hinge.protocol.eras.base import Handshake
-from hinge.protocol.eras.stateless import STATELESS, discover
-from hinge.protocol.http.headers import Head
-from hinge.schema.base import RequestMeta
-from hinge.schema.lifecycle import ClientCapabilities, RootsCapability
-from hinge.schema.notifications import SEVERITY
-from hinge.schema.tools import ListToolsResult
+from gemel.jsonrpc import Notification, Request
+from gemel.protocol.eras import detect
+from gemel.protocol.eras.base import Handshake
+from gemel.protocol.eras.stateless import STATELESS, discover
+from gemel.protocol.http.headers import Head
+from gemel.schema.base import RequestMeta
+from gemel.schema.lifecycle import ClientCapabilities, RootsCapability
+from gemel.schema.notifications import SEVERITY
+from gemel.schema.tools import ListToolsResult
 from tests.fuzz.ends import ME, description_of
 from tests.support import (
     CLIENT_CAPABILITIES,

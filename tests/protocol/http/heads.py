@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hinge.protocol.http.headers import SESSION_METHODS, Head, HeadRules, judge_head
-from hinge.protocol.http.origin import Guard
+from gemel.protocol.http.headers import SESSION_METHODS, Head, HeadRules, judge_head
+from gemel.protocol.http.origin import Guard
 
 RULES = HeadRules(Guard(), SESSION_METHODS)
 

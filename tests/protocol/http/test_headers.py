@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import HeaderMismatch, InvalidRequest, NotSent, Refusal
-from hinge.protocol.http import headers
-from hinge.protocol.http.headers import (
+from gemel import HeaderMismatch, InvalidRequest, NotSent, Refusal
+from gemel.protocol.http import headers
+from gemel.protocol.http.headers import (
     POST_ONLY,
     SESSION_METHODS,
     Head,
@@ -20,10 +20,10 @@ from hinge.protocol.http.headers import (
     judge_name,
     read_last_event_id,
 )
-from hinge.protocol.http.mirror import request_headers
-from hinge.protocol.http.origin import Guard
-from hinge.protocol.http.request import REPEATED, Headers
-from hinge.schema.revisions import HANDSHAKE_REVISIONS
+from gemel.protocol.http.mirror import request_headers
+from gemel.protocol.http.origin import Guard
+from gemel.protocol.http.request import REPEATED, Headers
+from gemel.schema.revisions import HANDSHAKE_REVISIONS
 from tests.protocol.http.heads import head_of, judged
 
 VERSION = "v-modern"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.protocol.http.media_types import (
+from gemel.protocol.http.media_types import (
     BOTH,
     EITHER,
     POST_HEADERS,
@@ -19,7 +19,7 @@ from hinge.protocol.http.media_types import (
     parse_accept,
     parse_media_type,
 )
-from hinge.protocol.http.request import Refusal
+from gemel.protocol.http.request import Refusal
 from tests.protocol.http.heads import head_of
 
 

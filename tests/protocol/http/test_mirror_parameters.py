@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.errors import DefinitionError, HeaderMismatch, NotSent
-from hinge.protocol.http.headers import judge_parameters
-from hinge.protocol.http.mirror import ParamHeader, collect_param_headers, param_headers
+from gemel.errors import DefinitionError, HeaderMismatch, NotSent
+from gemel.protocol.http.headers import judge_parameters
+from gemel.protocol.http.mirror import ParamHeader, collect_param_headers, param_headers
 from tests.protocol.http.heads import head_of
 
 BIG = 2**53 - 1

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hinge.errors import HeaderMismatch, NotSent
-from hinge.protocol.http.mirror import decode_value, encode_value, read_value
+from gemel.errors import HeaderMismatch, NotSent
+from gemel.protocol.http.mirror import decode_value, encode_value, read_value
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.protocol.http.origin import Authority, Guard, parse_authority
-from hinge.protocol.http.request import Refusal
+from gemel.protocol.http.origin import Authority, Guard, parse_authority
+from gemel.protocol.http.request import Refusal
 from tests.protocol.http.heads import head_of
 
 #: Every kind of bind, without options: a loopback name and addresses, all interfaces, one address, a name, a socket.

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import DefinitionError
-from hinge.protocol.http.headers import SESSION_METHODS, HeadRules, judge_site
-from hinge.protocol.http.origin import Guard
-from hinge.protocol.http.request import Refusal
+from gemel.errors import DefinitionError
+from gemel.protocol.http.headers import SESSION_METHODS, HeadRules, judge_site
+from gemel.protocol.http.origin import Guard
+from gemel.protocol.http.request import Refusal
 
 
 def check(guard: Guard, host: str | None = "localhost", origin: str | None = None) -> Refusal | None:

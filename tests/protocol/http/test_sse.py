@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hinge import InvalidResponse
-from hinge.protocol.http.sse import Decoder, Event, comment, encode, priming
+from gemel import InvalidResponse
+from gemel.protocol.http.sse import Decoder, Event, comment, encode, priming
 
 
 def decode(stream: bytes, *cuts: int, limit: int = 1 << 20) -> list[Event]:

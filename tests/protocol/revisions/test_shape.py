@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from hinge import CreateMessageResult, ElicitUrlParams, Implementation
-from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras.detect import ERAS
-from hinge.protocol.eras.stateless import STATELESS
-from hinge.protocol.revisions.adapt import TooNew, known_in, shape
-from hinge.schema.lifecycle import DiscoverResult, InitializeParams, InitializeResult, ServerCapabilities
-from hinge.schema.revisions import TYPES, knows, within
-from hinge.schema.subscriptions import ListenResult
+from gemel import CreateMessageResult, ElicitUrlParams, Implementation
+from gemel.protocol.description import ServerDescription
+from gemel.protocol.eras.detect import ERAS
+from gemel.protocol.eras.stateless import STATELESS
+from gemel.protocol.revisions.adapt import TooNew, known_in, shape
+from gemel.schema.lifecycle import DiscoverResult, InitializeParams, InitializeResult, ServerCapabilities
+from gemel.schema.revisions import TYPES, knows, within
+from gemel.schema.subscriptions import ListenResult
 from tests.schema.instances import MODELS, drawn, full
 from tests.support import (
     CLIENT_CAPABILITIES,

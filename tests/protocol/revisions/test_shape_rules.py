@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import UNSET, Raw
 
-from hinge import (
+from gemel import (
     AudioContent,
     CallToolResult,
     ContentBlock,
@@ -29,9 +29,9 @@ from hinge import (
     TextContent,
     Tool,
 )
-from hinge.protocol.revisions.adapt import TooNew, shape
-from hinge.protocol.revisions.wrapping import ToolValueResult
-from hinge.schema.lifecycle import (
+from gemel.protocol.revisions.adapt import TooNew, shape
+from gemel.protocol.revisions.wrapping import ToolValueResult
+from gemel.schema.lifecycle import (
     ClientCapabilities,
     Elicitation,
     InitializeResult,
@@ -39,8 +39,8 @@ from hinge.schema.lifecycle import (
     RootsCapability,
     ServerCapabilities,
 )
-from hinge.schema.sampling import ToolChoice, ToolResultContent
-from hinge.schema.tools import ListToolsResult
+from gemel.schema.sampling import ToolChoice, ToolResultContent
+from gemel.schema.tools import ListToolsResult
 from tests.schema.instances import CHOICES, FORM
 from tests.support import (
     FIRST,
@@ -230,7 +230,7 @@ def test_an_output_schema_of_no_object_is_wrapped_before_the_newest_revision(sch
         "type": "object",
         "properties": {"result": inner},
         "required": ["result"],
-        "x-hinge-wrap-result": True,
+        "x-gemel-wrap-result": True,
     }
     for revision in (V2025_06, V2025_11):
         assert wire(shape(tools, revision)) == {"tools": [{**listed, "outputSchema": wrapped}]}

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import (
+from gemel import (
     Annotations,
     AudioContent,
     CallToolResult,
@@ -20,8 +20,8 @@ from hinge import (
     SamplingMessage,
     TextContent,
 )
-from hinge.protocol.revisions.adapt import shape
-from hinge.schema.sampling import ToolResultContent, ToolUseContent
+from gemel.protocol.revisions.adapt import shape
+from gemel.schema.sampling import ToolResultContent, ToolUseContent
 from tests.support import FIRST, V2025_03, V2025_06
 
 TEXT = TextContent(text="see there")

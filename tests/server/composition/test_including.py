@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, DefinitionError, PeerError, ResourceLink, Router, Server
+from gemel import Client, Context, DefinitionError, PeerError, ResourceLink, Router, Server
 from tests.server.peer import ERAS
 
 both_eras = pytest.mark.parametrize("era", ERAS)

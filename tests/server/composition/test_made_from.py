@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, DefinitionError, Server
+from gemel import Client, DefinitionError, Server
 from tests.server.peer import ERAS
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Client, DefinitionError, Server
+from gemel import Changed, Client, DefinitionError, Server
 from tests.extensions.test_apps import PAGE, SHOWS, metas, weather
 from tests.server.bare_end import BareEnd, Era
 from tests.server.test_extensions import DECLARED, JOBS, Jobs, listening, served

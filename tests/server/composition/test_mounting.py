@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     CacheHint,
     CallNext,
     CallToolResult,
@@ -24,7 +24,7 @@ from hinge import (
     Server,
     TextContent,
 )
-from hinge.server.composition.namespace import Prefix
+from gemel.server.composition.namespace import Prefix
 from tests.server.peer import ERAS, Refusal, talking_to
 
 both_eras = pytest.mark.parametrize("era", ERAS)

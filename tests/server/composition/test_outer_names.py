@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from hinge import ArgumentChange, Client, Context, Overloaded, PeerError, Server, ToolCallError, ToolChange, ToolChanges
+from gemel import ArgumentChange, Client, Context, Overloaded, PeerError, Server, ToolCallError, ToolChange, ToolChanges
 from tests.server import peer
 from tests.server.peer import Refusal, talking_to
 from tests.support import V2025_06

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from hinge import ArgumentChange, Client, Context, DefinitionError, PeerError, Server, ToolChange, ToolChanges
+from gemel import ArgumentChange, Client, Context, DefinitionError, PeerError, Server, ToolChange, ToolChanges
 from tests.docs.serving import over_http
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from hinge import (
+from gemel import (
     Client,
     Context,
     Declined,
     ElicitFormParams,
     ElicitResult,
-    HingeError,
+    GemelError,
     InvalidParams,
     Limits,
     PeerError,
@@ -27,8 +27,8 @@ from hinge import (
     Titled,
     ToolCallError,
 )
-from hinge.schema.sampling import ToolResultContent, ToolUseContent
-from hinge.server.elicitation.elicit import check_tool_results
+from gemel.schema.sampling import ToolResultContent, ToolUseContent
+from gemel.server.elicitation.elicit import check_tool_results
 from tests.jumping_clock import in_no_time
 from tests.server.bare_end import BareEnd
 from tests.transports.http_rig import serving
@@ -256,7 +256,7 @@ async def test_a_form_given_as_a_schema_gives_a_dict_that_fits(era: Any) -> None
         return str(await ctx.elicit("form", schema))
 
     assert await run(tool, era, Answers(form={"n": 3})) == "{'n': 3}"
-    with pytest.raises((PeerError, ToolCallError, HingeError)):
+    with pytest.raises((PeerError, ToolCallError, GemelError)):
         await run(tool, era, Answers(form=ElicitResult(action="accept", content={"n": 0})))
 
 
@@ -484,7 +484,7 @@ def test_tool_uses_and_results_balance() -> None:
         [use("a"), hello, results("a")],
         [use("a"), results("a", more=True)],
     ):
-        with pytest.raises(HingeError):
+        with pytest.raises(GemelError):
             check_tool_results(wrong)
 
 

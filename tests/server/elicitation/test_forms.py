@@ -12,9 +12,9 @@ import pytest
 from msgspec import Meta
 from pydantic import BaseModel, Field, WithJsonSchema, field_validator
 
-from hinge import DefinitionError, ElicitFormParams, Titled
-from hinge.protocol.revisions.adapt import TooNew, shape
-from hinge.server.elicitation.forms import form_of
+from gemel import DefinitionError, ElicitFormParams, Titled
+from gemel.protocol.revisions.adapt import TooNew, shape
+from gemel.server.elicitation.forms import form_of
 from tests.wire_table import REVISIONS
 
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import DefinitionError, InvalidParams, Server
-from hinge.backends import MemoryBackend
-from hinge.server.elicitation import request_state
-from hinge.server.elicitation.request_state import RequestStateCodec
+from gemel import DefinitionError, InvalidParams, Server
+from gemel.backends import MemoryBackend
+from gemel.server.elicitation import request_state
+from gemel.server.elicitation.request_state import RequestStateCodec
 
 ValueT = TypeVar("ValueT")
 

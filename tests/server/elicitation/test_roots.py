@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, MissingClientCapability, Root, Server, ToolError, path_in_roots
+from gemel import Client, Context, MissingClientCapability, Root, Server, ToolError, path_in_roots
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import BackendError, Context, InvalidParams, Overloaded, Server
-from hinge.backends import MemoryBackend, SqliteBackend
-from hinge.server.elicitation import shared_keys
-from hinge.server.elicitation.request_state import RequestStateCodec
+from gemel import BackendError, Context, InvalidParams, Overloaded, Server
+from gemel.backends import MemoryBackend, SqliteBackend
+from gemel.server.elicitation import shared_keys
+from gemel.server.elicitation.request_state import RequestStateCodec
 from tests.server.bare_end import BareEnd
 
 CAN_BE_ASKED: dict[str, Any] = {"elicitation": {}}
@@ -212,7 +212,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(shared_keys, "time", clock)
-    monkeypatch.setattr("hinge.server.elicitation.request_state.time", clock)
+    monkeypatch.setattr("gemel.server.elicitation.request_state.time", clock)
     return clock
 
 
@@ -308,7 +308,7 @@ async def test_states_of_strangers_do_not_reach_the_backend_each_time(store: Sto
 async def test_keys_of_another_version_are_one_clear_line(store: Store, stored: bytes) -> None:
     await codec(store).encode(b"payload", b"bound")
     await store.set(store.uses[0], stored)
-    with pytest.raises(Overloaded, match=r"those of another version of Hinge: give state_keys=\[…\]"):
+    with pytest.raises(Overloaded, match=r"those of another version of Gemel: give state_keys=\[…\]"):
         await codec(store).encode(b"payload", b"bound")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, HingeError, Server
+from gemel import Client, Context, GemelError, Server
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
@@ -165,7 +165,7 @@ async def test_a_result_that_json_can_not_represent_is_an_error_that_names_the_s
 
     @server.tool
     async def pay(ctx: Context[Any]) -> str:
-        with pytest.raises(HingeError) as caught:
+        with pytest.raises(GemelError) as caught:
             await ctx.step(connect)
         return str(caught.value)
 

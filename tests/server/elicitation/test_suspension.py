@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from hinge import (
+from gemel import (
     AccessLog,
     Client,
     Context,
@@ -239,7 +239,7 @@ async def test_a_tool_that_uses_another_tool_waits_with_it(era: Era) -> None:
 async def test_middleware_requests_input_too(
     era: Era, method: str, when: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "hinge.access")
+    caplog.set_level(logging.INFO, "gemel.access")
     server: Server[Any] = Server("asks")
     server.add_middleware(AccessLog())
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hinge import CacheHint, Context, DefinitionError, Server
+from gemel import CacheHint, Context, DefinitionError, Server
 from tests.server.peer import talking_to
 
 

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import pytest
 
-from hinge import Changed, ChangesLost, Client, Limits, Server, ToolError
-from hinge.backends import Backend, SqliteBackend, backend_for
-from hinge.backends.base import Event
-from hinge.backends.memory import MemoryBackend
+from gemel import Changed, ChangesLost, Client, Limits, Server, ToolError
+from gemel.backends import Backend, SqliteBackend, backend_for
+from gemel.backends.base import Event
+from gemel.backends.memory import MemoryBackend
 from tests.backends.redis_server import needs_redis, redis_server, until
 
 EDITED = Changed("resource", "note://1")
@@ -25,7 +25,7 @@ EDITED = Changed("resource", "note://1")
 #: Ends without any clean-up when its call is answered.
 PROGRAM = """
 import asyncio, os, sys
-from hinge import Changed, Client, Server
+from gemel import Changed, Client, Server
 
 async def main():
     server = Server("notes", backend=sys.argv[1])

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from hinge import Completion, Context, DefinitionError, Server
+from gemel import Completion, Context, DefinitionError, Server
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Annotations, Audio, CallToolResult, DefinitionError, File, Image, Message, Server, TextContent
-from hinge.server.features.content import guess_mime_type, is_text_type
+from gemel import Annotations, Audio, CallToolResult, DefinitionError, File, Image, Message, Server, TextContent
+from gemel.server.features.content import guess_mime_type, is_text_type
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

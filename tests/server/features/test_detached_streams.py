@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import Changed, Context, LogToClient, Server
-from hinge.backends.memory import MemoryBackend
+from gemel import Changed, Context, LogToClient, Server
+from gemel.backends.memory import MemoryBackend
 from tests.server.bare_end import BareEnd
 from tests.session_ends import turns
 from tests.support import Call, Outgoing
@@ -26,7 +26,7 @@ UPDATED = "notifications/resources/updated"
 ALL = {f"{kind}ListChanged": True for kind in ("tools", "prompts", "resources")}
 
 
-class DetachingEnd(BareEnd):
+class DetachableEnd(BareEnd):
     """Carries one call, which can go on without a task. What is sent at once is refused while it is `full`."""
 
     can_detach = True
@@ -70,8 +70,8 @@ class DetachingEnd(BareEnd):
 
 
 @asynccontextmanager
-async def listening(server: Server[Any], **wanted: Any) -> AsyncIterator[DetachingEnd]:
-    async with DetachingEnd(server) as end:
+async def listening(server: Server[Any], **wanted: Any) -> AsyncIterator[DetachableEnd]:
+    async with DetachableEnd(server) as end:
         call = end.begin("subscriptions/listen", {"notifications": wanted, "_meta": {f"{META}logLevel": "debug"}})
         assert isinstance(call, Call)
         end.call = call
@@ -113,7 +113,7 @@ async def test_a_change_that_finds_no_room_waits_and_keeps_its_place() -> None:
 
 
 async def test_a_channel_that_can_not_go_on_without_a_task_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DetachingEnd, "can_detach", False)
+    monkeypatch.setattr(DetachableEnd, "can_detach", False)
     server = a_server()
     async with listening(server, **ALL) as end:
         server.notify(Changed("tools"))
@@ -144,7 +144,7 @@ async def test_a_change_that_comes_while_a_call_waits_to_be_detached_is_told(wai
             server.notify(Changed("prompts"))
         return True
 
-    end: DetachingEnd | None = None
+    end: DetachableEnd | None = None
     log, handler = logging.getLogger("tests.detached"), LogToClient()
     log.addHandler(handler)
     server = a_server(authorize_subscription=authorize, backend=SharedBackend())

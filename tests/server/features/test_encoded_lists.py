@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hinge import AccessLog, Client, Context, Server
-from hinge.schema.tools import ListToolsResult
+from gemel import AccessLog, Client, Context, Server
+from gemel.schema.tools import ListToolsResult
 from tests.server.bare_end import BareEnd
 from tests.support import Origin
 

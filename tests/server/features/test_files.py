@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import pytest
 
-from hinge import DefinitionError, ResourceNotFound, Server
-from hinge.server.features import files as module
-from hinge.server.features.files import Files
+from gemel import DefinitionError, ResourceNotFound, Server
+from gemel.server.features import files as module
+from gemel.server.features.files import Files
 from tests.server.features.test_path_safety import WAYS_OUT
 from tests.server.peer import ERAS, Peer, Refusal, talking_to
 

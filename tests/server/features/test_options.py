@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, DefinitionError, Icon, Server
+from gemel import Client, DefinitionError, Icon, Server
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"title": 3}, "Expected `str | null`, got `int` - at `$.title`"),

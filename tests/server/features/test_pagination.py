@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import InvalidParams
-from hinge.server.features.pagination import paginate
+from gemel import InvalidParams
+from gemel.server.features.pagination import paginate
 
 
 class Item:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hinge.server.features.files import leads_out
+from gemel.server.features.files import leads_out
 
 WAYS_OUT = (
     "..",

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     AudioContent,
     Context,
     DefinitionError,

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from hinge import (
+from gemel import (
     Annotations,
     Changed,
     Context,
@@ -27,7 +27,7 @@ from hinge import (
     ResourceNotFound,
     Server,
 )
-from hinge.server.features.resources import MAX_URI
+from gemel.server.features.resources import MAX_URI
 from tests.server.peer import ERAS, Peer, Refusal, talking_to
 
 both_eras = pytest.mark.parametrize("era", ERAS)
@@ -316,7 +316,7 @@ async def test_a_value_that_leads_out_of_a_folder_reaches_no_function(
     server.resource("doc://{v}")(_of_v)
     server.resource("list://a{?v*}", name="l")(_listed)
     server.resource("raw://{v}", screen=False)(_of_v)
-    caplog.set_level(logging.INFO, "hinge")
+    caplog.set_level(logging.INFO, "gemel")
     async with talking_to(server, "2026") as peer:
         assert (await refusal(peer, f"doc://{value}")).message == "Resource not found"
         assert (await refusal(peer, f"list://a?v=ok&v={value}")).message == "Resource not found"

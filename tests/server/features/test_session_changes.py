@@ -9,9 +9,9 @@ from weakref import ref
 
 import pytest
 
-from hinge import Changed, Context, Limits, Server
-from hinge.backends import MemoryBackend
-from hinge.server.features.session_changes import SharedSubscriptions
+from gemel import Changed, Context, Limits, Server
+from gemel.backends import MemoryBackend
+from gemel.server.features.session_changes import SharedSubscriptions
 from tests.server.bare_end import BareEnd
 from tests.session_ends import turns
 from tests.support import Origin, Outgoing

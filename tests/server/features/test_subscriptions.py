@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import Changed, ChangesLost, ChannelClosed, Client, Context, InvalidParams, Limits, Overloaded, Server
-from hinge.backends.memory import MemoryBackend
-from hinge.protocol import changes
-from hinge.protocol.changes import ChangeBuffer, covers
+from gemel import Changed, ChangesLost, ChannelClosed, Client, Context, InvalidParams, Limits, Overloaded, Server
+from gemel.backends.memory import MemoryBackend
+from gemel.protocol import changes
+from gemel.protocol.changes import ChangeBuffer, covers
 from tests.server.bare_end import BareEnd
 from tests.session_ends import turns
 from tests.support import Call, Origin

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict, cast
 import msgspec
 import pytest
 
-from hinge import (
+from gemel import (
     CallToolResult,
     Client,
     Context,

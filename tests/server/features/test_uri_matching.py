@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import DefinitionError, UriTemplate
-from hinge.server.features.uri_templates import MAX_ITEMS
+from gemel import DefinitionError, UriTemplate
+from gemel.server.features.uri_templates import MAX_ITEMS
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hinge import DefinitionError, UriTemplate
-from hinge.server.features.uri_templates import MAX_TEMPLATE, MAX_VARIABLES, Value
+from gemel import DefinitionError, UriTemplate
+from gemel.server.features.uri_templates import MAX_TEMPLATE, MAX_VARIABLES, Value
 
 VALUES: dict[str, Value] = {
     "city": "São Paulo",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Caller, Client, Context, DefinitionError, Item, PeerError, Principal, Refusal, Server
+from gemel import Caller, Client, Context, DefinitionError, Item, PeerError, Principal, Refusal, Server
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Headers, Origin
 from tests.transports.http_rig import serving
@@ -129,7 +129,7 @@ async def test_pages_and_cursors_count_only_what_the_caller_sees() -> None:
 
 async def test_a_list_that_varies_is_private_whatever_the_cache_hint_says() -> None:
     """CACHE-11: what one caller sees must not be kept for another."""
-    from hinge import CacheHint
+    from gemel import CacheHint
 
     public = {method: CacheHint(ttl=60, scope="public") for method in ("tools/list", "prompts/list", "resources/list")}
     server = shop(cache=public)

@@ -9,7 +9,7 @@ import msgspec
 import pydantic
 import pytest
 
-from hinge.server.functions.annotations import (
+from gemel.server.functions.annotations import (
     Traits,
     described_by,
     holds,

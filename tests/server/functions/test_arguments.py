@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hinge import InvalidArguments, InvalidParams
-from hinge.errors import ECHO_LIMIT
-from hinge.server.functions.signature import Signature, inspect_function
+from gemel import InvalidArguments, InvalidParams
+from gemel.errors import ECHO_LIMIT
+from gemel.server.functions.signature import Signature, inspect_function
 
 
 class Colour(enum.Enum):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from hinge import Ask, Context, Limits, Server
+from gemel import Ask, Context, Limits, Server
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Outgoing
 from tests.transports.http_rig import modern, serving

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import Client, DefinitionError, InvalidArguments, Server, ToolChange
-from hinge.server.composition.transform import ArgumentChange
-from hinge.server.functions.arguments import Arguments
-from hinge.server.functions.coercion import MAX_BYTES, MAX_VISITS, CoercedArguments, coerce
-from hinge.server.functions.signature import Signature, inspect_function
+from gemel import Client, DefinitionError, InvalidArguments, Server, ToolChange
+from gemel.server.composition.transform import ArgumentChange
+from gemel.server.functions.arguments import Arguments
+from gemel.server.functions.coercion import MAX_BYTES, MAX_VISITS, CoercedArguments, coerce
+from gemel.server.functions.signature import Signature, inspect_function
 from tests.server.bare_end import BareEnd
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.server.functions.docstring import parse_docstring
+from gemel.server.functions.docstring import parse_docstring
 
 
 def test_google_style_gives_arguments_result_and_description() -> None:

@@ -12,8 +12,8 @@ import msgspec
 import pydantic
 import pytest
 
-from hinge.server.functions.json_schema import Schema, SchemaWriter, object_schema, root_schema
-from hinge.server.functions.values import value_type
+from gemel.server.functions.json_schema import Schema, SchemaWriter, object_schema, root_schema
+from gemel.server.functions.values import value_type
 
 
 def schema_of(annotation: Any, *, reading: bool = True) -> Schema:

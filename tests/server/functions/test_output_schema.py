@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from hinge import CallToolResult, Client, DefinitionError, Server, TextContent
+from gemel import CallToolResult, Client, DefinitionError, Server, TextContent
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -8,8 +8,8 @@ import msgspec
 import pydantic
 import pytest
 
-from hinge import DefinitionError
-from hinge.server.functions.signature import inspect_function
+from gemel import DefinitionError
+from gemel.server.functions.signature import inspect_function
 
 
 class Plain:

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from hinge import CallToolResult, ContentBlock, DefinitionError, EmbeddedResource, TextContent
-from hinge.server.functions.annotations import Place
-from hinge.server.functions.results import Output, inspect_output, is_content
+from gemel import CallToolResult, ContentBlock, DefinitionError, EmbeddedResource, TextContent
+from gemel.server.functions.annotations import Place
+from gemel.server.functions.results import Output, inspect_output, is_content
 
 PLACE = Place("forecast", "app.py", 12)
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-import hinge.errors
-from hinge import DefinitionError
-from hinge.server.functions.signature import Signature, inspect_function
+import gemel.errors
+from gemel import DefinitionError
+from gemel.server.functions.signature import Signature, inspect_function
 
 
 class Context: ...
@@ -186,7 +186,7 @@ def test_what_a_partial_fills_is_neither_seen_nor_set_by_a_caller() -> None:
 
     signature = inspected(functools.partial(functools.partial(function, 1), key="secret"))
     assert list(signature.input_schema["properties"]) == ["b"]
-    with pytest.raises(hinge.errors.InvalidArguments, match="key: unknown argument"):
+    with pytest.raises(gemel.errors.InvalidArguments, match="key: unknown argument"):
         signature.arguments.from_json(b'{"key":"stolen"}')
 
 
@@ -256,13 +256,13 @@ def test_plain_functions_load_no_pydantic() -> None:
     """Cold start: only what is used is imported."""
     code = (
         "import sys\n"
-        "from hinge.server.functions.signature import inspect_function\n"
+        "from gemel.server.functions.signature import inspect_function\n"
         "def f(a: int, b: list[str] | None = None) -> dict[str, int]: 'Do.'\n"
         "s = inspect_function(f)\n"
         "s.arguments.from_json(b'{\"a\":1}'), s.encode({'a': 1})\n"
         "print([name for name in sys.modules if name.partition('.')[0] in ('pydantic', 'difflib')])\n"
     )
-    source = str(Path(hinge.errors.__file__).parents[1])
+    source = str(Path(gemel.errors.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": source},

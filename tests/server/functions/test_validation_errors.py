@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import ECHO_LIMIT
-from hinge.server.functions.validation_errors import (
+from gemel.errors import ECHO_LIMIT
+from gemel.server.functions.validation_errors import (
     Rejection,
     describe,
     error_lines,

@@ -10,9 +10,9 @@ import pydantic
 import pytest
 from msgspec import UNSET, Raw
 
-from hinge.server.functions.json_schema import SchemaWriter, UnsupportedType
-from hinge.server.functions.validation_errors import Rejection, rejection_of
-from hinge.server.functions.values import (
+from gemel.server.functions.json_schema import SchemaWriter, UnsupportedType
+from gemel.server.functions.validation_errors import Rejection, rejection_of
+from gemel.server.functions.values import (
     MsgspecType,
     NotSerializable,
     PydanticType,

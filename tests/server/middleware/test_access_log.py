@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hinge import AccessLog, Client, Context, Implementation, PeerError, Principal, ProtocolError, Server, ToolError
-from hinge.transports.http.server.run import serve_http
+from gemel import AccessLog, Client, Context, Implementation, PeerError, Principal, ProtocolError, Server, ToolError
+from gemel.transports.http.server.run import serve_http
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -38,12 +38,12 @@ def logged(**options: Any) -> Server[Any]:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage().rpartition(",")[0] for record in caplog.records if record.name == "hinge.access"]
+    return [record.getMessage().rpartition(",")[0] for record in caplog.records if record.name == "gemel.access"]
 
 
 @both_eras
 async def test_each_request_is_one_line_with_its_outcome(era: Era, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "hinge.access")
+    caplog.set_level("INFO", "gemel.access")
     async with BareEnd(logged(), era) as end:
         caplog.clear()
         await end.call_tool("say", word="hello")
@@ -64,7 +64,7 @@ async def test_each_request_is_one_line_with_its_outcome(era: Era, caplog: pytes
 
 
 async def test_a_round_of_questions_is_an_outcome_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "hinge.access")
+    caplog.set_level("INFO", "gemel.access")
     async with BareEnd(logged(), capabilities={"elicitation": {}}) as end:
         assert (await end.ask("tools/call", {"name": "ask"}))["resultType"] == "input_required"
     assert said(caplog) == ["tools/call ask: asked"]
@@ -72,7 +72,7 @@ async def test_a_round_of_questions_is_an_outcome_of_its_own(caplog: pytest.LogC
 
 @both_eras
 async def test_a_call_that_its_client_gives_up_is_cancelled(era: Era, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "hinge.access")
+    caplog.set_level("INFO", "gemel.access")
     server, begun, written = logged(), asyncio.Event(), asyncio.Event()
 
     @server.tool
@@ -87,7 +87,7 @@ async def test_a_call_that_its_client_gives_up_is_cancelled(era: Era, caplog: py
                 written.set()
 
     heard = Heard()
-    logging.getLogger("hinge.access").addHandler(heard)
+    logging.getLogger("gemel.access").addHandler(heard)
     try:
         async with Client(server, era=era) as client, asyncio.timeout(10):
             call = asyncio.create_task(client.call_tool("wait"))
@@ -95,7 +95,7 @@ async def test_a_call_that_its_client_gives_up_is_cancelled(era: Era, caplog: py
             call.cancel()
             await written.wait()
     finally:
-        logging.getLogger("hinge.access").removeHandler(heard)
+        logging.getLogger("gemel.access").removeHandler(heard)
     assert "tools/call wait: cancelled" in said(caplog)
 
 
@@ -117,19 +117,19 @@ async def test_the_record_names_caller_and_client_of_known_and_of_unsupported_me
     caplog: pytest.LogCaptureFixture, era: Any
 ) -> None:
     """B-024."""
-    caplog.set_level("INFO", "hinge.access")
+    caplog.set_level("INFO", "gemel.access")
     async with Client(logged(), era=era, principal="ada", info=Implementation(name="caller", version="7")) as client:
         await client.call_tool("say", {"word": "hello"})
         with pytest.raises(PeerError):
             await client.request("acme/missing")
-    records = [vars(record) for record in caplog.records if record.name == "hinge.access"]
+    records = [vars(record) for record in caplog.records if record.name == "gemel.access"]
     names = ("mcp_principal", "mcp_client", "mcp_client_version")
     found = {record["mcp_method"]: [record[name] for name in names] for record in records}
     assert found["tools/call"] == found["acme/missing"] == ["ada", "caller", "7"]
 
 
 async def test_nothing_is_written_where_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("WARNING", "hinge.access")
+    caplog.set_level("WARNING", "gemel.access")
     async with BareEnd(logged()) as end:
         await end.call_tool("say", word="hello")
     assert said(caplog) == []
@@ -145,7 +145,7 @@ async def test_the_log_of_http_requests_names_the_caller(
     """As `authenticate` tells, on one line."""
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     app = Server("logged").http_app(authenticate=lambda scope, headers: caller)
-    with caplog.at_level(logging.INFO, "hinge.access"):
+    with caplog.at_level(logging.INFO, "gemel.access"):
         serving = asyncio.create_task(serve_http(app, port=0, access_log=True, announce=ready.set_result))
         try:
             async with Client(await ready):
@@ -153,5 +153,5 @@ async def test_the_log_of_http_requests_names_the_caller(
         finally:
             serving.cancel()
             await asyncio.wait([serving])
-    lines = [record.getMessage() for record in caplog.records if record.name == "hinge.access"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "gemel.access"]
     assert {line.partition(' "')[0] for line in lines} == {f"127.0.0.1 {logged}"}

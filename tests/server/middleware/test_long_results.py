@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import (
+from gemel import (
     AudioContent,
     CallToolResult,
     Client,
@@ -30,7 +30,7 @@ from hinge import (
     TextContent,
     ToolCallError,
 )
-from hinge.server.middleware.result_pages import cut
+from gemel.server.middleware.result_pages import cut
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Origin
 from tests.transports.http_rig import modern, modern_call, serving

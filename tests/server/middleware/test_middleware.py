@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import CallNext, CallToolResult, Context, ErrorObject, InvalidParams, ProtocolError, Server
+from gemel import CallNext, CallToolResult, Context, ErrorObject, InvalidParams, ProtocolError, Server
 from tests.wire import routes
 from tests.wire.scenario import NEWEST
 from tests.wire.talk import Talk
@@ -336,7 +336,7 @@ async def test_a_cancellation_is_applied_first_and_then_seen(era: str) -> None:
 
 async def test_a_dropped_notification_leaves_a_word_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """A-131, A-134, A-135, A-136."""
-    caplog.set_level(logging.DEBUG, "hinge")
+    caplog.set_level(logging.DEBUG, "gemel")
     async with talking(a_server(), "2025", shaken=False) as talk:
         await talk.say({"method": "notifications/acme", "params": {"x": 1}})
         await talk.open()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hinge import CallNext, Context, HingeError, InvalidParams, Root
-from hinge.protocol.states import HandshakeState
+from gemel import CallNext, Context, GemelError, InvalidParams, Root
+from gemel.protocol.states import HandshakeState
 from tests.server.middleware.test_middleware import a_server, talking
 from tests.wire.scenario import NEWEST
 
@@ -132,7 +132,7 @@ async def test_asking_the_client_during_the_handshake_is_an_error_at_once_and_te
         if ctx.method == "initialize":
             try:
                 await ctx._session.request("roots/list")
-            except HingeError as exc:
+            except GemelError as exc:
                 caught.append(exc)
             await ctx._session.notify("notifications/acme/hello")
         return await call_next(ctx)
@@ -158,7 +158,7 @@ async def test_a_question_to_a_client_that_can_answer_it_is_no_missing_capabilit
     async def curious(ctx: Context[Any], call_next: CallNext) -> Any:
         result = await call_next(ctx) if when == "after" else None
         if ctx.method == "initialize":
-            with pytest.raises(HingeError) as error:
+            with pytest.raises(GemelError) as error:
                 await ways[question](ctx)
             caught.append(str(error.value))
         return result if when == "after" else await call_next(ctx)

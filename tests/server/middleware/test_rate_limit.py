@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, DefinitionError, PeerError, RateLimit, Server
+from gemel import Client, Context, DefinitionError, PeerError, RateLimit, Server
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Origin
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
-from hinge import CallToolResult, Client, Context, DefinitionError, Server, TextContent
-from hinge.schema.base import Annotations
+from gemel import CallToolResult, Client, Context, DefinitionError, Server, TextContent
+from gemel.schema.base import Annotations
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 Era = Literal["2025", "2026"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hinge import DefinitionError, ResultLimit, Server
+from gemel import DefinitionError, ResultLimit, Server
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, DefinitionError, Image, PeerError, ResourceLink, ResultLimit, Server, Spill
-from hinge.backends import Backend, MemoryBackend, SqliteBackend
-from hinge.errors import BackendError
+from gemel import Client, DefinitionError, Image, PeerError, ResourceLink, ResultLimit, Server, Spill
+from gemel.backends import Backend, MemoryBackend, SqliteBackend
+from gemel.errors import BackendError
 from tests.transports.http.server.test_shared_failures import processes
 from tests.transports.http_rig import handshake_call, serving
 from tests.transports.sharing_rig import request
@@ -22,7 +22,7 @@ TEXT = "".join(f"line {number}\n" for number in range(5000))
 PNG = b"\x89PNG" + bytes(3 << 20)
 
 PROGRAM = """
-from hinge import ResultLimit, Server
+from gemel import ResultLimit, Server
 
 server = Server("pages", backend="sqlite:///shared.db")
 server.add_middleware(ResultLimit(5000, spill=True, backend=server.backend))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hinge import BackendError, DefinitionError, Overloaded, RateLimit, Server
-from hinge.backends import MemoryBackend, SqliteBackend
+from gemel import BackendError, DefinitionError, Overloaded, RateLimit, Server
+from gemel.backends import MemoryBackend, SqliteBackend
 from tests.server.bare_end import BareEnd
 
 

@@ -13,7 +13,7 @@ import pytest
 from opentelemetry import baggage, trace
 from opentelemetry.trace import SpanKind, StatusCode
 
-from hinge import (
+from gemel import (
     CallToolResult,
     Changed,
     Client,
@@ -25,7 +25,7 @@ from hinge import (
     Server,
     ToolCallError,
 )
-from hinge.recorder import BOUNDARIES
+from gemel.recorder import BOUNDARIES
 from tests.observed import Observed, attributes, observing
 from tests.support import V2025_11, V2026_07
 from tests.transports.http_rig import serving
@@ -121,11 +121,11 @@ async def test_a_request_over_http_is_one_server_span_as_the_conventions_have_it
         "network.protocol.version": "1.1",
         "client.address": "127.0.0.1",
         "enduser.id": "ada",
-        "mcp.client.name": "hinge",
+        "mcp.client.name": "gemel",
     }
     assert attributes(served(observed, "prompts/get brief"))["gen_ai.prompt.name"] == "brief"
     assert attributes(served(observed, "resources/read"))["mcp.resource.uri"] == "data://one"
-    assert attributes(served(observed, "acme/missing"))["mcp.client.name"] == "hinge"
+    assert attributes(served(observed, "acme/missing"))["mcp.client.name"] == "gemel"
 
 
 async def test_initialize_says_which_revision_was_negotiated(observed: Observed) -> None:
@@ -269,14 +269,14 @@ async def test_the_duration_of_each_operation_is_measured_on_both_sides(observed
 async def test_the_duration_of_each_session_is_measured_on_both_sides(observed: Observed, era: Any) -> None:
     async with Client(_server(), era=era) as client:
         await client.call_tool("fine")
-        (active,) = observed.points("hinge.server.active_sessions")
+        (active,) = observed.points("gemel.server.active_sessions")
         assert active.value == 1
     (mine,) = observed.points("mcp.client.session.duration")
     (theirs,) = observed.points("mcp.server.session.duration")
     assert (mine.count, theirs.count) == (1, 1)
     assert attributes(mine) == {"mcp.protocol.version": ERAS[era]}
     assert attributes(theirs) == {"mcp.protocol.version": ERAS[era]}
-    (active,) = observed.points("hinge.server.active_sessions")
+    (active,) = observed.points("gemel.server.active_sessions")
     assert active.value == 0
 
 
@@ -293,7 +293,7 @@ async def test_names_that_peers_make_up_do_not_multiply_the_metrics(observed: Ob
                 await client.read_resource(f"data://{number}")
     assert len(observed.points("mcp.server.operation.duration")) < 10
     assert "_OTHER" in {
-        attributes(point)["mcp.method.name"] for point in observed.points("hinge.server.active_requests")
+        attributes(point)["mcp.method.name"] for point in observed.points("gemel.server.active_requests")
     }
 
 
@@ -303,24 +303,24 @@ async def test_requests_in_flight_are_counted(observed: Observed) -> None:
 
     @server.tool
     async def active() -> str:
-        points = observed.points("hinge.server.active_requests")
+        points = observed.points("gemel.server.active_requests")
         counts.extend(point.value for point in points if attributes(point) == {"mcp.method.name": "tools/call"})
         return ""
 
     async with Client(server) as client:
         await client.call_tool("active")
     assert counts == [1]
-    assert {point.value for point in observed.points("hinge.server.active_requests")} == {0}
+    assert {point.value for point in observed.points("gemel.server.active_requests")} == {0}
 
 
 async def test_subscriptions_are_counted_while_they_are_open(observed: Observed) -> None:
     async with Client(_server(), era="2026") as client, client.listen(tools=True):
-        assert [point.value for point in observed.points("hinge.server.active_subscriptions")] == [1]
-    assert [point.value for point in observed.points("hinge.server.active_subscriptions")] == [0]
+        assert [point.value for point in observed.points("gemel.server.active_subscriptions")] == [1]
+    assert [point.value for point in observed.points("gemel.server.active_subscriptions")] == [0]
 
 
 def _streams(observed: Observed) -> int:
-    return sum(point.value for point in observed.points("hinge.server.active_streams"))
+    return sum(point.value for point in observed.points("gemel.server.active_streams"))
 
 
 @pytest.mark.parametrize("kind", ["listen", "GET of a session", "answer", "HTTP+SSE"])
@@ -373,40 +373,40 @@ async def test_changes_that_a_slow_reader_loses_are_counted(observed: Observed) 
         await anext(changes)  # read, and so not lost
         for number in range(30):  # the reader gets no turn meanwhile
             server.notify(Changed("resource", f"data://all/{number}"))
-        await until(lambda: observed.points("hinge.server.dropped_changes"))
-        assert [point.value for point in observed.points("hinge.server.dropped_changes")] == [30]
+        await until(lambda: observed.points("gemel.server.dropped_changes"))
+        assert [point.value for point in observed.points("gemel.server.dropped_changes")] == [30]
 
 
 async def test_the_lag_of_the_event_loop_is_measured(observed: Observed) -> None:
     server = _server(limits=Limits(stall=0.01))
 
     async with Client(server), asyncio.timeout(10):
-        while not observed.points("hinge.event_loop.lag"):  # noqa: ASYNC110 # a thread measures it
+        while not observed.points("gemel.event_loop.lag"):  # noqa: ASYNC110 # a thread measures it
             await asyncio.sleep(0.01)
 
 
 def test_prometheus_finds_the_metrics_beside_the_endpoint() -> None:
     """In a process of its own, where the provider that is installed stays."""
     code = (
-        "import asyncio, hinge, urllib.request\n"
-        "from hinge import metrics_app\n"
+        "import asyncio, gemel, urllib.request\n"
+        "from gemel import metrics_app\n"
         "from tests.transports.http_rig import serving\n"
         "app = metrics_app()\n"
         "assert metrics_app() is app\n"
-        "server = hinge.Server('x')\n"
+        "server = gemel.Server('x')\n"
         "@server.tool\n"
         "async def fine() -> str: return 'fine'\n"
         "async def main():\n"
         "    async with serving(server, routes={'/metrics': app}) as site:\n"
         "        address = f'http://127.0.0.1:{site.port}'\n"
-        "        async with hinge.Client(address + '/mcp') as client: await client.call_tool('fine')\n"
+        "        async with gemel.Client(address + '/mcp') as client: await client.call_tool('fine')\n"
         "        print(await asyncio.to_thread(lambda: urllib.request.urlopen(address + '/metrics').read().decode()))\n"
         "asyncio.run(main())\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, done.stderr
     assert 'mcp_server_operation_duration_seconds_count{gen_ai_operation_name="execute_tool"' in done.stdout
-    assert "hinge_server_active_requests" in done.stdout
+    assert "gemel_server_active_requests" in done.stdout
 
 
 # ---------------------------------------------------------------- without telemetry
@@ -414,12 +414,12 @@ def test_prometheus_finds_the_metrics_beside_the_endpoint() -> None:
 
 def test_without_a_provider_nothing_of_opentelemetry_is_imported() -> None:
     code = (
-        "import asyncio, sys, hinge\n"
-        "server = hinge.Server('x')\n"
+        "import asyncio, sys, gemel\n"
+        "server = gemel.Server('x')\n"
         "@server.tool\n"
         "async def fine() -> str: return 'fine'\n"
         "async def main():\n"
-        "    async with hinge.Client(server) as client: await client.call_tool('fine')\n"
+        "    async with gemel.Client(server) as client: await client.call_tool('fine')\n"
         "asyncio.run(main())\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])\n"
     )
@@ -430,15 +430,15 @@ def test_without_a_provider_nothing_of_opentelemetry_is_imported() -> None:
 def test_without_a_provider_a_call_takes_no_step_more() -> None:
     """The API alone, imported by another library, adds no function to the path of a call."""
     code = (
-        "import asyncio, sys, hinge\n"
-        "server = hinge.Server('x')\n"
+        "import asyncio, sys, gemel\n"
+        "server = gemel.Server('x')\n"
         "@server.tool\n"
         "async def fine() -> str: return 'fine'\n"
         "def count(client):\n"
         "    functions = []\n"
         "    return functions, lambda frame, event, argument: functions.append(frame.f_code) if event == 'call' else None\n"
         "async def steps():\n"
-        "    async with hinge.Client(server) as client:\n"
+        "    async with gemel.Client(server) as client:\n"
         "        for _ in range(20): await client.call_tool('fine')\n"
         "        counts = []\n"
         "        for _ in range(5):\n"

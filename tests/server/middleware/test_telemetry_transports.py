@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from opentelemetry.trace import SpanKind
 
-from hinge import Client, Context, Limits, MissingClientCapability, PeerError, Server, ToolCallError
-from hinge.transports.stream.sockets import SocketServer
+from gemel import Client, Context, Limits, MissingClientCapability, PeerError, Server, ToolCallError
+from gemel.transports.stream.sockets import SocketServer
 from tests.observed import Observed, attributes, observing
 from tests.support import V2025_11, V2026_07
 from tests.transports.http_rig import JSON_HEADERS, initialize, serving
@@ -207,7 +207,7 @@ async def test_both_sides_record_what_the_conventions_have(
                 assert sent_by_server or (found["client.address"], type(found["client.port"])) == ("127.0.0.1", int)
             for own in ("server.address", "server.port", "client.address", "client.port", "mcp.client.version"):
                 found.pop(own, None)
-            assert found.pop("mcp.client.name", "hinge") == "hinge"
+            assert found.pop("mcp.client.name", "gemel") == "gemel"
             assert found == {
                 "mcp.method.name": name.split()[0],
                 "mcp.protocol.version": version,
@@ -257,7 +257,7 @@ async def test_a_session_that_breaks_has_an_error_type(observed: Observed, end: 
         if end == "stalled":
             plain.sendall(json.dumps(call).encode() + b"\n")
         else:
-            await until(lambda: observed.points("hinge.server.active_sessions"))
+            await until(lambda: observed.points("gemel.server.active_sessions"))
             plain.close()  # at once, with a reset
         await until(lambda: observed.points("mcp.server.session.duration"))
         plain.close()
@@ -275,7 +275,7 @@ async def test_an_http_session_that_its_client_leaves_behind_has_an_error_type(
 ) -> None:
     """A session that its client deletes ends regularly, and so does one that the stopping server ends."""
     limits = Limits(session_idle=0.1 if end == "idle" else 60, sessions=1)
-    monkeypatch.setattr("hinge.transports.http.server.session_store.NEVER_USED", 0.0)
+    monkeypatch.setattr("gemel.transports.http.server.session_store.NEVER_USED", 0.0)
     points: list[Any] = []
     async with serving(Server("left", limits=limits)) as site:
         if end == "refused":
@@ -311,18 +311,18 @@ def test_a_call_without_a_provider_runs_nothing_of_telemetry(transport: str, era
         import asyncio, sys
         from pathlib import Path
         {"import opentelemetry.trace, opentelemetry.metrics" if imported else ""}
-        import hinge
+        import gemel
         from tests.transports.http_rig import JSON_HEADERS, initialize, serving
-        from hinge.transports.stream.sockets import SocketServer
+        from gemel.transports.stream.sockets import SocketServer
 
-        server = hinge.Server("x")
+        server = gemel.Server("x")
 
         @server.tool
         async def fine() -> str:
             return "fine"
 
         async def calls(target):
-            async with hinge.Client(target, era={era!r}) as client:
+            async with gemel.Client(target, era={era!r}) as client:
                 await client.call_tool("fine")
                 ran = []
                 def profile(frame, event, argument):
@@ -347,11 +347,11 @@ def test_a_call_without_a_provider_runs_nothing_of_telemetry(transport: str, era
 
         before = {{name for name in sys.modules if name.startswith("opentelemetry")}}
         ran = asyncio.run(main())
-        here = str(Path(hinge.__file__).parent)
+        here = str(Path(gemel.__file__).parent)
         mine = {{file.removeprefix(here) for file in ran if file.startswith(here)}}
         assert len(mine) > 5, mine
         print({{file for file in mine if "telemetry" in file or "recorder" in file}})
-        mine = [name for name in sys.modules if name.startswith("hinge.") and ("telemetry" in name or "recorder" in name)]
+        mine = [name for name in sys.modules if name.startswith("gemel.") and ("telemetry" in name or "recorder" in name)]
         print(mine, [name for name in sys.modules if name.startswith("opentelemetry") and name not in before])
     """
     lines = code.split("\n")
@@ -360,5 +360,5 @@ def test_a_call_without_a_provider_runs_nothing_of_telemetry(transport: str, era
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
-    # The switch itself, `hinge.telemetry`, is asked when a server or a client starts.
-    assert done.stdout.splitlines() == ["set()", "['hinge.telemetry'] []"]
+    # The switch itself, `gemel.telemetry`, is asked when a server or a client starts.
+    assert done.stdout.splitlines() == ["set()", "['gemel.telemetry'] []"]

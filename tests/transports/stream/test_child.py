@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from hinge import ChannelClosed, ConnectFailed, ConnectionLost, DefinitionError, Limits
-from hinge.transports.stream import subprocess as process
-from hinge.transports.stream.options import Shown
-from hinge.transports.stream.subprocess import INHERITED, ChildChannel, Stdio, child_environment
+from gemel import ChannelClosed, ConnectFailed, ConnectionLost, DefinitionError, Limits
+from gemel.transports.stream import subprocess as process
+from gemel.transports.stream.options import Shown
+from gemel.transports.stream.subprocess import INHERITED, ChildChannel, Stdio, child_environment
 from tests.support import Channel
 from tests.transports.echo import AskConversation
 from tests.transports.loops import FACTORIES, on_both_loops, until

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hinge.transports.stream.blocking import BlockingTransport, open_descriptors
+from gemel.transports.stream.blocking import BlockingTransport, open_descriptors
 from tests.transports.loops import on_both_loops, until
 
 
@@ -54,7 +54,7 @@ def over(recorder: Recorder, read_fd: int, write_fd: int | None = None) -> async
 async def threads_ended() -> None:
     """What can't be watched is read and written by threads."""
     await until(
-        lambda: not [thread for thread in threading.enumerate() if thread.name in ("hinge-read", "hinge-write")]
+        lambda: not [thread for thread in threading.enumerate() if thread.name in ("gemel-read", "gemel-write")]
     )
 
 

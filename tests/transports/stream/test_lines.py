@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.transports.stream.line_channel import HEAD, LineSplitter, Overlong, one_line
+from gemel.transports.stream.line_channel import HEAD, LineSplitter, Overlong, one_line
 
 
 def split(data: bytes, at: list[int], limit: int = 1000) -> tuple[list[bytes], list[Overlong]]:

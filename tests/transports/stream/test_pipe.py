@@ -9,9 +9,9 @@ import os
 import msgspec
 import pytest
 
-from hinge import ChannelClosed, ConnectionLost, Limits
-from hinge.transports.stream.descriptors import DescriptorTransport
-from hinge.transports.stream.line_channel import LINES_AT_ONCE, ONE_WRITE, LineChannel
+from gemel import ChannelClosed, ConnectionLost, Limits
+from gemel.transports.stream.descriptors import DescriptorTransport
+from gemel.transports.stream.line_channel import LINES_AT_ONCE, ONE_WRITE, LineChannel
 from tests.support import Outgoing
 from tests.transports.echo import NOT_JSON, AskConversation, EchoConversation, request
 from tests.transports.loops import on_both_loops, until

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from hinge import ConnectFailed, ConnectionLost, DefinitionError, Limits, StartError
-from hinge.transports.stream.sockets import Address, SocketServer, TcpSocket, UnixSocket, serve_socket
+from gemel import ConnectFailed, ConnectionLost, DefinitionError, Limits, StartError
+from gemel.transports.stream.sockets import Address, SocketServer, TcpSocket, UnixSocket, serve_socket
 from tests.support import Channel
 from tests.transports.echo import AskConversation, EchoConversation, request
 from tests.transports.loops import on_both_loops, until

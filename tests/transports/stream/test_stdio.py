@@ -17,8 +17,8 @@ from typing import IO, Any
 
 import pytest
 
-from hinge import StartError
-from hinge.transports.stream.stdio import serve_stdio
+from gemel import StartError
+from gemel.transports.stream.stdio import serve_stdio
 from tests.transports.echo import EchoConversation, request
 
 # Prints before serving stay in Python's own buffer only where it has one.
@@ -235,7 +235,7 @@ def test_standard_input_and_output_are_put_back(loop: str) -> None:
     """After serving, the program can print and read again."""
     code = (
         "import sys, asyncio; sys.path[:0] = sys.argv[1:3]\n"
-        "from hinge.transports.stream.stdio import serve_stdio; from tests.transports.echo import EchoConversation\n"
+        "from gemel.transports.stream.stdio import serve_stdio; from tests.transports.echo import EchoConversation\n"
         "from tests.transports.loops import FACTORIES\n"
         "with asyncio.Runner(loop_factory=FACTORIES[sys.argv[3]]) as runner:\n"
         "    serving = runner.get_loop().create_task(serve_stdio(EchoConversation))\n"
@@ -256,6 +256,6 @@ def test_standard_input_and_output_are_put_back(loop: str) -> None:
 
 async def test_it_serves_only_one_conversation_at_a_time(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two readers of one pipe would take each other's messages."""
-    monkeypatch.setattr("hinge.transports.stream.stdio._taken", True)
+    monkeypatch.setattr("gemel.transports.stream.stdio._taken", True)
     with pytest.raises(StartError, match="already being served"):
         await asyncio.wait_for(serve_stdio(EchoConversation), 5)

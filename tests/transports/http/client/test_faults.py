@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     CallError,
     CallTimeout,
     Client,

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     Client,
     ConnectionLost,
     DefinitionError,
-    HingeError,
+    GemelError,
     InvalidResponse,
     Limits,
     NotSent,
     Server,
     content_to_text,
 )
-from hinge.transports.http.client.transport import HttpTransport
+from gemel.transports.http.client.transport import HttpTransport
 from tests.ports import free_port
 from tests.transports.certificates import server_tls
 from tests.transports.scripted_http import (
@@ -77,7 +77,7 @@ def test_a_client_that_is_closed_after_half_an_answer_leaves_no_error_in_the_log
     async def main() -> None:
         async with ScriptedServer(script) as server:
             client = Client(server.url, wire="httpx2", era="2026", limits=Limits(reply=100_000))
-            with pytest.raises(HingeError):
+            with pytest.raises(GemelError):
                 await client.connect()
             await client.close()
 
@@ -174,7 +174,7 @@ async def test_closing_the_channel_ends_what_waits() -> None:
 
 
 async def test_a_connection_is_closed_after_it_was_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hinge.transports.http.client.httpx_wire.IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("gemel.transports.http.client.httpx_wire.IDLE_SECONDS", 0.05)
     async with ScriptedServer(answers) as server, talking(server) as client:
         assert await client.call() == {}
         await until(lambda: server.open == 0)
@@ -192,8 +192,8 @@ async def test_a_certificate_is_verified_and_a_file_of_authorities_is_added(cert
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hinge.transports.http.client.channel.find_spec", lambda name: None)
-    with pytest.raises(DefinitionError, match=r"hinge\[httpx2\]"):
+    monkeypatch.setattr("gemel.transports.http.client.channel.find_spec", lambda name: None)
+    with pytest.raises(DefinitionError, match=r"gemel\[httpx2\]"):
         HttpTransport("http://127.0.0.1/", wire="httpx2")
 
 

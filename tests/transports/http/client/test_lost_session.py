@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, ChangesLost, Client, SessionEnded
-from hinge.transports.http.client.responses import Reconnection
+from gemel import Changed, ChangesLost, Client, SessionEnded
+from gemel.transports.http.client.responses import Reconnection
 from tests.transports.scripted_http import (
     SESSION,
     Answer,

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hinge import DefinitionError, HttpStatus, NotSent
-from hinge.http1.client.pool import read_url, request_head
-from hinge.http1.client.proxy import ProxyRoute, find_proxy, from_environment
-from hinge.http1.client.wire import HeaderPairs
-from hinge.transports.http.client.transport import HttpTransport
+from gemel import DefinitionError, HttpStatus, NotSent
+from gemel.http1.client.pool import read_url, request_head
+from gemel.http1.client.proxy import ProxyRoute, find_proxy, from_environment
+from gemel.http1.client.wire import HeaderPairs
+from gemel.transports.http.client.transport import HttpTransport
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer, Talking
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hinge import ConnectionLost
-from hinge.transports.http.client.responses import Reconnection
+from gemel import ConnectionLost
+from gemel.transports.http.client.responses import Reconnection
 from tests.transports.scripted_http import (
     Answer,
     Asked,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, HttpStatus, InvalidResponse, Limits, PeerError, SessionEnded
-from hinge.transports.http.client.responses import Reconnection
+from gemel import Client, HttpStatus, InvalidResponse, Limits, PeerError, SessionEnded
+from gemel.transports.http.client.responses import Reconnection
 from tests.transports.scripted_http import (
     SESSION,
     Answer,
@@ -57,7 +57,7 @@ async def test_the_servers_own_stream_is_asked_for_as_events_and_405_ends_the_ma
 async def test_a_server_that_is_slow_with_its_own_stream_does_not_hold_up_the_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hinge.transports.http.client.channel._LISTEN_SECONDS", 0.02)
+    monkeypatch.setattr("gemel.transports.http.client.channel._LISTEN_SECONDS", 0.02)
 
     async def script(asked: Asked, answer: Answer) -> None:
         if asked.method == "GET":
@@ -338,7 +338,7 @@ async def test_what_does_not_belong_on_the_servers_own_stream_settles_nothing() 
 @pytest.mark.parametrize("how", ["405", "hangs", "breaks"])
 async def test_closing_tolerates_a_server_that_does_not_end_sessions(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """LHTTP-26."""
-    monkeypatch.setattr("hinge.transports.http.client.channel._DELETE_SECONDS", 0.1)
+    monkeypatch.setattr("gemel.transports.http.client.channel._DELETE_SECONDS", 0.1)
 
     async def script(asked: Asked, answer: Answer) -> None:
         if asked.method != "DELETE":

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ConnectFailed, ConnectionLost, DefinitionError, HttpStatus, Limits, PeerError, ProgressParams
-from hinge.client.callbacks import OnRoots
-from hinge.transports.http.client.legacy_sse import SseTransport
+from gemel import Client, ConnectFailed, ConnectionLost, DefinitionError, HttpStatus, Limits, PeerError, ProgressParams
+from gemel.client.callbacks import OnRoots
+from gemel.transports.http.client.legacy_sse import SseTransport
 from tests.support import V2025_11
 from tests.transports.http_rig import Log, make_server, serving
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import pytest
 import uvloop
 
-from hinge import CallError, ChannelClosed, ConnectionLost, Limits
-from hinge.http1.client.wire import HeaderPairs
-from hinge.protocol.states import PendingState
-from hinge.transports.http.client.transport import HttpTransport
+from gemel import CallError, ChannelClosed, ConnectionLost, Limits
+from gemel.http1.client.wire import HeaderPairs
+from gemel.protocol.states import PendingState
+from gemel.transports.http.client.transport import HttpTransport
 from tests.support import Outgoing
 from tests.transports.scripted_http import (
     Answer,
@@ -119,7 +119,7 @@ def client_idle(client: Talking) -> Sequence[object]:
 
 async def test_a_stream_that_does_not_end_after_its_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The call returns at once, and the connection doesn't stay open for ever."""
-    monkeypatch.setattr("hinge.http1.client.connection.FINISH_SECONDS", 0.05)
+    monkeypatch.setattr("gemel.http1.client.connection.FINISH_SECONDS", 0.05)
     gone = asyncio.Event()
 
     async def endless(asked: Asked, answer: Answer) -> None:

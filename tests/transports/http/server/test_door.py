@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, DefinitionError, Limits, NotFinished, Overloaded, Principal, Refusal, Server
-from hinge.http1.asgi import Message, Scope
-from hinge.protocol.connection import LIVENESS_RESERVE
-from hinge.transports.http.server.app import HttpApp
+from gemel import Context, DefinitionError, Limits, NotFinished, Overloaded, Principal, Refusal, Server
+from gemel.http1.asgi import Message, Scope
+from gemel.protocol.connection import LIVENESS_RESERVE
+from gemel.transports.http.server.app import HttpApp
 from tests.support import V2025_06, Headers
 from tests.transports.http_rig import (
     ABSENT,
@@ -326,7 +326,7 @@ def something_came(reader: Any) -> bool:
     return bool(reader.at_eof() or reader._buffer or reader.exception())
 
 
-@pytest.mark.parametrize("engine", ["hinge", "uvicorn"])
+@pytest.mark.parametrize("engine", ["gemel", "uvicorn"])
 async def test_bodies_that_never_end_have_one_budget_and_keep_no_small_ones_out(engine: Any) -> None:
     """Their bytes do not grow with the connections; who is refused can read why, and comes again."""
     limits = Limits(body=1 << 20, bodies=4 << 20)
@@ -345,7 +345,7 @@ async def test_bodies_that_never_end_have_one_budget_and_keep_no_small_ones_out(
                 for wire in [wire for wire in wires if something_came(wire.reader)]:
                     wires.remove(wire)
                     refused += 1
-                    if engine == "hinge":  # another server may reset the connection of a client that still sends
+                    if engine == "gemel":  # another server may reset the connection of a client that still sends
                         reply = await wire.reply()
                         assert (reply.status, reply.headers["retry-after"]) == (503, "1")
                         assert reply.json()["error"]["code"] == Overloaded.code
@@ -412,7 +412,7 @@ async def all_given_back(site: Site) -> None:
     assert used(site) == 0
 
 
-@pytest.mark.parametrize("engine", ["hinge", "uvicorn"])
+@pytest.mark.parametrize("engine", ["gemel", "uvicorn"])
 async def test_bodies_of_calls_that_wait_count_until_these_are_over(engine: Any) -> None:
     """Else as many large bodies as there may be requests could be held in memory."""
     keeping = Keeping()
@@ -430,7 +430,7 @@ async def test_bodies_of_calls_that_wait_count_until_these_are_over(engine: Any)
         await all_given_back(site)
 
 
-@pytest.mark.parametrize("engine", ["hinge", "uvicorn"])
+@pytest.mark.parametrize("engine", ["gemel", "uvicorn"])
 @pytest.mark.parametrize("way", ["client left", "cancelled", "deleted", "stateless", "2024"])
 async def test_the_body_of_a_call_counts_while_anything_keeps_it(way: str, engine: Any) -> None:
     """A call goes on after its response was lost, and after it was cancelled if its handler resists."""

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from hinge import DefinitionError, Limits
+from gemel import DefinitionError, Limits
 from tests.transports.http_rig import JSON_HEADERS, Log, initialize, make_server, serving
 
 

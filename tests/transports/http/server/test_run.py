@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import pytest
 
-from hinge import CallNext, Context, Limits, NotFinished, StartError
-from hinge.http1.server import listener as http_listener
-from hinge.transports.http.server.run import bind, serve_http
+from gemel import CallNext, Context, Limits, NotFinished, StartError
+from gemel.http1.server import listener as http_listener
+from gemel.transports.http.server.run import bind, serve_http
 from tests.ports import free_port
 from tests.transports.http_rig import (
     JSON_HEADERS,
@@ -38,8 +38,8 @@ Reach = Callable[[asyncio.subprocess.Process], Awaitable[Site]]
 
 PROGRAM = """
 import asyncio, sys
-from hinge import Limits
-from hinge.transports.http.server.app import HttpApp
+from gemel import Limits
+from gemel.transports.http.server.app import HttpApp
 from tests.transports.http_rig import Log, make_server
 
 log = Log()
@@ -50,7 +50,7 @@ async def release():
 
 app = HttpApp(server.serve, limits=server.limits, on_drain=release if RELEASE else None)
 if __name__ == "__main__":
-    from hinge.transports.http.server.run import serve_http
+    from gemel.transports.http.server.run import serve_http
     asyncio.run(serve_http(app, port=0))
 """
 
@@ -109,16 +109,16 @@ async def test_a_start_hook_that_fails_is_the_servers_failure() -> None:
     async def on_start() -> None:
         raise OSError("no database")
 
-    from hinge.transports.http.server.app import HttpApp
+    from gemel.transports.http.server.app import HttpApp
 
     with pytest.raises(OSError, match="no database"):
         await serve_http(HttpApp(make_server(Log()).serve, on_start=on_start), port=0)
 
 
-@pytest.mark.parametrize("engine", ["hinge", "uvicorn"])
-async def test_nobody_can_connect_before_the_app_has_started(engine: Literal["hinge", "uvicorn"]) -> None:
+@pytest.mark.parametrize("engine", ["gemel", "uvicorn"])
+async def test_nobody_can_connect_before_the_app_has_started(engine: Literal["gemel", "uvicorn"]) -> None:
     """What waits for the port must not be told too early that the server is there."""
-    from hinge.transports.http.server.app import HttpApp
+    from gemel.transports.http.server.app import HttpApp
 
     port, starting, go = free_port(), asyncio.Event(), asyncio.Event()
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()

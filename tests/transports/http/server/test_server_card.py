@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount
 
-from hinge import DefinitionError, Server
+from gemel import DefinitionError, Server
 from tests.support import V2025_11, V2026_07
 from tests.transports.http_rig import Log, Site, make_server, serving
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Context, Limits, NotFinished, Overloaded, Server
-from hinge.http1.asgi import Scope
-from hinge.protocol.records import Call
-from hinge.transports.http.server import session_store as http_session_table
-from hinge.transports.http.server.exchange import Exchange
-from hinge.transports.http.server.replay import MemoryReplayLog
-from hinge.transports.http.server.session import STANDING, HttpSession, SessionStream, StreamResponse
+from gemel import Changed, Context, Limits, NotFinished, Overloaded, Server
+from gemel.http1.asgi import Scope
+from gemel.protocol.records import Call
+from gemel.transports.http.server import session_store as http_session_table
+from gemel.transports.http.server.exchange import Exchange
+from gemel.transports.http.server.replay import MemoryReplayLog
+from gemel.transports.http.server.session import STANDING, HttpSession, SessionStream, StreamResponse
 from tests.support import FIRST, V2025_03, V2025_06, V2025_11, Headers
 from tests.transports.http_rig import (
     JSON_HEADERS,

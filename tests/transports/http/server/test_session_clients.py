@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, HingeError, Limits, Principal, Server
+from gemel import Context, GemelError, Limits, Principal, Server
 from tests.support import V2025_06, V2025_11
 from tests.transports.http_rig import (
     BOTH_TYPES,
@@ -44,7 +44,7 @@ def make_asker(log: Log, **options: Any) -> Server[Any]:
     async def ask(ctx: Context[Any]) -> None:
         try:
             await ctx.list_roots()
-        except HingeError as exc:
+        except GemelError as exc:
             log.add(type(exc).__name__)
 
     @server.tool

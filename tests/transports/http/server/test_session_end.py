@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Context, Limits, NotFinished, Server
-from hinge.transports.http.server.app import HttpApp
-from hinge.transports.http.server.replay import MemoryReplayLog, MemoryReplayStore
+from gemel import Changed, Context, Limits, NotFinished, Server
+from gemel.transports.http.server.app import HttpApp
+from gemel.transports.http.server.replay import MemoryReplayLog, MemoryReplayStore
 from tests.jumping_clock import in_no_time
 from tests.support import V2025_03, V2025_11
 from tests.transports.http_rig import (

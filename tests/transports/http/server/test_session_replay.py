@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import InvalidRequest, Limits
-from hinge.protocol.http.sse import Decoder, Event
-from hinge.transports.http.server.replay import EVENT_OVERHEAD, MemoryReplayLog, MemoryReplayStore
+from gemel import InvalidRequest, Limits
+from gemel.protocol.http.sse import Decoder, Event
+from gemel.transports.http.server.replay import EVENT_OVERHEAD, MemoryReplayLog, MemoryReplayStore
 
 
 def new_log(events: int, size: int) -> MemoryReplayLog:

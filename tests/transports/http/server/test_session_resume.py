@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, Limits
-from hinge.transports.http.server.replay import MemoryReplayLog
+from gemel import Context, Limits
+from gemel.transports.http.server.replay import MemoryReplayLog
 from tests.support import V2025_06, V2025_11
 from tests.transports.http_rig import Log, Site, exchange, handshake_call, make_server, serving, text_of
 

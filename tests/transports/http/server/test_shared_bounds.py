@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from hinge import Limits
-from hinge.backends import MemoryBackend
-from hinge.transports.http.server.sharing import session_store
-from hinge.transports.http.server.sharing.events import Budget
-from hinge.transports.http.server.sharing.records import SessionKeys
-from hinge.transports.http.server.sharing.register import SessionRegister
+from gemel import Limits
+from gemel.backends import MemoryBackend
+from gemel.transports.http.server.sharing import session_store
+from gemel.transports.http.server.sharing.events import Budget
+from gemel.transports.http.server.sharing.records import SessionKeys
+from gemel.transports.http.server.sharing.register import SessionRegister
 from tests.transports.http_rig import JSON_HEADERS, initialize, text_of
 from tests.transports.sharing_rig import App, apps, call, redis_store, request, store_url, until
 

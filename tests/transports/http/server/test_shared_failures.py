@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hinge.backends import MemoryBackend
-from hinge.transports.http.server.sharing.mailbox import Mail, Mailbox
+from gemel.backends import MemoryBackend
+from gemel.transports.http.server.sharing.mailbox import Mail, Mailbox
 from tests.backends.redis_server import RedisServer, needs_redis
 from tests.transports.http_rig import Site, handshake_call, process, text_of
 from tests.transports.sharing_rig import App, apps, call, redis_store, request, until
@@ -22,7 +22,7 @@ from tests.transports.sharing_rig import App, apps, call, redis_store, request, 
 __all__ = ("redis_store",)  # a fixture
 
 PROGRAM = """
-import hinge.transports.http.server.sharing.mailbox as mailbox
+import gemel.transports.http.server.sharing.mailbox as mailbox
 mailbox.BEAT, mailbox.ALIVE = 0.2, 1.5
 from tests.transports.http_rig import Log
 from tests.transports.sharing_rig import make_shared_server
@@ -82,7 +82,7 @@ async def test_a_call_ends_though_its_process_was_killed_before_its_events_were_
     """They are written behind, and a store may be slow: whatever its client has seen of the stream, the call ends once."""
     program = f"""
 import asyncio
-from hinge.transports.http.server.sharing.events import LogWriter
+from gemel.transports.http.server.sharing.events import LogWriter
 append = LogWriter._append
 
 async def append_some(self, batch, most):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Limits, Principal
-from hinge.transports.http.server.sharing.records import SessionKeys
+from gemel import Limits, Principal
+from gemel.transports.http.server.sharing.records import SessionKeys
 from tests.support import V2025_03
 from tests.transports.http_rig import Log, handshake_call, text_of
 from tests.transports.sharing_rig import App, apps, call, count_operations, redis_store, request, store_url, until

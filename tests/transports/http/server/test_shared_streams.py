@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Limits
-from hinge.server.context import Context
-from hinge.transports.http.server.sharing.records import SessionRecord
+from gemel import Changed, Limits
+from gemel.server.context import Context
+from gemel.transports.http.server.sharing.records import SessionRecord
 from tests.support import V2025_06, V2025_11
 from tests.transports.http_rig import JSON_HEADERS, Log, Wire, handshake_call, initialize, text_of
 from tests.transports.sharing_rig import App, apps, call, redis_store, request, store_url, until

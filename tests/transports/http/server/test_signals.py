@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from hinge.transports.http.server.lifecycle import StopSignals
+from gemel.transports.http.server.lifecycle import StopSignals
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hinge import DefinitionError, Limits, Server
-from hinge.http1.asgi import Scope
-from hinge.transports.http.server.app import HttpApp
+from gemel import DefinitionError, Limits, Server
+from gemel.http1.asgi import Scope
+from gemel.transports.http.server.app import HttpApp
 from tests.support import FIRST, HANDSHAKE_REVISIONS, V2025_03, Headers
 from tests.transports.http_rig import (
     JSON_HEADERS,
@@ -260,7 +260,7 @@ def test_an_option_that_can_not_work_is_refused_at_once(options: dict[str, Any])
 
 
 def make_server_for_nobody() -> Any:
-    from hinge import Server
+    from gemel import Server
 
     return Server("nobody")
 

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from hinge import (
+from gemel import (
     Changed,
     ChannelClosed,
     Client,
     Context,
-    HingeError,
+    GemelError,
     Limits,
     NotFinished,
     Overloaded,
     PeerError,
     Server,
 )
-from hinge.http1.asgi import Message
+from gemel.http1.asgi import Message
 from tests.support import EraName
 from tests.transports.http_rig import (
     JSON_HEADERS,
@@ -388,7 +388,7 @@ async def plain(log: Log) -> AsyncIterator[Site]:
     async def ping_client(ctx: Context[Any]) -> str:
         try:
             await ctx._session.request("ping", about=ctx._call)
-        except HingeError as exc:
+        except GemelError as exc:
             return type(exc).__name__
         return "answered"
 

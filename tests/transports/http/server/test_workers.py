@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from hinge import StartError
-from hinge.transports.http.server.workers.run import run_workers
+from gemel import StartError
+from gemel.transports.http.server.workers.run import run_workers
 from tests.transports.http_rig import Log, Site, make_server, process, text_of
 
 PROGRAM = """
 import os, sys
-from hinge import Limits
-from hinge.transports.http.server.app import HttpApp
-from hinge.transports.http.server.workers.run import run_workers
+from gemel import Limits
+from gemel.transports.http.server.app import HttpApp
+from gemel.transports.http.server.workers.run import run_workers
 from tests.transports.http_rig import Log, make_server
 
 server = make_server(Log(), limits=Limits(drain=0.5))
@@ -131,9 +131,9 @@ def test_handshake_sessions_and_several_workers_exclude_each_other() -> None:
 async def test_http_with_sse_and_several_workers_exclude_each_other(tmp_path: Path, backend: str | None) -> None:
     """Its clients send to the process that has their stream. That is said in one line."""
     program = (
-        f"from hinge import Server\nServer('x', backend={backend!r}).run('http', port=0, workers=2, sse_path='/sse')"
+        f"from gemel import Server\nServer('x', backend={backend!r}).run('http', port=0, workers=2, sse_path='/sse')"
     )
     async with process(tmp_path, program) as running:
         _, errors = await asyncio.wait_for(running.communicate(), 20)
         assert running.returncode == 1
-        assert errors.decode().splitlines()[-1].startswith("hinge: sse_path needs one worker: ")
+        assert errors.decode().splitlines()[-1].startswith("gemel: sse_path needs one worker: ")

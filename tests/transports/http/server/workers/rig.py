@@ -1,4 +1,4 @@
-"""What the tests of several processes share: `hinge run --workers` as a process, its workers, and calls to them."""
+"""What the tests of several processes share: `gemel run --workers` as a process, its workers, and calls to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.transports.http_rig import ROOT, Site, modern_call, text_of
 
 PROGRAM = """
 import asyncio, os, time
-from hinge import Limits, Server
+from gemel import Limits, Server
 
 server = Server("several", limits=Limits(drain=2.0, stall=0.3), eras="2026")
 VERSION = "one"
@@ -119,10 +119,10 @@ async def until(condition: Callable[[], Any], seconds: float, explain: Callable[
 
 @asynccontextmanager
 async def several(directory: Path, *words: str, workers: int = 3, program: str = PROGRAM) -> AsyncIterator[Several]:
-    """`hinge run --http --workers` on a free port, until all workers are ready."""
+    """`gemel run --http --workers` on a free port, until all workers are ready."""
     file = directory / "several.py"
     file.write_text(program)
-    command = ("-m", "hinge", "run", str(file), "--http", "--port", "0", "--workers", str(workers), *words)
+    command = ("-m", "gemel", "run", str(file), "--http", "--port", "0", "--workers", str(workers), *words)
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}", "TMPDIR": str(directory)}
     running = await asyncio.create_subprocess_exec(
         sys.executable, *command, stderr=asyncio.subprocess.PIPE, env=environment, cwd=directory

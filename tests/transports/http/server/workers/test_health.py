@@ -79,8 +79,8 @@ async def test_one_scrape_has_the_metrics_of_all_workers(tmp_path: Path) -> None
         text = (await server.site.ask({}, None, "GET", "/metrics")).body.decode()
         os.kill(pids[1], signal.SIGCONT)
         for line in ('restarts_total{worker="0"} 1.0', 'up{worker="0"} 1.0', 'up{worker="1"} 0.0'):
-            assert f"hinge_worker_{line}" in text
-        assert [name for name in os.listdir(tmp_path) if name.startswith("hinge-")]  # the sockets of the workers
+            assert f"gemel_worker_{line}" in text
+        assert [name for name in os.listdir(tmp_path) if name.startswith("gemel-")]  # the sockets of the workers
         server.signal(signal.SIGTERM)
         await server.running.wait()
-        assert not [name for name in os.listdir(tmp_path) if name.startswith("hinge-")]
+        assert not [name for name in os.listdir(tmp_path) if name.startswith("gemel-")]

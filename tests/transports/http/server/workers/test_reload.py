@@ -136,7 +136,7 @@ async def test_a_reload_keeps_directory_environment_and_options(tmp_path: Path) 
         await server.line("Reloaded")
         await until(lambda: _only(server.running.pid), 20)
         assert await server.call("version") == f"goodbye{folder}"
-        assert not os.environ.get("HINGE_SUCCESSOR_OF")
+        assert not os.environ.get("GEMEL_SUCCESSOR_OF")
 
 
 def _answers_end_with(load: Load, answer: str) -> bool:

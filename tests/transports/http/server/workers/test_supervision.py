@@ -69,7 +69,7 @@ async def test_one_worker_that_always_dies_does_not_end_the_others(tmp_path: Pat
     program = program.replace('eras="2026")', 'eras="2026", lifespan=lambda server: lifespan(server))')
     file = tmp_path / "several.py"
     file.write_text(program)
-    command = ("-m", "hinge", "run", str(file), "--http", "--port", "0", "--workers", "2")
+    command = ("-m", "gemel", "run", str(file), "--http", "--port", "0", "--workers", "2")
     async with process(tmp_path, "", *command) as running:
         assert running.stderr is not None
         delays: list[float] = []
@@ -151,7 +151,7 @@ async def test_the_end_of_the_terminal_ends_the_server(tmp_path: Path) -> None:
     (tmp_path / "several.py").write_text(PROGRAM)
     pid, terminal = pty.fork()
     if not pid:
-        command = ("-m", "hinge", "run", str(tmp_path / "several.py"), "--http", "--port", "0", "--workers", "2")
+        command = ("-m", "gemel", "run", str(tmp_path / "several.py"), "--http", "--port", "0", "--workers", "2")
         os.execv(sys.executable, (sys.executable, *command))
     printed = b""
     while b"Serving MCP" not in printed:

@@ -1,0 +1,302 @@
+"""Requests to a token endpoint: client authentication, the response, errors.
+
+Specification: OAuth 2.1, sections 3.2 "Token Endpoint" and 2.4 "Client Authentication".
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import quote_plus, urlencode
+
+import msgspec
+
+from gemel.auth.client.tokens import Tokens
+from gemel.auth.flow import Flow, HttpRequest, HttpResponse
+from gemel.auth.url_rules import describe
+from gemel.errors import AuthorizationFailed, shorten
+
+if TYPE_CHECKING:
+    from gemel.auth.jose import WebKey
+
+ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+#: Seconds that an assertion of a client is valid.
+ASSERTION_SECONDS: Final = 60
+#: Longer tokens don't fit into the headers of usual servers.
+MAX_TOKEN = 64 * 1024
+#: Longer lifetimes, in seconds, are cut.
+_LONGEST = 10 * 365 * 86400.0
+#: Errors that say nothing about the request. The first two are those of RFC 6749, section 4.1.2.1.
+_TEMPORARY = frozenset({"server_error", "temporarily_unavailable", "slow_down"})
+#: Ways to authenticate that need a secret only, the preferred one first.
+SECRET_METHODS = ("client_secret_basic", "client_secret_post")
+
+
+class TokenRequestFailed(AuthorizationFailed):
+    """The token endpoint answered with an error.
+
+    Args:
+        message: The text of the error.
+        error: The error code, such as "invalid_grant"; "" if the answer had none.
+        status: The HTTP status of the answer.
+    """
+
+    def __init__(self, message: str, error: str = "", *, status: int = 200) -> None:
+        super().__init__(message)
+        self.error = error
+        self.status = status
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same request can't succeed later: it was refused, or there is no such endpoint any more."""
+        if self.status == 429 or self.status >= 500 or self.error in _TEMPORARY:
+            return False
+        return bool(self.error) or self.status in (404, 405, 410)
+
+
+class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A client that an authorization server knows.
+
+    Attributes:
+        client_id: Its id.
+        client_secret: Its secret; None for a public client.
+        token_endpoint_auth_method: How it authenticates; None to choose what the server supports.
+        redirect_uris: Where the server may send the browser back to.
+        client_secret_expires_at: When the secret expires, in Unix seconds; 0 for never.
+    """
+
+    client_id: str
+    client_secret: str | None = None
+    token_endpoint_auth_method: str | None = None
+    redirect_uris: tuple[str, ...] = ()
+    client_secret_expires_at: float = 0
+
+    def __repr__(self) -> str:
+        """The id only."""
+        return f"RegisteredClient({self.client_id!r})"
+
+    def is_current(self, now: float) -> bool:
+        """Whether its secret is valid at this time, in Unix seconds."""
+        return not self.client_secret_expires_at or now < self.client_secret_expires_at
+
+
+class Proof(Protocol):
+    """Binds requests to a key (DPoP)."""
+
+    def header(self, method: str, url: str, *, access_token: str | None = None) -> tuple[str, str]:
+        """Return the header that proves the possession of the key for one request."""
+        ...
+
+    def take_nonce(self, url: str, headers: Mapping[str, str]) -> bool:
+        """Remember the nonce of a response. Returns whether it is a new one, so that a refused request is repeated."""
+        ...
+
+
+class TokenResponse(msgspec.Struct):
+    """The response of a token endpoint; what is not needed is ignored."""
+
+    access_token: str
+    token_type: str | None = None
+    expires_in: float | str | None = None
+    refresh_token: str | None = None
+    scope: str | None = None
+
+    def __repr__(self) -> str:
+        return "<TokenResponse>"
+
+
+class _ErrorResponse(msgspec.Struct):
+    error: str = ""
+    error_description: str | None = None
+
+
+def request_tokens(
+    endpoint: str,
+    form: Mapping[str, str | None],
+    client: RegisteredClient,
+    *,
+    methods: Sequence[str] | None = None,
+    assertion: Mapping[str, str] | None = None,
+    scopes: tuple[str, ...] | None = None,
+    proof: Proof | None = None,
+    issuer: str = "",
+) -> Flow[Tokens]:
+    """Request tokens.
+
+    Args:
+        endpoint: The token endpoint.
+        form: The parameters of the grant; None leaves one out.
+        client: The client.
+        methods: How clients may authenticate, as the metadata says; None if it says nothing.
+        assertion: `client_assertion` and `client_assertion_type` for `private_key_jwt`, in place of a secret.
+        scopes: The scopes that were requested, granted if the response names none (RFC 6749 §5.1); by default those of the form.
+        proof: Binds the tokens to a key.
+        issuer: The authorization server, noted in the tokens.
+
+    Returns:
+        The flow; its result are the tokens. Scopes that the server does not name are those that were requested.
+
+    Raises:
+        TokenRequestFailed: The server refuses.
+    """
+    fields = {name: value for name, value in form.items() if value is not None}
+    headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")]
+    if assertion is not None:
+        fields |= {"client_id": client.client_id, **assertion}
+    else:
+        fields, extra = authenticate(client, methods, fields)
+        headers += extra
+    body = urlencode(fields).encode()
+    for is_last in (False, True):
+        sent = headers if proof is None else [*headers, proof.header("POST", endpoint)]
+        response = yield HttpRequest("POST", endpoint, sent, body)
+        has_nonce = proof is not None and proof.take_nonce(endpoint, response.headers)
+        if response.status == 200:
+            break
+        error = read_error(response, f"The token endpoint {describe(endpoint)} refuses the request")
+        if is_last or not has_nonce or error.error != "use_dpop_nonce":
+            raise error
+    requested = tuple(fields.get("scope", "").split()) if scopes is None else scopes
+    return read_tokens(response, requested, endpoint, issuer)
+
+
+def sign_assertion(client_id: str, key: WebKey, audience: str, algorithm: str | None = None) -> dict[str, str]:
+    """Prove who a client is by its key (`private_key_jwt`, RFC 7523 §2.2).
+
+    Args:
+        client_id: The id of the client.
+        key: Its private key.
+        audience: The authorization server, by its issuer or its token endpoint.
+        algorithm: The signature algorithm; by default what fits the key.
+
+    Returns:
+        The parameters of the request.
+    """
+    from gemel.auth.jose import sign_jwt
+
+    now = int(time.time())
+    claims = {
+        "iss": client_id,
+        "sub": client_id,
+        "aud": audience,
+        "iat": now,
+        "exp": now + ASSERTION_SECONDS,
+        "jti": token_urlsafe(16),
+    }
+    header = {} if algorithm is None else {"alg": algorithm}
+    return {"client_assertion_type": ASSERTION_TYPE, "client_assertion": sign_jwt(claims, key, header=header)}
+
+
+def authenticate(
+    client: RegisteredClient, methods: Sequence[str] | None, fields: Mapping[str, str]
+) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Authenticate a client in a request to an authorization server.
+
+    Args:
+        client: The client.
+        methods: What the server supports, None if unknown.
+        fields: The parameters of the request.
+
+    Returns:
+        The parameters, and further headers.
+    """
+    method = auth_method(client, methods)
+    if method == "client_secret_basic":
+        pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret or '')}"
+        # The body names the client, too: servers of the official Python SDK look there first.
+        return {**fields, "client_id": client.client_id}, [
+            ("Authorization", f"Basic {b64encode(pair.encode()).decode()}")
+        ]
+    secret = {"client_secret": client.client_secret or ""} if method == "client_secret_post" else {}
+    return {**fields, "client_id": client.client_id, **secret}, []
+
+
+def auth_method(client: RegisteredClient, methods: Sequence[str] | None) -> str:
+    """Return how a client authenticates: as it is registered, or the first way that the server supports."""
+    if client.client_secret is None:
+        return "none"
+    if client.token_endpoint_auth_method is not None:
+        return client.token_endpoint_auth_method
+    return next((name for name in SECRET_METHODS if methods is None or name in methods), SECRET_METHODS[0])
+
+
+def read_tokens(response: HttpResponse, requested: tuple[str, ...], endpoint: str, issuer: str) -> Tokens:
+    """Read the response of a token endpoint.
+
+    Args:
+        response: A response with the status 200.
+        requested: The scopes that were requested.
+        endpoint: The token endpoint.
+        issuer: The authorization server.
+
+    Returns:
+        The tokens.
+
+    Raises:
+        TokenRequestFailed: It is not a valid response.
+    """
+    where = f"The token endpoint {describe(endpoint)}"
+    try:
+        answer = msgspec.json.decode(response.body, type=TokenResponse)
+        lifetime = None if answer.expires_in is None else min(max(float(answer.expires_in), 0.0), _LONGEST)
+        if lifetime is not None and math.isnan(lifetime):
+            raise ValueError
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise TokenRequestFailed(f"{where} sent an answer that can't be read") from None
+    token_type = (answer.token_type or "Bearer").lower()
+    if token_type not in ("bearer", "dpop"):
+        raise TokenRequestFailed(f"{where} issues tokens of an unknown type: {shorten(ascii(token_type), 40)}")
+    for token in (answer.access_token, answer.refresh_token):
+        if token is not None and not _is_token(token):
+            raise TokenRequestFailed(f"{where} sent a token that can't be sent in a header")
+    now = time.time()
+    return Tokens(
+        access_token=answer.access_token,
+        token_type="DPoP" if token_type == "dpop" else "Bearer",
+        refresh_token=answer.refresh_token,
+        expires_at=None if lifetime is None else now + lifetime,
+        issued_at=now,
+        scopes=requested if answer.scope is None else tuple(answer.scope.split()),
+        issuer=issuer,
+        token_endpoint=endpoint,
+    )
+
+
+def read_error(response: HttpResponse, what: str) -> TokenRequestFailed:
+    """Make the error for a response that is not a success.
+
+    Args:
+        response: The response.
+        what: What was refused.
+
+    Returns:
+        The error, with the code and description of the server.
+    """
+    try:
+        answer = msgspec.json.decode(response.body, type=_ErrorResponse)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        answer = _ErrorResponse()
+    details = describe_error(answer.error, answer.error_description) if answer.error else f"HTTP {response.status}"
+    return TokenRequestFailed(f"{what}: {details}", answer.error, status=response.status)
+
+
+def describe_error(error: str, description: str | None) -> str:
+    """The error code and description of an authorization server in one short line, fit for an error text."""
+    text = error if not description else f"{error} ({description})"
+    return shorten("".join(character if character.isprintable() else " " for character in text), 200)
+
+
+def read_client(stored: Mapping[str, Any]) -> RegisteredClient | None:
+    """Read a client from a token store; None if it is not one."""
+    try:
+        return msgspec.convert(stored, RegisteredClient)
+    except msgspec.ValidationError:
+        return None
+
+
+def _is_token(token: str) -> bool:
+    return 0 < len(token) <= MAX_TOKEN and token.isascii() and token.isprintable() and " " not in token

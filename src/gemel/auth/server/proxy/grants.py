@@ -1,0 +1,307 @@
+"""Grants and their tokens: what a user has allowed a client, from the code to the last refresh token.
+
+Access and refresh tokens are sealed texts that name a grant; the grant itself is in the store and holds the tokens of the provider.
+A refresh token is good for one exchange. For a short time after it, the exchange may be repeated (a response that was lost, two
+processes of one client) and gives tokens of the same generation; later use of an old token ends the grant (RFC 9700 §4.14.2).
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from gemel.auth.server.proxy.registration import ProxyClient
+from gemel.auth.server.proxy.store import ProxyStore, Vault, random_text
+from gemel.auth.server.proxy.upstream import UpstreamRefused, UpstreamTokens
+from gemel.auth.server.proxy.web import OAuthError
+from gemel.errors import AuthorizationFailed
+from gemel.protocol.records import Record
+
+logger = logging.getLogger("gemel")
+
+#: Seconds in which a code is accepted, and in which its second use is noticed.
+CODE_SECONDS: Final = 60.0
+_CODE_MEMORY: Final = 600.0
+#: Tokens of the provider that end within so many seconds are renewed.
+_SOON: Final = 60.0
+
+
+class Grant(Record):
+    """What a user has allowed a client. `generation` counts refreshes; times are in Unix seconds."""
+
+    id: str
+    subject: str
+    claims: dict[str, Any]
+    client_id: str
+    scopes: tuple[str, ...]
+    upstream: UpstreamTokens
+    expires: float
+    generation: int = 0
+    rotated: float = 0.0
+
+
+class Code(Record):
+    """What an authorization code stands for."""
+
+    grant: str
+    client_id: str
+    redirect_uri: str
+    challenge: str
+    expires: float
+
+
+class AccessToken(Record):
+    """What is sealed in an access token."""
+
+    grant: str
+    client_id: str
+    resource: str
+    scopes: tuple[str, ...]
+    expires: float
+
+
+class RefreshToken(Record):
+    """What is sealed in a refresh token."""
+
+    grant: str
+    client_id: str
+    generation: int
+    nonce: str
+
+
+class Lifetimes(NamedTuple):
+    """How long things are good, in seconds: access tokens, grants since their last refresh, repeated refreshes."""
+
+    access: float
+    grant: float
+    grace: float
+
+
+class GrantHooks(NamedTuple):
+    """What the proxy does for grants."""
+
+    #: Renews the tokens of the provider in a grant. Raises UpstreamRefused and AuthorizationFailed.
+    renew: Callable[[Grant], Awaitable[None]]
+    #: Whether a user with these claims may use the server.
+    is_allowed: Callable[[Mapping[str, Any]], Awaitable[bool]]
+    #: Called with the id of a grant that was ended before its time.
+    on_end: Callable[[str], None]
+
+
+_ACCESS: Final = "access token"
+_REFRESH: Final = "refresh token"
+_INVALID: Final = "the grant is unknown, was used already, or has expired"
+
+
+class Grants:
+    """Makes, exchanges, checks and revokes grants.
+
+    Args:
+        store: Where they are kept.
+        vault: Seals tokens.
+        resource: What the tokens are for.
+        lifetimes: How long they are good.
+        hooks: What the proxy does for them.
+    """
+
+    def __init__(self, store: ProxyStore, vault: Vault, resource: str, lifetimes: Lifetimes, hooks: GrantHooks) -> None:
+        self._store = store
+        self._vault = vault
+        self._resource = resource
+        self._lifetimes = lifetimes
+        self._hooks = hooks
+
+    # ---------------------------------------------------------------- codes
+
+    async def make_code(
+        self,
+        client_id: str,
+        redirect_uri: str,
+        challenge: str,
+        scopes: tuple[str, ...],
+        claims: dict[str, Any],
+        upstream: UpstreamTokens,
+    ) -> str:
+        """ProxyStore a grant and return the code for it."""
+        now = time.time()
+        grant = Grant(random_text(), claims["sub"], claims, client_id, scopes, upstream, now + _CODE_MEMORY)
+        code = random_text()
+        record = Code(grant.id, client_id, redirect_uri, challenge, now + CODE_SECONDS)
+        await self._store.set("grant", grant.id, grant, _CODE_MEMORY)
+        await self._store.set("code", code, record, _CODE_MEMORY)
+        return code
+
+    async def redeem(self, client: ProxyClient, code: str, verifier: str, redirect_uri: str | None) -> dict[str, Any]:
+        """Exchange a code (RFC 6749 §4.1.3, RFC 7636 §4.6). Its second use ends the grant (RFC 6749 §4.1.2).
+
+        Args:
+            client: The client, authenticated.
+            code: The code.
+            verifier: The PKCE verifier.
+            redirect_uri: The redirect URI, if it was sent; OAuth 2.1 leaves it out.
+
+        Returns:
+            The token response.
+
+        Raises:
+            OAuthError: `invalid_grant`: the code is unknown, used, expired, or was issued to somebody else.
+        """
+        record = await self._store.get("code", code, Code)
+        if record is None or record.client_id != client.id or redirect_uri not in (None, record.redirect_uri):
+            raise OAuthError("invalid_grant", _INVALID)
+        challenge = urlsafe_b64encode(sha256(verifier.encode("utf-8", "replace")).digest()).decode().rstrip("=")
+        if not hmac.compare_digest(challenge, record.challenge):
+            raise OAuthError("invalid_grant", "the code_verifier does not fit")
+        if not await self._store.claim("code", code, _CODE_MEMORY):
+            logger.warning("an authorization code was used twice: its grant is revoked")
+            await self._end(record.grant)
+            raise OAuthError("invalid_grant", _INVALID)
+        grant = await self._store.get("grant", record.grant, Grant)
+        if grant is None or record.expires < time.time():
+            raise OAuthError("invalid_grant", _INVALID)
+        await self._keep(grant)
+        return self._response(grant, grant.scopes)
+
+    # ---------------------------------------------------------------- refresh
+
+    async def refresh(self, client: ProxyClient, token: str, scope: str | None) -> dict[str, Any]:
+        """Exchange a refresh token (RFC 6749 §6).
+
+        Args:
+            client: The client, authenticated.
+            token: The refresh token.
+            scope: Fewer scopes for the access token; None for all.
+
+        Returns:
+            The token response.
+
+        Raises:
+            OAuthError: `invalid_grant`: the token is unknown, used or expired, or the provider ended the login.
+                `invalid_scope`: more is asked than was granted.
+        """
+        refresh = self._vault.unseal(token, RefreshToken, _REFRESH)
+        if refresh is None or refresh.client_id != client.id:
+            raise OAuthError("invalid_grant", _INVALID)
+        async with self._store.lease("grant", refresh.grant):
+            grant = await self._store.get("grant", refresh.grant, Grant)
+            if grant is None or grant.expires < time.time():
+                raise OAuthError("invalid_grant", _INVALID)
+            scopes = tuple((scope or "").split()) or grant.scopes
+            if not set(scopes) <= set(grant.scopes):
+                raise OAuthError("invalid_scope", "a refresh can not add scopes: authorize again")
+            repeated = refresh.generation == grant.generation - 1
+            if refresh.generation != grant.generation and not (
+                repeated and time.time() - grant.rotated <= self._lifetimes.grace
+            ):
+                logger.warning("a refresh token was used again: its grant is revoked")
+                await self._end(grant.id)
+                raise OAuthError("invalid_grant", _INVALID)
+            if not repeated:
+                await self._renew(grant)
+                if not await self._hooks.is_allowed(grant.claims):
+                    await self._end(grant.id)
+                    raise OAuthError("invalid_grant", "the user may not use this server any more")
+                grant.generation += 1
+                grant.rotated = time.time()
+                await self._keep(grant)
+            return self._response(grant, scopes)
+
+    async def _renew(self, grant: Grant) -> None:
+        """Renew tokens of the provider that have ended: this notices a user who may not log in any more."""
+        if not _ends_soon(grant.upstream):
+            return
+        try:
+            await self._hooks.renew(grant)
+        except UpstreamRefused as exc:
+            logger.info("the provider ended a login: %s", exc)
+            await self._end(grant.id)
+            raise OAuthError("invalid_grant", "the identity provider ended the login") from None
+        except AuthorizationFailed as exc:
+            logger.warning("the identity provider can't be reached: %s", exc)
+            raise OAuthError(
+                "temporarily_unavailable", "the identity provider can not be reached: try again later", 503
+            ) from None
+
+    async def _end(self, grant_id: str) -> None:
+        await self._store.delete("grant", grant_id)
+        self._hooks.on_end(grant_id)
+
+    async def _keep(self, grant: Grant) -> None:
+        grant.expires = time.time() + self._lifetimes.grant
+        await self._store.set("grant", grant.id, grant, self._lifetimes.grant)
+
+    def _response(self, grant: Grant, scopes: tuple[str, ...]) -> dict[str, Any]:
+        expires = time.time() + self._lifetimes.access
+        access = AccessToken(grant.id, grant.client_id, self._resource, scopes, expires)
+        refresh = RefreshToken(grant.id, grant.client_id, grant.generation, random_text())
+        return {
+            "access_token": self._vault.seal(access, _ACCESS),
+            "token_type": "Bearer",
+            "expires_in": int(self._lifetimes.access),
+            "refresh_token": self._vault.seal(refresh, _REFRESH),
+            "scope": " ".join(scopes),
+        }
+
+    # ---------------------------------------------------------------- use
+
+    def read_access(self, token: str) -> AccessToken | None:
+        """What is in an access token of this server; None for any other text and an expired one."""
+        access = self._vault.unseal(token, AccessToken, _ACCESS)
+        if access is None or access.expires < time.time() or access.resource != self._resource:
+            return None
+        return access
+
+    async def find(self, grant_id: str) -> Grant | None:
+        """A grant; None if it has ended."""
+        grant = await self._store.get("grant", grant_id, Grant)
+        return grant if grant is not None and grant.expires > time.time() else None
+
+    async def upstream_token(self, grant_id: str) -> str:
+        """The access token of the provider for a grant, renewed if it ends soon.
+
+        Raises:
+            AuthorizationFailed: The grant has ended, or the provider gives no new token.
+        """
+        grant = await self.find(grant_id)
+        if grant is not None and _ends_soon(grant.upstream):
+            async with self._store.lease("grant", grant_id):
+                grant = await self.find(grant_id)  # another replica may have renewed it meanwhile
+                if grant is not None and _ends_soon(grant.upstream):
+                    await self._hooks.renew(grant)
+                    await self._store.set("grant", grant_id, grant, max(grant.expires - time.time(), 1.0))
+        if grant is None:
+            raise AuthorizationFailed("The login has ended: the client has to authorize again")
+        return grant.upstream.access
+
+    async def revoke(self, client: ProxyClient, token: str) -> UpstreamTokens | None:
+        """End the grant of an access or refresh token (RFC 7009); other tokens are ignored.
+
+        Args:
+            client: The client, authenticated.
+            token: The token.
+
+        Returns:
+            The tokens of the provider, which can be revoked there; None if nothing ended.
+
+        Raises:
+            OAuthError: The token is of another client.
+        """
+        named = self._vault.unseal(token, RefreshToken, _REFRESH) or self._vault.unseal(token, AccessToken, _ACCESS)
+        if named is None:
+            return None
+        if named.client_id != client.id:
+            raise OAuthError("invalid_grant", "the token was issued to another client")
+        async with self._store.lease("grant", named.grant):
+            grant = await self._store.get("grant", named.grant, Grant)
+            await self._end(named.grant)
+        return None if grant is None else grant.upstream
+
+
+def _ends_soon(tokens: UpstreamTokens) -> bool:
+    """Whether the provider's access token has to be renewed before it is used. Some providers say nothing of an end."""
+    return tokens.expires is not None and tokens.expires - time.time() <= _SOON

@@ -1,0 +1,268 @@
+"""The contract of a backend: what all processes of a server share.
+
+It carries change notifications, and keeps values that expire, claims, leases and logs. `gemel.testing.check_backend` holds a
+backend to this contract.
+
+A notification says that something changed, not how: after the last change, every listener gets at least one for it. Repeated ones
+may be merged. The order is kept for notifications of the same thing only.
+
+Values, claims, leases and logs have keys of their own: the same text names four things. A key is a text of 1 to 512 bytes in
+UTF-8, a value or an entry of a log has at most 1 MiB. Whoever stores what a peer chose makes a digest of it for the key.
+
+A log is a list of entries with the positions 1, 2, 3 and so on, without gaps. Its oldest entries are dropped when it has too
+many; all of it expires some time after the newest entry. A log that begins again after that begins with position 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from gemel.backends.lease import Lease
+from gemel.protocol.changes import Changed, ChangesLost
+
+Event: TypeAlias = Changed | ChangesLost
+#: Called with each event.
+Listener: TypeAlias = Callable[[Event], None]
+
+MAX_KEY_BYTES = 512
+MAX_VALUE_BYTES = 1 << 20
+#: Bytes of all entries of one append, and those that a log may keep besides its newest entry.
+MAX_LOG_BYTES = 8 << 20
+
+
+class Backend(Protocol):
+    """Publishes change notifications, and keeps what the processes of a server share.
+
+    The asynchronous methods can be used from any event loop. They raise `ValueError` for a key, value or time that is not
+    allowed, `Overloaded` if there is no room, and `BackendError` if the backend can't be reached or is damaged.
+    """
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes see what this one stores."""
+        ...
+
+    def publish(self, event: Changed) -> None:
+        """Notify all listeners in all processes. This must not block or raise.
+
+        A backend without connection notifies the local listeners, and sends ChangesLost to all when it is connected again.
+
+        Args:
+            event: What changed.
+        """
+
+    async def flush(self) -> None:
+        """Wait until the changes that were published before can't be lost with this process.
+
+        While the backend can't be reached, this waits: callers set a time limit.
+        """
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Add a listener. This must not block.
+
+        Args:
+            listener: Called with each event, on any thread.
+
+        Returns:
+            A function that removes the listener.
+        """
+        ...
+
+    async def get(self, key: str) -> bytes | None:
+        """Return a value.
+
+        Args:
+            key: Its key.
+
+        Returns:
+            The value; None if there is none, or it has expired.
+        """
+        ...
+
+    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
+        """Store a value, in place of an earlier one and its expiry.
+
+        Args:
+            key: Its key.
+            value: The value.
+            ttl: Seconds until it expires; None keeps it.
+        """
+
+    async def delete(self, key: str) -> bool:
+        """Delete a value.
+
+        Args:
+            key: Its key.
+
+        Returns:
+            Whether there was one that had not expired: of several callers one gets True. So a value is used once.
+        """
+        ...
+
+    async def replace(self, key: str, expected: bytes | None, value: bytes, *, ttl: float | None = None) -> bool:
+        """Store a value if the present one is what the caller expects: one atomic step among all processes.
+
+        Args:
+            key: Its key.
+            expected: The present value; None if there is none, or it has expired.
+            value: The new value.
+            ttl: Seconds until it expires; None keeps it.
+
+        Returns:
+            Whether it was stored.
+        """
+        ...
+
+    async def touch(self, key: str, *, ttl: float) -> bool:
+        """Let a value expire at another time.
+
+        Args:
+            key: Its key.
+            ttl: Seconds from now until it expires.
+
+        Returns:
+            Whether there is one that had not expired.
+        """
+        ...
+
+    async def claim(self, key: str, *, ttl: float) -> bool:
+        """Claim a key, which nobody else can until the claim expires.
+
+        Args:
+            key: The key.
+            ttl: Seconds until it can be claimed again.
+
+        Returns:
+            True for one caller among all processes, False for the others.
+        """
+        ...
+
+    def lease(self, key: str, *, ttl: float, wait: float | None = None) -> AbstractAsyncContextManager[Lease]:
+        """Hold a key inside of `async with`, as the only one among all tasks, threads and processes.
+
+        The lease is renewed while the block runs, and ends with it, or after `ttl` seconds if its process dies. A block that
+        keeps its event loop busy for longer loses it: call `Lease.check` before what must not happen twice.
+
+        `Lease.token` is greater than those of all earlier holders of the key, as long as the store lives: what a holder writes
+        can name it, so that what a former holder writes late is told apart.
+
+        Args:
+            key: The key.
+            ttl: Seconds after which the lease of a dead process ends.
+            wait: Seconds to wait until the lease is free, 0 to try once; None waits without limit.
+
+        Returns:
+            A context manager. It raises TimeoutError if the lease was not free in time, and LeaseLost at the end of a block that
+            lost its lease.
+        """
+        ...
+
+    async def append(
+        self, log: str, entries: Sequence[bytes], *, ttl: float, most: int = 1000, after: int | None = None
+    ) -> int:
+        """Append entries to a log, all of them or none.
+
+        Args:
+            log: Its key.
+            entries: What is appended: one entry or more, together at most 8 MiB.
+            ttl: Seconds until the log expires, unless more is appended.
+            most: Entries that the log keeps, at least 1. Beyond, or beyond some bytes (8 MiB, or more if the backend says so), the
+                oldest are dropped. The newest entry is always kept.
+            after: The newest position must be this one, 0 if there is none: of several writers one goes on.
+
+        Returns:
+            The position of the last of the entries.
+
+        Raises:
+            LogConflict: The newest position is not `after`.
+        """
+        ...
+
+    async def read(self, log: str, *, after: int = 0, most: int = 1000) -> list[tuple[int, bytes]]:
+        """Read entries of a log, oldest first.
+
+        Args:
+            log: Its key.
+            after: Entries up to this position are left out.
+            most: Entries to return, at least 1.
+
+        Returns:
+            Positions and entries. If the first position is greater than `after + 1`, entries between were dropped.
+        """
+        ...
+
+    async def end_of(self, log: str) -> int:
+        """Return the newest position of a log.
+
+        Args:
+            log: Its key.
+
+        Returns:
+            The position; 0 if there is no such log, or it has expired.
+        """
+        ...
+
+    def watch(self, log: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Be called when a log has new entries. This must not block; it raises nothing but ValueError, for a key.
+
+        Args:
+            log: Its key.
+            wake: Called soon after entries were appended by any process, on any thread; it must not block. Several appends may
+                be one call. It is also called when entries may have been missed, so it reads the log to find out.
+
+        Returns:
+            A function that ends it; calling it twice is harmless.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close connections and files. The backend can't be used afterwards."""
+
+
+@runtime_checkable
+class Reopenable(Protocol):
+    """A backend that can be used again after it was closed, as those can that a server makes from a URL."""
+
+    def reopen(self) -> None:
+        """Undo `close`, for a server that serves again. Does nothing if the backend is open; must not block."""
+
+
+def check_key(key: str) -> bytes:
+    """Return a key in UTF-8. Raises ValueError if it is not allowed."""
+    encoded = key.encode()  # a lone surrogate is a UnicodeEncodeError, which is a ValueError
+    if not 0 < len(encoded) <= MAX_KEY_BYTES:
+        raise ValueError(f"A key has 1 to {MAX_KEY_BYTES} bytes, this one {len(encoded)}: use a digest")
+    return encoded
+
+
+def check_value(value: bytes, limit: int = MAX_VALUE_BYTES) -> bytes:
+    """Return a value. Raises ValueError if it is too large."""
+    if len(value) > limit:
+        raise ValueError(f"A value has at most {limit} bytes, this one {len(value)}")
+    return value
+
+
+def check_ttl(ttl: float) -> float:
+    """Return seconds until something expires. Raises ValueError if they are not a positive number."""
+    if not (ttl > 0 and math.isfinite(ttl)):
+        raise ValueError(f"A time to live is a positive number of seconds, not {ttl}")
+    return ttl
+
+
+def check_entries(entries: Sequence[bytes], limit: int = MAX_VALUE_BYTES) -> Sequence[bytes]:
+    """Return entries to append to a log. Raises ValueError if there are none, or they are too large."""
+    if not entries:
+        raise ValueError("An append needs at least 1 entry")
+    if sum(len(check_value(entry, limit)) for entry in entries) > MAX_LOG_BYTES:
+        raise ValueError(f"The entries of one append have at most {MAX_LOG_BYTES} bytes")
+    return entries
+
+
+def check_most(most: int) -> int:
+    """Return how many entries a log keeps or a caller reads. Raises ValueError if that is none."""
+    if most < 1:
+        raise ValueError(f"A log keeps and returns at least 1 entry, not {most}")
+    return most

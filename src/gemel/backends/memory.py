@@ -1,0 +1,496 @@
+"""The backend for one process: listeners are called immediately, values are kept in its memory."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import Literal, NamedTuple, TypeAlias
+
+from gemel.backends.base import (
+    MAX_LOG_BYTES,
+    Event,
+    Listener,
+    check_entries,
+    check_key,
+    check_most,
+    check_ttl,
+    check_value,
+)
+from gemel.backends.lease import Lease, hold_lease
+from gemel.errors import LogConflict, Overloaded
+from gemel.protocol.changes import Changed
+
+logger = logging.getLogger("gemel")
+
+_NEVER = float("inf")
+#: Expired entries that one operation deletes at most, unless there is no room.
+_SWEPT = 100
+_Key: TypeAlias = tuple[Literal["value", "claim", "lease", "log"], bytes]
+
+
+class _Stored(NamedTuple):
+    value: bytes
+    expires: float
+    #: Greater than those of entries that were here before, for the holder of a lease.
+    token: int = 0
+
+
+class _Log:
+    """The entries of a log."""
+
+    __slots__ = ("end", "entries", "expires", "size")
+
+    def __init__(self) -> None:
+        self.entries: deque[bytes] = deque()
+        self.end = 0
+        self.size = 0
+        self.expires = _NEVER
+
+
+class MemoryBackend:
+    """Publishes changes within this process, and keeps values in its memory; any thread may use it.
+
+    Args:
+        max_entries: Values, claims, leases and entries of logs that are kept at once. Beyond, `Overloaded` is raised.
+        max_bytes: Bytes of their keys and values.
+    """
+
+    #: Other processes do not see what is stored.
+    shared = False
+
+    def __init__(self, *, max_entries: int = 100_000, max_bytes: int = 256 << 20) -> None:
+        self._listeners: dict[object, Listener] = {}
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._entries: dict[_Key, _Stored] = {}
+        self._bytes = 0
+        self._tokens = 0
+        self._logs: dict[bytes, _Log] = {}
+        self._log_entries = 0
+        self._watchers: dict[str, dict[object, Callable[[], None]]] = {}
+        #: When entries expire, the next one first. Some of them were replaced or deleted meanwhile.
+        self._expiries: list[tuple[float, _Key]] = []
+
+    # ---------------------------------------------------------------- changes
+
+    def publish(self, event: Changed) -> None:
+        """Call all listeners; an error of one is logged.
+
+        Args:
+            event: What changed.
+        """
+        self.tell(event)
+
+    async def flush(self) -> None:
+        """Do nothing: all listeners were called."""
+
+    def tell(self, event: Event) -> None:
+        """Call all listeners with any event; an error of one is logged.
+
+        Args:
+            event: What changed, or that changes were lost.
+        """
+        for listener in list(self._listeners.values()):
+            try:
+                listener(event)
+            except Exception:
+                logger.exception("a listener for changes failed")
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._listeners)
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Add a listener.
+
+        Args:
+            listener: Called with each event, on the thread that calls `publish`.
+
+        Returns:
+            A function that removes the listener; calling it twice is harmless.
+        """
+        key = object()
+        self._listeners[key] = listener
+
+        def stop() -> None:
+            self._listeners.pop(key, None)
+
+        return stop
+
+    # ---------------------------------------------------------------- values, claims, leases
+
+    async def get(self, key: str) -> bytes | None:
+        """Return a value.
+
+        Args:
+            key: Its key.
+
+        Returns:
+            The value; None if there is none, or it has expired.
+
+        Raises:
+            ValueError: The key is not allowed.
+        """
+        entry = self._entries.get(("value", check_key(key)))
+        return entry.value if entry is not None and entry.expires > time.monotonic() else None
+
+    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
+        """Store a value, in place of an earlier one and its expiry.
+
+        Args:
+            key: Its key.
+            value: The value.
+            ttl: Seconds until it expires; None keeps it.
+
+        Raises:
+            ValueError: The key, value or time is not allowed.
+            Overloaded: There is no room.
+        """
+        lasts = _NEVER if ttl is None else check_ttl(ttl)
+        self._put(("value", check_key(key)), check_value(value), lasts, lambda present: True)
+
+    async def replace(self, key: str, expected: bytes | None, value: bytes, *, ttl: float | None = None) -> bool:
+        """Store a value if the present one is what the caller expects.
+
+        Args:
+            key: Its key.
+            expected: The present value; None if there is none, or it has expired.
+            value: The new value.
+            ttl: Seconds until it expires; None keeps it.
+
+        Returns:
+            Whether it was stored.
+
+        Raises:
+            ValueError: The key, value or time is not allowed.
+            Overloaded: There is no room.
+        """
+        lasts = _NEVER if ttl is None else check_ttl(ttl)
+        name: _Key = ("value", check_key(key))
+        return self._put(name, check_value(value), lasts, lambda present: present == expected) is not None
+
+    async def touch(self, key: str, *, ttl: float) -> bool:
+        """Let a value expire at another time.
+
+        Args:
+            key: Its key.
+            ttl: Seconds from now until it expires.
+
+        Returns:
+            Whether there is one that had not expired.
+
+        Raises:
+            ValueError: The key or time is not allowed.
+        """
+        name: _Key = ("value", check_key(key))
+        check_ttl(ttl)
+        with self._lock:
+            now = time.monotonic()
+            present = self._entries.get(name)
+            if present is None or present.expires <= now:
+                return False
+            self._entries[name] = present._replace(expires=now + ttl)
+            self._expire(name, now + ttl)
+            return True
+
+    async def delete(self, key: str) -> bool:
+        """Delete a value.
+
+        Args:
+            key: Its key.
+
+        Returns:
+            Whether there was one that had not expired.
+
+        Raises:
+            ValueError: The key is not allowed.
+        """
+        name: _Key = ("value", check_key(key))
+        with self._lock:
+            present = self._remove(name)
+            return present is not None and present.expires > time.monotonic()
+
+    async def claim(self, key: str, *, ttl: float) -> bool:
+        """Claim a key, which nobody else can until the claim expires.
+
+        Args:
+            key: The key.
+            ttl: Seconds until it can be claimed again.
+
+        Returns:
+            True for one caller, False for the others.
+
+        Raises:
+            ValueError: The key or time is not allowed.
+            Overloaded: There is no room.
+        """
+        name: _Key = ("claim", check_key(key))
+        return self._put(name, b"", check_ttl(ttl), lambda present: present is None) is not None
+
+    def lease(self, key: str, *, ttl: float, wait: float | None = None) -> AbstractAsyncContextManager[Lease]:
+        """Hold a key inside of `async with`, as the only one among all tasks and threads.
+
+        Args:
+            key: The key.
+            ttl: Seconds after which the lease ends if it is not renewed.
+            wait: Seconds to wait until the lease is free, 0 to try once; None waits without limit.
+
+        Returns:
+            A context manager, which raises TimeoutError or LeaseLost; see `Backend.lease`.
+
+        Raises:
+            ValueError: The key or time is not allowed.
+        """
+        name: _Key = ("lease", check_key(key))
+        check_ttl(ttl)
+
+        async def take(owner: bytes) -> int:
+            entry = self._put(name, owner, ttl, lambda present: present is None or present == owner)
+            return 0 if entry is None else entry.token
+
+        async def release(owner: bytes) -> None:
+            with self._lock:
+                present = self._entries.get(name)
+                if present is not None and present.value == owner:
+                    self._remove(name)
+
+        return hold_lease(take, release, key, ttl=ttl, wait=wait)
+
+    # ---------------------------------------------------------------- logs
+
+    async def append(
+        self, log: str, entries: Sequence[bytes], *, ttl: float, most: int = 1000, after: int | None = None
+    ) -> int:
+        """Append entries to a log; see `Backend.append`. Beyond 8 MiB, too, the oldest are dropped.
+
+        Args:
+            log: Its key.
+            entries: What is appended, together at most 8 MiB.
+            ttl: Seconds until the log expires, unless more is appended.
+            most: Entries that the log keeps.
+            after: The newest position must be this one.
+
+        Returns:
+            The position of the last of the entries.
+
+        Raises:
+            ValueError: The key, an entry, the time or number is not allowed.
+            LogConflict: The newest position is not `after`.
+            Overloaded: There is no room.
+        """
+        key = check_key(log)
+        check_entries(entries)
+        check_ttl(ttl)
+        check_most(most)
+        with self._lock:
+            now = time.monotonic()
+            self._sweep(now, _SWEPT)
+            present = self._logs.get(key)
+            if present is not None and present.expires <= now:
+                self._remove_log(key)
+                present = None
+            newest = 0 if present is None else present.end
+            if after is not None and after != newest:
+                raise LogConflict(after, newest)
+            added = sum(map(len, entries))
+            self._make_room(len(entries) + (present is None), added + (len(key) if present is None else 0), now)
+            if present is None:
+                present = self._logs[key] = _Log()
+                self._bytes += len(key)
+            present.entries.extend(entries)
+            dropped = 0
+            while len(present.entries) > most or (present.size + added > MAX_LOG_BYTES and len(present.entries) > 1):
+                added -= len(present.entries.popleft())
+                dropped += 1
+            present.end += len(entries)
+            present.size += added
+            present.expires = now + ttl
+            self._bytes += added
+            self._log_entries += len(entries) - dropped
+            self._expire(("log", key), present.expires)
+            end = present.end
+        self.wake((log,))
+        return end
+
+    async def read(self, log: str, *, after: int = 0, most: int = 1000) -> list[tuple[int, bytes]]:
+        """Read entries of a log, oldest first; see `Backend.read`.
+
+        Args:
+            log: Its key.
+            after: Entries up to this position are left out.
+            most: Entries to return.
+
+        Returns:
+            Positions and entries.
+
+        Raises:
+            ValueError: The key or number is not allowed.
+        """
+        key = check_key(log)
+        check_most(most)
+        with self._lock:
+            present = self._logs.get(key)
+            if present is None or present.expires <= time.monotonic():
+                return []
+            first = present.end - len(present.entries) + 1
+            start = max(after + 1, first)
+            return list(enumerate(islice(present.entries, start - first, start - first + most), start))
+
+    async def end_of(self, log: str) -> int:
+        """Return the newest position of a log.
+
+        Args:
+            log: Its key.
+
+        Returns:
+            The position; 0 if there is no such log, or it has expired.
+
+        Raises:
+            ValueError: The key is not allowed.
+        """
+        present = self._logs.get(check_key(log))
+        return 0 if present is None or present.expires <= time.monotonic() else present.end
+
+    def watch(self, log: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Be called when a log has new entries.
+
+        Args:
+            log: Its key.
+            wake: Called after each append, on its thread.
+
+        Returns:
+            A function that ends it; calling it twice is harmless.
+
+        Raises:
+            ValueError: The key is not allowed.
+        """
+        check_key(log)
+        key = object()
+        with self._lock:
+            self._watchers.setdefault(log, {})[key] = wake
+
+        def stop() -> None:
+            with self._lock:
+                watchers = self._watchers.get(log, {})
+                watchers.pop(key, None)
+                if not watchers:
+                    self._watchers.pop(log, None)
+
+        return stop
+
+    def wake(self, logs: Iterable[str]) -> None:
+        """Call those who watch logs; an error of one is logged.
+
+        Args:
+            logs: Their keys.
+        """
+        for log in logs:
+            with self._lock:
+                watchers = list(self._watchers.get(log, {}).values())
+            for call in watchers:
+                try:
+                    call()
+                except Exception:
+                    logger.exception("a function that watches a log failed")
+
+    @property
+    def has_watchers(self) -> bool:
+        """Whether a log is watched."""
+        return bool(self._watchers)
+
+    @property
+    def watched(self) -> list[str]:
+        """The logs that are watched."""
+        with self._lock:
+            return list(self._watchers)
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+    # ---------------------------------------------------------------- entries
+
+    def _put(
+        self, name: _Key, value: bytes, lasts: float, may_replace: Callable[[bytes | None], bool]
+    ) -> _Stored | None:
+        """Store an entry if the present value may be replaced. Returns it. Raises Overloaded if there is no room."""
+        with self._lock:
+            now = time.monotonic()
+            self._sweep(now, _SWEPT)
+            present = self._entries.get(name)
+            live = present if present is not None and present.expires > now else None
+            if not may_replace(None if live is None else live.value):
+                return None
+            if live is None:
+                self._remove(name)
+                self._make_room(1, len(name[1]) + len(value), now)
+                self._tokens += 1
+            else:
+                self._make_room(0, len(value) - len(live.value), now)
+                self._remove(name)
+            entry = _Stored(value, now + lasts, self._tokens if live is None else live.token)
+            self._entries[name] = entry
+            self._bytes += len(name[1]) + len(value)
+            self._expire(name, entry.expires)
+            return entry
+
+    def _expire(self, name: _Key, expires: float) -> None:
+        """Note when an entry or a log expires."""
+        if expires == _NEVER:
+            return
+        heappush(self._expiries, (expires, name))
+        if len(self._expiries) > 2 * (len(self._entries) + len(self._logs)) + 100:
+            entries = ((entry.expires, key) for key, entry in self._entries.items() if entry.expires < _NEVER)
+            logs: Iterable[tuple[float, _Key]] = ((log.expires, ("log", key)) for key, log in self._logs.items())
+            self._expiries = [*entries, *logs]
+            heapify(self._expiries)
+
+    def _make_room(self, entries: int, size: int, now: float) -> None:
+        """Raise Overloaded if there is no room for so many more entries and bytes."""
+
+        def is_full() -> bool:
+            return self._count + entries > self._max_entries or self._bytes + size > self._max_bytes
+
+        if is_full():
+            self._sweep(now, len(self._expiries))
+        if is_full():
+            raise Overloaded(
+                f"The backend in memory is full: it has {self._count} entries with {self._bytes} bytes, "
+                f"and keeps at most {self._max_entries} with {self._max_bytes}"
+            )
+
+    @property
+    def _count(self) -> int:
+        return len(self._entries) + len(self._logs) + self._log_entries
+
+    def _remove(self, name: _Key) -> _Stored | None:
+        entry = self._entries.pop(name, None)
+        if entry is not None:
+            self._bytes -= len(name[1]) + len(entry.value)
+        return entry
+
+    def _remove_log(self, key: bytes) -> None:
+        log = self._logs.pop(key)
+        self._bytes -= len(key) + log.size
+        self._log_entries -= len(log.entries)
+
+    def _sweep(self, now: float, limit: int) -> None:
+        """Delete entries and logs that have expired."""
+        while limit > 0 and self._expiries and self._expiries[0][0] <= now:
+            expires, name = heappop(self._expiries)
+            if name[0] == "log":
+                log = self._logs.get(name[1])
+                if log is not None and log.expires == expires:
+                    self._remove_log(name[1])
+            else:
+                entry = self._entries.get(name)
+                if entry is not None and entry.expires == expires:
+                    self._remove(name)
+            limit -= 1

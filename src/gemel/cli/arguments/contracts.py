@@ -1,0 +1,77 @@
+"""The arguments of the commands about what a server offers: lock, diff, doctor, stubs."""
+
+from __future__ import annotations
+
+from gemel.cli.arguments.command import Command, CommandParser
+from gemel.cli.arguments.target import add_target
+
+
+def _lock(command: CommandParser) -> None:
+    add_target(command)
+    command.add_argument("-o", "--output", default="gemel.lock", metavar="FILE", help="the file (default: %(default)s)")
+    command.add_argument(
+        "--only", metavar="SECTIONS", help="some of tools, prompts, resources, resourceTemplates (default: all)"
+    )
+
+
+def _diff(command: CommandParser) -> None:
+    command.add_argument("lock", metavar="LOCK", help="a file that `gemel lock` wrote")
+    add_target(command, also=", or another lock file")
+    command.add_argument("--json", action="store_true", help="print the changes as JSON")
+    command.add_argument(
+        "--fail-on",
+        choices=("harmless", "text", "may-break", "breaking"),
+        default="harmless",
+        help="exit with 0 if all changes are less severe (default: %(default)s)",
+    )
+
+
+def _doctor(command: CommandParser) -> None:
+    from gemel.doctor.hosts import HOSTS
+
+    add_target(command)
+    command.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        choices=list(HOSTS),
+        help="a host; may be repeated (default: all of them)",
+    )
+    command.add_argument("--json", action="store_true", help="print the findings as JSON")
+    command.add_argument(
+        "--fail-on",
+        choices=("note", "degrades", "breaks", "never"),
+        default="breaks",
+        help="exit with 3 if something is at least as severe (default: %(default)s)",
+    )
+
+
+def _stubs(command: CommandParser) -> None:
+    add_target(command)
+    command.add_argument("--sync", action="store_true", help="for gemel.sync, without async")
+    command.add_argument("--name", metavar="CLASS", help="the name of the class (default: made of the server's name)")
+
+
+COMMANDS = {
+    "lock": Command(
+        "write the contract of a server to a file, to notice changes",
+        _lock,
+        ("lock weather.py -o weather.lock",),
+        "contracts.lock",
+    ),
+    "diff": Command(
+        "show what changed since a contract was written, and what it breaks",
+        _diff,
+        ("diff weather.lock weather.py", "diff weather.lock weather.py --fail-on breaking"),
+        "contracts.diff",
+    ),
+    "doctor": Command(
+        "show what known hosts can't take of a server",
+        _doctor,
+        ("doctor weather.py", "doctor https://example.com/mcp --host gemini-cli --fail-on degrades"),
+        "contracts.doctor",
+    ),
+    "stubs": Command(
+        "print a typed Python module for a server", _stubs, ("stubs weather.py > weather_client.py",), "contracts.stubs"
+    ),
+}

@@ -1,0 +1,81 @@
+"""The parser of the whole command line, and the table of commands."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Coroutine, Sequence
+from importlib import import_module
+from typing import Any
+
+from gemel.cli.arguments import auth, calling, contracts, install, project, serving
+from gemel.cli.arguments.command import Command, CommandParser, Parser
+from gemel.errors import StartError
+from gemel.version import __version__
+
+COMMANDS: dict[str, Command] = {
+    **serving.COMMANDS,
+    **calling.COMMANDS,
+    **auth.COMMANDS,
+    **contracts.COMMANDS,
+    **install.COMMANDS,
+    **project.COMMANDS,
+}
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line without `gemel`. What follows `--` are arguments for the program that the target starts.
+
+    Raises:
+        SystemExit: The command line is wrong, or there was only something to print.
+        StartError: The command starts no program that could take arguments.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    options = parser().parse_args(words[:end])
+    if end < len(words):
+        if not hasattr(options, "program_arguments"):
+            raise StartError("-- ARGS needs a command that starts a program")
+        options.program_arguments = list(words[end + 1 :])
+    return options
+
+
+def parser() -> Parser:
+    """Return the parser of the whole command line."""
+    text = "The Model Context Protocol: run and call servers."
+    top = Parser(prog="gemel", description=text, allow_abbrev=False, formatter_class=_TopFormatter)
+    top.command_names = COMMANDS
+    top.add_argument("--version", action="version", version=f"gemel {__version__}")
+    subparsers = top.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=CommandParser)
+    for name, command in COMMANDS.items():
+        command_parser = subparsers.add_parser(name, help=command.help, declaration=command)
+        command_parser.set_defaults(command=_run_module(command.module))
+    return top
+
+
+class _TopFormatter(argparse.HelpFormatter):
+    """Leaves room for the longest name of a command: argparse measures names without their indentation."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        self._action_max_length = max(map(len, COMMANDS)) + 4
+
+
+def command_parser(name: str) -> CommandParser:
+    """Return the parser of one command, with its arguments declared."""
+    command = CommandParser(prog=f"gemel {name}", declaration=COMMANDS[name])
+    command.declare()
+    return command
+
+
+def _run_module(module: str) -> Callable[[argparse.Namespace], int]:
+    def command(options: argparse.Namespace) -> int:
+        run: Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]] = import_module(
+            f"gemel.cli.commands.{module}"
+        ).run
+        code = run(options)
+        if isinstance(code, int):
+            return code
+        import asyncio
+
+        return asyncio.run(code)
+
+    return command

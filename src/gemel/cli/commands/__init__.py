@@ -1,0 +1,1 @@
+"""The commands of `gemel`: one module each, loaded when it is used."""

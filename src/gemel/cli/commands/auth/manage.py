@@ -1,0 +1,135 @@
+"""`gemel auth`: log in at a server, log out, show the login, print its token."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from gemel.cli.connect import CONFIGURED
+from gemel.cli.console import as_json
+from gemel.cli.login import Nobody, command_oauth
+from gemel.client.terminal.browser import has_browser
+from gemel.client.terminal.display import escape_line, is_terminal, write
+from gemel.errors import AuthorizationFailed, StartError
+
+
+async def run(options: argparse.Namespace) -> int:
+    """Do what the action says. The exit code is 1 if nobody is logged in."""
+    actions: dict[str, Callable[[argparse.Namespace, str], Awaitable[int]]] = {
+        "login": _login,
+        "logout": _logout,
+        "status": _status,
+        "token": _token,
+    }
+    for name in ("device", "paste", "port", "scope", "client_id", "client_secret_file", "issuer"):
+        if getattr(options, name) and options.action != "login":
+            raise StartError(f"--{name.replace('_', '-')} is for gemel auth login")
+    return await actions[options.action](options, _url(options.target))
+
+
+def _url(target: str) -> str:
+    """Return the URL of the TARGET."""
+    entry = CONFIGURED.fullmatch(target)
+    if entry is not None:
+        from gemel.client.group.config import pick, read_config
+
+        target, _ = pick(read_config(entry["path"]), entry["name"]).reach()
+    if not str(target).startswith(("http://", "https://")):
+        raise StartError("gemel auth needs the URL of a server, or the entry of a configuration that has one")
+    return str(target)
+
+
+async def _login(options: argparse.Namespace, url: str) -> int:
+    if options.client_secret_file and not options.client_id:
+        raise StartError("--client-secret-file needs --client-id")
+    oauth = command_oauth(
+        _authorizer(options),
+        scopes=options.scope,
+        client_id=options.client_id,
+        client_secret=_read_secret(options.client_secret_file),
+        issuer=options.issuer,
+    )
+    credentials = oauth.bind(url)
+    tokens = await credentials.login(again=bool(options.client_id or options.scope))
+    scopes = f" with the scopes {' '.join(tokens.scopes)}" if tokens.scopes else ""
+    print(f"Logged in at {tokens.issuer}{escape_line(scopes)}.", file=sys.stderr)
+    return 0
+
+
+def _authorizer(options: argparse.Namespace) -> object:
+    """Return how the person logs in; None for the browser."""
+    from gemel.auth.client.device import DeviceLogin
+    from gemel.auth.client.user import BrowserLogin, PasteLogin
+
+    if options.device:
+        return DeviceLogin()
+    if options.paste or (not options.port and not has_browser() and is_terminal(sys.stdin)):
+        return PasteLogin(redirect_uri=f"http://localhost:{options.port or 8765}/callback")
+    return BrowserLogin(port=options.port) if options.port else None
+
+
+def _read_secret(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        secret = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise StartError(f"--client-secret-file {path}: {exc}") from exc
+    if not secret:
+        raise StartError(f"--client-secret-file {path} is empty")
+    return secret
+
+
+async def _logout(options: argparse.Namespace, url: str) -> int:
+    is_gone = await command_oauth(Nobody(url)).bind(url).logout()
+    print(f"Logged out of {url}." if is_gone else f"Nobody is logged in at {url}.", file=sys.stderr)
+    return 0
+
+
+async def _status(options: argparse.Namespace, url: str) -> int:
+    credentials = command_oauth(Nobody(url)).bind(url)
+    tokens = await credentials.tokens()
+    status: dict[str, object] = {"url": url, "loggedIn": tokens is not None}
+    if tokens is not None:
+        left = None if tokens.expires_at is None else max(0, round(tokens.expires_at - time.time()))
+        status |= {
+            "issuer": tokens.issuer,
+            "clientId": tokens.client.get("client_id"),
+            "scopes": list(tokens.scopes),
+            "tokenType": tokens.token_type,
+            "expiresIn": left,
+            "refreshable": tokens.refresh_token is not None,
+        }
+    if options.json:
+        write(sys.stdout, f"{as_json(status)}\n")
+    else:
+        write(sys.stdout, "".join(f"{line}\n" for line in _lines(status)))
+    return 0 if tokens is not None else 1
+
+
+def _lines(status: dict[str, object]) -> list[str]:
+    if not status["loggedIn"]:
+        return [f"Nobody is logged in at {status['url']}"]
+    scopes = status["scopes"]
+    assert isinstance(scopes, list)
+    left = "when the server says so" if status["expiresIn"] is None else f"in {status['expiresIn']} seconds"
+    renewal = ", then it is refreshed" if status["refreshable"] else ""
+    lines = [f"Logged in at {status['url']}", f"issuer: {status['issuer']}", f"client: {status['clientId']}"]
+    lines += [f"scopes: {' '.join(scopes)}"] if scopes else []
+    return [escape_line(line) for line in [*lines, f"the token expires {left}{renewal}"]]
+
+
+async def _token(options: argparse.Namespace, url: str) -> int:
+    tokens = await command_oauth(Nobody(url)).bind(url).tokens()
+    if tokens is None:
+        raise AuthorizationFailed(f"Nobody is logged in at {url}: run gemel auth login {url}")
+    if tokens.token_type == "DPoP":
+        raise AuthorizationFailed("The token of this login is bound to a key: it is of no use elsewhere")
+    if options.json:
+        write(sys.stdout, f"{as_json({'accessToken': tokens.access_token, 'expiresAt': tokens.expires_at})}\n")
+    else:
+        write(sys.stdout, f"{tokens.access_token}\n")
+    return 0

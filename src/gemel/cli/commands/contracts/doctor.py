@@ -1,0 +1,47 @@
+"""`gemel doctor`: show what known hosts can't take of a server."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from itertools import groupby
+
+from gemel.cli.connect import client_for
+from gemel.cli.console import as_json
+from gemel.client.terminal.display import escape_line, is_styled, write
+from gemel.doctor.check import SEVERITIES, Finding, at_least, examine
+from gemel.doctor.hosts import HOSTS, Severity
+
+#: The exit code when something is at least as severe as `--fail-on` says; 1 and 2 have their usual meaning.
+EXIT_CODE = 3
+
+_COLOURS: dict[Severity, str] = {"note": "2", "degrades": "33", "breaks": "31;1"}
+_WIDTH = max(map(len, SEVERITIES))
+
+
+async def run(options: argparse.Namespace) -> int:
+    """Print what was found, by host."""
+    hosts = list(dict.fromkeys(options.host)) or list(HOSTS)
+    async with client_for(options) as client:
+        findings = await examine(client, hosts)
+    if options.json:
+        write(sys.stdout, f"{as_json(findings)}\n")
+    else:
+        _print(findings, hosts)
+    return EXIT_CODE if options.fail_on != "never" and at_least(findings, options.fail_on) else 0
+
+
+def _print(findings: list[Finding], hosts: list[str]) -> None:
+    styled = is_styled(sys.stdout)
+    for host, of_host in groupby(findings, key=lambda finding: finding.host):
+        write(sys.stdout, f"{host}\n")
+        for finding in of_host:
+            severity = finding.severity.ljust(_WIDTH)
+            head = f"\x1b[{_COLOURS[finding.severity]}m{severity}\x1b[0m" if styled else severity
+            line = escape_line(f"{finding.place}: {finding.message}; {finding.effect}")
+            write(sys.stdout, f"  {head}  {line}\n  {'':{_WIDTH}}  {finding.source}\n")
+    fine = [
+        host for host in hosts if not at_least((finding for finding in findings if finding.host == host), "degrades")
+    ]
+    if fine:
+        write(sys.stdout, f"Nothing to change for {', '.join(fine)}.\n")

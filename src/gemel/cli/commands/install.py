@@ -1,0 +1,131 @@
+"""`gemel install` and `gemel uninstall`: change the configuration of hosts, after showing the difference."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from gemel.cli.connect import is_python, parse_header
+from gemel.cli.program.environment import referenced_environment, refuse_program_options, working_directory
+from gemel.cli.program.own_program import own_program
+from gemel.client.targets import command_line, is_address
+from gemel.client.terminal.display import escape_line, is_styled, is_terminal, write
+from gemel.errors import StartError
+from gemel.install import (
+    HOSTS,
+    SHORT_NAMES,
+    Change,
+    Host,
+    Launch,
+    check_name,
+    entry_for,
+    foreign_command,
+    name_of,
+    own_command,
+    plan_install,
+    plan_uninstall,
+)
+
+#: The exit code when nothing was changed because nobody confirmed it.
+EXIT_CODE = 3
+
+_COLOURS = {"+": "32", "-": "31", "@": "36"}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show and make the change for each host."""
+    hosts = [HOSTS[name] for name in dict.fromkeys(SHORT_NAMES.get(name, name) for name in options.host)]
+    project = Path.cwd() if options.project else None
+    paths = [host.path(sys.platform, os.environ, project=project) for host in hosts]
+    codes = [0]
+    if hasattr(options, "target"):
+        launch = _launch(options)
+        name = _name(options)
+        for host, path in zip(hosts, paths, strict=True):
+            entry = entry_for(host, launch, os.environ)
+            change = plan_install(host, path, name, entry.value, force=options.force)
+            codes.append(_carry_out(change, host, path, options.yes, _warnings(host, entry.literals, options)))
+    else:
+        name = name_of(options.name) if "." in options.name else options.name  # no name has a dot, each file has
+        for host, path in zip(hosts, paths, strict=True):
+            change = plan_uninstall(host, path, name, force=options.force)
+            codes.append(_carry_out(change, host, path, options.yes, ""))
+    return max(codes)
+
+
+def _launch(options: argparse.Namespace) -> Launch:
+    """What the TARGET is. Raises StartError."""
+    if options.target.startswith(("http://", "https://")):
+        refuse_program_options(options)
+        return Launch(url=options.target, headers=dict(map(parse_header, options.header)))
+    if options.header:
+        raise StartError("--header needs a URL as the target")
+    if is_address(options.target):
+        raise StartError("Hosts take programs and URLs, no sockets")
+    env, arguments = referenced_environment(options), options.program_arguments
+    cwd = working_directory(options.cwd) if options.cwd is not None else None
+    if _is_python(options):
+        program = own_program()
+        return Launch(own_command(options.target, arguments, module=options.module, cwd=cwd, program=program), env)
+    return Launch(foreign_command([*command_line(options.target), *arguments]), env, cwd)
+
+
+def _is_python(options: argparse.Namespace) -> bool:
+    """Whether it is a Python file, whose path may contain blanks, or a module."""
+    file, dot, name = options.target.partition(".py")
+    return is_python(options) or (bool(dot) and name[:1] in ("", ":") and os.path.exists(f"{file}.py"))
+
+
+def _name(options: argparse.Namespace) -> str:
+    if options.name is not None:
+        return check_name(options.name)
+    if not _is_python(options):
+        raise StartError("--name is missing: a URL or a command line needs a name in the configuration")
+    return name_of(options.target)
+
+
+def _warnings(host: Host, literals: dict[str, str], options: argparse.Namespace) -> str:
+    if not literals:
+        return ""
+    text = f"{', '.join(literals)}: written as plain text into this file"
+    if options.project:
+        text += ", which others may get with the project"
+    can_refer = host.variable or host.variables
+    return f"{text}; {'--env NAME without a value refers to the variable' if can_refer else f'{host.title} needs that'}"
+
+
+def _carry_out(change: Change, host: Host, path: Path, yes: bool, warning: str) -> int:
+    """Show a change, ask, and make it. Returns the exit code."""
+    if change.is_empty:
+        write(sys.stdout, f"{path}: nothing to change\n")
+        return 0
+    _print_diff(change.diff)
+    if warning:
+        write(sys.stderr, f"gemel: {warning}\n")
+    if not yes and not _confirm(path):
+        write(sys.stderr, "gemel: nothing is changed; --yes changes it without asking\n")
+        return EXIT_CODE
+    backup = change.apply()
+    kept = f"; as it was: {backup}" if backup is not None else ""
+    write(sys.stdout, f"{path}: {'written' if change.after is not None else 'deleted'}{kept}\n")
+    write(sys.stdout, f"Restart {host.title} if it is running.\n")
+    return 0
+
+
+def _confirm(path: Path) -> bool:
+    if not is_terminal(sys.stdin) or not is_terminal(sys.stdout):
+        return False
+    try:
+        return input(f"Change {escape_line(str(path))}? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _print_diff(diff: str) -> None:
+    styled = is_styled(sys.stdout)
+    for line in diff.splitlines():
+        colour = _COLOURS.get(line[:1], "") if styled else ""
+        text = escape_line(line.expandtabs(4))
+        write(sys.stdout, f"\x1b[{colour}m{text}\x1b[0m\n" if colour else f"{text}\n")

@@ -1,0 +1,155 @@
+"""`gemel list`: the name of a server and its tools, prompts and resources."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from typing import Any
+
+import msgspec
+
+from gemel.cli.connect import client_for
+from gemel.cli.console import Console, as_json, describe_server
+from gemel.client.client import Client
+from gemel.client.terminal.display import Layout, escape_line, escape_text
+from gemel.errors import PeerError
+from gemel.schema.prompts import Prompt
+from gemel.schema.tools import WRAP_MARKERS, Tool
+
+LISTS = ("tools", "prompts", "resources", "resourceTemplates")
+#: Some servers declare resources and have no list of templates.
+_METHOD_NOT_FOUND = -32601
+
+
+async def run(options: argparse.Namespace) -> int:
+    """Print a paragraph for each tool, prompt and resource."""
+    with Console(options) as console:
+        async with client_for(options, **console.client_options()) as client:
+            lists = await fetch_lists(client)
+            title = escape_line(describe_server(client))
+        if options.json:
+            console.print(as_json(lists))
+        else:
+            layout = Layout(sys.stdout)
+            console.page("\n".join([*layout.lines(title), *_lines(lists, layout)]))
+    return 0
+
+
+async def fetch_lists(client: Client, names: Collection[str] = LISTS) -> dict[str, list[Any]]:
+    """Return those of the named lists that the server has, by their names in the protocol."""
+    offers = client.server_capabilities
+    fetchers: list[tuple[object, str, Callable[[], Awaitable[list[Any]]]]] = [
+        (offers.tools, "tools", client.list_tools),
+        (offers.prompts, "prompts", client.list_prompts),
+        (offers.resources, "resources", client.list_resources),
+        (offers.resources, "resourceTemplates", client.list_resource_templates),
+    ]
+    lists: dict[str, list[Any]] = {}
+    for capability, name, fetch in fetchers:
+        if capability is not None and name in names:
+            try:
+                lists[name] = await fetch()
+            except PeerError as exc:
+                if exc.code != _METHOD_NOT_FOUND:
+                    raise
+    return lists
+
+
+def _lines(lists: dict[str, list[Any]], layout: Layout) -> Iterator[str]:
+    for tool in lists.get("tools", ()):
+        yield from _entry(signature(tool), tool.description, layout)
+        yield from _arguments(tool.input_schema, layout)
+    for prompt in lists.get("prompts", ()):
+        yield from _entry(_prompt(prompt), prompt.description, layout)
+    for resource in lists.get("resources", ()):
+        yield from _entry(f"resource {resource.uri}", resource.description, layout)
+    for template in lists.get("resourceTemplates", ()):
+        yield from _entry(f"resource {template.uri_template}", template.description, layout)
+
+
+def _entry(head: str, description: str | None, layout: Layout) -> Iterator[str]:
+    yield ""
+    yield from layout.lines(escape_line(head), style="bold")
+    for line in escape_text(description).split("\n") if description else ():
+        text = line.lstrip()
+        yield from layout.lines(text, " " * (4 + len(line) - len(text)))
+
+
+def _arguments(schema: dict[str, Any], layout: Layout) -> Iterator[str]:
+    """Yield the descriptions of the arguments."""
+    properties = schema.get("properties")
+    for name, argument in properties.items() if isinstance(properties, dict) else ():
+        text = argument.get("description") if isinstance(argument, dict) else None
+        if isinstance(text, str) and text:
+            yield from layout.lines(escape_line(" ".join(f"{name}: {text}".split())), " " * 8, style="dim")
+
+
+def _prompt(prompt: Prompt) -> str:
+    names = [item.name if item.required else f"{item.name}?" for item in prompt.arguments or ()]
+    return f"prompt {prompt.name}({', '.join(names)})"
+
+
+def signature(tool: Tool) -> str:
+    """Return a tool as one line in the style of Python: `name(city: string, days: integer = 3)`."""
+    required = tool.input_schema.get("required") or ()
+    properties = tool.input_schema.get("properties")
+    parts = []
+    for key, schema in properties.items() if isinstance(properties, dict) else ():
+        text = f"{key}: {_kind(schema, tool.input_schema)}"
+        if isinstance(schema, dict) and "default" in schema:
+            text += f" = {msgspec.json.encode(schema['default']).decode()}"
+        elif key not in required:
+            text += " (optional)"
+        parts.append(text)
+    return f"{tool.name}({', '.join(parts)}){_output(tool.output_schema)}"
+
+
+def _output(schema: Any) -> str:
+    """Return ` -> TYPE` of the structured content; of a value that was wrapped in an object, the type of the value."""
+    if not isinstance(schema, dict):
+        return ""
+    if any(schema.get(marker) for marker in WRAP_MARKERS):
+        return f" -> {_kind((schema.get('properties') or {}).get('result'), schema)}"
+    return f" -> {_kind(schema, schema)}"
+
+
+def _kind(schema: Any, root: dict[str, Any]) -> str:
+    """Name a type; of an object also its members."""
+    if not isinstance(schema, dict):
+        return "any"
+    if isinstance(schema.get("$ref"), str):
+        name: str = schema["$ref"].rpartition("/")[2]
+        definitions = root.get("$defs")
+        return name + _members(definitions.get(name) if isinstance(definitions, dict) else None)
+    if "const" in schema:
+        return msgspec.json.encode(schema["const"]).decode()
+    if isinstance(schema.get("enum"), list):
+        return " | ".join(msgspec.json.encode(value).decode() for value in schema["enum"])
+    if "anyOf" in schema:
+        return " | ".join(_kind(option, root) for option in schema["anyOf"])
+    kind = schema.get("type", "any")
+    if kind == "array":
+        return f"array of {_kind(schema.get('items', {}), root)}"
+    return " | ".join(kind) if isinstance(kind, list) else f"{kind}{_range(schema)}{_members(schema)}"
+
+
+def _range(schema: dict[str, Any]) -> str:
+    """Return the limits of a number or of the length of a string: ` 1 to 14`, ` ≥ 0`, ` of 1 to 80 characters`."""
+    for least, most, more, unit in (("minimum", "maximum", "", ""), ("minLength", "maxLength", "of ", " characters")):
+        low, high = schema.get(least), schema.get(most)
+        if low is not None and high is not None:
+            return f" {more}{low} to {high}{unit}"
+        if low is not None or high is not None:
+            return f" {more}{'≥' if high is None else '≤'} {low if high is None else high}{unit}"
+    low, high = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    limits = [f"> {low}"] * (low is not None) + [f"< {high}"] * (high is not None)
+    return f" {', '.join(limits)}" if limits else ""
+
+
+def _members(schema: Any) -> str:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or not properties:
+        return ""
+    required = schema.get("required") or ()
+    return " {" + ", ".join(name if name in required else f"{name}?" for name in properties) + "}"

@@ -1,0 +1,20 @@
+"""`gemel proxy`: serve a server over another transport, to clients of both eras."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Literal
+
+from gemel.cli.arguments.options import http_options
+from gemel.cli.connect import client_for
+from gemel.proxy.proxy import proxy
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until the end of input or a signal."""
+    on_http = options.target.startswith(("http://", "https://"))
+    to: Literal["stdio", "http"] = options.to or ("stdio" if on_http else "http")
+    address = http_options(options, http=to == "http", needs="--to http")
+    server = proxy(client_for(options), single_user=bool(options.single_user))
+    server.run(to, **address)
+    return 0

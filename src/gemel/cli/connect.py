@@ -1,0 +1,158 @@
+"""The client that the options of a command describe."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from importlib.machinery import PathFinder
+from typing import Any
+
+from gemel.cli.program.environment import program_options, refuse_program_options
+from gemel.cli.program.own_program import own_program
+from gemel.client.client import Client
+from gemel.client.targets import command_line, is_address
+from gemel.errors import StartError
+from gemel.transports.http.client.headers import RESERVED
+from gemel.transports.stream.options import Shown
+
+
+def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | None = None, **more: Any) -> Client:
+    """Return a client for the TARGET of a command line.
+
+    Args:
+        options: The parsed command line.
+        show: Called with what a child process writes to standard error; by default it is printed.
+        **more: Further options of Client.
+
+    Raises:
+        StartError: An option does not fit the target.
+    """
+    target, transport = target_of(options, show)
+    if getattr(options, "root", None):
+        more["on_roots"] = list(options.root)
+    return Client(target, **{"era": options.era, **transport, **more})
+
+
+#: A configuration file of a host, and the name of one of them.
+CONFIGURED = re.compile(r"(?!https?://|unix:|tcp://)(?P<path>\S+\.(?:json|toml))(?::(?P<name>.+))?")
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+#: A Python file, or a module, with the name of the server in it. `unix:path` is the address of a socket.
+_PYTHON = re.compile(r"\S+\.py(:\w+)?|(?!unix:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
+def target_of(options: argparse.Namespace, show: Callable[[str], object] | None = None) -> tuple[Any, dict[str, Any]]:
+    """Return the TARGET as Client takes it, and options of its transport. Raises StartError."""
+    target, transport = _find_target(options)
+    if _starts_program(target):
+        more = program_options(options)
+        if "env" in more:
+            more["env"] = {**(transport.get("env") or {}), **more["env"]}
+        own = [*own_program(), "run"]
+        is_own = isinstance(target, list) and target[: len(own)] == own
+        transport.update(more, stderr=_OwnStderr(options, show) if is_own else Shown(show))
+    else:
+        refuse_program_options(options)
+    return target, transport
+
+
+def time_limits(options: argparse.Namespace) -> Any:
+    """Return the limits of a request that `--timeout` sets."""
+    return {} if options.timeout is None else {"idle": options.timeout, "total": options.timeout}
+
+
+def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
+    transport: dict[str, Any] = {}
+    for name in ("header", "wire"):
+        if getattr(options, name) and not options.target.startswith(("http://", "https://")):
+            raise StartError(f"--{name} needs a URL as the target")
+    if options.header:
+        transport["headers"] = dict(map(parse_header, options.header))
+    if options.wire:
+        transport["wire"] = options.wire
+    if options.target.startswith(("http://", "https://")):
+        transport |= _login(options, transport)
+    entry = CONFIGURED.fullmatch(options.target)
+    if entry is not None:
+        from gemel.client.group.config import pick, read_config
+
+        target, configured = pick(read_config(entry["path"]), entry["name"]).reach()
+        transport = dict(configured)
+        if isinstance(target, str) and target.startswith(("http://", "https://")) and "auth" not in transport:
+            transport |= _login(options, transport)
+        return _with_arguments(options, target), transport
+    if is_python(options):
+        words = ["-m"] if options.module else []
+        words += [_located(options), *(["--", *options.program_arguments] if options.program_arguments else [])]
+        # A program of the user's own: it gets the whole environment.
+        return [*own_program(), "run", *words], {"env": dict(os.environ)}
+    return _with_arguments(options, options.target), transport
+
+
+def _login(options: argparse.Namespace, transport: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the option `auth`; nothing if the headers of the user have credentials."""
+    headers = transport.get("headers") or {}
+    if callable(headers) or any(name.lower() == "authorization" for name in headers):
+        return {}
+    from gemel.cli.login import StoredLogin
+
+    return {"auth": StoredLogin(options)}
+
+
+def is_python(options: argparse.Namespace) -> bool:
+    """Return whether the TARGET is a Python file or module, which `gemel run` serves."""
+    return options.module or _PYTHON.fullmatch(options.target) is not None or _is_module(options)
+
+
+def _is_module(options: argparse.Namespace) -> bool:
+    """Return whether the TARGET is the name of a Python module, and not of a program on the PATH. Nothing is imported."""
+    if _MODULE.fullmatch(options.target) is None or shutil.which(options.target) is not None:
+        return False
+    top = options.target.partition(".")[0]
+    return PathFinder.find_spec(top, [options.cwd or os.getcwd(), *sys.path]) is not None
+
+
+class _OwnStderr(Shown):
+    """Standard error of `gemel run`. Its last line, if it is `gemel: …`, is why the server did not start."""
+
+    def __init__(self, options: argparse.Namespace, show: Callable[[str], object] | None) -> None:
+        super().__init__(show)
+        self._options = options
+
+    def begin(self) -> Callable[[str], object]:
+        """Return a function for the lines of one process."""
+        show = super().begin()
+
+        def note(line: str) -> None:
+            self._options.start_error = line.removeprefix("gemel: ") if line.startswith("gemel: ") else None
+            show(line)
+
+        return note
+
+
+def _with_arguments(options: argparse.Namespace, target: Any) -> Any:
+    is_extended = options.program_arguments and _starts_program(target)
+    return [*command_line(target), *options.program_arguments] if is_extended else target
+
+
+def _located(options: argparse.Namespace) -> str:
+    """Return FILE.py[:NAME] so that it is found in another working directory."""
+    file, dot, name = options.target.partition(".py")
+    return f"{os.path.abspath(file)}{dot}{name}" if dot and options.cwd is not None else options.target
+
+
+def _starts_program(target: Any) -> bool:
+    return isinstance(target, list) or (isinstance(target, str) and not is_address(target))
+
+
+def parse_header(text: str) -> tuple[str, str]:
+    """Split NAME:VALUE. Raises StartError, also for a header that the protocol sets."""
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise StartError(f"--header {text!r} is not a header: write NAME:VALUE")
+    if name.strip().lower() in RESERVED:
+        raise StartError(f"--header {name.strip()}: the protocol sets this header itself")
+    return name.strip(), value.strip()

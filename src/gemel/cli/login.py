@@ -1,0 +1,103 @@
+"""Logins of the command line: kept in encrypted files, used when a server asks for authorization."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from gemel.client.terminal.display import is_terminal
+from gemel.errors import AuthorizationFailed, HttpStatus
+from gemel.http1.client.wire import HeaderPairs
+from gemel.transports.http.client.options import Credentials, Network
+
+if TYPE_CHECKING:
+    from gemel.auth.client.oauth import OAuth, OAuthCredentials
+
+
+class StoredLogin:
+    """Uses the login that is stored for a server, and starts one where a person is there. Give it to `auth=` of a client.
+
+    Nothing is loaded before a server asks for authorization.
+
+    Args:
+        options: The parsed command line.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._is_person_there = may_log_in(options)
+
+    def bind(self, url: str, network: Network, /) -> Credentials:
+        """Return the credentials for one server."""
+        return _StoredCredentials(url, network, is_person_there=self._is_person_there)
+
+
+class _StoredCredentials:
+    def __init__(self, url: str, network: Network, *, is_person_there: bool) -> None:
+        self._url = url
+        self._network = network
+        self._is_person_there = is_person_there
+        self._credentials: OAuthCredentials | None = None
+
+    @property
+    def identity(self) -> str | None:
+        """Who is logged in."""
+        return None if self._credentials is None else self._credentials.identity
+
+    async def headers(self, method: str, url: str, /) -> HeaderPairs:
+        """See `Credentials`."""
+        return () if self._credentials is None else await self._credentials.headers(method, url)
+
+    async def refused(self, refusal: HttpStatus, sent: HeaderPairs, /) -> bool:
+        """See `Credentials`."""
+        if self._credentials is None:
+            oauth = command_oauth() if self._is_person_there else command_oauth(Nobody(self._url))
+            self._credentials = oauth.bind(self._url, self._network)
+            if await self._credentials.tokens() is not None:
+                return True
+        return await self._credentials.refused(refusal, sent)
+
+
+class Nobody:
+    """Nobody is there to log in: an `Authorizer` that fails before anything is sent.
+
+    Args:
+        url: The URL of the server.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    @property
+    def redirect_uri(self) -> str:
+        """Raises AuthorizationFailed."""
+        raise self._failure()
+
+    async def authorize(self, url: str) -> str:
+        """Raises AuthorizationFailed."""
+        raise self._failure()
+
+    def _failure(self) -> AuthorizationFailed:
+        advice = f"run gemel auth login {self._url}, or give a token with --header on the command line"
+        return AuthorizationFailed(f"{self._url} wants a login: {advice}")
+
+
+def may_log_in(options: argparse.Namespace) -> bool:
+    """Return whether a command may start a login: a person is at the terminal, and no option says otherwise."""
+    if getattr(options, "no_login", False) or getattr(options, "no_input", False):
+        return False
+    return is_terminal(sys.stdin) and is_terminal(sys.stderr)
+
+
+def command_oauth(authorizer: object = None, **options: object) -> OAuth:
+    """Return OAuth with the logins of the command line.
+
+    Args:
+        authorizer: How a person logs in; with the browser by default.
+        **options: Further options of OAuth.
+    """
+    from gemel.auth.client.oauth import OAuth
+    from gemel.auth.client.stores import FileTokenStore
+
+    more: dict[str, object] = {"authorizer": authorizer, "store": FileTokenStore(), "keep_client": True, **options}
+    return OAuth(**more)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # the options of a command

@@ -1,0 +1,332 @@
+"""The configuration file of MCP hosts: which servers there are and how to reach them. Errors name file, server and key."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from gemel.errors import StartError, shorten
+
+logger = logging.getLogger("gemel")
+
+#: A configuration: the path of a JSON or TOML file, or what such a file holds.
+Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+Kind: TypeAlias = Literal["stdio", "http", "sse"]
+
+#: The names of the section in the files of different hosts: most of them, VS Code, Zed, Codex.
+_SECTIONS = ("mcpServers", "servers", "context_servers", "mcp_servers")
+#: Keys by which Gemini CLI, Windsurf and Codex call the same thing.
+_ALIASES = {"httpUrl": "url", "serverUrl": "url", "http_headers": "headers"}
+_KINDS: dict[str, Kind] = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "sse": "sse",
+    "local": "stdio",
+}
+_KEYS = ("command", "args", "env", "cwd", "url", "headers", "type", "transport", "disabled", "enabled", "lock", "drift")
+#: Those that only servers with a URL have, and only programs.
+_OF_URL, _OF_COMMAND = frozenset({"headers"}), frozenset({"args", "env", "cwd"})
+_VARIABLE = re.compile(r"\$\{([^{}]*)\}")
+_NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+
+
+class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One server of a configuration.
+
+    Attributes:
+        name: The name.
+        kind: "stdio", "http", or "sse" (the HTTP transport of the first revision).
+        command: The command line, for "stdio".
+        env: Environment variables, for "stdio".
+        cwd: The working directory, for "stdio".
+        url: The address, for "http" and "sse".
+        headers: HTTP headers, for "http" and "sse".
+        disabled: Whether it is to be left out.
+        lock: The path of the lock file that the server must match.
+        drift: Whether differences from the lock file are refused or logged.
+        problem: Why it can't be reached here: a variable that is not set. Other servers of the file work.
+    """
+
+    name: str
+    kind: Kind
+    command: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    url: str = ""
+    headers: dict[str, str] = {}
+    disabled: bool = False
+    lock: str | None = None
+    drift: Literal["refuse", "warn"] = "refuse"
+    problem: str = ""
+
+    def reach(self) -> tuple[Any, dict[str, Any]]:
+        """Get what a Client needs.
+
+        Returns:
+            The target, and options.
+
+        Raises:
+            StartError: A variable of the entry is not set.
+        """
+        if self.problem:
+            raise StartError(self.problem)
+        locked: dict[str, Any] = {} if self.lock is None else {"lock": self.lock, "drift": self.drift}
+        if self.kind == "stdio":
+            return list(self.command), {"env": self.env, "cwd": self.cwd, **locked}
+        if self.kind == "http":
+            return self.url, {"headers": self.headers, **locked}
+        from gemel.transports.http.client.legacy_sse import SseTransport
+
+        return SseTransport(self.url, headers=self.headers), locked
+
+
+def read_config(source: Source, *, environ: Mapping[str, str] | None = None) -> dict[str, ServerEntry]:
+    """Read a configuration.
+
+    The format is `{"mcpServers": {name: {"command", "args", "env", "cwd"} or {"url", "headers", "type"}}}`, each also with
+    `lock`, the path of a lock file (relative to the file), and `drift`, "refuse" or "warn". `${VAR}`, `${VAR:-default}` and
+    `${env:VAR}` are replaced by variables. Keys that only other hosts know are ignored.
+
+    Args:
+        source: The path of a JSON file, which may have comments, or of a TOML file as Codex has it; or its content.
+        environ: The variables; those of the process by default.
+
+    Returns:
+        The servers by name, in their order. Disabled ones and those with a variable that is not set are marked.
+
+    Raises:
+        StartError: The configuration can't be read or is invalid.
+    """
+    where, servers = ("the configuration", source) if isinstance(source, Mapping) else (str(source), _load(source))
+    section = next((name for name in _SECTIONS if name in servers), None) if isinstance(servers, Mapping) else None
+    if section is None:
+        there = ", ".join(map(repr, servers)) if isinstance(servers, Mapping) and servers else "nothing of the kind"
+        raise StartError(f'{where} has no "mcpServers": {{name: {{"command": …}}}}; it holds {shorten(there)}')
+    if not isinstance(servers[section], Mapping):
+        raise StartError(f"{where}: {section!r} must be an object that maps names to servers")
+    variables = os.environ if environ is None else environ
+    folder = "" if isinstance(source, Mapping) else os.path.dirname(os.path.abspath(source))
+    return {
+        name: _located(_EntryReader(where, name, table, variables).read(), folder)
+        for name, table in servers[section].items()
+    }
+
+
+def _located(entry: ServerEntry, folder: str) -> ServerEntry:
+    """The entry with an absolute path of its lock file."""
+    if entry.lock is None:
+        return entry
+    return msgspec.structs.replace(entry, lock=os.path.join(folder, os.path.expanduser(entry.lock)))
+
+
+def pick(entries: Mapping[str, ServerEntry], name: str | None) -> ServerEntry:
+    """The entry of that name, or the only one that is not disabled. Raises StartError."""
+    if name is not None:
+        if name not in entries:
+            raise StartError(f"There is no server {name!r} in the configuration: it has {_names(entries)}")
+        return entries[name]
+    enabled = [entry for entry in entries.values() if not entry.disabled]
+    if len(enabled) != 1:
+        raise StartError(
+            f"Which server? The configuration has {_names(entries)}: name one, or use ClientGroup for all of them"
+        )
+    return enabled[0]
+
+
+def _names(entries: Mapping[str, ServerEntry]) -> str:
+    return ", ".join(map(repr, entries)) or "none"
+
+
+def _load(path: str | os.PathLike[str]) -> Any:
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+        return _read_toml(path, text) if str(path).endswith(".toml") else _read_json(path, text)
+    except OSError as exc:
+        raise StartError(f"{path} can't be read: {exc.strerror or exc}") from exc
+    except UnicodeDecodeError as exc:
+        raise StartError(f"{path} is not UTF-8: {exc.reason} at byte {exc.start}") from exc
+
+
+def _read_json(path: str | os.PathLike[str], text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=partial(_object, path))
+    except json.JSONDecodeError:
+        from gemel.client.group.jsonc import MalformedJson, read
+
+        try:
+            return read(text).value
+        except MalformedJson as exc:
+            raise StartError(f"{path}:{exc.line}:{exc.column}: not JSON: {exc.what}") from None
+
+
+def _read_toml(path: str | os.PathLike[str], text: str) -> Any:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise StartError(f"{path}: not TOML: {exc}") from exc
+
+
+def _object(path: str | os.PathLike[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise StartError(f"{path}: {name!r} is there twice")
+        members[name] = value
+    return members
+
+
+class _Unset(StartError):
+    """The environment lacks a variable, which concerns this server alone."""
+
+
+def _unified(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The table with the keys of most hosts, and with references in place of Codex's names of variables."""
+    unified = {_ALIASES.get(key, key): value for key, value in table.items()}
+    names, headers = table.get("env_vars"), dict(table.get("env_http_headers") or {})
+    if isinstance(names, list):
+        unified["env"] = {**(unified.get("env") or {}), **{str(name): f"${{{name}}}" for name in names}}
+    written = {name: f"${{{variable}}}" for name, variable in headers.items()}
+    if token := table.get("bearer_token_env_var"):
+        written["Authorization"] = f"Bearer ${{{token}}}"
+    if written:
+        unified["headers"] = {**(unified.get("headers") or {}), **written}
+    return unified
+
+
+class _EntryReader:
+    """Reads the table of one server."""
+
+    def __init__(self, where: str, name: str, table: Any, variables: Mapping[str, str]) -> None:
+        self._place = f"{where}: server {name!r}"
+        self._name = name
+        if not isinstance(table, Mapping):
+            raise StartError(f'{self._place} must be an object with a "command" or a "url"')
+        self._table: Mapping[str, Any] = _unified(table)
+        self._variables = variables
+
+    def read(self) -> ServerEntry:
+        """Read the entry. A disabled server is not checked: its variables may be missing."""
+        disabled = self._flag("disabled", False) or not self._flag("enabled", True)
+        kind = self._kind()
+        if disabled:
+            return ServerEntry(name=self._name, kind=kind, disabled=True)
+        self._warn_of_slips()
+        try:
+            return self._enabled(kind)
+        except _Unset as exc:
+            return ServerEntry(name=self._name, kind=kind, problem=str(exc))
+
+    def _enabled(self, kind: Kind) -> ServerEntry:
+        if kind == "stdio":
+            words = [self._text("command"), *self._list("args")]
+            cwd = self._text("cwd") if self._table.get("cwd") is not None else None
+            entry = ServerEntry(name=self._name, kind=kind, command=tuple(words), env=self._texts("env"), cwd=cwd)
+            return self._with_lock(entry)
+        url = self._text("url")
+        if not url.startswith(("http://", "https://")):
+            raise self._wrong("url", f"must begin with http:// or https://, not {shorten(url)!r}")
+        return self._with_lock(ServerEntry(name=self._name, kind=kind, url=url, headers=self._texts("headers")))
+
+    def _with_lock(self, entry: ServerEntry) -> ServerEntry:
+        lock, drift = self._table.get("lock"), self._table.get("drift", "refuse")
+        if lock is None:
+            return entry
+        if drift not in ("refuse", "warn"):
+            raise self._wrong("drift", f'{shorten(json.dumps(drift))} is not possible: use "refuse" or "warn"')
+        return msgspec.structs.replace(entry, lock=self._text("lock"), drift=drift)
+
+    def _kind(self) -> Kind:
+        has_command, has_url = "command" in self._table, "url" in self._table
+        if has_command == has_url:
+            has = "both" if has_command else ", ".join(map(repr, self._table)) or "nothing"
+            raise StartError(f'{self._place} needs either a "command" or a "url"; it has {has}')
+        key = next((key for key in ("type", "transport") if key in self._table), None)
+        if key is None:
+            return "stdio" if has_command else "http"
+        kind = _KINDS.get(self._table[key]) if isinstance(self._table[key], str) else None
+        if kind is None:
+            raise self._wrong(key, f"{self._table[key]!r} is not a type of server: use one of {', '.join(_KINDS)}")
+        if (kind == "stdio") != has_command:
+            raise self._wrong(key, f"{self._table[key]!r} doesn't go with a {'command' if has_command else 'url'}")
+        return kind
+
+    # ---------------------------------------------------------------- values
+
+    def _flag(self, key: str, default: bool) -> bool:
+        value = self._table.get(key, default)
+        if not isinstance(value, bool):
+            raise self._wrong(key, "must be true or false")
+        return value
+
+    def _text(self, key: str) -> str:
+        value = self._table.get(key)
+        if not isinstance(value, str) or not value:
+            raise self._wrong(key, "must be a string that is not empty")
+        return self._expand(key, value)
+
+    def _list(self, key: str) -> list[str]:
+        values = self._table.get(key, [])
+        if not isinstance(values, list):
+            raise self._wrong(key, "must be a list of strings")
+        return [self._item(f"{key}[{place}]", value) for place, value in enumerate(values)]
+
+    def _texts(self, key: str) -> dict[str, str]:
+        values = self._table.get(key) or {}
+        if not isinstance(values, Mapping):
+            raise self._wrong(key, "must be an object that maps names to strings")
+        return {name: self._item(f"{key}.{name}", value) for name, value in values.items()}
+
+    def _item(self, key: str, value: Any) -> str:
+        if not isinstance(value, str):
+            raise self._wrong(key, f"must be a string, in quotes, not {shorten(json.dumps(value))}")
+        return self._expand(key, value)
+
+    # ---------------------------------------------------------------- variables
+
+    def _expand(self, key: str, text: str) -> str:
+        return _VARIABLE.sub(self._lookup(key), text)
+
+    def _lookup(self, key: str) -> Callable[[re.Match[str]], str]:
+        def look_up(reference: re.Match[str]) -> str:
+            name = _NAME.fullmatch(reference[1])
+            if name is None:
+                raise self._wrong(key, f"{reference[0]} is only known to another host; write the value itself")
+            value, default = self._variables.get(name[1]), name.groups()[1]
+            if value is None and default is None:
+                hint = f"set it, or write ${{{name[1]}:-default}}"
+                raise _Unset(f"{self._place}: {key}: the environment has no variable {name[1]}; {hint}")
+            return value or default or ""
+
+        return look_up
+
+    def _wrong(self, key: str, what: str) -> StartError:
+        return StartError(f"{self._place}: {key}: {what}")
+
+    def _warn_of_slips(self) -> None:
+        """Warn about keys without effect, and about those that are almost known ones; others belong to other hosts."""
+        foreign = _OF_URL if "command" in self._table else _OF_COMMAND
+        for key in foreign & self._table.keys():
+            logger.warning(
+                "%s: %r has no effect with a %s", self._place, key, "command" if foreign is _OF_URL else "url"
+            )
+        unknown = [key for key in self._table if key not in _KEYS]
+        if not unknown:
+            return
+        import difflib
+
+        for key in unknown:
+            if meant := difflib.get_close_matches(key, _KEYS, 1, 0.8):
+                logger.warning("%s: %r is not known; did you mean %r?", self._place, key, meant[0])

@@ -1,0 +1,303 @@
+"""One server of a client group: its state, kept connected in the background, and its limit of concurrent requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from gemel.client.client import Client
+from gemel.errors import (
+    AuthorizationFailed,
+    CallError,
+    CallTimeout,
+    ConnectFailed,
+    ConnectionLost,
+    GemelError,
+    HttpStatus,
+    NotSent,
+    PeerError,
+    shorten,
+)
+from gemel.protocol.changes import Changed, ChangesLost
+from gemel.protocol.eras.base import EraName
+from gemel.timeouts import give_up_if_cancelled
+
+logger = logging.getLogger("gemel")
+
+#: `lost` was ready before and is connected again by the next call; `failed` was never reached.
+State: TypeAlias = Literal["disabled", "connecting", "ready", "lost", "failed", "closed"]
+
+#: Called with a change and the name of the server; sync or async.
+OnChange: TypeAlias = Callable[[Changed | ChangesLost, str], Any]
+
+#: Seconds before the next attempt to reach a server: the first and the longest pause, with jitter.
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 60.0
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """The health of a server.
+
+    Attributes:
+        state: Its state.
+        reason: Why it is not ready.
+        latency: The time of a ping in seconds; None if it was not answered.
+        running: How many requests are in flight.
+        era: The era of the connection.
+        revision: The protocol revision of the connection.
+    """
+
+    state: State
+    reason: str = ""
+    latency: float | None = None
+    running: int = 0
+    era: EraName | None = None
+    revision: str = ""
+
+
+class Member:
+    """One server of a group.
+
+    Attributes:
+        name: The name in the group.
+        state: "ready", or why it is not; see `State`.
+        reason: More about a state that is not "ready".
+    """
+
+    def __init__(
+        self,
+        name: str,
+        client: Client | None,
+        *,
+        concurrency: int,
+        on_change: OnChange | None = None,
+        problem: str = "",
+    ) -> None:
+        self.name = name
+        self.state: State = "connecting"
+        self.reason = problem
+        if client is None:
+            self.state = "failed" if problem else "disabled"
+            self.reason = problem or "it is disabled in the configuration"
+        if problem:
+            logger.warning("Server %r is failed: %s", name, problem)
+        self._client = client
+        self._concurrency = concurrency
+        self._places = asyncio.Semaphore(concurrency)
+        self._running = 0
+        self._on_change = on_change
+        self._connected_before = False
+        self._settled = asyncio.Event()
+        self._supervising: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[str] | None = None
+        self._failed_request = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Member {self.name!r}: {self.state}{f', {shorten(self.reason)}' if self.reason else ''}>"
+
+    @property
+    def client(self) -> Client:
+        """The client of the server.
+
+        Raises:
+            NotSent: The server is disabled, or a variable of its configuration is not set.
+        """
+        if self._client is None:
+            raise NotSent(f"Server {self.name!r} is not available: {self.reason}")
+        return self._client
+
+    @property
+    def available(self) -> bool:
+        """Whether requests can be sent: it was reached and is not closed."""
+        return self.state in ("ready", "lost")
+
+    # ---------------------------------------------------------------- life
+
+    def start(self) -> None:
+        """Connect, and keep connected, in the background."""
+        if self._client is not None and self._supervising is None:
+            self.state, self.reason = "connecting", ""
+            self._settled.clear()
+            self._supervising = asyncio.get_running_loop().create_task(self._supervise(self._client))
+
+    async def settled(self) -> None:
+        """Wait until the first attempt to connect is over, successful or not."""
+        if self._client is not None:
+            await self._settled.wait()
+
+    async def close(self) -> None:
+        """Close the connection. Closing twice is harmless."""
+        tasks = [task for task in (self._supervising, self._watching) if task is not None]
+        self._supervising = self._watching = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._client is not None:
+            self._set_state("closed", "it was closed here")
+            self._connected_before = False
+            await self._client.close()
+
+    async def _supervise(self, client: Client) -> None:
+        wait = FIRST_WAIT
+        while True:
+            try:
+                await self._reach(client)
+                wait = FIRST_WAIT
+                self._set_state("ready")
+                self._set_state("lost", await self._ended(client))
+            except GemelError as exc:
+                self._set_state("lost" if self._connected_before else "failed", str(exc))
+            except Exception as exc:
+                logger.exception("Server %r: connecting failed unexpectedly", self.name)
+                self._set_state("lost" if self._connected_before else "failed", repr(exc))
+            give_up_if_cancelled()
+            await asyncio.sleep(wait * random.uniform(0.5, 1.5))
+            wait = min(wait * 2, LONGEST_WAIT)
+
+    async def _ended(self, client: Client) -> str:
+        """Wait until the server is lost, and return why: its session ends, its subscription ends, or a request and a ping fail.
+
+        Over stateless HTTP there is no session that could end.
+        """
+        session = client.session
+        if session is None:
+            return "the connection was lost"
+        ended = asyncio.ensure_future(session.ended())
+        unresponsive = asyncio.ensure_future(self._unresponsive(client))
+        endings: set[asyncio.Future[str]] = {ended, unresponsive}
+        if self._watching is not None:
+            endings.add(self._watching)
+        try:
+            while True:
+                done, endings = await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if task is not self._watching or task.result():  # "" if nothing was subscribed to
+                        return task.result()
+        finally:
+            ended.cancel()
+            unresponsive.cancel()
+
+    async def _unresponsive(self, client: Client) -> str:
+        """Wait until a request and then a ping have failed, and return why."""
+        while True:
+            await self._failed_request.wait()
+            self._failed_request.clear()
+            try:
+                await client.ping()
+            except PeerError as exc:
+                logger.debug("Server %r answers, if only: %s", self.name, exc)
+            except CallError as exc:
+                return str(exc)
+
+    async def _reach(self, client: Client) -> None:
+        if self._connected_before:
+            await client.ping()
+        else:
+            await client.connect()
+            self._connected_before = True
+        if self._on_change is not None and (self._watching is None or self._watching.done()):
+            late = self._settled.is_set()
+            self._watching = asyncio.get_running_loop().create_task(self._watch(client, self._on_change, late))
+
+    def _set_state(self, state: State, reason: str = "") -> None:
+        if state != self.state and state in ("lost", "failed"):
+            logger.warning("Server %r is %s: %s", self.name, state, shorten(reason))
+        self.state, self.reason = state, reason
+        self._settled.set()
+
+    async def _watch(self, client: Client, on_change: OnChange, late: bool) -> str:
+        """Subscribe to changes of all lists that the server supports. Returns why it ended; "" if there are none.
+
+        `late` reports a change first: the server was reached late or again, and its lists may be new.
+        """
+        if late:
+            await self._report_change(on_change, ChangesLost("the server is connected"))
+        capabilities = client.server_capabilities
+        kinds = {"tools": capabilities.tools, "prompts": capabilities.prompts, "resource_list": capabilities.resources}
+        filters: dict[str, Any] = {
+            kind: True for kind, offer in kinds.items() if offer is not None and offer.list_changed
+        }
+        if not filters:
+            return ""
+        try:
+            async with client.listen(**filters) as changes:
+                async for change in changes:
+                    await self._report_change(on_change, change)
+        except GemelError as exc:
+            return str(exc)
+        return ""
+
+    async def _report_change(self, on_change: OnChange, change: Changed | ChangesLost) -> None:
+        """Call `on_change`; its errors are only logged."""
+        try:
+            returned = on_change(change, self.name)
+            if isinstance(returned, Awaitable):
+                await returned
+        except Exception:
+            logger.exception("Server %r: on_change failed", self.name)
+
+    # ---------------------------------------------------------------- requests
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[Client]:
+        """Wait for a free place, and lend the client. Raises NotSent if there is none within `limits.call_total`."""
+        client = self.client
+        client.callbacks.refuse_nested("A request")  # it would wait for the one that is being served
+        limit = client.limits.call_total
+        try:
+            async with asyncio.timeout(limit):
+                await self._settled.wait()
+                if not self.available:
+                    raise NotSent(f"Server {self.name!r} is not available: {self.reason}")
+                await self._places.acquire()
+        except TimeoutError:
+            raise NotSent(
+                f"Server {self.name!r} was busy for {limit:g} seconds with {self._concurrency} requests at once"
+            ) from None
+        self._running += 1
+        try:
+            yield client
+        except (NotSent, ConnectFailed, AuthorizationFailed, ConnectionLost, CallTimeout, HttpStatus):
+            self._failed_request.set()
+            raise
+        finally:
+            self._running -= 1
+            self._places.release()
+
+    async def health(self, timeout: float) -> Health:
+        """Ping the server.
+
+        Args:
+            timeout: Seconds to wait for the answer.
+
+        Returns:
+            The health.
+        """
+        if not self.available:
+            return Health(state=self.state, reason=self.reason, running=self._running)
+        client = self.client
+        began = time.monotonic()
+        latency: float | None = None
+        reason = self.reason
+        try:
+            async with asyncio.timeout(timeout):
+                await client.ping()
+            latency, reason = time.monotonic() - began, ""
+        except (CallError, TimeoutError) as exc:
+            reason = str(exc) or f"no answer within {timeout:g} seconds"
+        return Health(
+            state=self.state,
+            reason=reason,
+            latency=latency,
+            running=self._running,
+            era=client.era,
+            revision=client.protocol_version,
+        )

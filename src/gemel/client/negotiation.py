@@ -1,0 +1,400 @@
+"""The negotiation of the era and revision with a server: a pure generator of steps, and the class that runs it.
+
+An error that only stateless servers send means a stateless server; silence and unknown errors mean a handshake server;
+failures of the transport mean nothing. See
+https://modelcontextprotocol.io/specification/draft/basic/versioning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Raw
+
+from gemel.errors import (
+    CallError,
+    CallTimeout,
+    ConnectFailed,
+    ConnectionLost,
+    HttpStatus,
+    NotFinished,
+    NotSent,
+    Overloaded,
+    PeerError,
+    shorten,
+)
+from gemel.jsonrpc import RequestId
+from gemel.protocol.eras.base import Era, EraName, EraOption
+from gemel.protocol.eras.handshake import HANDSHAKE
+from gemel.protocol.eras.stateless import STATELESS
+from gemel.protocol.http.mirror import request_headers
+from gemel.protocol.revisions.adapt import shape
+from gemel.schema.base import SERVER_INFO, Implementation
+from gemel.schema.lifecycle import (
+    ClientCapabilities,
+    DiscoverResult,
+    InitializeParams,
+    InitializeResult,
+    ServerCapabilities,
+)
+from gemel.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
+from gemel.session import Session
+
+if TYPE_CHECKING:
+    from gemel.recorder import ObservedMessage
+
+UNSUPPORTED_VERSION = -32022
+#: Errors that only a stateless server sends.
+MODERN_ERRORS = frozenset({-32020, -32021, UNSUPPORTED_VERSION})
+#: HTTP statuses of a server that does not know the request and says so without JSON-RPC.
+LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
+#: Errors of a server of any era that is busy or stops.
+_OF_LOAD = frozenset({Overloaded.code, NotFinished.code})
+_REFUSALS = frozenset({-32600, -32601, -32602, UNSUPPORTED_VERSION})
+
+
+class Discovery(msgspec.Struct, frozen=True, kw_only=True):
+    """What the negotiation with a server found out. Save it with `msgspec.json.encode` to connect later without a round trip.
+
+    Attributes:
+        era: "2025" (handshake) or "2026" (stateless).
+        revision: The protocol revision.
+        server_info: The name and version that the server gives itself.
+        capabilities: The capabilities that it declares.
+        instructions: How it wants to be used.
+    """
+
+    era: EraName
+    revision: str
+    server_info: Implementation | None = None
+    capabilities: ServerCapabilities = msgspec.field(default_factory=ServerCapabilities)
+    instructions: str | None = None
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """The step: send `server/discover` in this revision. Over a byte stream it remains open after a time without an answer.
+
+    With `only` there is no other step: wait longer for a slow server.
+    """
+
+    revision: str
+    only: bool = False
+
+
+class Initialize(msgspec.Struct, frozen=True):
+    """The step: send `initialize` with this revision. The answer to an open probe may come first."""
+
+    revision: str
+
+
+class StepAnswer(msgspec.Struct, frozen=True):
+    """The answer to a step: a result or an error, neither if there was none in time. `to` names the request."""
+
+    to: Literal["discover", "initialize"]
+    result: Raw | None = None
+    error: Exception | None = None
+
+
+Steps = Generator[Probe | Initialize, StepAnswer, Discovery]
+
+
+def combine_eras(first: EraOption, second: EraOption) -> EraOption | None:
+    """The era that satisfies two requirements; None if they contradict each other."""
+    if first == "auto":
+        return second
+    return first if second in ("auto", first) else None
+
+
+def negotiate(era: EraOption) -> Steps:
+    """Yield steps and take their answers; the return value is the Discovery. Raises ConnectFailed."""
+    return _STRATEGIES[era]()
+
+
+def _probe_first(*, fallback: bool) -> Steps:
+    """`server/discover`, and `initialize` if the server does not know it and `fallback` allows that."""
+    return (yield from _judge((yield Probe(STATELESS_REVISIONS[-1], only=not fallback)), fallback, may_repeat=True))
+
+
+def _common(ours: Sequence[str], theirs: Collection[str]) -> list[str]:
+    """The revisions that both sides support, oldest first."""
+    return [revision for revision in ours if revision in theirs]
+
+
+def _judge(answer: StepAnswer, fallback: bool, *, may_repeat: bool) -> Steps:
+    """Judge the answer to the probe."""
+    if answer.result is not None:
+        return (yield from _discovered(answer.result, fallback, may_repeat=may_repeat))
+    error = answer.error
+    if isinstance(error, PeerError) and error.code in MODERN_ERRORS:
+        return (yield from _modern_error(error, fallback, may_repeat=may_repeat))
+    if not _means_legacy(error):
+        assert error is not None
+        raise error
+    if not fallback:
+        raise ConnectFailed(f"The server does not speak the stateless era: {_words(error)}") from error
+    return (yield from _handshake(error, may_probe=may_repeat))
+
+
+def _means_legacy(error: Exception | None) -> bool:
+    if isinstance(error, PeerError):
+        return error.code not in _OF_LOAD and (error.status is None or error.status < 500)
+    return error is None or getattr(error, "status", None) in LEGACY_STATUSES
+
+
+def refuses_the_era(error: PeerError | HttpStatus) -> bool:
+    """Whether a server that does not know the era refuses requests in this way, before it runs them."""
+    return error.status in LEGACY_STATUSES if isinstance(error, HttpStatus) else error.code in _REFUSALS
+
+
+def may_be_older(error: CallError) -> bool:
+    """Whether a refused handshake may mean that the server only knows the HTTP transport of the first revision."""
+    cause = error.__cause__
+    if isinstance(error, ConnectFailed) and isinstance(cause, PeerError):
+        return cause.code not in MODERN_ERRORS
+    return getattr(error, "status", None) in (400, 404, 405)
+
+
+def _discovered(result: Raw, fallback: bool, *, may_repeat: bool) -> Steps:
+    try:
+        discovered = msgspec.json.decode(result, type=DiscoverResult)
+    except msgspec.MsgspecError as exc:
+        if not fallback:
+            raise ConnectFailed(f"The server's answer to server/discover can't be read: {exc}") from exc
+        return (yield from _handshake(exc))
+    common = _common(STATELESS_REVISIONS, discovered.supported_versions)
+    if common:
+        return Discovery(
+            era=STATELESS.name,
+            revision=common[-1],
+            server_info=_identity(discovered.meta),
+            capabilities=discovered.capabilities,
+            instructions=discovered.instructions,
+        )
+    return (yield from _only_legacy(discovered.supported_versions, fallback))
+
+
+def _modern_error(error: PeerError, fallback: bool, *, may_repeat: bool) -> Steps:
+    if error.code != UNSUPPORTED_VERSION:
+        raise ConnectFailed(f"The server refused the discovery request: {error}") from error
+    supported = _supported(error)
+    common = _common(STATELESS_REVISIONS, supported)
+    if common and may_repeat:
+        return (yield from _judge((yield Probe(common[-1], only=not fallback)), fallback, may_repeat=False))
+    return (yield from _only_legacy(supported, fallback))
+
+
+def _only_legacy(supported: list[str], fallback: bool) -> Steps:
+    if fallback and _common(HANDSHAKE_REVISIONS, supported):
+        return (yield from _handshake(None))
+    offered = shorten(", ".join(map(str, supported)) or "nothing")
+    raise ConnectFailed(f"No protocol revision in common: the server offers {offered}")
+
+
+def _handshake(because: Exception | None, *, may_probe: bool = False) -> Steps:
+    """Send `initialize` with our latest revision; to a server that refuses it by an error, with one that it supports.
+
+    A stateless server that was too slow for the probe is probed once more.
+    """
+    answer = yield Initialize(HANDSHAKE_REVISIONS[-1])
+    if answer.to == "initialize" and isinstance(answer.error, PeerError):
+        supported = _supported(answer.error)
+        modern = _common(STATELESS_REVISIONS, supported)
+        if modern and may_probe and not _common(HANDSHAKE_REVISIONS, supported):
+            return (yield from _judge((yield Probe(modern[-1])), fallback=True, may_repeat=False))
+        answer = yield from _second_try(answer.error)
+    if answer.to == "discover":
+        return (yield from _late_discovery(answer, because))
+    if answer.error is not None:
+        raise answer.error
+    if answer.result is None:
+        raise ConnectFailed("The server did not answer initialize")
+    return _agreed(answer.result)
+
+
+def _late_discovery(answer: StepAnswer, because: Exception | None) -> Steps:
+    """The probe was answered while `initialize` was on its way: a slow stateless server."""
+    if answer.result is not None or (isinstance(answer.error, PeerError) and answer.error.code in MODERN_ERRORS):
+        return (yield from _judge(answer, fallback=True, may_repeat=True))
+    return (yield from _handshake(because))
+
+
+def _second_try(error: PeerError) -> Generator[Probe | Initialize, StepAnswer, StepAnswer]:
+    supported = _supported(error)
+    common = _common(HANDSHAKE_REVISIONS, supported)
+    if not common:
+        if _common(STATELESS_REVISIONS, supported):
+            raise ConnectFailed(f"The server speaks only the stateless era ({', '.join(supported)}): use era='2026'")
+        raise ConnectFailed(f"The server refused initialize: {error}") from error
+    return (yield Initialize(common[-1]))
+
+
+def _agreed(result: Raw) -> Discovery:
+    try:
+        agreed = msgspec.json.decode(result, type=InitializeResult)
+    except msgspec.MsgspecError as exc:
+        raise ConnectFailed(f"The server's answer to initialize can't be read: {exc}") from exc
+    if not _common(HANDSHAKE_REVISIONS, [agreed.protocol_version]):
+        raise ConnectFailed(
+            f"The server requires the protocol revision {shorten(agreed.protocol_version)!r}, which is unknown to this client"
+        )
+    return Discovery(
+        era=HANDSHAKE.name,
+        revision=agreed.protocol_version,
+        server_info=agreed.server_info,
+        capabilities=agreed.capabilities,
+        instructions=agreed.instructions,
+    )
+
+
+#: How the negotiation begins, by the era that is required.
+_STRATEGIES: dict[EraOption, Callable[[], Steps]] = {
+    "2025": lambda: _handshake(None),
+    "2026": lambda: _probe_first(fallback=False),
+    "auto": lambda: _probe_first(fallback=True),
+}
+
+
+def _supported(error: PeerError) -> list[str]:
+    supported: Any = error.data.get("supported") if isinstance(error.data, dict) else None
+    return [str(item) for item in supported] if isinstance(supported, list) else []
+
+
+def _identity(meta: dict[str, Any] | None) -> Implementation | None:
+    try:
+        return msgspec.convert((meta or {}).get(SERVER_INFO), Implementation)
+    except msgspec.ValidationError:
+        return None
+
+
+def _words(error: Exception | None) -> str:
+    if error is None:
+        return "it did not answer server/discover"
+    return shorten(str(error)) if isinstance(error, CallError) else "its answer to server/discover can't be read"
+
+
+#: Observes a message by its method, params and id; see `ClientConnection.observe`.
+Observe = Callable[
+    [str, Mapping[str, Any], RequestId | None], AbstractContextManager[tuple["ObservedMessage | None", dict[str, str]]]
+]
+
+
+#: What a client declares in an era.
+DeclaredCapabilities = Callable[[Era], ClientCapabilities]
+
+
+class ProbeEndedServer(ConnectionLost):
+    """A server on a byte stream ended at the probe, as servers of the official Python SDK up to 1.9 do: start it again."""
+
+
+class Negotiation:
+    """Runs the negotiation over an open session."""
+
+    def __init__(
+        self, session: Session, info: Implementation, capabilities: DeclaredCapabilities, observe: Observe
+    ) -> None:
+        self._session = session
+        self._info = info
+        self._capabilities = capabilities
+        self._observe = observe
+        #: The step that was begun last.
+        self._step: Probe | Initialize | None = None
+        #: A probe without an answer: over a byte stream a slow server may still answer it.
+        self._probe: asyncio.Task[StepAnswer] | None = None
+
+    async def run(self, era: EraOption) -> Discovery:
+        """Negotiate. Raises ConnectFailed, or the transport's own error when it says nothing about the era."""
+        steps = negotiate(era)
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(await self._take(step))
+        except StopIteration as done:
+            discovery: Discovery = done.value
+            return discovery
+        except (ConnectionLost, NotSent) as exc:
+            probed = isinstance(self._step, Probe) or self._probe is not None
+            if era == "auto" and probed and self._session.channel.kind != "post":
+                raise ProbeEndedServer(str(exc)) from exc
+            raise
+        finally:
+            if self._probe is not None:
+                self._probe.cancel()
+                await asyncio.wait([self._probe])
+
+    async def _take(self, step: Probe | Initialize) -> StepAnswer:
+        self._step = step
+        if isinstance(step, Probe):
+            return await self._discover(step.revision, only=step.only)
+        return await self._initialize(step.revision)
+
+    async def _discover(self, revision: str, *, only: bool) -> StepAnswer:
+        if self._probe is not None:
+            self._probe.cancel()
+        meta = STATELESS.request_meta(revision, self._info, self._capabilities(STATELESS))
+        on_http = self._session.channel.kind == "post"
+        headers = request_headers("server/discover", None, revision) if on_http else ()
+        asking = asyncio.create_task(self._ask("server/discover", {"_meta": meta}, headers, "discover"))
+        if on_http or only:
+            return await _own(asking)
+        await asyncio.wait([asking], timeout=self._session.connection.limits.probe)
+        if asking.done():
+            return asking.result()
+        self._probe = asking
+        return StepAnswer("discover")
+
+    async def _initialize(self, revision: str) -> StepAnswer:
+        capabilities = self._capabilities(HANDSHAKE)
+        mine = InitializeParams(protocol_version=revision, capabilities=capabilities, client_info=self._info)
+        params = shape(mine, revision)
+        asking = asyncio.create_task(self._ask("initialize", params, (), "initialize"))
+        if self._probe is None:
+            return await _own(asking)
+        probe = self._probe
+        try:
+            await asyncio.wait([asking, probe], return_when=asyncio.FIRST_COMPLETED)
+            # A server that was busy starting answers both at once: then the probe decides.
+            if not probe.done() or not _modern(probe.result()):
+                return await _own(asking)
+        except BaseException:
+            asking.cancel()
+            raise
+        self._probe = None
+        asking.cancel()
+        await asyncio.wait([asking])
+        return probe.result()
+
+    async def _ask(self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"]) -> StepAnswer:
+        try:
+            pending = self._session.register_request(method)
+            with self._observe(method, msgspec.to_builtins(params), pending.id) as (operation, trace):
+                if trace:
+                    params = msgspec.to_builtins(params)
+                    params["_meta"] = {**params.get("_meta", {}), **trace}
+                result = await self._session.send_request(pending, params, headers=headers)
+                if operation is not None:
+                    operation.finished(method, result)
+                return StepAnswer(to, result=result)
+        except CallTimeout:
+            return StepAnswer(to)
+        except CallError as exc:
+            return StepAnswer(to, error=exc)
+
+
+async def _own(task: asyncio.Task[StepAnswer]) -> StepAnswer:
+    """Wait for a task, and cancel it if this task is cancelled."""
+    try:
+        return await task
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+
+
+def _modern(answer: StepAnswer) -> bool:
+    """Whether a late answer to the probe comes from a stateless server."""
+    if answer.error is not None:
+        return getattr(answer.error, "code", None) in MODERN_ERRORS
+    return answer.result is not None

@@ -1,0 +1,261 @@
+"""Compare what a server offers with the rules of hosts."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from gemel.doctor.hosts import HOSTS, Rule, Severity, Subject
+from gemel.errors import DefinitionError, MethodNotFound, PeerError, shorten
+from gemel.protocol.schema_keywords import LISTED, NAMED, ONE
+from gemel.schema.tools import Tool
+
+if TYPE_CHECKING:
+    from gemel.client.methods import ClientMethods
+
+#: The severities, the worst last.
+SEVERITIES: tuple[Severity, ...] = ("note", "degrades", "breaks")
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that one host can't take. `str()` makes a line of it.
+
+    Args:
+        host: The name of the host.
+        severity: "breaks": tools are missing or requests fail; "degrades": something is changed or left out; "note":
+            a limit of the host that the lists of a server don't show.
+        place: Where: a tool and a place in its schema, or "server".
+        message: What it is.
+        effect: What the host does.
+        source: The address of a report or of documentation.
+    """
+
+    host: str
+    severity: Severity
+    place: str
+    message: str
+    effect: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}: {self.host} {self.effect} ({self.source})"
+
+
+class Offers(NamedTuple):
+    """What a server offers, as `examine` lists it.
+
+    Args:
+        server: The name of the server.
+        tools: Its tools.
+        prompts: How many prompts it has.
+        resources: How many resources and resource templates it has.
+    """
+
+    server: str
+    tools: Sequence[Tool]
+    prompts: int = 0
+    resources: int = 0
+
+
+async def examine(client: ClientMethods, hosts: Iterable[str] = ()) -> list[Finding]:
+    """List what a server offers, and find what hosts can't take of it. No tool is called.
+
+    Args:
+        client: A connected client.
+        hosts: Names of hosts, keys of `HOSTS`; all of them by default.
+
+    Returns:
+        The findings, by host, the worst first.
+
+    Raises:
+        DefinitionError: A host is not known.
+        CallError: A list could not be fetched.
+
+    Example:
+        >>> async with Client("weather.py") as client:
+        ...     for finding in await examine(client, ["cursor"]):
+        ...         print(finding)
+    """
+    chosen = list(hosts)
+    for host in chosen:
+        _rules(host)
+    offered, info = client.server_capabilities, client.server_info
+    tools = await _listed(client.list_tools) if offered.tools is not None else []
+    prompts = await _listed(client.list_prompts) if offered.prompts is not None else []
+    resources: list[Any] = []
+    if offered.resources is not None:
+        resources += await _listed(client.list_resources)
+        resources += await _listed(client.list_resource_templates)
+    name = info.name if info is not None else ""
+    return check(Offers(name, tools, len(prompts), len(resources)), chosen)
+
+
+async def _listed(items: Callable[[], Awaitable[Sequence[Any]]]) -> Sequence[Any]:
+    """A list, empty if the server doesn't have the method: many have resources and no templates."""
+    try:
+        return await items()
+    except PeerError as exc:
+        if exc.code != MethodNotFound.code:
+            raise
+        return []
+
+
+def check(offers: Offers, hosts: Iterable[str] = ()) -> list[Finding]:
+    """Find what hosts can't take of what a server offers.
+
+    Args:
+        offers: What the server offers.
+        hosts: Names of hosts, keys of `HOSTS`; all of them by default.
+
+    Returns:
+        The findings, by host, the worst first.
+
+    Raises:
+        DefinitionError: A host is not known.
+    """
+    findings: list[Finding] = []
+    for host in list(hosts) or HOSTS:
+        of_host = [
+            Finding(
+                host=host, severity=rule.severity, place=place, message=message, effect=rule.effect, source=rule.source
+            )
+            for rule in _rules(host)
+            for place, message in _CHECKS[rule.subject](rule, offers)
+        ]
+        findings += sorted(of_host, key=lambda finding: -SEVERITIES.index(finding.severity))
+    return findings
+
+
+def at_least(findings: Iterable[Finding], severity: Severity) -> list[Finding]:
+    """Return the findings of a severity and of worse ones."""
+    return [finding for finding in findings if SEVERITIES.index(finding.severity) >= SEVERITIES.index(severity)]
+
+
+def _rules(host: str) -> Sequence[Rule]:
+    if host not in HOSTS:
+        near = difflib.get_close_matches(host, HOSTS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(HOSTS)}"
+        raise DefinitionError(f"There are no rules for the host {shorten(repr(host))}: {hint}")
+    return HOSTS[host]
+
+
+# ---------------------------------------------------------------- rules
+
+_Found = Iterator[tuple[str, str]]
+
+
+def _tool(tool: Tool) -> str:
+    return f"tool {shorten(tool.name)!r}"
+
+
+def _name_length(rule: Rule, offers: Offers) -> _Found:
+    prefix = rule.prefix.replace("{server}", offers.server)
+    for tool in offers.tools:
+        length = len(prefix) + len(tool.name)
+        if length > rule.value:
+            whole = f", with {shorten(repr(prefix))} before it" if prefix else ""
+            yield _tool(tool), f"its name has {length} characters{whole}, more than {rule.value}"
+
+
+def _name_pattern(rule: Rule, offers: Offers) -> _Found:
+    for tool in offers.tools:
+        if not re.fullmatch(rule.value, tool.name):
+            yield _tool(tool), f"its name doesn't match {rule.value}"
+
+
+def _tool_count(rule: Rule, offers: Offers) -> _Found:
+    if len(offers.tools) > rule.value:
+        yield "server", f"{len(offers.tools)} tools, more than {rule.value}"
+
+
+def _in_schemas(offers: Offers, test: Callable[[dict[str, Any]], str | None], *, outputs: bool = False) -> _Found:
+    """The first place in each tool's schemas at which the test finds something."""
+    for tool in offers.tools:
+        schemas = {"input": tool.input_schema, **({"output": tool.output_schema} if outputs else {})}
+        for use, root in schemas.items():
+            places = [(place, message) for place, part in _parts(root, use) if (message := test(part))]
+            if places:
+                others = len(places) - 1
+                more = f" (and at {others} more place{'s' if others > 1 else ''})" if others else ""
+                yield f"{_tool(tool)}, {places[0][0]}", f"{places[0][1]}{more}"
+
+
+def _parts(root: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    pending = [(root, place)]
+    while pending:
+        part, place = pending.pop()
+        if not isinstance(part, dict):
+            continue
+        yield place, part
+        inner: list[tuple[Any, str]] = []
+        for word, value in part.items():
+            if word in NAMED and isinstance(value, dict):
+                outer = place if word == "properties" else f"{place}.{word}"
+                inner += [(schema, f"{outer}.{shorten(name)}") for name, schema in value.items()]
+            elif word in LISTED and isinstance(value, list):
+                inner += [(schema, place) for schema in value]
+            elif word in ONE:
+                inner.append((value, f"{place}[]" if word == "items" else f"{place}.{word}"))
+        pending += reversed(inner)
+
+
+def _keywords(rule: Rule, offers: Offers) -> _Found:
+    def test(part: dict[str, Any]) -> str | None:
+        used = [word for word in rule.value if word in part]
+        return f"uses {', '.join(used)}" if used else None
+
+    yield from _in_schemas(offers, test, outputs="$ref" in rule.value)
+
+
+def _root_keywords(rule: Rule, offers: Offers) -> _Found:
+    for tool in offers.tools:
+        used = [word for word in rule.value if word in tool.input_schema]
+        if used:
+            yield f"{_tool(tool)}, input", f"uses {', '.join(used)} at the root"
+
+
+def _formats(rule: Rule, offers: Offers) -> _Found:
+    def test(part: dict[str, Any]) -> str | None:
+        name = part.get("format")
+        return f"format {shorten(repr(name))}" if isinstance(name, str) and name not in rule.value else None
+
+    yield from _in_schemas(offers, test)
+
+
+def _patterns(rule: Rule, offers: Offers) -> _Found:
+    def test(part: dict[str, Any]) -> str | None:
+        pattern = part.get("pattern")
+        return (
+            "its pattern looks ahead or behind" if isinstance(pattern, str) and re.search(rule.value, pattern) else None
+        )
+
+    yield from _in_schemas(offers, test)
+
+
+def _offers(rule: Rule, offers: Offers) -> _Found:
+    for feature in rule.value:
+        count = offers.prompts if feature == "prompts" else offers.resources
+        if count:
+            yield "server", f"{count} {feature if count > 1 else feature.removesuffix('s')}"
+
+
+def _lacks(rule: Rule, offers: Offers) -> _Found:
+    for feature in rule.value:
+        yield "server", f"no {feature}"
+
+
+_CHECKS: Mapping[Subject, Callable[[Rule, Offers], _Found]] = {
+    "name length": _name_length,
+    "name pattern": _name_pattern,
+    "tool count": _tool_count,
+    "keywords": _keywords,
+    "root keywords": _root_keywords,
+    "formats": _formats,
+    "patterns": _patterns,
+    "offers": _offers,
+    "lacks": _lacks,
+}

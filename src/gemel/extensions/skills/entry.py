@@ -1,0 +1,156 @@
+"""What both sides check of a skill: the digests of its files, and the frontmatter of its SKILL.md."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gemel.errors import DefinitionError
+
+ID = "io.modelcontextprotocol/skills"
+#: What a skill should not exceed: files, and bytes of all files. SEP-2640, section "Resources".
+MAX_FILES, MAX_BYTES = 512, 16 << 20
+#: Bytes of the frontmatter.
+MAX_FRONTMATTER = 64 << 10
+#: Levels of lists and mappings in it.
+MAX_DEPTH = 32
+#: https://agentskills.io/specification, "Frontmatter".
+MAX_DESCRIPTION = 1024
+
+_NAME = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+_FRONTMATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)(?:^|\n)---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+
+
+def digest_of(data: bytes) -> str:
+    """The digest of a file's bytes, as entries have it."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def check_frontmatter(values: Mapping[str, Any], folder: str) -> None:
+    """Check what the Agent Skills specification demands of the frontmatter of a skill in a folder. Raises ValueError."""
+    name, description = values.get("name"), values.get("description")
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise ValueError(
+            f"its name is {name!r}: use 1 to 64 lowercase letters, digits and single hyphens, none of them at an end"
+        )
+    if name != folder:
+        raise ValueError(f"its name is {name!r}, but its folder is called {folder!r}: give both the same name")
+    if not isinstance(description, str) or not description.strip():
+        raise ValueError("it has no description: say in the frontmatter what it does and when to use it")
+    if len(description) > MAX_DESCRIPTION:
+        raise ValueError(f"its description has {len(description)} characters; {MAX_DESCRIPTION} are the limit")
+
+
+def parse_frontmatter(text: str) -> dict[str, Any]:
+    """Read the YAML frontmatter of a SKILL.md as JSON values.
+
+    YAML is read by its core schema, so that dates and `yes` are texts, and 1.0 is a number. Anchors and tags are refused.
+
+    Args:
+        text: The whole file.
+
+    Returns:
+        The members.
+
+    Raises:
+        ValueError: There is none, or it is not a mapping of JSON values.
+        DefinitionError: PyYAML is not installed.
+    """
+    found = _FRONTMATTER.match(text)
+    if found is None:
+        raise ValueError("it does not begin with frontmatter: a line ---, YAML, and a line ---")
+    source = found[1]
+    if len(source) > MAX_FRONTMATTER:
+        raise ValueError(f"its frontmatter has more than {MAX_FRONTMATTER} characters")
+    values = _load(source)
+    if not isinstance(values, dict):
+        raise ValueError("its frontmatter is not a mapping: write `name: …` and `description: …`")
+    return values
+
+
+def _load(source: str) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        raise DefinitionError("Skills need PyYAML: install gemel[skills]") from None
+
+    _check_tokens(yaml, source)
+    try:
+        return _value(yaml, yaml.compose(source, Loader=yaml.SafeLoader))
+    except yaml.YAMLError as exc:
+        raise ValueError(f"its frontmatter is not YAML: {_first_line(exc)}") from None
+
+
+def _check_tokens(yaml: Any, source: str) -> None:
+    """Refuse what has other meanings than JSON. The time that PyYAML takes for a token grows with the depth where it stands."""
+    depth = 0
+    try:
+        for token in yaml.scan(source, Loader=yaml.SafeLoader):
+            if isinstance(token, (yaml.AnchorToken, yaml.AliasToken, yaml.TagToken)):
+                raise ValueError("its frontmatter has an anchor, alias or tag: write plain YAML")
+            kind = type(token).__name__
+            depth += kind.endswith("StartToken") - kind.endswith("EndToken")
+            if depth > MAX_DEPTH:
+                raise ValueError(f"its frontmatter is nested deeper than {MAX_DEPTH} levels")
+    except yaml.YAMLError as exc:
+        raise ValueError(f"its frontmatter is not YAML: {_first_line(exc)}") from None
+
+
+def _first_line(exc: BaseException) -> str:
+    return " ".join(str(exc).split()) or type(exc).__name__
+
+
+def _value(yaml: Any, node: Any) -> Any:
+    """A node as a JSON value. PyYAML itself reads YAML 1.1, in which `yes` is true and `2026-01-01` a date."""
+    if node is None:
+        return None
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(yaml, item) for item in node.value]
+    if isinstance(node, yaml.MappingNode):
+        members: dict[str, Any] = {}
+        for key, item in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.value in members:
+                raise ValueError(f"its frontmatter has a key that is repeated or no text: {_excerpt(key.value)}")
+            members[key.value] = _value(yaml, item)
+        return members
+    return _scalar(node.value) if node.style is None else node.value
+
+
+def _excerpt(value: Any) -> str:
+    return repr(value)[:60]
+
+
+#: https://yaml.org/spec/1.2.2/#103-core-schema
+_NULL = re.compile(r"(?:null|Null|NULL|~|)")
+_TRUE, _FALSE = re.compile(r"true|True|TRUE"), re.compile(r"false|False|FALSE")
+_INT = re.compile(r"[-+]?[0-9]{1,300}")
+_BASED = re.compile(r"0o[0-7]{1,300}|0x[0-9a-fA-F]{1,300}")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+
+
+def _scalar(text: str) -> Any:
+    if _NULL.fullmatch(text):
+        return None
+    if _TRUE.fullmatch(text):
+        return True
+    if _FALSE.fullmatch(text):
+        return False
+    if _INT.fullmatch(text):
+        return int(text)
+    if _BASED.fullmatch(text):
+        return int(text, 0)
+    if _FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
+        return number
+    return text
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal; 1 and 1.0 are, 1 and true are not."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_json(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same_json, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)

@@ -1,0 +1,129 @@
+"""The HTTP/1.1 server: listening sockets, their connections, one timer for all, and a regular end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import time
+from email.utils import formatdate
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gemel.errors import StartError
+from gemel.http1.server.connection import HEAD_WAIT, HttpConnection, ParsedHead
+from gemel.http1.server.request import CreateTask, ResponseHeads, Serve
+from gemel.local_sockets import Listening, listen_on_pipe
+
+if TYPE_CHECKING:
+    import ssl
+
+#: Connections that wait to be accepted, at most.
+_BACKLOG = 2048
+#: Seconds between two sweeps of all connections.
+TICK = 1.0
+
+
+class Listener:
+    """Serves each request by `serve(request)` in a task of its own, on the event loop in which it was made.
+
+    Args:
+        serve: Serves a request.
+        head_bytes: Maximum bytes of the head of a request.
+        head_lines: Maximum number of header lines in a head that is not complete yet.
+        stall: Seconds after which a client that reads nothing loses its connection.
+    """
+
+    def __init__(
+        self,
+        serve: Serve,
+        head_bytes: int,
+        head_lines: int = 1000,
+        stall: float = 30.0,
+    ) -> None:
+        self.serve = serve
+        self.head_bytes = head_bytes
+        self.head_lines = head_lines
+        self.stall = stall
+        self.loop = asyncio.get_running_loop()
+        # What the loop does itself, but the tasks need no names of their own.
+        plain = partial(asyncio.Task, loop=self.loop, name="HTTP request")
+        self.create_task: CreateTask = self.loop.create_task if self.loop.get_task_factory() is not None else plain
+        self.start_task: CreateTask | None = None
+        if self.create_task is plain and sys.version_info >= (3, 12):
+            self.start_task = partial(plain, eager_start=True)
+        self.heads = ResponseHeads()
+        self.parsed_heads: dict[bytes, ParsedHead] = {}
+        self.ending = False
+        self.tick = 0
+        self.connections: set[HttpConnection] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self._servers: list[Listening] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def open(self, listening: list[socket.socket], tls: ssl.SSLContext | None) -> None:
+        """Start to accept connections. Raises StartError if that fails."""
+        self._beat()
+        wait = {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": float(HEAD_WAIT)}
+        for one in listening:
+            unix = one.family == getattr(socket, "AF_UNIX", None)
+            make: Any = self.loop.create_unix_server if unix else self.loop.create_server
+            try:
+                one.listen(_BACKLOG)  # uvloop would close it without an error if another process was faster
+                self._servers.append(await make(lambda: HttpConnection(self), sock=one, backlog=_BACKLOG, **wait))
+            except OSError as exc:
+                raise StartError(f"Can't listen on {_place(one)}: {exc.strerror or exc}") from exc
+
+    async def open_pipe(self, path: str) -> None:
+        """Start to accept connections to a named pipe. Raises StartError if that fails."""
+        self._beat()
+        self._servers.append(await listen_on_pipe(lambda: HttpConnection(self), path))
+
+    def _beat(self) -> None:
+        self.tick += 1
+        self.heads.at(formatdate(time.time(), usegmt=True))
+        for connection in list(self.connections):
+            connection.sweep(self.tick)
+        self._timer = self.loop.call_later(TICK, self._beat)
+
+    def drain(self) -> None:
+        """Accept no more connections. Open ones may finish their requests."""
+        self.ending = True
+        for server in self._servers:
+            server.close()
+
+    async def finish(self, limit: float, hurry: asyncio.Event) -> None:
+        """Wait up to `limit` seconds, or until `hurry` is set, for each connection to have its last response."""
+        end = self.loop.time() + limit
+        while self.connections and self.loop.time() < end and not hurry.is_set():  # noqa: ASYNC110 - counted
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.close_if_idle()
+
+    async def leave(self, limit: float) -> None:
+        """Close idle connections, and wait up to `limit` seconds for responses to reach their clients."""
+        for connection in list(self.connections):
+            connection.close_if_idle()
+        end = self.loop.time() + limit
+        while self.connections and self.loop.time() < end:  # noqa: ASYNC110 - counted, not signalled
+            await asyncio.sleep(0.01)
+
+    def close(self) -> None:
+        """Close all connections at once. May be called twice."""
+        self.drain()
+        for connection in list(self.connections):
+            connection.transport.abort()
+        for task in self.tasks:
+            task.add_done_callback(self.tasks.discard)  # one that has not begun yet does not do it
+            task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _place(listening: socket.socket) -> str:
+    """Where a socket was to listen, for an error."""
+    try:
+        address = listening.getsockname()
+    except OSError:
+        return "a socket that is closed"
+    return f"{address[0]} port {address[1]}" if isinstance(address, tuple) else str(address)

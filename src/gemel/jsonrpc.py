@@ -1,0 +1,382 @@
+"""JSON-RPC messages: from bytes to typed values and back. Knows nothing of MCP, channels or time.
+
+Invariant: any bytes become messages or a ProtocolError, nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+from struct import Struct
+from typing import Any, Final, Literal, TypeAlias, final
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from gemel.errors import ErrorObject, InvalidRequest, ParseError
+
+#: A request id: a string or an integer. The response has it in the same JSON type.
+RequestId: TypeAlias = str | int
+
+#: Stands for a member that wasn't there; compared by identity.
+ABSENT = Raw(b"")
+#: `opening(raw) == OBJECT`: whether JSON text, which is known to be valid, is an object.
+opening = Struct("c").unpack_from
+OBJECT: Final = (b"{",)
+
+
+@final
+class Request(msgspec.Struct, frozen=True):
+    """A request, which gets exactly one response. `params` is the untouched JSON text, empty when absent.
+
+    `meta` is its `_meta` as it is read, where the sender in the same process knows it.
+    """
+
+    id: RequestId
+    method: str
+    params: Raw = ABSENT
+    meta: Any = None
+
+
+@final
+class Notification(msgspec.Struct, frozen=True):
+    """A message that is never answered."""
+
+    method: str
+    params: Raw = ABSENT
+
+
+@final
+class Response(msgspec.Struct, frozen=True):
+    """A successful answer."""
+
+    id: RequestId
+    result: Raw
+
+
+@final
+class Failure(msgspec.Struct, frozen=True):
+    """An error answer; `id` is None when the sender could not read the request's id."""
+
+    id: RequestId | None
+    error: ErrorObject
+
+
+Message: TypeAlias = Request | Notification | Response | Failure
+
+
+class _Envelope(msgspec.Struct):
+    jsonrpc: str = ""
+    id: int | str | UnsetType | None = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw = ABSENT
+    result: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+class _IdOnly(msgspec.Struct):
+    id: Any = None
+
+
+class _Members(msgspec.Struct):
+    jsonrpc: Raw = ABSENT
+    id: Raw = ABSENT
+    method: Raw = ABSENT
+    result: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+class Unreadable(InvalidRequest):
+    """JSON that is not a message. `request_id` is its id if that could be read, for the error response."""
+
+    def __init__(self, message: str, request_id: RequestId | None = None) -> None:
+        super().__init__(message)
+        self.request_id = request_id
+
+
+#: The most members of an object in which repeated ones are looked for. No message of the protocol has more.
+MAX_MEMBERS = 1000
+#: The most bytes of a message outside of its `params`, `result` or `error`.
+MAX_FRAME = 65536
+
+#: A request with `params`, an integer id of at most 7 digits and no other member has at most so many bytes besides its
+#: `params` and the text of its `method`, in the shortest notation, which most peers write. One more `id` would not fit.
+MAX_REQUEST_FRAME = len('{"jsonrpc":"2.0","id":1234567,"method":"","params":}')
+MAX_RESULT_FRAME = len('{"jsonrpc":"2.0","id":1234567,"result":}')
+_NAME = re.compile(rb'\s*[{,]\s*"(?:[^"\\]|\\.)*"\s*:\s*', re.DOTALL)
+_END = re.compile(rb"\s*(\{\s*)?\}\s*\Z")
+
+#: How a message begins, or a batch of them.
+_BEGUN = re.compile(rb"(\xef\xbb\xbf)?\s*(\[\s*)?\{\s*[\"}]")
+_decode = msgspec.json.Decoder(_Envelope).decode
+_id_decoder = msgspec.json.Decoder(_IdOnly)
+_members_decoder = msgspec.json.Decoder(_Members)
+_raw_members_decoder = msgspec.json.Decoder(dict[str, Raw])
+_error_decoder = msgspec.json.Decoder(ErrorObject)
+_array_decoder = msgspec.json.Decoder(list[Raw])
+_encoder = msgspec.json.Encoder()
+#: Bytes of JSON text that are searched for a null.
+_LONG = 16384
+_packer = msgspec.msgpack.Encoder()
+#: Buffers for the MessagePack of long values that nobody uses now: the pages of a new one cost more than to fill it.
+_spare: list[bytearray] = []
+#: Bytes of a buffer that is kept.
+_MAX_SPARE = 1 << 22
+
+
+def meant_as(data: bytes) -> Literal["request", "notification", "response"] | None:
+    """Tell what a malformed message was meant to be, by the names of its members. None if they don't say, or if it is no JSON."""
+    try:
+        members = _members_decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+    has_outcome = members.result is not ABSENT or members.error is not ABSENT
+    if members.method is ABSENT:
+        return "response" if has_outcome or members.id is not ABSENT else None
+    if has_outcome:
+        return None
+    return "notification" if members.id is ABSENT else "request"
+
+
+def is_print(data: bytes) -> bool:
+    """Whether a malformed message is rather something that a program printed: text, or a line of a log in JSON."""
+    try:
+        members = _members_decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return not _BEGUN.match(data)
+    is_response = members.id is not ABSENT and (members.result is not ABSENT or members.error is not ABSENT)
+    return members.jsonrpc is ABSENT and not is_response
+
+
+def is_batch(data: bytes) -> bool:
+    """Whether the text is a JSON array: a batch, which only one revision knows."""
+    return data[:1] != b"{" and data[:1024].lstrip(b" \t\r\n")[:1] == b"["
+
+
+def split_batch(data: bytes, limit: int) -> list[bytes]:
+    """The messages of a batch, each as its own text. An empty one, or one over `limit`, is an InvalidRequest."""
+    try:
+        items = _array_decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
+        raise ParseError("Parse error: not valid JSON") from exc
+    if not 0 < len(items) <= limit:
+        raise InvalidRequest(f"A batch holds 1 to {limit} messages")
+    return [bytes(item) for item in items]
+
+
+def has_repeated_member(text: bytes) -> bool:
+    """Whether a JSON object has a member twice (or more than `MAX_MEMBERS`), of which readers take different ones.
+
+    The members of a dict, which are unique, are found one after the other in the text; then nothing may remain.
+    """
+    try:
+        members = _raw_members_decoder.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return True
+    if len(members) > MAX_MEMBERS:
+        return True
+    position = 0
+    for value in members.values():
+        name = _NAME.match(text, position)
+        if name is None or not text.startswith(value, name.end()):
+            return True
+        position = name.end() + len(value)
+    return not _END.match(text, position)
+
+
+def decode(data: bytes) -> Message:
+    """One message from its UTF-8 JSON text.
+
+    Raises:
+        ParseError: The text is not JSON, or not UTF-8.
+        Unreadable: The JSON is not one JSON-RPC message, or repeats a member.
+    """
+    try:
+        if not data.isascii():
+            data.decode()
+        envelope = _decode(data)
+    except msgspec.ValidationError as exc:
+        raise _unreadable(data, str(exc)) from exc
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as exc:
+        raise ParseError("Parse error: not valid JSON in UTF-8") from exc
+    if envelope.jsonrpc != "2.0":
+        raise _unreadable(data, 'the member "jsonrpc" must be "2.0"')
+    method, request_id, params = envelope.method, envelope.id, envelope.params
+    if method is UNSET:
+        return _decode_response(envelope, data)
+    if params is not ABSENT and opening(params) != OBJECT:
+        raise _unreadable(data, "params must be an object")
+    if request_id is UNSET or params is ABSENT or len(data) - len(params) - len(method) > MAX_REQUEST_FRAME:
+        if envelope.result is not ABSENT or envelope.error is not ABSENT:
+            raise _unreadable(data, "a request has no result and no error")
+        _check_members(data, params)
+        if request_id is UNSET:
+            return Notification(method, params)
+    if request_id is None:
+        raise _unreadable(data, "the id of a request must be a string or an integer")
+    return Request(request_id, method, params)
+
+
+def _check_members(data: bytes, content: Raw) -> None:
+    """Raise Unreadable for repeated members. `content` is the only one that may be long.
+
+    The error names the request only if the id is certain: `"id"` occurs once, and no name is written with escapes.
+    """
+    data = data.strip(b" \t\r\n")  # blanks around the message are not members
+    if len(data) - len(content) <= MAX_FRAME and not has_repeated_member(data):
+        return
+    error = _unreadable(data, f"a member is repeated, or there are more than {MAX_FRAME} bytes of other members")
+    skipped = bytes(content)
+    is_certain = data.count(b'"id"') - skipped.count(b'"id"') == 1 and data.count(b"\\") == skipped.count(b"\\")
+    if isinstance(error, Unreadable) and not is_certain:
+        error.request_id = None
+    raise error
+
+
+def _decode_response(envelope: _Envelope, data: bytes) -> Message:
+    has_result, has_error = envelope.result is not ABSENT, envelope.error is not ABSENT
+    request_id = None if envelope.id is UNSET else envelope.id
+    if has_result == has_error:
+        raise _unreadable(data, "a response has exactly one of result and error")
+    if has_error or len(data) - len(envelope.result) > MAX_RESULT_FRAME:
+        _check_members(data, envelope.error if has_error else envelope.result)
+    if has_error:
+        try:
+            return Failure(request_id, _error_decoder.decode(envelope.error))
+        except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
+            raise _unreadable(data, "error must have an integer code and a string message") from exc
+    if request_id is None:
+        raise _unreadable(data, "a result needs the id of its request")
+    return Response(request_id, envelope.result)
+
+
+def _unreadable(data: bytes, why: str) -> Unreadable | ParseError:
+    try:
+        request_id = _id_decoder.decode(data).id
+    except msgspec.ValidationError:
+        request_id = None
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return ParseError("Parse error: not valid JSON")
+    usable = isinstance(request_id, (str, int)) and not isinstance(request_id, bool)
+    return Unreadable(f"Invalid request: {why}", request_id if usable else None)
+
+
+class _Request(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
+    id: RequestId
+    method: str
+    params: Any = UNSET
+
+
+class _Notification(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
+    method: str
+    params: Any = UNSET
+
+
+class _Response(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
+    id: RequestId
+    result: Any
+
+
+class _Failure(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
+    id: RequestId | UnsetType
+    error: ErrorObject
+
+
+def encode_value(value: Any) -> bytes:
+    """A value as JSON text. Raises TypeError (or another of msgspec's errors), and ValueError for NaN and infinity."""
+    text = _encoder.encode(value)
+    if may_hold_null(text):
+        check_finite(value, len(text))
+    return text
+
+
+def may_hold_null(text: bytes) -> bool:
+    """Whether JSON text may hold a null. A long one is not searched: `check_finite` takes less time than that."""
+    # `in` would be slower: it tries first whether the bytes are a number, by an exception. So would `find`, whose call costs
+    # more than the search.
+    return len(text) > _LONG or bool(text.partition(b"null")[1])
+
+
+def check_finite(value: Any, size: int = 0) -> None:
+    """Raise ValueError for NaN and infinity, which JSON can't represent and msgspec writes as null.
+
+    Args:
+        value: What was encoded.
+        size: The bytes of its text, if they are known.
+    """
+    try:
+        if not (_may_hold_nan(_packer.encode(value)) if size <= _LONG else _long_may_hold_nan(value)):
+            return
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        pass
+    _check_parts(value)
+
+
+def _may_hold_nan(packed: bytes | bytearray) -> bool:
+    """Whether MessagePack may hold NaN or infinity, for which it has a form.
+
+    Their exponent is all ones, and so they begin with these bytes, as very large numbers do. The first test is the fastest.
+    """
+    return packed.find(b"\xcb") >= 0 and (packed.find(b"\xcb\x7f") >= 0 or packed.find(b"\xcb\xff") >= 0)
+
+
+def _long_may_hold_nan(value: Any) -> bool:
+    try:
+        buffer = _spare.pop()
+    except IndexError:
+        buffer = bytearray()
+    _packer.encode_into(value, buffer)
+    found = _may_hold_nan(buffer)
+    if len(buffer) <= _MAX_SPARE:
+        _spare.append(buffer)
+    return found
+
+
+def _check_parts(value: Any) -> None:
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise ValueError("NaN and infinity have no form in JSON")
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            _check_parts(getattr(value, name))
+    elif isinstance(value, dict):
+        for each in value.values():
+            _check_parts(each)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for each in value:
+            _check_parts(each)
+    elif not isinstance(value, (str, int, bytes, Raw, UnsetType)) and value is not None:
+        try:
+            plain = msgspec.to_builtins(value, str_keys=True)
+        except TypeError:  # it holds JSON text
+            return
+        if plain is not value:
+            _check_parts(plain)
+
+
+def encode_request(request_id: RequestId, method: str, params: Any = UNSET) -> bytes:
+    """The text of a request; `params` is any JSON-encodable object, or UNSET."""
+    request = _Request(request_id, method, params)
+    return _encoder.encode(request) if type(params) is Raw else encode_value(request)
+
+
+def encode_notification(method: str, params: Any = UNSET) -> bytes:
+    """The text of a notification."""
+    return encode_value(_Notification(method, params))
+
+
+def encode_response(request_id: RequestId, result: Any) -> bytes:
+    """The text of a successful answer. Raises TypeError (or another of msgspec's errors) for what JSON can't say."""
+    return encode_value(_Response(request_id, result))
+
+
+def encode(message: Request | Response) -> bytes:
+    """The text of a message that was not decoded from any."""
+    if type(message) is Response:
+        return encode_response(message.id, message.result)
+    return encode_request(message.id, message.method, message.params)
+
+
+def encode_failure(request_id: RequestId | None, error: ErrorObject) -> bytes:
+    """The text of an error answer, without an id when the request's could not be read."""
+    return encode_value(_Failure(UNSET if request_id is None else request_id, error))

@@ -1,0 +1,205 @@
+"""What to do by hand about names and options that have no counterpart; data only."""
+
+from __future__ import annotations
+
+#: Where the low-level server is explained.
+SDK_GUIDE = "docs/migration/from-official-sdk.md"
+
+#: The beginning of a full name to what to do; the longest that fits counts.
+NAME_ADVICE = {
+    "fastmcp": "it has no counterpart in Gemel; see docs/migration/from-fastmcp.md",
+    "fastmcp.apps": "pages of apps are served by gemel.Apps",
+    "fastmcp.client.auth": "write Client(url, auth='oauth'), or auth= one of the objects of gemel.auth",
+    "fastmcp.client.transports": "give Client the URL, file or command line itself, with headers=, env= and cwd=",
+    "fastmcp.dependencies": "use Annotated[…, Depends(function)]; a function with a Context parameter reads the rest",
+    "fastmcp.exceptions": "use the errors of gemel: ToolError in tools, ProtocolError for requests, CallError in clients",
+    "fastmcp.server.auth": "check tokens in authenticate= of server.run('http', …) or http_app()",
+    "fastmcp.server.dependencies": "take a Context parameter: ctx.headers, ctx.principal, ctx.scopes",
+    "fastmcp.server.elicitation": "ctx.elicit() returns the answer itself and raises gemel.Declined without one",
+    "fastmcp.server.middleware": "write a function `async def middleware(ctx, call_next)`, see docs/servers.md",
+    "fastmcp.server.providers": "use Router and include(), mount(), add_files(), or Server.from_client()",
+    "fastmcp.server.transforms": "use mount(…, tools={…}) or the middleware ToolChanges",
+    "mcp": "it has no counterpart in Gemel; see docs/migration/from-official-sdk.md",
+    "mcp.client": "give Client the URL, file or command line itself",
+    "mcp.McpError": "on a client catch gemel.PeerError; on a server raise a subclass of gemel.ProtocolError",
+    "mcp.MCPError": "on a client catch gemel.PeerError; on a server raise a subclass of gemel.ProtocolError",
+    "mcp.shared.exceptions": "on a client catch gemel.PeerError; on a server raise a subclass of gemel.ProtocolError",
+    "mcp.server.Server": "write @server.tool(name, input_schema={…}) for each tool, or @server.request('tools/call')",
+    "mcp.server.lowlevel": "write @server.tool(name, input_schema={…}) for each tool, or @server.request('tools/call')",
+    "mcp.server.auth": "check tokens in authenticate= of server.run('http', …) or http_app()",
+    "mcp.server.elicitation": "ctx.elicit() returns the answer itself and raises gemel.Declined without one",
+    "mcp.server.stdio": "await server.run_async() serves stdio",
+    "mcp.types": "Gemel's wire types are in gemel and gemel.schema",
+    "mcp_types": "Gemel's wire types are in gemel and gemel.schema",
+}
+
+SERVER_OPTIONS = {
+    "auth": "give authenticate= to run('http', …) or http_app()",
+    "auth_server_provider": "give authenticate= to run('http', …) or http_app()",
+    "cache_hints": "write cache={'tools/list': CacheHint(ttl=…)}",
+    "cache_ttl": "write cache={'tools/list': CacheHint(ttl=…)}",
+    "cache_scope": "write cache={'tools/list': CacheHint(ttl=…, scope=…)}",
+    "extensions": "Gemel's extensions are subclasses of gemel.Extension",
+    "middleware": "write each as a function `async def middleware(ctx, call_next)`",
+    "providers": "use include(), mount() or add_files()",
+    "request_state_security": "write state_keys=[secret]",
+    "resources": "register each with @server.resource(uri)",
+    "sampling_handler": "ctx.sample() asks the client's model only",
+    "subscriptions": "write backend=…",
+    "tasks": "the tasks extension is not there yet",
+    "token_verifier": "give authenticate= to run('http', …) or http_app()",
+    "tool_serializer": "return the text from the tool",
+    "tools": "register each with server.tool(function)",
+    "transforms": "use mount(…, tools={…}) or the middleware ToolChanges",
+}
+#: Options that are left out because Gemel always, or never, behaves so.
+DROPPED_SERVER_OPTIONS = frozenset(
+    {
+        "client_log_level",
+        "debug",
+        "dependencies",
+        "dereference_schemas",
+        "json_response",
+        "log_level",
+        "mask_error_details",
+        "on_duplicate",
+        "on_duplicate_prompts",
+        "on_duplicate_resources",
+        "on_duplicate_tools",
+        "strict_input_validation",
+        "warn_on_duplicate_prompts",
+        "warn_on_duplicate_resources",
+        "warn_on_duplicate_tools",
+    }
+)
+#: Options of the server that belong to running it over HTTP.
+HTTP_OPTIONS = {
+    "host": "host",
+    "port": "port",
+    "streamable_http_path": "path",
+    "sse_path": "sse_path",
+    "stateless_http": "sessions",
+}
+
+ITEM_OPTIONS = {
+    "app": "pages of apps are served by gemel.Apps",
+    "auth": 'write scopes=["scope"], without_scopes="hide"',
+    "exclude_args": "inject them with Annotated[…, Depends(function)]",
+    "enabled": "call server.disable(name)",
+    "serializer": "return the text from the tool",
+    "security": "write screen=False to accept values such as '..'",
+    "task": "the tasks extension is not there yet",
+    "version": "Gemel has one version of each name",
+}
+
+CONTEXT_MEMBERS = {
+    "client_id": "ctx.principal is who was authenticated",
+    "delete_state": "keep it in the lifespan's state, by ctx.principal",
+    "disable_components": "use @server.visibility",
+    "enable_components": "use @server.visibility",
+    "fastmcp": "use the server object itself",
+    "get_state": "keep it in the lifespan's state, by ctx.principal",
+    "list_prompts": "keep the list in the program",
+    "list_resources": "keep the list in the program",
+    "mcp_server": "use the server object itself",
+    "request_context": "ctx.headers, ctx.meta, ctx.state and ctx.request_id have what it held",
+    "sample_step": "write the loop around ctx.sample()",
+    "send_notification": "use ctx.notify(method, params), or server.notify(Changed(…))",
+    "session": "ctx.sample(), ctx.elicit() and ctx.list_roots() ask the client; server.notify(Changed(…)) tells of changes",
+    "session_id": "the stateless era has no sessions; ctx.principal tells callers apart",
+    "set_state": "keep it in the lifespan's state, by ctx.principal",
+    "transport": "ctx.headers is empty unless the call came over HTTP",
+}
+
+SERVER_MEMBERS = {
+    "add_prompt": "register the function: server.prompt(function)",
+    "add_provider": "use include(), mount() or add_files()",
+    "add_resource": "register a function with @server.resource(uri), or a folder with server.add_files()",
+    "add_resource_prefix": "Gemel puts the prefix before the URI's scheme",
+    "add_template": "register the function: server.resource(uri)(function)",
+    "add_transform": "use mount(…, tools={…}) or the middleware ToolChanges",
+    "add_completion_handler": "use @function.complete('argument') below the prompt or template",
+    "call_tool": "use `async with Client(server) as client`: await client.call_tool(…)",
+    "completion": "use @function.complete('argument') below the prompt or template",
+    "custom_route": "give routes={path: asgi_app} to run('http', …) or http_app()",
+    "get_prompt": "use `async with Client(server) as client`",
+    "get_prompts": "use `async with Client(server) as client`",
+    "get_resource": "use `async with Client(server) as client`",
+    "get_resources": "use `async with Client(server) as client`",
+    "get_tool": "use `async with Client(server) as client`",
+    "get_tools": "use `async with Client(server) as client`: await client.list_tools()",
+    "list_prompts": "use `async with Client(server) as client`",
+    "list_resources": "use `async with Client(server) as client`",
+    "list_tools": "use `async with Client(server) as client`: await client.list_tools()",
+    "local_provider": "the server itself has remove_tool(), remove_prompt() and remove_resource()",
+    "read_resource": "use `async with Client(server) as client`",
+    "render_prompt": "use `async with Client(server) as client`",
+    "session_manager": "mount server.http_app(); it needs no lifespan of the outer app",
+    "settings": "give host=, port= and the like to run('http', …)",
+}
+
+CLIENT_OPTIONS = {
+    "auth": "write auth='oauth', one of the objects of gemel.auth, or auth=lambda: 'Bearer …'",
+    "cache": "write cache=Store, see docs/clients.md",
+    "elicitation_callback": "write on_elicit=function: it gets the form and returns a dict, or None to decline",
+    "elicitation_handler": "write on_elicit=function: it gets the form and returns a dict, or None to decline",
+    "extensions": "Gemel's client extensions are subclasses of gemel.ClientExtension",
+    "init_timeout": "write limits=Limits(connect=…)",
+    "list_roots_callback": "write on_roots=function that returns folders",
+    "log_handler": "write on_log=function: it gets LogParams with level, data and logger",
+    "logging_callback": "write on_log=function: it gets LogParams with level, data and logger",
+    "message_handler": "write on_notification=function(method, params), or on_change=",
+    "mode": "write era='2025' or era='2026'",
+    "progress_handler": "write on_progress=function: it gets one ProgressParams",
+    "read_timeout_seconds": "give total= or idle= to the call",
+    "sampling_callback": "write on_sample=function: it gets CreateMessageParams and returns a text",
+    "sampling_handler": "write on_sample=function: it gets CreateMessageParams and returns a text",
+    "timeout": "give total= or idle= to the call, or limits=Limits(…) here",
+}
+CALL_OPTIONS = {
+    "progress_callback": "write on_progress=function: it gets one ProgressParams",
+    "progress_handler": "write on_progress=function: it gets one ProgressParams",
+    "version": "Gemel has one version of each name",
+}
+CLIENT_MEMBERS = {
+    "call_tool_mcp": "call_tool(…, raise_on_error=False)",
+    "complete": "write client.complete(prompt=…, argument=…, value=…)",
+    "initialize_result": "client.server_info, client.server_capabilities and client.instructions have its parts",
+    "list_tools_mcp": "list_tools() returns all tools",
+    "list_resources_mcp": "list_resources() returns all resources",
+    "list_prompts_mcp": "list_prompts() returns all prompts",
+    "new": "make another Client",
+    "read_resource_mcp": "read_resource() returns the whole result",
+    "send_ping": "client.ping()",
+    "send_roots_list_changed": "client.roots_changed()",
+    "session": "the client itself has all methods",
+    "subscribe_resource": "use `async with client.listen(resources=[uri]) as changes`",
+    "transport": "options of the transport are arguments of Client",
+}
+
+
+def name_advice(full_name: str) -> str:
+    """Return what to do about a name that has no counterpart."""
+    parts = full_name.split(".")
+    for length in range(len(parts), 0, -1):
+        text = NAME_ADVICE.get(".".join(parts[:length]))
+        if text is not None:
+            return text
+    return "it has no counterpart in Gemel"
+
+
+#: What to do about the decorators of the low-level server.
+LOW_LEVEL = {
+    "call_tool": "write one function with @server.tool for each tool, or @server.request('tools/call')",
+    "completion": "use @function.complete('argument') below the prompt or template",
+    "get_prompt": "write one function with @server.prompt for each prompt",
+    "list_prompts": "Gemel lists what is registered; remove it",
+    "list_resource_templates": "Gemel lists what is registered; remove it",
+    "list_resources": "Gemel lists what is registered; remove it",
+    "list_tools": "Gemel lists what is registered; remove it",
+    "progress_notification": "use @server.notification('notifications/progress')",
+    "read_resource": "write one function with @server.resource(uri) for each resource or template",
+    "set_logging_level": "Gemel does it; remove it",
+    "subscribe_resource": "Gemel does it; call server.notify(Changed('resource', uri))",
+    "unsubscribe_resource": "Gemel does it; remove it",
+}

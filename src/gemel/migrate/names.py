@@ -1,0 +1,193 @@
+"""What the names of FastMCP and of the official SDK are called in Gemel; data only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Name(NamedTuple):
+    """A name of Gemel and the module that it is imported from."""
+
+    name: str
+    module: str = "gemel"
+
+
+#: The packages whose names are looked up.
+PACKAGES = ("fastmcp", "mcp", "mcp_types")
+
+#: Where both packages export the same things. The last part of a name tells which; `_plain` removes the rest.
+_TYPE_MODULES = ("mcp", "mcp.types", "mcp_types", "mcp.server.fastmcp", "mcp.server.mcpserver")
+
+#: Wire types with the same name in `gemel`, and what their fields are called there.
+WIRE_TYPES = {
+    "Annotations": "gemel",
+    "AudioContent": "gemel",
+    "CallToolResult": "gemel",
+    "ClientCapabilities": "gemel.schema.lifecycle",
+    "Completion": "gemel",
+    "CompletionArgument": "gemel.schema.completion",
+    "CompletionContext": "gemel.schema.completion",
+    "ContentBlock": "gemel",
+    "CreateMessageResult": "gemel",
+    "ElicitResult": "gemel",
+    "EmbeddedResource": "gemel",
+    "GetPromptResult": "gemel",
+    "Icon": "gemel",
+    "ImageContent": "gemel",
+    "Implementation": "gemel",
+    "InputRequiredResult": "gemel",
+    "ListPromptsResult": "gemel.schema.prompts",
+    "ListResourceTemplatesResult": "gemel.schema.resources",
+    "ListResourcesResult": "gemel.schema.resources",
+    "ListRootsResult": "gemel.schema.roots",
+    "ListToolsResult": "gemel.schema.tools",
+    "ModelHint": "gemel.schema.sampling",
+    "ModelPreferences": "gemel.schema.sampling",
+    "Prompt": "gemel",
+    "PromptArgument": "gemel.schema.prompts",
+    "PromptMessage": "gemel",
+    "ReadResourceResult": "gemel",
+    "Resource": "gemel",
+    "ResourceLink": "gemel",
+    "ResourceTemplate": "gemel",
+    "Root": "gemel",
+    "SamplingMessage": "gemel",
+    "ServerCapabilities": "gemel.schema.lifecycle",
+    "TextContent": "gemel",
+    "Tool": "gemel",
+    "ToolAnnotations": "gemel",
+    "ToolChoice": "gemel.schema.sampling",
+    "ToolResultContent": "gemel.schema.sampling",
+    "ToolUseContent": "gemel.schema.sampling",
+}
+#: Wire types with another name.
+_RENAMED_TYPES = {
+    "BlobResourceContents": Name("ResourceContents"),
+    "CallToolRequestParams": Name("CallToolParams", "gemel.schema.tools"),
+    "CreateMessageRequestParams": Name("CreateMessageParams"),
+    "ElicitRequestFormParams": Name("ElicitFormParams"),
+    "ElicitRequestURLParams": Name("ElicitUrlParams"),
+    "LoggingMessageNotificationParams": Name("LogParams"),
+    "ProgressNotificationParams": Name("ProgressParams"),
+    "TextResourceContents": Name("ResourceContents"),
+}
+
+#: Full name to the name in Gemel. `Image` and its kind stand in several modules of both packages.
+NAMES: dict[str, Name] = {
+    "fastmcp.Client": Name("Client"),
+    "fastmcp.client.Client": Name("Client"),
+    "fastmcp.client.client.Client": Name("Client"),
+    "fastmcp.client.logging.LogMessage": Name("LogParams"),
+    "fastmcp.Context": Name("Context"),
+    "fastmcp.server.Context": Name("Context"),
+    "fastmcp.server.context.Context": Name("Context"),
+    "fastmcp.FastMCP": Name("Server"),
+    "fastmcp.server.FastMCP": Name("Server"),
+    "fastmcp.server.server.FastMCP": Name("Server"),
+    "fastmcp.dependencies.Depends": Name("Depends"),
+    "fastmcp.server.dependencies.get_context": Name("current_context"),
+    "fastmcp.exceptions.ToolError": Name("ToolError"),
+    "fastmcp.exceptions.NotFoundError": Name("ResourceNotFound"),
+    "fastmcp.prompts.Message": Name("Message"),
+    "fastmcp.prompts.base.Message": Name("Message"),
+    "fastmcp.prompts.prompt.Message": Name("Message"),
+    "fastmcp.prompts.PromptMessage": Name("PromptMessage"),
+    "fastmcp.prompts.prompt.PromptMessage": Name("PromptMessage"),
+    "fastmcp.tools.ToolResult": Name("CallToolResult"),
+    "fastmcp.tools.base.ToolResult": Name("CallToolResult"),
+    "fastmcp.tools.tool.ToolResult": Name("CallToolResult"),
+    "mcp.Client": Name("Client"),
+    "mcp.client.Client": Name("Client"),
+    "mcp.client.client.Client": Name("Client"),
+    "mcp.shared.memory.create_connected_server_and_client_session": Name("Client"),
+    "mcp.server.MCPServer": Name("Server"),
+    "mcp.server.fastmcp.FastMCP": Name("Server"),
+    "mcp.server.fastmcp.server.FastMCP": Name("Server"),
+    "mcp.server.mcpserver.MCPServer": Name("Server"),
+    "mcp.server.Server": Name("Server"),
+    "mcp.server.lowlevel.Server": Name("Server"),
+    "mcp.server.lowlevel.server.Server": Name("Server"),
+    "mcp.server.ServerRequestContext": Name("Context"),
+    "mcp.server.context.ServerRequestContext": Name("Context"),
+    "mcp.server.fastmcp.Context": Name("Context"),
+    "mcp.server.fastmcp.server.Context": Name("Context"),
+    "mcp.server.mcpserver.Context": Name("Context"),
+    "mcp.server.fastmcp.exceptions.ToolError": Name("ToolError"),
+    "mcp.server.mcpserver.exceptions.ToolError": Name("ToolError"),
+    "mcp.server.mcpserver.exceptions.ResourceNotFoundError": Name("ResourceNotFound"),
+    "mcp.server.fastmcp.prompts.base.Message": Name("Message"),
+    "mcp.server.mcpserver.prompts.base.Message": Name("Message"),
+    **{
+        f"{module}.{kind}": Name(kind)
+        for module in ("fastmcp", "fastmcp.utilities.types", "mcp.server.fastmcp", "mcp.server.mcpserver")
+        for kind in ("Image", "Audio", "File")
+    },
+    **{f"mcp.server.fastmcp.utilities.types.{kind}": Name(kind) for kind in ("Image", "Audio")},
+    **{f"{module}.{name}": Name(name, home) for module in _TYPE_MODULES for name, home in WIRE_TYPES.items()},
+    **{f"{module}.{old}": new for module in _TYPE_MODULES for old, new in _RENAMED_TYPES.items()},
+}
+
+#: Names of the protocol in camel case, which are in snake case in Gemel.
+FIELDS = {
+    "cacheScope": "cache_scope",
+    "destructiveHint": "destructive_hint",
+    "hasMore": "has_more",
+    "idempotentHint": "idempotent_hint",
+    "inputSchema": "input_schema",
+    "isError": "is_error",
+    "lastModified": "last_modified",
+    "maxTokens": "max_tokens",
+    "mimeType": "mime_type",
+    "nextCursor": "next_cursor",
+    "openWorldHint": "open_world_hint",
+    "outputSchema": "output_schema",
+    "readOnlyHint": "read_only_hint",
+    "requestedSchema": "requested_schema",
+    "stopReason": "stop_reason",
+    "structuredContent": "structured_content",
+    "systemPrompt": "system_prompt",
+    "uriTemplate": "uri_template",
+    "websiteUrl": "website_url",
+}
+
+#: Types whose `type="…"` is fixed in Gemel and not an argument.
+FIXED_TYPE = frozenset({"TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource"})
+
+LOW_LEVEL = frozenset({"mcp.server.Server", "mcp.server.lowlevel.Server", "mcp.server.lowlevel.server.Server"})
+SERVERS = frozenset(old for old, new in NAMES.items() if new.name == "Server") - LOW_LEVEL
+CONTEXTS = frozenset(old for old, new in NAMES.items() if new.name == "Context")
+TOOL_RESULTS = frozenset(old for old in NAMES if old.endswith(".ToolResult"))
+#: Clients that raise an error for a failed tool; those of the official SDK return its result.
+RAISING_CLIENTS = frozenset(old for old in NAMES if old.startswith("fastmcp") and old.endswith(".Client"))
+SESSIONS = frozenset(
+    {
+        "mcp.Client",
+        "mcp.ClientSession",
+        "mcp.client.Client",
+        "mcp.client.client.Client",
+        "mcp.client.session.ClientSession",
+        "mcp.shared.memory.create_connected_server_and_client_session",
+    }
+)
+PROCESS_TRANSPORTS = frozenset({"mcp.stdio_client", "mcp.client.stdio.stdio_client"})
+URL_TRANSPORTS = frozenset(
+    {
+        "mcp.client.streamable_http.streamable_http_client",
+        "mcp.client.streamable_http.streamablehttp_client",
+        "mcp.client.sse.sse_client",
+    }
+)
+PROCESS_PARAMETERS = frozenset({"mcp.StdioServerParameters", "mcp.client.stdio.StdioServerParameters"})
+PROXIES = frozenset({"fastmcp.server.create_proxy", "fastmcp.server.proxy.create_proxy"})
+CURRENT_CONTEXT = frozenset({"fastmcp.dependencies.CurrentContext", "fastmcp.server.dependencies.CurrentContext"})
+HEADERS = frozenset({"fastmcp.server.dependencies.get_http_headers"})
+DEPENDS = frozenset({"fastmcp.dependencies.Depends", "fastmcp.server.dependencies.Depends"})
+ACCEPTED = frozenset(
+    f"{module}.AcceptedElicitation"
+    for module in ("fastmcp.server.elicitation", "fastmcp.server.context", "mcp.server.elicitation")
+)
+PROMPT_MESSAGES = {
+    f"mcp.server.{package}.prompts.base.{old}": role
+    for package in ("fastmcp", "mcpserver")
+    for old, role in (("UserMessage", "user"), ("AssistantMessage", "assistant"))
+}

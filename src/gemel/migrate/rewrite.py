@@ -1,0 +1,792 @@
+"""The names, calls and parameters of one module, rewritten; what can't be is noted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import libcst as cst
+import libcst.matchers as m
+
+from gemel.migrate import advice, names
+from gemel.migrate.arguments import CallArguments, code_of, is_name, text_of
+from gemel.migrate.bindings import Bindings
+from gemel.migrate.names import NAMES, Name
+
+_ITEMS = ("tool", "resource", "prompt")
+_LOGS = ("debug", "info", "warning", "error")
+_TRANSPORTS = {"streamable-http": "http", "http": "http", "stdio": "stdio", "sse": "http"}
+_RUNS = {
+    "run": None,
+    "run_async": None,
+    "run_stdio_async": "stdio",
+    "run_http_async": "http",
+    "run_streamable_http_async": "http",
+    "run_sse_async": "sse",
+}
+_APPS = ("http_app", "streamable_http_app", "sse_app")
+_PAGES = {
+    ("tool page", "tools"),
+    ("resource page", "resources"),
+    ("template page", "resource_templates"),
+    ("template page", "resourceTemplates"),
+    ("prompt page", "prompts"),
+}
+_FIELD_KINDS = frozenset(
+    {"tool", "resource", "template", "prompt", "contents", "content", "tool result", "resource result", "prompt result"}
+)
+#: Options of servers of the official SDK, and of FastMCP 2, that belong to HTTP.
+_HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path")
+#: What the request context of the official SDK has, and the context of Gemel itself.
+_REQUEST_CONTEXT = {"lifespan_context": "state", "request_id": "request_id"}
+_SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
+_WILDCARD = re.compile(r"\{(\w+)\*\}")
+
+
+class RewritePass(cst.CSTTransformer):
+    """The second pass: everything that keeps its shape.
+
+    Args:
+        bindings: What the expressions of the module refer to.
+    """
+
+    def __init__(self, bindings: Bindings) -> None:
+        super().__init__()
+        self._bindings = bindings
+        self.notes: list[tuple[int, str]] = []
+        #: Names to import from Gemel and elsewhere, besides those that replace imports in place.
+        self.imports: set[Name] = set()
+        #: Local names of imports that the module used, so that an import without a use can go.
+        self.dropped: set[str] = set()
+        self._renamed: dict[str, str] = {}
+        self._fastmcp = False
+        #: What was said of HTTP when a server was made; it goes to where the server is run.
+        self._http_options: list[tuple[str, cst.BaseExpression]] = []
+        self._http_node: cst.CSTNode | None = None
+        self._runs = False
+        #: The full name of the server that each class around a node derives from.
+        self._bases: list[str | None] = []
+        self._tools: list[bool] = []
+        self._quoted: set[str] = set()
+        self._registered: set[str] = set()
+        self._declining = 0
+
+    def _note(self, node: cst.CSTNode, text: str) -> None:
+        note = (self._bindings.line(node), text)
+        if note not in self.notes:
+            self.notes.append(note)
+
+    # ---------------------------------------------------------------- imports and names
+
+    def visit_Module(self, node: cst.Module) -> None:
+        for annotation in m.findall(node, m.Annotation(annotation=m.SimpleString())):
+            self._quoted.update(re.findall(r"\w+", code_of(annotation.annotation)))  # type: ignore[attr-defined]  # found by its kind
+        for function in m.findall(node, m.FunctionDef()):
+            assert isinstance(function, cst.FunctionDef)
+            if any(self._registers(decorator) for decorator in function.decorators):
+                self._registered.add(function.name.value)
+
+    def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
+        if self._http_node is not None and not self._runs:
+            options = ", ".join(f"{option}={code_of(value)}" for option, value in self._http_options)
+            self._note(self._http_node, f"Server({options}) was left out: give it to run('http', …), where that is")
+        return updated_node
+
+    def visit_ClassDef(self, node: cst.ClassDef) -> None:
+        self._bases.append(self._bindings.server_base(node))
+
+    def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
+        self._bases.pop()
+        return updated_node
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        self._fastmcp = self._fastmcp or (node.module is not None and code_of(node.module).startswith("fastmcp"))
+        return False
+
+    def visit_Import(self, node: cst.Import) -> bool:
+        return False
+
+    def leave_ImportFrom(
+        self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom
+    ) -> cst.BaseSmallStatement | cst.FlattenSentinel[cst.BaseSmallStatement] | cst.RemovalSentinel:
+        module = code_of(original_node.module) if original_node.module is not None else ""
+        if original_node.relative or module.split(".")[0] not in names.PACKAGES:
+            return updated_node
+        if isinstance(original_node.names, cst.ImportStar):
+            self._note(original_node, f"`from {module} import *`: name what is used")
+            return updated_node
+        ours: dict[str, list[cst.ImportAlias]] = {}
+        left: list[cst.ImportAlias] = []
+        for alias in original_node.names:
+            name = code_of(alias.name)
+            new = NAMES.get(f"{module}.{name}")
+            if new is None:
+                left.append(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT))
+                continue
+            ours.setdefault(new.module, []).append(self._alias(original_node, alias, name, new))
+        if not ours:
+            return updated_node
+        statements: list[cst.BaseSmallStatement] = [_import_from(home, aliases) for home, aliases in ours.items()]
+        if left:
+            statements.append(updated_node.with_changes(names=left, lpar=None, rpar=None))
+        return cst.FlattenSentinel(statements)
+
+    def _alias(self, node: cst.CSTNode, alias: cst.ImportAlias, old: str, new: Name) -> cst.ImportAlias:
+        plain = cst.ImportAlias(cst.Name(new.name))
+        if alias.asname is not None:
+            return plain.with_changes(asname=None if code_of(alias.asname.name) == new.name else alias.asname)
+        if old == new.name:
+            return plain
+        if self._bindings.is_taken(new.name, new) or old in self._quoted:
+            return plain.with_changes(asname=cst.AsName(cst.Name(old)))
+        self._renamed[old] = new.name
+        return plain
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel:
+        """Imports from several modules stand on lines of their own."""
+        if len(original_node.body) != 1 or len(updated_node.body) < 2:
+            return updated_node
+        lines = [
+            updated_node.with_changes(body=[statement.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+            for statement in updated_node.body
+        ]
+        lines[1:] = [statement.with_changes(leading_lines=()) for statement in lines[1:]]
+        return cst.FlattenSentinel(lines)
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
+        full_name = self._bindings.imported(original_node)
+        if full_name is None:
+            return updated_node
+        new = NAMES.get(full_name)
+        if new is None:
+            self.dropped.add(original_node.value)
+            return updated_node
+        if original_node.value in self._renamed and self._renamed[original_node.value] == new.name:
+            return updated_node.with_changes(value=new.name)
+        return updated_node
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
+        full_name = self._bindings.imported(original_node)
+        if full_name is not None:
+            return self._global_attribute(original_node, updated_node, full_name)
+        owner, name = self._bindings.kind(original_node.value), original_node.attr.value
+        through = original_node.value
+        if (
+            isinstance(through, cst.Attribute)
+            and through.attr.value == "request_context"
+            and self._bindings.kind(through.value) == "context"
+            and name in _REQUEST_CONTEXT
+        ):
+            assert isinstance(updated_node.value, cst.Attribute)
+            return updated_node.value.with_changes(attr=cst.Name(_REQUEST_CONTEXT[name]))
+        if owner == "context":
+            return self._context_attribute(original_node, updated_node)
+        if owner == "server" and name in advice.SERVER_MEMBERS:
+            self._note(original_node, f"server.{name}: {advice.SERVER_MEMBERS[name]}")
+        elif owner in ("client", "session") and name in advice.CLIENT_MEMBERS:
+            self._note(original_node, f"client.{name}: {advice.CLIENT_MEMBERS[name]}")
+        elif owner is not None and (owner, name) in _PAGES:
+            return updated_node.value
+        elif owner in _FIELD_KINDS and name in names.FIELDS:
+            return updated_node.with_changes(attr=cst.Name(names.FIELDS[name]))
+        elif owner == "own contents" and name == "contents":
+            return updated_node
+        elif name in names.FIELDS and owner is None and self._speaks_of_mcp(original_node):
+            self._note(original_node, f".{name}: if this is an object of the protocol, it is .{names.FIELDS[name]}")
+        elif (
+            name == "fn" and isinstance(original_node.value, cst.Name) and original_node.value.value in self._registered
+        ):
+            return updated_node.value
+        if name == "content" and _is_first(original_node.value):
+            return self._own_contents(original_node, updated_node)
+        return updated_node
+
+    def _speaks_of_mcp(self, node: cst.Attribute) -> bool:
+        return isinstance(node.value, cst.Name | cst.Attribute | cst.Subscript | cst.Call | cst.Await)
+
+    def _global_attribute(
+        self, original_node: cst.Attribute, updated_node: cst.Attribute, full_name: str
+    ) -> cst.BaseExpression:
+        """`types.TextContent` and `fastmcp.FastMCP` by the plain name."""
+        new = NAMES.get(full_name)
+        base = original_node.value
+        while isinstance(base, cst.Attribute):
+            base = base.value
+        if isinstance(base, cst.Name):
+            self.dropped.add(base.value)
+        if new is None:
+            return updated_node
+        if self._bindings.is_taken(new.name, new):
+            self.imports.add(Name("", new.module))
+            return cst.parse_expression(f"{new.module}.{new.name}")
+        self.imports.add(new)
+        return cst.Name(new.name, lpar=original_node.lpar, rpar=original_node.rpar)
+
+    def _own_contents(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
+        """`(await ctx.read_resource(uri))[0].content` and `….contents[0].content` as `….contents[0].text`."""
+        first = original_node.value
+        assert isinstance(first, cst.Subscript)
+        assert isinstance(updated_node.value, cst.Subscript)
+        listed = first.value
+        if isinstance(listed, cst.Attribute) and listed.attr.value == "contents":
+            if self._bindings.kind(listed.value) == "own contents":
+                return updated_node.with_changes(attr=cst.Name("text"))
+        elif self._bindings.kind(listed) == "own contents":
+            contents = cst.Attribute(updated_node.value.value, cst.Name("contents"))
+            return cst.Attribute(updated_node.value.with_changes(value=contents), cst.Name("text"))
+        return updated_node
+
+    def _context_attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
+        name = original_node.attr.value
+        if name == "lifespan_context":
+            return updated_node.with_changes(attr=cst.Name("state"))
+        if name in advice.CONTEXT_MEMBERS and name != "request_context":
+            self._note(original_node, f"ctx.{name}: {advice.CONTEXT_MEMBERS[name]}")
+        return updated_node
+
+    def visit_Attribute(self, node: cst.Attribute) -> bool:
+        inner = node.value
+        if m.matches(inner, m.Attribute(attr=m.Name("request_context"))):
+            assert isinstance(inner, cst.Attribute)
+            if self._bindings.kind(inner.value) == "context" and node.attr.value not in _REQUEST_CONTEXT:
+                self._note(node, f"ctx.request_context.{node.attr.value}: {advice.CONTEXT_MEMBERS['request_context']}")
+        return True
+
+    # ---------------------------------------------------------------- calls
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        full_name = self._bindings.imported(original_node.func)
+        if full_name is not None:
+            return self._global_call(original_node, updated_node, full_name)
+        if self._bases and self._bases[-1] and m.matches(original_node.func, _SUPER_INIT):
+            return self._server(original_node, updated_node, self._bases[-1])
+        if m.matches(original_node.func, m.Name("list")) and self._bindings.kind(original_node) == "own contents":
+            return updated_node.args[0].value
+        if not isinstance(original_node.func, cst.Attribute):
+            return updated_node
+        owner, method = self._bindings.kind(original_node.func.value), original_node.func.attr.value
+        if owner == "server":
+            return self._server_call(original_node, updated_node, method)
+        if owner == "context":
+            return self._context_call(original_node, updated_node, method)
+        if owner in ("client", "session"):
+            return self._client_call(original_node, updated_node, method, owner)
+        if method in ("to_image_content", "to_audio_content", "to_resource_content"):
+            self._note(original_node, f".{method}(): of an Image, Audio or File it is .content()")
+        return updated_node
+
+    def _global_call(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.BaseExpression:
+        short = full_name.rpartition(".")[2]
+        if full_name in names.SERVERS:
+            return self._server(original_node, updated_node, full_name)
+        if full_name in names.RAISING_CLIENTS | names.SESSIONS:
+            return self._client(original_node, updated_node, full_name)
+        if full_name in names.PROXIES or short == "as_proxy":
+            func = cst.parse_expression("Server.from_client")
+            self.imports.add(Name("Server"))
+            return updated_node.with_changes(func=func)
+        if short == "from_fastapi" and full_name.rpartition(".")[0] in names.SERVERS:
+            return self._from_fastapi(updated_node)
+        if short == "from_openapi" and full_name.rpartition(".")[0] in names.SERVERS:
+            arguments = CallArguments(updated_node, ("openapi_spec", "client"))
+            for name in set(arguments.names()) - {"openapi_spec", "client", "name"}:
+                self._note(
+                    original_node, f"from_openapi({name}=…): choose with operations=, see docs/servers/composition.md"
+                )
+            client, document = arguments.pop("client"), arguments.pop("openapi_spec")
+            if client is not None:
+                arguments.put_first(client)
+            if document is not None:
+                arguments.put_first(document)
+            return arguments.call()
+        if full_name in names.PROMPT_MESSAGES:
+            self.imports.add(Name("Message"))
+            arguments = CallArguments(updated_node.with_changes(func=cst.Name("Message")), ("content",))
+            if names.PROMPT_MESSAGES[full_name] == "assistant":
+                arguments.set("role", '"assistant"')
+            return arguments.call()
+        if full_name in names.PROCESS_PARAMETERS:
+            return self._command_line(original_node, updated_node)
+        if full_name in names.HEADERS and not updated_node.args:
+            self.imports.add(Name("current_context"))
+            return cst.parse_expression("current_context().headers")
+        if full_name in names.TOOL_RESULTS:
+            return self._tool_result(original_node, updated_node)
+        new = NAMES.get(full_name)
+        if new is not None and (
+            new.module.startswith("gemel.schema") or new.name in names.WIRE_TYPES or short != new.name
+        ):
+            return self._wire_type(updated_node, new)
+        return updated_node
+
+    def _wire_type(self, call: cst.Call, new: Name) -> cst.Call:
+        arguments = CallArguments(call)
+        for name in arguments.names():
+            if name in names.FIELDS:
+                arguments.rename(name, names.FIELDS[name])
+        if new.name in names.FIXED_TYPE:
+            arguments.pop("type")
+        return arguments.call()
+
+    def _tool_result(self, node: cst.Call, call: cst.Call) -> cst.Call:
+        """`ToolResult("text", structured_content=…)`; Gemel's has a list of blocks."""
+        arguments = CallArguments(call, ("content",))
+        content = arguments.pop("content")
+        if content is None:
+            self._note(node, "CallToolResult: give content=[…], the text for clients without structured content")
+        elif isinstance(content, cst.SimpleString | cst.FormattedString | cst.ConcatenatedString):
+            self.imports.add(Name("TextContent"))
+            arguments.set("content", f"[TextContent(text={code_of(content)})]")
+        else:
+            if not isinstance(content, cst.List):
+                self._note(node, "CallToolResult: content= is a list of content blocks")
+            arguments.set("content", content)
+        return arguments.call()
+
+    def _command_line(self, node: cst.Call, call: cst.Call) -> cst.BaseExpression:
+        arguments = CallArguments(call, ("command", "args"))
+        command, args = arguments.get("command"), arguments.get("args")
+        for name in set(arguments.names()) - {"command", "args"}:
+            self._note(node, f"StdioServerParameters({name}=…): give {name}= to Client")
+        if command is None:
+            return call
+        if args is None:
+            return cst.parse_expression(f"[{code_of(command)}]")
+        if isinstance(args, cst.List):
+            inner = code_of(args)[1:-1].strip()
+            return cst.parse_expression(f"[{code_of(command)}, {inner}]" if inner else f"[{code_of(command)}]")
+        return cst.parse_expression(f"[{code_of(command)}, *{code_of(args)}]")
+
+    def _from_fastapi(self, call: cst.Call) -> cst.BaseExpression:
+        arguments = CallArguments(call, ("app",))
+        app = arguments.pop("app")
+        if app is None:
+            return call
+        arguments.put_first(app)
+        arguments.put_first(f"{code_of(app)}.openapi()")
+        assert isinstance(call.func, cst.Attribute)
+        return arguments.call().with_changes(func=call.func.with_changes(attr=cst.Name("from_openapi")))
+
+    # ---------------------------------------------------------------- servers
+
+    def _server(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.Call:
+        short = full_name.startswith(("fastmcp", "mcp.server.fastmcp"))
+        positional = ("name", "instructions") if short else ("name", "title", "description", "instructions")
+        arguments = CallArguments(updated_node, positional)
+        if arguments.starred:
+            self._note(original_node, "Server(**…): the options are keyword arguments; check their names")
+        arguments.name_all_but(1)
+        if "name" not in arguments and not arguments.starred:
+            arguments.put_first('"FastMCP"')
+        if is_name(arguments.get("strict_input_validation"), "False"):
+            arguments.set("coerce", "True")
+        if is_name(arguments.get("mask_error_details"), "False"):
+            self._note(original_node, "texts of exceptions stay in the log")
+        moved: list[tuple[str, cst.BaseExpression]] = []
+        for option in arguments.names():
+            if option in advice.DROPPED_SERVER_OPTIONS:
+                arguments.pop(option)
+            elif option in _HTTP_OPTIONS:
+                value = arguments.pop(option)
+                assert value is not None
+                moved.append((option, value))
+            elif option == "list_page_size":
+                arguments.rename(option, "page_size")
+            elif option in advice.SERVER_OPTIONS:
+                self._note(original_node, f"Server({option}=…): {advice.SERVER_OPTIONS[option]}")
+        self._http_options.extend(moved)
+        self._http_node = original_node if moved else self._http_node
+        return arguments.call()
+
+    def _server_call(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.BaseExpression:
+        assert isinstance(updated_node.func, cst.Attribute)
+        if method in _ITEMS:
+            return self._item(original_node, updated_node, method)
+        if method == "add_tool":
+            return self._add_tool(original_node, updated_node)
+        if method in _RUNS:
+            return self._run(original_node, updated_node, method)
+        if method in _APPS:
+            return self._app(original_node, updated_node, method)
+        if method in ("mount", "import_server"):
+            return self._mount(original_node, updated_node, method)
+        if method == "get_context" and not updated_node.args:
+            self.imports.add(Name("current_context"))
+            return updated_node.with_changes(func=cst.Name("current_context"))
+        if method == "add_middleware":
+            self._note(original_node, "add_middleware: it takes a function `async def middleware(ctx, call_next)`")
+        if method in ("enable", "disable"):
+            arguments = CallArguments(updated_node)
+            named = arguments.pop("names")
+            if isinstance(named, cst.Set | cst.List | cst.Tuple):
+                for element in reversed(named.elements):
+                    arguments.put_first(element.value)
+            for name in set(arguments.names()) - {"tags"}:
+                self._note(original_node, f"server.{method}({name}=…): it takes names and tags=")
+            return arguments.call()
+        return updated_node
+
+    def _item(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
+        positional = ("uri",) if method == "resource" else ("name",)
+        arguments = CallArguments(updated_node, positional)
+        for option in arguments.names():
+            if option in advice.ITEM_OPTIONS:
+                self._note(original_node, f"@server.{method}({option}=…): {advice.ITEM_OPTIONS[option]}")
+        if is_name(arguments.get("structured_output"), "False"):
+            arguments.pop("structured_output")
+            arguments.set("output_schema", "None")
+        else:
+            arguments.pop("structured_output")
+        in_thread = arguments.pop("run_in_thread")
+        if is_name(in_thread, "False"):
+            arguments.set("blocking", "False")
+        uri = arguments.get("uri") if method == "resource" else None
+        if isinstance(uri, cst.SimpleString) and _WILDCARD.search(uri.value):
+            arguments.replace("uri", cst.SimpleString(_WILDCARD.sub(r"{+\1}", uri.value)))
+        return arguments.call()
+
+    def _add_tool(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        """`add_tool(function, …)` and `add_tool(Tool.from_function(function, …))` as `tool(function, …)`."""
+        assert isinstance(updated_node.func, cst.Attribute)
+        register = updated_node.func.with_changes(attr=cst.Name("tool"))
+        first = updated_node.args[0].value if updated_node.args else None
+        if isinstance(first, cst.Call):
+            if m.matches(first.func, m.Attribute(attr=m.Name("from_function"))):
+                self._dropped_in(first.func)
+                return self._item(original_node, first.with_changes(func=register), "tool")
+            self._note(original_node, "add_tool: register the function itself with server.tool(function)")
+            return updated_node
+        arguments = CallArguments(updated_node, ("fn", "name", "title", "description"))
+        arguments.name_all_but(1)
+        return self._item(original_node, arguments.call().with_changes(func=register), "tool")
+
+    def _dropped_in(self, node: cst.CSTNode) -> None:
+        for name in m.findall(node, m.Name()):
+            assert isinstance(name, cst.Name)
+            self.dropped.add(name.value)
+
+    def _run(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
+        assert isinstance(updated_node.func, cst.Attribute)
+        arguments = CallArguments(updated_node, ("transport",))
+        expression = arguments.get("transport")
+        self._runs = True
+        transport = _RUNS[method] or text_of(expression) or ("stdio" if expression is None else None)
+        arguments.pop("show_banner")
+        arguments.pop("json_response")
+        for option in ("log_level", "uvicorn_config", "middleware", "mount_path", "event_store"):
+            if arguments.pop(option) is not None:
+                self._note(original_node, f"run({option}=…) was left out; see the options in docs/transports.md")
+        _sessions(arguments)
+        if transport is None:
+            self._note(original_node, 'run(transport=…): the transports are called "stdio" and "http" ("socket")')
+        elif transport in _TRANSPORTS:
+            arguments.pop("transport")
+            if _TRANSPORTS[transport] == "http":
+                for option, value in self._http_options:
+                    if option in advice.HTTP_OPTIONS and advice.HTTP_OPTIONS[option] not in arguments:
+                        arguments.set(option, value)
+                _sessions(arguments)
+                arguments.rename("streamable_http_path", "path")
+                if transport == "sse":
+                    arguments.rename("path", "sse_path")
+                    if "sse_path" not in arguments:
+                        arguments.set("sse_path", '"/sse"')
+                elif "sse_path" in arguments:
+                    arguments.pop("sse_path")
+                arguments.put_first('"http"')
+        new = "run" if method == "run" else "run_async"
+        return arguments.call().with_changes(func=updated_node.func.with_changes(attr=cst.Name(new)))
+
+    def _app(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
+        assert isinstance(updated_node.func, cst.Attribute)
+        arguments = CallArguments(updated_node, ("path",))
+        transport = text_of(arguments.pop("transport")) or ("sse" if method == "sse_app" else "http")
+        self._runs = True
+        arguments.pop("json_response")
+        _sessions(arguments)
+        if transport == "sse":
+            arguments.pop("path")
+            arguments.pop("mount_path")
+            arguments.set("sse_path", '"/sse"')
+        for option in ("middleware", "event_store"):
+            if arguments.pop(option) is not None:
+                self._note(original_node, f"http_app({option}=…) was left out; wrap the app instead")
+        for option, value in self._http_options:
+            if option == "stateless_http" and is_name(value, "True"):
+                arguments.set("sessions", "False")
+        return arguments.call().with_changes(func=updated_node.func.with_changes(attr=cst.Name("http_app")))
+
+    def _mount(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
+        assert isinstance(updated_node.func, cst.Attribute)
+        first = original_node.args[0].value if original_node.args else None
+        prefix_first = isinstance(first, cst.SimpleString)
+        arguments = CallArguments(updated_node, ("prefix", "server") if prefix_first else ("server", "prefix"))
+        server, prefix = arguments.pop("server"), arguments.pop("prefix") or arguments.pop("namespace")
+        arguments.pop("as_proxy")
+        for option in ("tool_names", "tool_separator", "resource_separator", "prompt_separator"):
+            if option in arguments:
+                self._note(original_node, f"{method}({option}=…): write tools={{'old': ToolChange(name='new')}}")
+        if server is None:
+            return updated_node
+        if prefix is not None:
+            arguments.put_first(prefix)
+        arguments.put_first(server)
+        if prefix is not None:
+            self._note(
+                original_node, f"{method}: URIs of resources get the prefix before their scheme: prefix+scheme://…"
+            )
+        new = "mount" if method == "mount" else "include"
+        return arguments.call().with_changes(func=updated_node.func.with_changes(attr=cst.Name(new)))
+
+    def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
+        call = original_node.expression
+        if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
+            owner, method = self._bindings.kind(call.func.value), call.func.attr.value
+            if owner == "server" and method == "import_server":
+                return updated_node.expression
+        return updated_node
+
+    # ---------------------------------------------------------------- contexts
+
+    def _context_call(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.BaseExpression:
+        assert isinstance(original_node.func, cst.Attribute)
+        if method in (*_LOGS, "log"):
+            return self._log(original_node, updated_node, method)
+        if method == "elicit" and not self._declining:
+            self._note(original_node, "ctx.elicit() returns the answer itself, and raises gemel.Declined without one")
+        elif method == "sample":
+            arguments = CallArguments(updated_node, ("messages", "system_prompt"))
+            arguments.name_all_but(1)
+            for option in ("result_type", "tools", "tool_concurrency", "mask_error_details", "max_steps"):
+                if option in arguments:
+                    self._note(original_node, f"ctx.sample({option}=…): write the loop in the tool")
+            return arguments.call()
+        return updated_node
+
+    def _log(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
+        """Message first and without a name; `log` has the level first."""
+        parameters = (
+            ("message", "level")
+            if method == "log" and self._fastmcp
+            else ("level", "message")
+            if method == "log"
+            else ("message",)
+        )
+        arguments = CallArguments(updated_node, parameters)
+        message, level = arguments.pop("message") or arguments.pop("data"), arguments.pop("level")
+        if arguments.starred or message is None:
+            self._note(
+                original_node, f"ctx.{method}: its parameters are {'level, ' if method == 'log' else ''}data, logger="
+            )
+            return updated_node
+        arguments.rename("logger_name", "logger")
+        if arguments.pop("extra") is not None:
+            self._note(original_node, f"ctx.{method}(extra=…) was left out: give a dict in place of the text")
+        arguments.put_first(message)
+        if method == "log":
+            arguments.put_first(level if level is not None else '"info"')
+        return arguments.call()
+
+    # ---------------------------------------------------------------- clients
+
+    def _client(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.Call:
+        arguments = CallArguments(updated_node, ("target",))
+        for old in ("transport", "server"):
+            target = arguments.pop(old)
+            if target is not None:
+                arguments.put_first(target)
+        server = arguments.get("target")
+        if isinstance(server, cst.Attribute) and server.attr.value == "_mcp_server":
+            arguments.replace("target", server.value)
+        if "roots" in arguments:
+            arguments.rename("roots", "on_roots")
+        if "verify" in arguments:
+            arguments.rename("verify", "tls")
+        arguments.pop("name")
+        arguments.pop("auto_initialize")
+        auth = text_of(arguments.get("auth"))
+        if auth is not None and auth != "oauth":
+            arguments.set("auth", f"lambda: {f'Bearer {auth}'!r}")
+        for option in arguments.names():
+            if option in advice.CLIENT_OPTIONS and not (option == "auth" and auth is not None):
+                self._note(original_node, f"Client({option}=…): {advice.CLIENT_OPTIONS[option]}")
+        if original_node.args and isinstance(original_node.args[0].value, cst.Dict):
+            self._note(original_node, "Client({…}): write ClientGroup.from_config({…}) for several servers")
+        if full_name.endswith("ClientSession"):
+            self.imports.add(Name("Client"))
+            return arguments.call().with_changes(func=cst.Name("Client"))
+        return arguments.call()
+
+    def _client_call(
+        self, original_node: cst.Call, updated_node: cst.Call, method: str, owner: str
+    ) -> cst.BaseExpression:
+        assert isinstance(updated_node.func, cst.Attribute)
+        if method == "set_logging_level":
+            return updated_node.with_changes(func=updated_node.func.with_changes(attr=cst.Name("set_log_level")))
+        if method == "is_connected":
+            return updated_node.func.with_changes(attr=cst.Name("connected"))
+        if method not in ("call_tool", "read_resource", "get_prompt", "list_tools", "list_resources", "list_prompts"):
+            return updated_node
+        arguments = CallArguments(updated_node, ("uri",) if method == "read_resource" else ("name", "arguments"))
+        for option in arguments.names():
+            if option in advice.CALL_OPTIONS:
+                self._note(original_node, f"{method}({option}=…): {advice.CALL_OPTIONS[option]}")
+        arguments.rename("timeout", "total")
+        arguments.rename("read_timeout_seconds", "idle")
+        if arguments.pop("cursor") is not None:
+            self._note(original_node, f"{method} returns the items of all pages; remove the loop over pages")
+        uri = arguments.get("uri")
+        if isinstance(uri, cst.Call) and m.matches(uri.func, m.Name("AnyUrl")) and len(uri.args) == 1:
+            arguments.pop("uri")
+            arguments.put_first(uri.args[0].value)
+        if method == "call_tool" and owner == "session" and "raise_on_error" not in arguments:
+            arguments.set("raise_on_error", "False")
+        return arguments.call()
+
+    def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
+        kind = self._bindings.kind(original_node.value)
+        if kind == "contents list" and not isinstance(original_node.value, cst.Attribute):
+            return updated_node.with_changes(value=_member(updated_node.value, "contents"))
+        if kind == "tool result":
+            return updated_node.with_changes(value=_member(updated_node.value, "content"))
+        return updated_node
+
+    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
+        if self._bindings.kind(original_node.iter) == "contents list" and not isinstance(
+            original_node.iter, cst.Attribute
+        ):
+            return updated_node.with_changes(iter=_member(updated_node.iter, "contents"))
+        return updated_node
+
+    def leave_CompFor(self, original_node: cst.CompFor, updated_node: cst.CompFor) -> cst.CompFor:
+        if self._bindings.kind(original_node.iter) == "contents list" and not isinstance(
+            original_node.iter, cst.Attribute
+        ):
+            return updated_node.with_changes(iter=_member(updated_node.iter, "contents"))
+        return updated_node
+
+    def leave_Expr(self, original_node: cst.Expr, updated_node: cst.Expr) -> cst.Expr | cst.RemovalSentinel:
+        """`await session.initialize()` goes: entering a client does it."""
+        value = original_node.value
+        call = value.expression if isinstance(value, cst.Await) else None
+        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+            return updated_node
+        if call.func.attr.value == "initialize" and self._bindings.kind(call.func.value) == "session":
+            return cst.RemoveFromParent()
+        return updated_node
+
+    # ---------------------------------------------------------------- functions
+
+    def visit_Try(self, node: cst.Try) -> None:
+        self._declining += _catches_declined(node)
+
+    def leave_Try(self, original_node: cst.Try, updated_node: cst.Try) -> cst.Try:
+        self._declining -= _catches_declined(original_node)
+        return updated_node
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self._tools.append(any(self._registers(decorator) for decorator in node.decorators))
+
+    def _registers(self, decorator: cst.Decorator) -> bool:
+        inner = decorator.decorator
+        inner = inner.func if isinstance(inner, cst.Call) else inner
+        return (
+            isinstance(inner, cst.Attribute)
+            and inner.attr.value in _ITEMS
+            and self._bindings.kind(inner.value) == "server"
+        )
+
+    def visit_Raise(self, node: cst.Raise) -> None:
+        if not self._tools or not self._tools[-1] or node.exc is None:
+            return
+        raised = code_of(node.exc.func if isinstance(node.exc, cst.Call) else node.exc)
+        if raised in (
+            "ValueError",
+            "RuntimeError",
+            "Exception",
+            "TypeError",
+            "KeyError",
+            "LookupError",
+            "PermissionError",
+        ):
+            self._note(node, f"raise {raised}: its text stays in the log; raise ToolError if the model should read it")
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
+        self._tools.pop()
+        parameters = updated_node.params
+        kept: list[cst.Param] = []
+        moved: list[cst.Param] = []
+        for old, new in zip(original_node.params.params, parameters.params, strict=True):
+            changed = self._injected(old, new)
+            if changed is None:
+                kept.append(new)
+            elif kept and kept[-1].default is not None:
+                moved.append(changed)
+            else:
+                kept.append(changed)
+        if not moved and all(a is b for a, b in zip(kept, parameters.params, strict=True)):
+            return updated_node
+        first = next((index for index, parameter in enumerate(kept) if parameter.default is not None), len(kept))
+        ordered = [
+            parameter.with_changes(comma=cst.MaybeSentinel.DEFAULT)
+            for parameter in (*kept[:first], *moved, *kept[first:])
+        ]
+        return updated_node.with_changes(params=parameters.with_changes(params=ordered if moved else kept))
+
+    def _injected(self, old: cst.Param, new: cst.Param) -> cst.Param | None:
+        """A parameter with `CurrentContext()` or `Depends(…)` as its default, without it; None for others."""
+        if not isinstance(old.default, cst.Call) or new.annotation is None:
+            return None
+        full_name = self._bindings.imported(old.default.func)
+        without = new.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT)
+        if full_name in names.CURRENT_CONTEXT:
+            return without
+        if full_name in names.DEPENDS and new.default is not None:
+            self.imports.add(Name("Annotated", "typing"))
+            self.imports.add(Name("Depends"))
+            kind = f"Annotated[{code_of(new.annotation.annotation)}, {code_of(new.default)}]"
+            return without.with_changes(annotation=new.annotation.with_changes(annotation=cst.parse_expression(kind)))
+        return None
+
+    def leave_Annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation:
+        """`Context[ServerSession, State]` as `Context[State]`."""
+        inner = original_node.annotation
+        if isinstance(inner, cst.Subscript) and self._bindings.kind_of_annotation(inner.value) == "context":
+            assert isinstance(updated_node.annotation, cst.Subscript)
+            slices = updated_node.annotation.slice
+            if len(slices) > 1:
+                self._dropped_in(inner)
+                last = slices[1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+                return updated_node.with_changes(annotation=updated_node.annotation.with_changes(slice=[last]))
+        return updated_node
+
+
+def _sessions(arguments: CallArguments) -> None:
+    stateless = arguments.pop("stateless_http")
+    if is_name(stateless, "True"):
+        arguments.set("sessions", "False")
+    elif stateless is not None and not is_name(stateless, "False"):
+        arguments.set("sessions", f"not {code_of(stateless)}")
+
+
+def _member(value: cst.BaseExpression, name: str) -> cst.Attribute:
+    if isinstance(value, cst.Await) and not value.lpar:
+        value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    return cst.Attribute(value, cst.Name(name))
+
+
+def _is_first(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Subscript)
+
+
+def _catches_declined(node: cst.Try) -> bool:
+    return any(handler.type is not None and code_of(handler.type).endswith("Declined") for handler in node.handlers)
+
+
+def _import_from(module: str, aliases: Sequence[cst.ImportAlias]) -> cst.ImportFrom:
+    parsed = cst.parse_statement(f"from {module} import x")
+    assert isinstance(parsed, cst.SimpleStatementLine)
+    assert isinstance(parsed.body[0], cst.ImportFrom)
+    return parsed.body[0].with_changes(names=list(aliases))

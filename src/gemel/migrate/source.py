@@ -1,0 +1,120 @@
+"""One module: both passes, its imports, and what is left to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import libcst as cst
+import libcst.matchers as m
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+from gemel.migrate import advice
+from gemel.migrate.arguments import code_of
+from gemel.migrate.bindings import Bindings
+from gemel.migrate.imports import add_imports, local_name, remove_imports, statements_of
+from gemel.migrate.low_level import LowLevelPass
+from gemel.migrate.names import Name
+from gemel.migrate.rewrite import RewritePass
+from gemel.migrate.structure import StructurePass
+
+
+class Note(NamedTuple):
+    """Something that is left to do by hand: the line in the original file, and what to do."""
+
+    line: int
+    text: str
+
+
+class Migration(NamedTuple):
+    """The new source of a module, the same as the old one if there was nothing to rewrite, and what is left to do."""
+
+    source: str
+    notes: tuple[Note, ...]
+
+
+_FOREIGN = re.compile(r"^\s*(?:from|import)\s+(?:fastmcp|mcp|mcp_types)\b", re.MULTILINE)
+_LOW_LEVEL = re.compile(r"^\s*from\s+mcp\.server(?:\.lowlevel(?:\.server)?)?\s+import\s+.*\bServer\b", re.MULTILINE)
+_REGISTERS = m.Decorator(decorator=m.Call(func=m.Attribute(attr=m.Name())))
+
+
+def migrate_source(source: str) -> Migration:
+    """Rewrite a module that uses FastMCP 2 to 4 or the official SDK into one that uses Gemel.
+
+    What is not known for certain stays as it is and is listed in the notes. A module that imports neither package is returned
+    unchanged, and so is a result of this function.
+
+    Args:
+        source: The text of the module.
+
+    Returns:
+        The new text and the notes, ordered by line.
+
+    Raises:
+        libcst.ParserSyntaxError: The source is not Python.
+    """
+    if not _FOREIGN.search(source):
+        return Migration(source, ())
+    first = MetadataWrapper(cst.parse_module(source), unsafe_skip_copy=True)
+    lines = {node: place.start.line for node, place in first.resolve(PositionProvider).items()}
+    low_level_notes: list[Note] = []
+    imports: set[Name] = set()
+    if _LOW_LEVEL.search(source):
+        low_level_notes = list(_low_level_notes(first.module, lines))
+        low_level = LowLevelPass(Bindings(first), first.module)
+        if not low_level.applies:
+            first_note = Note(
+                1, f"low-level server: {advice.NAME_ADVICE['mcp.server.lowlevel']}; see {advice.SDK_GUIDE}"
+            )
+            return Migration(source, (first_note, *low_level_notes))
+        low_level_notes = [note for note in low_level_notes if not re.search(r"\.(?:list|call)_tools?\(", note.text)]
+        low_level_notes += [Note(lines.get(node, 1), text) for node, text in low_level.left(first.module)]
+        imports = low_level.imports
+        module = remove_imports(first.module.visit(low_level), low_level.dropped)
+        first = MetadataWrapper(module, unsafe_skip_copy=True)
+    structure = StructurePass(Bindings(first))
+    module = first.module.visit(structure)
+    second = MetadataWrapper(module, unsafe_skip_copy=True)
+    rewrite = RewritePass(Bindings(second, lines))
+    module = second.module.visit(rewrite)
+    module = remove_imports(module, rewrite.dropped | structure.dropped)
+    module = add_imports(module, rewrite.imports | structure.imports | imports)
+    notes = [*low_level_notes, *(Note(*note) for note in rewrite.notes)]
+    notes += _left_imports(module, source)
+    return Migration(module.code, tuple(sorted(set(notes))))
+
+
+def _left_imports(module: cst.Module, source: str) -> Iterable[Note]:
+    """A note for each import of the foreign packages that is still there."""
+    for statement in statements_of(module):
+        text = code_of(statement).strip()
+        line = next(
+            (number for number, text_line in enumerate(source.splitlines(), 1) if _names_in(statement, text_line)), 1
+        )
+        if isinstance(statement, cst.ImportFrom):
+            home = code_of(statement.module) if statement.module is not None else ""
+            if isinstance(statement.names, cst.ImportStar):
+                continue
+            for alias in statement.names:
+                name = f"{home}.{code_of(alias.name)}"
+                yield Note(line, f"`{name}`: {advice.name_advice(name)}")
+        else:
+            yield Note(line, f"`{text}`: {advice.name_advice(local_name(statement.names[0]))}")
+
+
+def _names_in(statement: cst.ImportFrom | cst.Import, line: str) -> bool:
+    """Whether a line of the original begins with this import."""
+    if isinstance(statement, cst.ImportFrom):
+        home = code_of(statement.module) if statement.module is not None else ""
+        return line.lstrip().startswith(f"from {home} import")
+    return line.lstrip().startswith(f"import {code_of(statement.names[0].name)}")
+
+
+def _low_level_notes(module: cst.Module, lines: dict[cst.CSTNode, int]) -> Iterable[Note]:
+    """A module around the low-level server stays as it is: its handlers take apart what Gemel does by itself."""
+    for decorator in m.findall(module, _REGISTERS):
+        name = code_of(decorator).strip().splitlines()[0]
+        key = name.partition(".")[2].partition("(")[0]
+        if key in advice.LOW_LEVEL:
+            yield Note(lines[decorator], f"{name}: {advice.LOW_LEVEL[key]}")

@@ -1,0 +1,579 @@
+"""The protocol state of one connection, without I/O: everything that is in flight, changed in one place.
+
+There are two tables: calls that we have to answer, and requests that the peer has to answer. Each has one function that
+removes entries, so no request is answered twice or after its cancellation, and none stays open. What a cancellation does is
+decided here.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from gemel import jsonrpc
+from gemel.errors import (
+    ConnectionLost,
+    GemelError,
+    InsufficientScope,
+    InvalidParams,
+    InvalidRequest,
+    InvalidResponse,
+    NotSent,
+    Overloaded,
+    PeerError,
+    ProtocolError,
+    shorten,
+    wire_error,
+)
+from gemel.jsonrpc import Failure, Notification, Request, RequestId, Response, Unreadable
+from gemel.protocol.decoding import SMALL, check_values
+from gemel.protocol.description import ServerDescription
+from gemel.protocol.eras import detect
+from gemel.protocol.eras.base import NO_HANDSHAKE, Era, Handshake
+from gemel.protocol.eras.handshake import HANDSHAKE
+from gemel.protocol.http.mirror import HeaderTexts
+from gemel.protocol.limits import DEFAULT_LIMITS, Limits
+from gemel.protocol.peer_log import warn_about_peer
+from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
+from gemel.protocol.states import CALL_MOVES, CLOSED, PENDING_MOVES, RUNNING, WAITING, HandshakeState
+from gemel.schema.notifications import CancelledParams
+from gemel.structs import sets_like_slots
+
+logger = logging.getLogger("gemel")
+
+_cancelled = msgspec.json.Decoder(CancelledParams)
+
+#: So many requests of `Era.liveness_method` are served beyond the limits of running calls: a busy server is not a dead one.
+LIVENESS_RESERVE = 8
+
+#: They are handled while they are received, and no handler keeps their params.
+_AT_ONCE = frozenset({"notifications/cancelled", "notifications/progress"})
+#: A value in the params of a handshake may have so many bytes of `Limits.handshake_bytes`, on average: it needs more in memory.
+_VALUE_BYTES = 64
+
+#: What may become of a running call and of a waiting request.
+_CALL_ENDS = CALL_MOVES[RUNNING]
+_PENDING_ENDS = PENDING_MOVES[WAITING]
+
+#: The result of a subscription that the server ended by `notifications/cancelled`.
+_ENDED = msgspec.Raw(b'{"resultType":"complete"}')
+
+
+#: Where a message may begin in a line that begins with other text.
+_MESSAGE_START = re.compile(rb'\{\s*"(?:jsonrpc|id|result|error)"\s*:')
+
+
+class _Token(msgspec.Struct, rename="camel"):
+    progress_token: str | int
+
+
+_token = msgspec.json.Decoder(_Token)
+_encode_token = msgspec.json.Encoder().encode
+
+
+@sets_like_slots
+class Connection(Record):
+    """One connection."""
+
+    #: Describes our server; None for a client.
+    description: ServerDescription | None
+    limits: Limits = DEFAULT_LIMITS
+    #: Whether the channel carries one request and ends, such as an HTTP POST.
+    one_shot: bool = False
+    #: Whether all calls share one stream, so that their ids must be unique.
+    shared: bool = True
+    handshake: Handshake = msgspec.field(default_factory=Handshake)
+    #: Calls that are being served, by `Call.key`.
+    incoming: dict[object, Call] = msgspec.field(default_factory=dict)
+    #: Bytes of the params over SMALL of all calls whose handlers run, also of cancelled ones. Counted by the session.
+    held: int = 0
+    #: Our requests that wait for a response, by id.
+    outgoing: dict[RequestId, Pending] = msgspec.field(default_factory=dict)
+    #: Why the connection is closed; None while it is open.
+    closed: str | None = None
+    #: Whether lines that are not messages are ignored: a process may print to its standard output.
+    printed_on: bool = False
+    #: For errors: the last ignored line.
+    noise: str = ""
+    #: The era of the requests that our side sends: a server's are always handshake requests, a client's are negotiated.
+    era: Era = HANDSHAKE
+    #: Whether requests and results are handed to the other end as messages, whose params and results only are encoded: it is
+    #: in the same process, and runs this code.
+    hands_over: bool = False
+    #: What the ids of our requests begin with, where the answers of several processes arrive at any of them.
+    id_prefix: str = ""
+    #: Called with the progress of our calls that run as tasks, by token.
+    task_progress: Mapping[RequestId, Callable[[msgspec.Raw], None]] | None = None
+    #: How many warnings about the peer were logged.
+    warnings: int = 0
+    _next_id: int = 0
+
+    def _warn(self, text: str, *arguments: object) -> None:
+        self.warnings = warn_about_peer(self.warnings, text, *arguments)
+
+    # ---------------------------------------------------------------- messages that arrive
+
+    def receive(
+        self, data: bytes | Inbound | Request | Notification, origin: Origin = UNKNOWN_ORIGIN
+    ) -> Call | Batch | Outgoing | None:
+        """Decode a message and update the state. Never raises.
+
+        Returns:
+            A call or batch to be served, a response that needs no handler, or None.
+        """
+        if type(data) is Call:
+            return self._receive_call(data, origin)
+        try:
+            message = jsonrpc.decode(data) if isinstance(data, bytes) else data
+            if type(message) is Response or type(message) is Failure:
+                return self._receive_answer(message)
+            assert type(message) is Request or type(message) is Notification
+            eras = (self.era,) if self.description is None else self.description.eras
+            call = detect.classify(message, eras, _version(origin))
+        except ProtocolError as exc:
+            return self._receive_unreadable(data if isinstance(data, bytes) else _encoded(data), exc, origin)
+        except msgspec.MsgspecError:  # params of a message that was handed over are no JSON: read it as a text
+            assert not isinstance(data, bytes)  # what was decoded is JSON
+            return self.receive(_encoded(data), origin)
+        return self._receive_call(call, origin)
+
+    def _receive_answer(self, message: Response | Failure) -> Outgoing | None:
+        """Take the answer to a request of ours, unless the channel carries none: there it is an error."""
+        if self.one_shot:
+            era = self.era if self.description is None else detect.era_of_answer(self.description.eras)
+            try:
+                era.check_response()
+            except InvalidRequest as exc:
+                return self._unreadable(exc)
+        self.receive_response(message)
+        return None
+
+    def _receive_unreadable(self, data: bytes, exc: ProtocolError, origin: Origin) -> Batch | Outgoing | None:
+        """Handle what is not one message: a batch, a line that a server printed, or an error."""
+        if jsonrpc.is_batch(data):
+            try:
+                return self._receive_batch(data, origin)
+            except ProtocolError as batch_exc:
+                exc = batch_exc
+        if self.description is None and _is_noise(data, self.printed_on):
+            self.noise = f"; it wrote a line that is no message: {_excerpt(data)}"
+            self._warn("the server wrote a line that is no message: %s", _excerpt(data))
+            if b"{" in data:
+                self._fail_printed_answer(data)
+            return None
+        return self._unreadable(exc, data)
+
+    def _receive_call(self, call: Call, origin: Origin) -> Call | Outgoing | None:
+        """Admit a call, or answer it with an error."""
+        if self.closed is not None:
+            return None
+        request_id, era, description = call.id, call.era, self.description
+        try:
+            if request_id is not None and len(self.incoming) >= self.limits.calls:
+                self._check_room(era, call.method)
+            if len(call.params) > SMALL:
+                self._check_size(call)
+            if era.negotiation_method and self.handshake is NO_HANDSHAKE:
+                self.handshake = Handshake()
+            if description is not None:
+                call.revision = era.admit(
+                    call.method,
+                    request_id,
+                    call.meta,
+                    origin.head,
+                    self.handshake,
+                    description.revisions,
+                    self.one_shot,
+                )
+            else:
+                revision = era.admit_from_server(call.method, request_id, self.handshake)
+                if revision is None:
+                    self._warn("The server sent the request %r, which this era does not have", shorten(call.method))
+                    return None
+                call.revision = revision
+            call.origin = origin
+            if request_id is not None:
+                if call.method == era.negotiation_method:
+                    call.inline = description is not None
+                if request_id in self.incoming:
+                    if self.shared:
+                        raise InvalidRequest("A request with this id is still being served")
+                    call.key = call
+                self.incoming[call.key] = call
+            elif call.method == "notifications/cancelled":
+                self._cancelled_by_peer(call)
+            elif call.method == "notifications/progress":
+                return None if self._progress(call) else call
+            return call
+        except ProtocolError as exc:
+            if request_id is None:
+                return None
+            exc, status = era.finish_error(exc)
+            return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, status)
+
+    def _check_room(self, era: Era, method: str) -> None:
+        """Raise Overloaded while `limits.calls` requests are served, except for a few checks whether this side is alive."""
+        if method != era.liveness_method or len(self.incoming) >= self.limits.calls + LIVENESS_RESERVE:
+            raise Overloaded(f"Too many requests: {self.limits.calls} at once is the limit of a connection")
+
+    def _check_size(self, call: Call) -> None:
+        """Raise Overloaded if calls in flight leave no room for these params, InvalidParams if they are too many or too large."""
+        limits, size = self.limits, len(call.params)
+        if self.held and self.held + size > limits.call_bytes and call.method not in _AT_ONCE:
+            raise Overloaded(f"Too large requests: {limits.call_bytes} bytes at once is the limit of a connection")
+        check_values(call.params, limits.values)
+        if call.method == call.era.negotiation_method:  # the connection keeps them
+            if size > limits.handshake_bytes:
+                raise InvalidParams(f"Too large: {limits.handshake_bytes} bytes of {call.method} is the limit here")
+            check_values(call.params, limits.handshake_bytes // _VALUE_BYTES)
+
+    def _receive_batch(self, data: bytes, origin: Origin) -> Batch | Outgoing | None:
+        eras = (self.era,) if self.description is None else self.description.eras
+        version = _version(origin)
+        if not any(era.allows_batch(version, self.handshake, self.one_shot) for era in eras):
+            raise InvalidRequest("A batch is no message in this revision: send one message at a time")
+        replies: list[Outgoing] = []
+        calls: list[Call] = []
+        for item in jsonrpc.split_batch(data, self.limits.batch):
+            got = self._receive_item(item, origin)
+            if isinstance(got, Call):
+                calls.append(got)
+            elif isinstance(got, Outgoing):
+                replies.append(got)
+        return Batch(calls, replies) if calls or replies else None
+
+    def _receive_item(self, item: bytes, origin: Origin) -> Call | Batch | Outgoing | None:
+        """One message of a batch, which must not hold `initialize`."""
+        try:
+            message = jsonrpc.decode(item)
+        except ProtocolError as exc:
+            return self._unreadable(exc, item)
+        if isinstance(message, Request) and message.method == "initialize":
+            return self._unreadable(Unreadable("initialize can't be part of a batch", message.id))
+        return self.receive(item, origin)
+
+    def _unreadable(self, exc: ProtocolError, data: bytes = b"") -> Outgoing | None:
+        """Handle what is not a message: answer a malformed request; fail the request that a malformed response is for.
+
+        A client takes everything that is not a request as a response: its calls must not wait for one in vain.
+        """
+        request_id = exc.request_id if isinstance(exc, Unreadable) else None
+        meant_as, is_client = jsonrpc.meant_as(data), self.description is None
+        if meant_as == "response" or (is_client and (meant_as != "request" or request_id is None)):
+            why = f"{exc}: {_excerpt(data)}" if data else str(exc)
+            if self._fail_possible(request_id, data, why) or is_client:
+                return None
+        return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, exc.http_status)
+
+    def _meant_request(self, request_id: RequestId | None) -> Pending | None:
+        """The request that an answer was meant for: the id of the request, but perhaps as a string."""
+        pending = None if request_id is None else self.outgoing.get(request_id)
+        if pending is None and type(request_id) is str and request_id.isdecimal():
+            pending = self.outgoing.get(int(request_id[:20]))
+        return pending
+
+    def _fail_meant(self, request_id: RequestId, why: str) -> None:
+        """Fail the request that an answer was meant for."""
+        pending = self._meant_request(request_id)
+        if pending is not None:
+            self.fail_request(pending, InvalidResponse(f"The answer to {pending.method} is not valid: {why}"))
+
+    def _fail_printed_answer(self, line: bytes) -> None:
+        """Fail the request whose answer follows a text in the same line."""
+        start = _MESSAGE_START.search(line)
+        try:
+            message = jsonrpc.decode(line[start.start() :] if start else b"")
+        except ProtocolError:
+            return
+        if (type(message) is Response or type(message) is Failure) and message.id is not None:
+            self._fail_meant(message.id, f"there is a text before it: {_excerpt(line)}")
+
+    def _fail_possible(self, request_id: RequestId | None, data: bytes, why: str) -> bool:
+        """Fail the request that a malformed message names; all, if it names none. Returns whether there was one."""
+        meant = _loose_id(data) if request_id is None else request_id
+        pending = self._meant_request(meant)
+        # Or no response at all.
+        is_late = meant is not None and (
+            self._was_issued(meant) or (request_id is not None and self.description is not None)
+        )
+        failed = [pending] if pending is not None else [] if is_late else list(self.outgoing.values())
+        for pending in failed:
+            self.fail_request(pending, InvalidResponse(f"The peer sent something that is no valid answer: {why}"))
+        return bool(failed)
+
+    # ---------------------------------------------------------------- calls that we serve
+
+    def _cancelled_by_peer(self, call: Call) -> None:
+        try:
+            request_id = _cancelled.decode(call.params).request_id
+        except msgspec.MsgspecError:
+            return
+        cancelled = self.incoming.get(request_id)
+        if cancelled is not None and not cancelled.inline:
+            self.cancel(cancelled)
+        else:
+            self._end_subscription(request_id)
+
+    def _end_subscription(self, request_id: RequestId) -> None:
+        """A server may end a subscription by a cancellation instead of a result."""
+        pending = self.outgoing.get(request_id)
+        if pending is not None and pending.method == "subscriptions/listen":
+            pending.result = _ENDED
+            self._end_request(pending, "answer")
+
+    def cancel(self, call: Call) -> None:
+        """Remove a call that the peer cancelled, and cancel its handler."""
+        if self._end_call(call, "cancel") and call.work is not None:
+            call.work.cancel()
+
+    def _end_call(self, call: Call, event: str) -> bool:
+        """Remove a call from `incoming`; nothing else does. Returns False if it was removed before."""
+        if call.state is not RUNNING:
+            return False
+        call.state = _CALL_ENDS[event]
+        self.incoming.pop(call.key, None)
+        if call.inline and self.handshake.state is HandshakeState.NEGOTIATING:
+            self.handshake.move("refused")  # it ended without an agreement
+        return True
+
+    def answer(self, call: Call, result: Any) -> Outgoing | None:
+        """Finish a call with a result. A result that can't be encoded becomes an error.
+
+        Returns:
+            The encoded response; None for a notification, or when the call is over.
+        """
+        if call.id is None or call.state is not RUNNING:
+            self._end_call(call, "answer")
+            return None
+        data, response = b"", None
+        try:
+            if self.hands_over:
+                response = Response(call.id, msgspec.Raw(jsonrpc.encode_value(result)))
+            else:
+                data = jsonrpc.encode_response(call.id, result)
+            if call.inline:
+                self.handshake.commit(result)
+        except ProtocolError as exc:
+            return self.refuse(call, exc)
+        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
+            wire_error(exc, f"{call.method}: its result can't be written as JSON, and")
+            return self.refuse(call, ProtocolError("Handler returned an invalid result"))
+        if not self._end_call(call, "answer"):
+            return None
+        if call.parting is None and response is None:
+            return Outgoing(data, call.id)
+        return Outgoing(data, call.id, follow=call.parting, message=response)
+
+    def refuse(self, call: Call, exc: BaseException) -> Outgoing | None:
+        """Finish a call with an error.
+
+        Returns:
+            The encoded response; None for a notification, or when the call is over.
+        """
+        error = wire_error(exc, call.method)
+        if call.id is None and error is exc:
+            self._warn("%s failed: %s", shorten(call.method), exc)  # a notification has no response that could say so
+        if not self._end_call(call, "answer") or call.id is None:
+            return None
+        if type(error) is InsufficientScope:
+            error = InsufficientScope(*(error.scopes | call.needed_scopes))
+        error, status = call.era.finish_error(error)
+        try:
+            data = jsonrpc.encode_failure(call.id, error.error)
+        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as reason:
+            logger.error("%s failed, and the data of its error can't be written as JSON: %s", call.method, reason)
+            error = ProtocolError("Internal server error")
+            data = jsonrpc.encode_failure(call.id, error.error)
+        return Outgoing.failure(data, call.id, error, status)
+
+    # ---------------------------------------------------------------- our requests
+
+    def register_request(self, method: str) -> Pending:
+        """Register a request of ours. Raises NotSent if the connection is closed or too many requests wait."""
+        if self.closed is not None:
+            raise NotSent(f"{method} was not sent: {self.closed}")
+        if len(self.outgoing) >= self.limits.pending:
+            raise NotSent(f"{method} was not sent: {self.limits.pending} requests wait for an answer already")
+        self._next_id += 1
+        pending = Pending(f"{self.id_prefix}{self._next_id}" if self.id_prefix else self._next_id, method)
+        self.outgoing[pending.id] = pending
+        return pending
+
+    def write_request(
+        self, pending: Pending, params: Any, meta: bytes, headers: HeaderTexts, about: Call | None
+    ) -> Outgoing:
+        """The message of a registered request. Raises TypeError, ValueError and the like for params that are not JSON.
+
+        `meta` is `_meta` as JSON text, to which the progress token is added; empty if the params have theirs.
+        """
+        if meta:
+            members = jsonrpc.encode_value(params)[:-1]
+            comma = b"," if len(members) > 1 else b""
+            parts = members, comma, b'"_meta":{"progressToken":', _encode_token(pending.id), b",", meta[1:], b"}"
+            params = msgspec.Raw(b"".join(parts))
+        data, request = b"", None
+        if self.hands_over and params is not msgspec.UNSET:
+            text = params if type(params) is msgspec.Raw else msgspec.Raw(jsonrpc.encode_value(params))
+            request = Request(pending.id, pending.method, text, detect.with_token(meta, pending.id) if meta else None)
+        else:
+            data = jsonrpc.encode_request(pending.id, pending.method, params)
+        return Outgoing(data, pending.id, pending.method, about, pending, headers, message=request)
+
+    def receive_response(self, message: Response | Failure) -> None:
+        """Take the answer to a request of ours. Never raises."""
+        if message.id is None:
+            assert isinstance(message, Failure)
+            self._receive_error_without_id(message)
+            return
+        pending = self.outgoing.get(message.id)
+        if pending is None:
+            if type(message.id) is str:  # most of our ids are integers
+                self._fail_meant(message.id, f"its id is the string {shorten(message.id)!r}")
+            return  # late, or of a request that was cancelled or never sent
+        if type(message) is Failure:
+            self.fail_request(pending, PeerError(message.error))
+        elif jsonrpc.opening(message.result) != jsonrpc.OBJECT:
+            self.fail_request(pending, InvalidResponse(f"The result of {pending.method} is not an object"))
+        else:
+            pending.result = message.result
+            self._end_request(pending, "answer")
+
+    def _was_issued(self, request_id: RequestId) -> bool:
+        """Whether a request had this id, perhaps as a string."""
+        if type(request_id) is str:
+            request_id = request_id.removeprefix(self.id_prefix)
+            return request_id.isdecimal() and 0 < int(request_id[:20]) <= self._next_id
+        return 0 < int(request_id) <= self._next_id
+
+    def _receive_error_without_id(self, message: Failure) -> None:
+        waiting = list(self.outgoing.values())
+        if len(waiting) == 1:
+            self.fail_request(waiting[0], PeerError(message.error))
+            return
+        text = shorten(message.error.message)
+        for pending in waiting:
+            self.fail_request(pending, InvalidResponse(f"The peer reported an error that names no request: {text}"))
+
+    def fail_request(self, pending: Pending, error: Exception) -> None:
+        """End a request of ours with an error."""
+        if pending.state is WAITING:
+            pending.error = error
+            self._end_request(pending, "answer")
+
+    def abandon_request(self, pending: Pending) -> bool:
+        """Stop waiting for a request. Returns False if it was over before."""
+        return self._end_request(pending, "give up")
+
+    def _end_request(self, pending: Pending, event: str) -> bool:
+        """Remove a request from `outgoing`; nothing else does. Returns False if it was removed before."""
+        if pending.state is not WAITING:
+            return False
+        pending.state = _PENDING_ENDS[event]
+        del self.outgoing[pending.id]
+        if pending.wake is not None:
+            pending.wake()
+        return True
+
+    def _progress(self, call: Call) -> bool:
+        """Pass progress to the request that it names. Returns False if there is none."""
+        try:
+            token = _token.decode(call.params).progress_token
+        except msgspec.MsgspecError:
+            return False
+        pending = self.outgoing.get(token)
+        if pending is None:
+            receive = None if self.task_progress is None else self.task_progress.get(token)
+            if receive is not None:
+                receive(call.params)
+            return self.description is None
+        if pending.on_progress is not None:
+            pending.on_progress(call.params)
+        return True
+
+    # ---------------------------------------------------------------- end
+
+    def end_input(self, reason: str) -> None:
+        """Fail all our requests: the peer will send nothing more."""
+        while self.outgoing:
+            pending = next(iter(self.outgoing.values()))
+            pending.error = ConnectionLost(f"{pending.method} got no answer: {reason}")
+            self._end_request(pending, "close")
+
+    def expire(self, reason: str) -> list[Outgoing]:
+        """Finish every running call with an error, and cancel its handler."""
+        replies: list[Outgoing] = []
+        while self.incoming:
+            call = next(iter(self.incoming.values()))
+            work = call.work
+            reply = self.refuse(call, call.unfinished_error(reason))
+            if reply is not None:
+                replies.append(reply)
+            if work is not None:
+                work.cancel()
+        return replies
+
+    def close(self, reason: str) -> None:
+        """Drop all calls and fail all our requests: the channel is closed. May be called twice."""
+        if self.closed is None:
+            self.closed = reason
+            if not self.one_shot:
+                self.handshake.state = CLOSED
+        while self.incoming:
+            call = next(iter(self.incoming.values()))
+            if self._end_call(call, "close") and call.work is not None:
+                call.work.cancel()
+        if self.outgoing:
+            self.end_input(reason)
+
+    def check(self) -> None:
+        """Check the invariant: entries of the tables are running. Raises GemelError."""
+        if any(call.key != key or call.state is not RUNNING for key, call in self.incoming.items()):
+            raise GemelError("a call that is over is still in the table")
+        if any(pending.id != key or pending.state is not WAITING for key, pending in self.outgoing.items()):
+            raise GemelError("a request that is over is still in the table")
+        if self.closed is not None and (self.incoming or self.outgoing):
+            raise GemelError("something is in flight on a closed connection")
+
+
+class _AnyId(msgspec.Struct):
+    id: msgspec.Raw
+
+
+_any_id = msgspec.json.Decoder(_AnyId)
+_number_or_text = msgspec.json.Decoder(float | str)
+
+
+def _is_noise(data: bytes, printed_on: bool) -> bool:
+    """Whether a line is something that a server printed rather than a malformed response."""
+    is_json = data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r")[:1] in (b"{", b"[")
+    return not is_json or jsonrpc.meant_as(data) == "notification" or (printed_on and jsonrpc.is_print(data))
+
+
+def _loose_id(data: bytes) -> RequestId | None:
+    """The id of a malformed answer, also if it wrote our integer with a fraction, `2.0`, or in a list, `[2]`."""
+    try:
+        text = bytes(_any_id.decode(data).id)
+        request_id = _number_or_text.decode(text.strip(b"[] ") if len(text) < 64 else text)
+        return request_id if isinstance(request_id, str) else int(request_id)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError, OverflowError):
+        return None
+
+
+def _excerpt(data: bytes) -> str:
+    """The start of an unreadable message."""
+    return shorten(data[:1024].decode("utf-8", "replace"))
+
+
+def _encoded(message: Inbound | Request | Notification) -> bytes:
+    """The text of a message that was handed over."""
+    assert isinstance(message, (Request, Response))
+    return jsonrpc.encode(message)
+
+
+def _version(origin: Origin) -> str | None:
+    """The revision that the HTTP headers name."""
+    return None if origin.head is None else origin.head.version

@@ -1,0 +1,147 @@
+"""Every limit of the kernel and the transports, with its default, in one place. All are settings."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gemel.errors import DefinitionError, shorten
+from gemel.options import SettingsMeta
+
+MIB = 1024 * 1024
+#: These must be at least 1.
+_AT_LEAST_ONE = frozenset({"calls", "all_calls", "pending", "threads", "connections"})
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
+    """Limits of memory, concurrency and time that a peer can use. Sizes in bytes, times in seconds.
+
+    Raises DefinitionError for an unknown name, and for a value that is not a number, or less than 0.
+    """
+
+    #: Size of an HTTP request body; larger ones are rejected with 413 while reading.
+    body: int = 4 * MIB
+    #: Bytes of the bodies of all HTTP requests that one endpoint has in flight. Half of it is divided equally among as many
+    #: requests as it may have, so that small bodies are always read; the next byte beyond the other half gets 503.
+    bodies: int = 256 * MIB
+    #: Length of a line on stdio or a socket; a longer one is discarded and answered with -32700.
+    line: int = 16 * MIB
+    #: Bytes of the incomplete lines of all connections of a socket server, and of messages that wait while `initialize` is being
+    #: answered. A connection that goes beyond is closed, if it has more than its equal part. Over HTTP+SSE such messages get 503.
+    lines: int = 256 * MIB
+    #: Messages in a batch (batches exist in revision 2025-03-26 only).
+    batch: int = 100
+    #: Values in the `params` of a message: numbers, strings, arrays, objects and names of members. A message with more is
+    #: rejected before they are decoded, which would occupy the event loop for more than some 50 ms.
+    values: int = 200_000
+    #: Concurrent inbound requests of one connection; further ones are rejected.
+    calls: int = 1024
+    #: Concurrent inbound requests of the whole server in this process; further ones are rejected. Open
+    #: `subscriptions/listen` streams are limited by `streams` instead.
+    all_calls: int = 10_000
+    #: Bytes of the params of all calls that one connection has in flight; further ones are rejected, except for small ones. One
+    #: call is always served.
+    call_bytes: int = 128 * MIB
+    #: The same for the whole server in this process. Open subscriptions are limited by `subscription_bytes` instead.
+    all_call_bytes: int = 256 * MIB
+    #: Size of the params of `initialize`, which a connection keeps, on a server.
+    handshake_bytes: int = 64 * 1024
+    #: How long a call waits if the concurrency of its tool is exhausted.
+    concurrency_wait: float = 30.0
+    #: If the event loop is blocked for longer than this, the log names the tool; 0 disables the check. A loop that is still
+    #: blocked `drain` + `teardown` after a signal ends a process of `server.run()`.
+    stall: float = 1.0
+    #: Outbound requests of one connection that wait for a response.
+    pending: int = 10_000
+    #: Messages that wait while `initialize` is being answered; also at most `line` bytes.
+    backlog: int = 256
+    #: HTTP sessions of one endpoint; further ones are rejected with 503.
+    sessions: int = 10_000
+    #: HTTP sessions that all processes with the same backend have stored; further ones are rejected with 503.
+    stored_sessions: int = 100_000
+    #: An HTTP session without an open stream or running call ends after this time.
+    session_idle: float = 1800.0
+    #: Events and bytes stored per HTTP session to resume streams.
+    replay_events: int = 1000
+    replay_bytes: int = 4 * MIB
+    #: Bytes stored for all HTTP sessions of one endpoint together; then the oldest event of any session is dropped.
+    replay_total: int = 128 * MIB
+    #: Unread bytes of one stream, and how long its sender waits before the stream is closed. An HTTP client that reads nothing
+    #: for so long loses its connection.
+    stream_bytes: int = MIB
+    stream_wait: float = 30.0
+    #: Interval of comments that keep an idle SSE stream open.
+    keep_alive: float = 15.0
+    #: How long running calls may take to finish when the server stops.
+    drain: float = 5.0
+    #: How long cleaning up a connection or exiting a lifespan may take; then it is abandoned with a warning.
+    teardown: float = 5.0
+    #: How long an elicitation of a handshake client may stay open, and how long a client waits for pages that a
+    #: handshake server requires.
+    input_wait: float = 600.0
+    #: How long a stateless client has to repeat a call with its responses.
+    state_ttl: float = 600.0
+    #: Open `subscriptions/listen` streams of one server, and subscribed URIs of one client.
+    streams: int = 10_000
+    watched: int = 1000
+    #: Bytes of the requests of all open subscriptions of one server, which keeps them, with their headers and 2 KiB for each;
+    #: further ones are rejected.
+    subscription_bytes: int = 128 * MIB
+    #: Change notifications that a server keeps for all `subscriptions/listen` streams and sessions that have not read them yet,
+    #: and the bytes of their URIs; repeats are merged. For a reader that falls behind further, everything that it subscribed
+    #: to counts as changed.
+    queued_changes: int = 4096
+    queued_change_bytes: int = MIB
+    #: How long an answer waits until the changes that its call announced have reached a shared backend.
+    change_wait: float = 2.0
+    #: Sync functions running concurrently in worker threads.
+    threads: int = 40
+    #: Client: size of a decoded HTTP response or SSE event.
+    reply: int = 64 * MIB
+    #: Client: concurrent HTTP connections; further requests wait.
+    connections: int = 256
+    #: Client: time to connect.
+    connect: float = 30.0
+    #: Client: time without a message before a call fails (progress resets it), and the total time of a call.
+    call_idle: float = 60.0
+    call_total: float = 600.0
+    #: Client: after a call over a socket timed out, how long the server has to answer a ping before the connection is
+    #: reopened; 0 disables the ping.
+    silence: float = 30.0
+    #: Client: over stdio or a socket, send a ping after this time without messages; 0 disables it.
+    alive: float = 0.0
+    #: Client: how long to wait for `server/discover` before the handshake is tried on the same stream.
+    probe: float = 5.0
+    #: Client: pages of one list.
+    pages: int = 1000
+    #: Client: attempts to reopen a lost connection, and retries of one request where that is safe.
+    reconnects: int = 5
+    retries: int = 2
+    #: Client: delay before the first such attempt; it doubles with each further one.
+    backoff: float = 0.1
+    #: Client: rounds of one call, and requests for input in one round.
+    rounds: int = 16
+    input_requests: int = 16
+    #: Client: unread changes of one subscription, and the bytes of their URIs; repeats are merged.
+    changes: int = 10_000
+    change_bytes: int = 4 * MIB
+    #: Client: entries of the cache, their bytes, and the longest time to cache a result, regardless of cache hints.
+    cache_entries: int = 1024
+    cache_bytes: int = 64 * MIB
+    cache_ttl: float = 24 * 3600.0
+
+    def __post_init__(self) -> None:
+        for name, default in zip(self.__struct_fields__, self.__struct_defaults__, strict=True):
+            given = getattr(self, name)
+            if given is not default:
+                _check(name, given, whole=type(default) is int)
+
+
+def _check(name: str, given: object, *, whole: bool) -> None:
+    least = 1 if name in _AT_LEAST_ONE else 0
+    number = isinstance(given, int if whole else int | float) and not isinstance(given, bool)
+    if not (number and given >= least):  # type: ignore[operator]  # nor is NaN
+        kind = f"a whole number, {least} or more" if whole else "seconds, 0 or more"
+        raise DefinitionError(f"Limits({name}={shorten(repr(given))}) is not possible: use {kind}")
+
+
+DEFAULT_LIMITS = Limits()

@@ -1,0 +1,216 @@
+"""The records that pass between transports, connection and session: what came in, what is served, what goes out.
+
+They hold values only: `protocol/connection.py` decides what happens to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, final
+
+import msgspec
+from msgspec import Raw
+
+from gemel.errors import ErrorObject, NotFinished, Overloaded, ProtocolError
+from gemel.jsonrpc import ABSENT, Failure, Request, RequestId, Response, encode, encode_failure
+from gemel.protocol.eras.base import Era
+from gemel.protocol.http.headers import Head
+from gemel.protocol.http.request import Headers, Owner, Principal
+from gemel.protocol.states import RUNNING, WAITING, CallState, PendingState
+from gemel.schema.base import RequestMeta
+from gemel.structs import sets_like_slots
+
+
+class Record(msgspec.Struct, eq=False):
+    """Base of values that are made for every message. A Struct is made three times as fast as a class with `__init__`."""
+
+    def __repr__(self) -> str:
+        """The type only: the members may be secret."""
+        return f"<{type(self).__name__}>"
+
+
+@final
+class Origin(msgspec.Struct, frozen=True, eq=False):
+    """What a transport knows about the sender of a message.
+
+    `head` is the judged head of the HTTP request, None on other transports. `principal` is the name of who was authenticated,
+    or None; `scopes` is what the request was authorized for, None where the application itself connects, which may do
+    everything; `caller` has the rest. `transport` is an object of the transport (an ASGI scope, an address).
+    """
+
+    head: Head | None = None
+    principal: str | None = None
+    transport: Any = None
+    scopes: frozenset[str] | None = frozenset()
+    caller: Principal | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """Whom that belongs to which outlives the message: the principal, with the client that acts for it if that is known."""
+        return self.principal if self.caller is None else self.caller.owner
+
+    @property
+    def expires(self) -> float | None:
+        """When the authorization ends, in seconds since 1970; None if it doesn't."""
+        return None if self.caller is None else self.caller.expires
+
+    def has_expired(self, now: float) -> bool:
+        """Whether the authorization has ended at this time, in seconds since 1970."""
+        return self.caller is not None and self.caller.expires is not None and self.caller.expires <= now
+
+    @property
+    def headers(self) -> Headers | None:
+        """The HTTP headers; None on other transports."""
+        return None if self.head is None else self.head.headers
+
+    def __repr__(self) -> str:
+        """The type only: the members may be secret."""
+        return "<Origin>"
+
+
+#: The origin of a message on a channel without information about its peer.
+UNKNOWN_ORIGIN = Origin()
+#: The origin of a message of whoever started this process or holds the server object.
+LOCAL_ORIGIN = Origin(scopes=None)
+
+
+def origin_of(principal: Principal | str | None) -> Origin:
+    """The origin of all messages of a connection: whom the application named, else the application itself."""
+    if principal is None:
+        return LOCAL_ORIGIN
+    named = Principal(principal) if isinstance(principal, str) else principal
+    return Origin(principal=named.name, scopes=frozenset(named.scopes), caller=named)
+
+
+class Cancellable(Protocol):
+    """What serves a call, such as its task."""
+
+    def cancel(self) -> object:
+        """Stop it soon."""
+        ...
+
+
+@sets_like_slots
+@final
+class Call(Record):
+    """One inbound request or notification; `id` is None for a notification.
+
+    `revision`, the one that governs it, and `origin` are set when the connection admits it. `work` is set by the session that
+    runs it.
+    """
+
+    id: RequestId | None
+    method: str
+    params: Raw
+    meta: RequestMeta | None
+    era: Era
+    revision: str = ""
+    origin: Origin = UNKNOWN_ORIGIN
+    #: The params in the type of the method, if they are decoded already.
+    typed: Any = None
+    #: Its key in `Connection.incoming`: its id, or the call itself if ids are not unique on the channel.
+    key: object = None
+    state: CallState = RUNNING
+    #: No further message may be read until this call is answered.
+    inline: bool = False
+    #: It waits in a queue, and nothing was done for it yet.
+    queued: bool = False
+    #: What is cancelled with it: the task that serves it.
+    work: Cancellable | None = None
+    #: The scopes of the tools, prompts and resources that were used for it so far.
+    needed_scopes: frozenset[str] = frozenset()
+    #: A notification that follows the response, if the channel stays open.
+    parting: Outgoing | None = None
+    #: What a handler raised, although the peer gets a result.
+    failure: BaseException | None = None
+
+    def unfinished_error(self, reason: str) -> ProtocolError:
+        """The error for a call that the server itself ended. One that did not start may be repeated."""
+        return Overloaded(f"Not started: {reason}") if self.queued else NotFinished(reason)
+
+
+#: A message as it was read: a call that is to be admitted, or the answer to a request of ours.
+Inbound: TypeAlias = Call | Response | Failure
+
+
+@final
+class Batch(Record):
+    """The calls of one JSON-RPC batch and the responses that are ready; sent together."""
+
+    calls: Sequence[Call]
+    replies: Sequence[Outgoing]
+    inline: bool = False
+
+
+@sets_like_slots
+@final
+class Pending(Record):
+    """A request of ours that waits for its response. `wake` is called once, when it is over for any reason.
+
+    `credentials` is what the transport sent it with; see `Transport.credentials`. `restart_idle` is called while a long
+    request is being sent, whenever the peer has taken more of it.
+    """
+
+    id: RequestId
+    method: str
+    state: PendingState = WAITING
+    result: Raw = ABSENT
+    error: Exception | None = None
+    on_progress: Callable[[Raw], None] | None = None
+    restart_idle: Callable[[], None] | None = None
+    credentials: str = ""
+    wake: Callable[[], None] | None = None
+
+
+@final
+class Outgoing(Record):
+    """One encoded message to be sent, with what a transport needs to route it.
+
+    - a request: `method`, `id` and `pending` are set; on HTTP `headers` repeat parts of it
+    - a notification: `method` is set
+    - a response: `id` is set (None if the request's could not be read), `error` if it is an error
+
+    `about` is the inbound call that it belongs to: on HTTP it is sent on that call's stream. `status` is the HTTP status of a
+    response that is sent as a body. `follow` is sent after it, if the channel stays open.
+
+    `data` is empty if the other end takes `message` as it is; see `Connection.hands_over`.
+    """
+
+    data: bytes
+    id: RequestId | None = None
+    method: str | None = None
+    about: Call | None = None
+    pending: Pending | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    error: ErrorObject | None = None
+    status: int = 200
+    follow: Outgoing | None = None
+    message: Request | Response | None = None
+
+    @property
+    def text(self) -> bytes:
+        """The message as JSON text."""
+        return self.data if self.message is None else encode(self.message)
+
+    @classmethod
+    def failure(cls, data: bytes, request_id: RequestId | None, error: ProtocolError, status: int) -> Outgoing:
+        """An error response."""
+        return cls(data, request_id, error=error.error, status=status)
+
+    @classmethod
+    def interrupted(cls, call: Call | Batch) -> Outgoing | None:
+        """The response to a call whose task was cancelled by something else than its peer or the end of the channel.
+
+        None for a notification.
+        """
+        is_notification = isinstance(call, Call) and call.id is None
+        return None if is_notification else cls.unfinished(call, "the task that served it was cancelled")
+
+    @classmethod
+    def unfinished(cls, call: Call | Batch, reason: str) -> Outgoing:
+        """The response to a call that the server itself ended: nothing else answers it."""
+        if isinstance(call, Batch):
+            errors = [cls.unfinished(each, reason) for each in call.calls if each.id is not None]
+            return cls(b"[" + b",".join(reply.text for reply in (*call.replies, *errors)) + b"]")
+        error = call.unfinished_error(reason)
+        return cls.failure(encode_failure(call.id, error.error), call.id, error, error.http_status)

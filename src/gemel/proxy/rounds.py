@@ -1,0 +1,216 @@
+"""Calls of stateless clients, in rounds. The upstream server may be of either era.
+
+A stateless server returns its input requests and its request state; the state is encrypted inside of ours. A handshake server
+waits for responses in the middle of a request: the request keeps running between the rounds (it is parked). The number of parked
+requests and their time are limited; each is found only by the encrypted state, and continued once.
+
+See https://modelcontextprotocol.io/specification/draft/basic/utilities/mrtr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from gemel.errors import CallError, InternalError, InvalidParams, Overloaded
+from gemel.protocol.eras.base import Era
+from gemel.protocol.eras.detect import ERAS
+from gemel.protocol.eras.handshake import HANDSHAKE
+from gemel.protocol.eras.stateless import STATELESS
+from gemel.proxy.call import ProxiedCall, parse_responses
+from gemel.proxy.translation import client_request_params, required_urls
+from gemel.proxy.upstream import CallerInputRequired, Upstream
+from gemel.schema.elicitation import ElicitResult
+from gemel.schema.input_required import InputRequest, InputRequiredResult
+from gemel.server.context import Context, served_call
+from gemel.server.elicitation.elicit import Declined, require
+
+
+class _RoundState(msgspec.Struct, array_like=True):
+    """The request state: the token of a parked request, or the state of the upstream server and our responses."""
+
+    token: bytes = b""
+    state: str | None = None
+    own: dict[str, Any] = {}
+    #: Whether pages had to be opened before the request could be sent.
+    pages: bool = False
+
+
+_decoder = msgspec.msgpack.Decoder(_RoundState)
+
+
+class UpstreamRequest(NamedTuple):
+    """A request to the upstream server."""
+
+    method: str
+    params: Mapping[str, Any]
+    headers: Mapping[str, str]
+
+
+_ServeRound: TypeAlias = Callable[
+    [Context[Any], UpstreamRequest, _RoundState | None, dict[str, Raw]], Awaitable[Raw | InputRequiredResult]
+]
+
+
+class Rounds:
+    """The calls of stateless clients. `ttl` is in seconds; `most` is the maximum of parked requests."""
+
+    def __init__(self, upstream: Upstream, *, ttl: float, most: int) -> None:
+        self._upstream = upstream
+        self._ttl = ttl
+        self._most = most
+        self._parked: dict[bytes, tuple[ProxiedCall, asyncio.TimerHandle]] = {}
+        self._tasks: set[asyncio.Task[Raw]] = set()
+        self._by_upstream_era: dict[Era, _ServeRound] = {HANDSHAKE: self._serve_round, STATELESS: self._forward_round}
+
+    async def serve(self, ctx: Context[Any], params: Any, sent: UpstreamRequest) -> Raw | InputRequiredResult:
+        """Serve one round: return the result, or input requests. Raises CallError, InvalidParams, Declined."""
+        state: _RoundState | None = None
+        if params.request_state is not UNSET:
+            state = _decoder.decode(await served_call(ctx).request_states.decode(params.request_state, _binding(ctx)))
+        answers = parse_responses(params.input_responses)
+        serve = self._by_upstream_era[ERAS[self._upstream.client.era]]
+        return await serve(ctx, sent, state, answers)
+
+    async def _encrypt(self, ctx: Context[Any], state: _RoundState) -> str:
+        return await served_call(ctx).request_states.encode(msgspec.msgpack.encode(state), _binding(ctx))
+
+    # ---------------------------------------------------------------- stateless upstream server
+
+    async def _forward_round(
+        self, ctx: Context[Any], sent: UpstreamRequest, state: _RoundState | None, answers: dict[str, Raw]
+    ) -> Raw | InputRequiredResult:
+        params = dict(sent.params)
+        if state is not None:
+            given = {**answers, **state.own}
+            params |= {"inputResponses": given} if given else {}
+            params |= {"requestState": state.state} if state.state is not None else {}
+        call = self._upstream.call(ctx)
+        try:
+            return await self._upstream.request(call, sent.method, params, sent.headers)
+        except CallerInputRequired as exc:
+            opaque = exc.required.request_state
+            round_state = _RoundState(state=None if opaque is UNSET else opaque, own=msgspec.to_builtins(exc.own))
+            return InputRequiredResult(
+                input_requests=exc.required.input_requests, request_state=await self._encrypt(ctx, round_state)
+            )
+        finally:
+            await call.flush()
+
+    # ---------------------------------------------------------------- handshake upstream server
+
+    async def _serve_round(
+        self, ctx: Context[Any], sent: UpstreamRequest, state: _RoundState | None, answers: dict[str, Raw]
+    ) -> Raw | InputRequiredResult:
+        if state is not None and state.pages:
+            _require_consent(answers)
+            state = None
+        call = self._begin(ctx, sent) if state is None else self._unpark(state.token)
+        call.resume(ctx)
+        call.accept_responses(answers)
+        try:
+            over = await call.wait()
+        except BaseException:
+            call.stop()
+            raise
+        await call.flush()
+        if not over:
+            return await self._park(call)
+        assert call.task is not None
+        try:
+            return call.task.result()
+        except asyncio.CancelledError:
+            raise InternalError("The server is stopping") from None
+        except CallError as exc:
+            pages = required_urls(exc)
+            if not pages:
+                raise
+            return await self._request_pages(ctx, pages)
+
+    def _begin(self, ctx: Context[Any], sent: UpstreamRequest) -> ProxiedCall:
+        call = self._upstream.call(ctx)
+        asking = self._upstream.request(call, sent.method, sent.params, sent.headers)
+        call.task = task = asyncio.get_running_loop().create_task(asking)
+        self._tasks.add(task)
+
+        def done(task: asyncio.Task[Raw]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled():
+                task.exception()  # marks it as retrieved: there may be no further round
+            call.wake()
+
+        task.add_done_callback(done)
+        return call
+
+    async def _park(self, call: ProxiedCall) -> InputRequiredResult:
+        if len(self._parked) >= self._most:
+            call.stop()
+            raise Overloaded(f"Too many calls wait for their clients: the limit is {self._most}")
+        token = secrets.token_bytes(16)
+        call.away = True
+        try:
+            state = await self._encrypt(call.ctx, _RoundState(token=token))
+        except BaseException:
+            call.stop()
+            raise
+        timer = asyncio.get_running_loop().call_later(self._ttl, self._expire, token)
+        self._parked[token] = call, timer
+        return InputRequiredResult(input_requests=call.input_requests(), request_state=state)
+
+    def _unpark(self, token: bytes) -> ProxiedCall:
+        parked = self._parked.pop(token, None)
+        if parked is None:
+            raise InvalidParams("Invalid requestState: its call has ended, start it again")
+        call, timer = parked
+        timer.cancel()
+        return call
+
+    def _expire(self, token: bytes) -> None:
+        """Cancel a parked request: there was no further round."""
+        self._unpark(token).stop()
+
+    async def _request_pages(self, ctx: Context[Any], pages: list[dict[str, Any]]) -> InputRequiredResult:
+        """Request that the user opens pages; the next round sends the request again."""
+        require(ctx.client_capabilities, {"elicitation": {"url": {}}})
+        source, target = self._upstream.client.protocol_version, ctx.protocol_version
+        asked: dict[str, InputRequest] = {}
+        for number, page in enumerate(pages):
+            text = msgspec.json.encode({"mode": "url", **page})
+            params = client_request_params("elicitation/create", text, source, target, "")
+            asked[f"page-{number}"] = InputRequest(method="elicitation/create", params=params)
+        return InputRequiredResult(
+            input_requests=asked, request_state=await self._encrypt(ctx, _RoundState(pages=True))
+        )
+
+    async def close(self) -> None:
+        """Cancel all parked requests."""
+        for token in list(self._parked):
+            self._expire(token)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _require_consent(answers: Mapping[str, Raw]) -> None:
+    for text in answers.values():
+        try:
+            result = msgspec.json.decode(text, type=ElicitResult)
+        except msgspec.MsgspecError as exc:
+            raise InvalidParams(f"inputResponses: invalid response: {exc}") from None
+        if result.action != "accept":
+            raise Declined(result.action, "to open a page that the server requires")
+
+
+def _binding(ctx: Context[Any]) -> bytes:
+    """What the request state is bound to: principal, method and params."""
+    params = msgspec.json.decode(ctx.params)
+    for member in ("_meta", "inputResponses", "requestState"):
+        params.pop(member, None)
+    text = msgspec.json.encode(["proxy", served_call(ctx).call.origin.owner, ctx.method, params], order="deterministic")
+    return hashlib.sha256(text).digest()

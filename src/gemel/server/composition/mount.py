@@ -1,0 +1,577 @@
+"""Servers inside servers: a mounted server's features show up under its prefix, live, and calls go through all of it.
+
+A mounted server keeps its middleware, its lifespan and its visibility; the outer one owns the session and finishes results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from gemel.errors import DefinitionError, InvalidParams, MethodNotFound, ResourceNotFound
+from gemel.jsonrpc import ABSENT
+from gemel.protocol.changes import Changed
+from gemel.protocol.description import ServerDescription
+from gemel.protocol.eras.base import Era
+from gemel.schema.base import Page, PageParams
+from gemel.schema.completion import CompleteParams, PromptReference
+from gemel.schema.lifecycle import ListChanged, ResourcesCapability, ServerCapabilities
+from gemel.schema.prompts import GetPromptParams, ListPromptsResult
+from gemel.schema.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams
+from gemel.schema.tools import CallToolParams, ListToolsResult
+from gemel.server.composition.include import Registries
+from gemel.server.composition.namespace import Layer, Named, Prefix, plain
+from gemel.server.composition.transform import ToolChanges
+from gemel.server.context import Context
+from gemel.server.dispatch import Dispatch, RequestHandler, Served
+from gemel.server.extensions import Extensions, merged
+from gemel.server.features.caching import list_scope
+from gemel.server.features.encoded_lists import encoded_once
+from gemel.server.features.pagination import item_key, paginate
+from gemel.server.features.subscriptions import Authorize
+from gemel.server.features.tools import RegisteredTool
+from gemel.server.features.visibility import Entries, has_scopes, require_scopes
+from gemel.server.middleware.chain import Middleware, ResourceKeeper
+
+logger = logging.getLogger("gemel")
+
+Kind: TypeAlias = Literal["tools", "prompts", "resources", "templates"]
+
+#: The method that serves an item of each kind.
+_METHODS: dict[Kind, str] = {
+    "tools": "tools/call",
+    "prompts": "prompts/get",
+    "resources": "resources/read",
+    "templates": "completion/complete",
+}
+#: Pages of one list that are read from a mounted server, at most.
+_PAGE_LIMIT = 1000
+
+
+class ForwardedMethod(Served):
+    """A method whose results come from another server: JSON objects with unknown members are not changed."""
+
+    def __init__(self, name: str, handler: RequestHandler) -> None:
+        super().__init__(name, handler)
+        self.row = None
+
+
+class MountableServer(Protocol):
+    """What mounting needs of a server, both of the one that mounts and of the one that is mounted."""
+
+    catalog: Catalog
+
+    @property
+    def name(self) -> str:
+        """The name that clients see."""
+        ...
+
+    def notify(self, event: Changed) -> None:
+        """Tell clients about a change."""
+
+    def _list_changed(self, event: Changed) -> None:
+        """Tell clients about a changed list, unless no client has seen the server yet."""
+
+    async def _enter(self) -> None:
+        """Enter the lifespan."""
+
+    async def _exit(self) -> None:
+        """Leave the lifespan."""
+
+    async def _within(self, ctx: Context[Any]) -> Any:
+        """Serve a request of the outer server; the result does not have its final shape yet."""
+
+
+class Mount(NamedTuple):
+    """A server and the prefix that its names have here."""
+
+    server: MountableServer
+    prefix: Prefix
+    changes: ToolChanges | None = None
+
+    async def request(self, ctx: Context[Any], **members: Any) -> Any:
+        """Send the request to the mounted server, with other members in its params; those that are None are left out."""
+        inner = ctx.replace(params=_with_members(ctx.params, members))
+        if self.prefix.text is not None:
+            inner._layers = (*ctx._layers, self.prefix)
+        return await (self.server._within(inner) if self.changes is None else self.changes(inner, self.server._within))
+
+    def forwarded(self, served: Served) -> Served:
+        """A method of an extension of the mounted server, which runs in that server's middleware."""
+
+        async def forward(ctx: Context[Any], params: Any) -> Any:
+            return await self.request(ctx)
+
+        outer = copy.copy(served)
+        outer.handler = forward
+        return outer
+
+
+class _List(NamedTuple):
+    """How one list is put together."""
+
+    kind: Kind
+    field: str
+    member: str
+    result: type[Page]
+    rename: Callable[[Prefix, Any], Any]
+
+
+_LISTS = {
+    "tools/list": _List("tools", "tools", "tools", ListToolsResult, Prefix.tool),
+    "prompts/list": _List("prompts", "prompts", "prompts", ListPromptsResult, Prefix.prompt),
+    "resources/list": _List("resources", "resources", "resources", ListResourcesResult, Prefix.resource),
+    "resources/templates/list": _List(
+        "resources", "resource_templates", "resourceTemplates", ListResourceTemplatesResult, Prefix.template
+    ),
+}
+
+
+class Catalog:
+    """What a server offers: what is registered on it, and what is mounted in it. Servers of another source override it."""
+
+    def __init__(
+        self,
+        server: MountableServer,
+        description: ServerDescription,
+        registries: Registries,
+        dispatch: Dispatch,
+        extensions: Extensions,
+        middleware: list[Middleware],
+        *,
+        page_size: int | None,
+        authorize: Authorize | None,
+    ) -> None:
+        self._server = server
+        self._description = description
+        self._tools, self._prompts, self._resources, self._completions, _ = registries
+        self._dispatch = dispatch
+        self._extensions = extensions
+        self._middleware = middleware
+        self._page_size = page_size
+        self._authorize = authorize
+        #: Methods with a handler that the user gave.
+        self.custom_methods: set[str] = set()
+        #: The topics of all extensions, by the key of the filter.
+        self.topics = extensions.topics.copy()
+        #: The handlers of what is registered here.
+        self.own_handlers: dict[str, RequestHandler] = {
+            "tools/list": self._tools.list,
+            "tools/call": self._tools.call,
+            "prompts/list": self._prompts.list,
+            "prompts/get": self._prompts.get,
+            "resources/list": self._resources.list,
+            "resources/templates/list": self._resources.list_templates,
+            "resources/read": self._resources.read,
+            "completion/complete": self._complete_own,
+        }
+        entries: dict[str, Entries[Any]] = {
+            "tools": self._tools,
+            "prompts": self._prompts,
+            "resources": self._resources,
+        }
+        #: The same for a server without mounted ones.
+        self.sole_handlers: dict[str, RequestHandler] = self.own_handlers | {
+            method: encoded_once(method, what.field, self.own_handlers[method], entries[what.kind], self._sends_lists)
+            for method, what in _LISTS.items()
+        }
+        self._mounts: list[Mount] = []
+        self._outer: list[Catalog] = []
+        self._users = 0
+        self._entered: list[Mount] = []
+        self._entering: asyncio.Lock | None = None
+
+    # ---------------------------------------------------------------- what is offered
+
+    def capabilities(self) -> ServerCapabilities:
+        """The capabilities. Lists may be empty, so that a client has negotiated what is registered later."""
+        completions = len(self._completions) or any(
+            mount.server.catalog.capabilities().completions is not None for mount in self._mounts
+        )
+        return ServerCapabilities(
+            tools=ListChanged(list_changed=True),
+            prompts=ListChanged(list_changed=True),
+            resources=ResourcesCapability(subscribe=True, list_changed=True),
+            completions={} if completions else None,
+            logging={} if self._description.log_level is not None else None,
+        )
+
+    def extension_capabilities(self, era: Era) -> dict[str, Any]:
+        """What extensions add to the capabilities in an era; this server's count before those of the first mounted one."""
+        added: dict[str, Any] = {}
+        for mount in reversed(self._mounts):
+            added = merged(added, mount.server.catalog.extension_capabilities(era))
+        return merged(added, self._extensions.capabilities(era))
+
+    async def find_tool(self, ctx: Context[Any], name: str) -> RegisteredTool | None:
+        """The tool of a name, here or in a mounted server, if this caller sees it; None for one of a remote server."""
+        tool = self._tools.find(ctx, name)
+        if tool is not None:
+            return tool
+        mount, inner = await self._find(ctx, "tools", name)
+        if mount is None:
+            return None
+        changed = inner if mount.changes is None else mount.changes.inner(inner)
+        return None if changed is None else await mount.server.catalog.find_tool(ctx, changed)
+
+    def tools_without_tasks(self) -> list[str]:
+        """The tools, here and in mounted servers, whose option `task` has no effect since no extension serves tasks."""
+        if "task" in self._dispatch.result_types:
+            return []
+        own = [name for name, tool in self._tools.all.items() if tool.task_support is not None]
+        return own + [name for mount in self._mounts for name in mount.server.catalog.tools_without_tasks()]
+
+    def _sends_lists(self) -> bool:
+        """Whether the lists are sent as they are made, since no middleware may look into them."""
+        return all(vars(type(one)).get("leaves_results") for one in self._middleware)
+
+    @property
+    def is_mounted(self) -> bool:
+        """Whether another server offers what this one does."""
+        return bool(self._outer)
+
+    async def offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
+        """Whether this caller finds a tool, prompt, resource or template of this name or URI."""
+        return (
+            _METHODS[kind] in self.custom_methods
+            or self._has(ctx, kind, key)
+            or (await self._find(ctx, kind, key))[0] is not None
+            or (kind == "resources" and await self.keeps(key))
+        )
+
+    async def keeps(self, uri: str) -> bool:
+        """Whether a middleware has a resource of this URI."""
+        for keeper in self.keepers():
+            if await keeper.keeps(uri):
+                return True
+        return False
+
+    def keepers(self) -> list[ResourceKeeper]:
+        """The middleware that serves resources of its own."""
+        candidates: Iterable[object] = self._middleware
+        return [one for one in candidates if isinstance(one, ResourceKeeper) and one.keeps_resources]
+
+    async def may_watch(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether this caller may watch a resource: this server's `authorize_subscription`, then that of a mounted one.
+
+        Raises InsufficientScope.
+        """
+        if not await self._is_authorized(ctx, uri):
+            return False
+        mount, inner = await self._find(ctx, "resources", uri)
+        if mount is None:
+            if (item := self._resources.item(ctx, uri)) is not None:
+                require_scopes(ctx, item.scopes)
+            return self._authorize is not None or await self._resources.known(ctx, uri)
+        await self._enter_mount(mount)
+        return await mount.server.catalog.may_watch(ctx, inner)
+
+    async def may_see_change(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether a caller that watches the resource, or one above it, may learn that it changed: asked for each change."""
+        if not await self._is_authorized(ctx, uri):
+            return False
+        if self._resources.registers(uri):
+            item = self._resources.item(ctx, uri)
+            return item is not None and has_scopes(ctx, item.scopes)
+        for mount in self._mounts:
+            inner, catalog = mount.prefix.inner_uri(uri), mount.server.catalog
+            if inner is not None and (mount.prefix.text is not None or catalog._registers(inner)):
+                return await catalog.may_see_change(ctx, inner)
+        return True
+
+    def sees(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether a resource that is registered here exists for this caller."""
+        return self._resources.registers(uri) and self._resources.item(ctx, uri) is not None
+
+    async def _is_authorized(self, ctx: Context[Any], uri: str) -> bool:
+        """The verdict of `authorize_subscription`."""
+        if self._authorize is None:
+            return True
+        verdict = self._authorize(ctx, uri)
+        return verdict if isinstance(verdict, bool) else await verdict
+
+    def _registers(self, uri: str) -> bool:
+        """Whether a URI names a resource here or in a mounted server, whoever may see it."""
+        inner_uris = ((mount.server.catalog, mount.prefix.inner_uri(uri)) for mount in self._mounts)
+        return self._resources.registers(uri) or any(
+            inner is not None and catalog._registers(inner) for catalog, inner in inner_uris
+        )
+
+    def unwatched(self, uri: str) -> None:
+        """Called when the last subscription to a resource has ended."""
+        for mount in self._mounts:
+            inner = mount.prefix.inner_uri(uri)
+            if inner is not None:
+                mount.server.catalog.unwatched(inner)
+
+    def names(self, kind: Named, ctx: Context[Any]) -> Iterator[str]:
+        """The names of all tools or prompts that this caller sees."""
+        yield from self._tools.names(ctx) if kind == "tools" else self._prompts.names(ctx)
+        for mount in self._mounts:
+            inner = mount.server.catalog
+            changes = [one for one in reversed(inner._middleware) if isinstance(one, ToolChanges)]
+            layers: list[Layer] = [*changes, *([] if mount.changes is None else [mount.changes]), mount.prefix]
+            for inner_name in inner.names(kind, ctx):
+                name: str | None = inner_name
+                for layer in layers:
+                    name = None if name is None else layer.outer(kind, name)
+                if name is not None:
+                    yield name
+
+    def _has(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
+        """Whether this caller finds an item that is registered here."""
+        if kind == "tools":
+            return self._tools.sees(ctx, key)
+        if kind == "prompts":
+            return self._prompts.sees(ctx, key)
+        if kind == "templates":
+            return self._resources.sees(ctx, key)
+        try:
+            return self._resources.has(ctx, key)
+        except InvalidParams:
+            return False
+
+    async def _find(self, ctx: Context[Any], kind: Kind, key: str) -> tuple[Mount | None, str]:
+        """The mount that has an item, and its inner name or URI; None for an own item and one that nobody has."""
+        if self._has(ctx, kind, key):
+            return None, key
+        for mount in self._mounts:
+            if mount.prefix.text is not None:
+                named = kind in ("tools", "prompts")
+                inner = mount.prefix.inner_name(key) if named else mount.prefix.inner_uri(key)
+                if inner is not None:
+                    return mount, inner
+        for mount in self._mounts:
+            inner = key if mount.changes is None or kind != "tools" else mount.changes.inner(key)
+            offers = mount.server.catalog.offers
+            if mount.prefix.text is None and inner is not None and await offers(ctx, kind, inner):
+                return mount, key
+        return None, key
+
+    # ---------------------------------------------------------------- mounting
+
+    @property
+    def mounted(self) -> bool:
+        """Whether another server offers this one."""
+        return bool(self._outer)
+
+    def check(self, server: MountableServer, prefix: str | None, changes: ToolChanges | None) -> Mount:
+        """Whether a server can be mounted. Raises DefinitionError for a prefix that is taken, and for a circle."""
+        made = Mount(server, Prefix(prefix), changes)
+        if server is self._server or server.catalog._contains(self._server):
+            raise DefinitionError(f"{server.name!r} can't be mounted in {self._server.name!r}: it would contain itself")
+        for other in self._mounts:
+            if server is other.server or made.prefix.clashes(other.prefix):
+                raise DefinitionError(
+                    f"{server.name!r} can't be mounted as {prefix!r}: {other.server.name!r} is mounted as "
+                    f"{other.prefix.text!r}, and names of one could be taken for names of the other"
+                )
+            both = server.catalog._with_methods() & other.server.catalog._with_methods()
+            if both - self._extensions.with_methods:
+                raise DefinitionError(
+                    f"{server.name!r} and {other.server.name!r} both have the extension {min(both)!r}, whose requests carry "
+                    f"no prefix: add it to {self._server.name!r}, or mount one of them"
+                )
+        return made
+
+    def add(self, mount: Mount) -> None:
+        """Mount a server that was checked; clients are told."""
+        self._mounts.append(mount)
+        mount.server.catalog._outer.append(self)
+        self._mounts_changed()
+
+    def remove(self, server: MountableServer) -> None:
+        """Remove a mounted server. Raises KeyError if it is not mounted here."""
+        mount = next((mount for mount in self._mounts if mount.server is server), None)
+        if mount is None:
+            raise KeyError(f"{server.name!r} is not mounted in {self._server.name!r}")
+        self._mounts.remove(mount)
+        server.catalog._outer.remove(self)
+        self._mounts_changed()
+
+    def _mounts_changed(self) -> None:
+        self.collect_extensions()
+        for kind in ("prompts", "resources", "tools"):
+            self._server._list_changed(Changed(kind))
+
+    def collect_extensions(self) -> None:
+        """Collect what the extensions of mounted servers provide, after a change; of two of the same name the first counts."""
+        here = self._dispatch
+        for table in (here.mounted_requests, here.mounted_notifications, here.mounted_result_types, self.topics):
+            table.clear()
+        for mount in reversed(self._mounts):
+            catalog = mount.server.catalog
+            inner, extensions = catalog._dispatch, catalog._extensions
+            requests = inner.mounted_requests | extensions.requests
+            here.mounted_requests |= {name: mount.forwarded(served) for name, served in requests.items()}
+            here.mounted_notifications |= inner.mounted_notifications | extensions.notifications
+            here.mounted_result_types |= inner.mounted_result_types | inner.result_types
+            self.topics |= catalog.topics
+        self.topics |= self._extensions.topics
+        for outer in self._outer:
+            outer.collect_extensions()
+
+    def _contains(self, server: MountableServer) -> bool:
+        """Whether a server is mounted here, however deep."""
+        return any(mount.server is server or mount.server.catalog._contains(server) for mount in self._mounts)
+
+    def _with_methods(self) -> set[str]:
+        """The ids of all extensions, here and in mounted servers, that have methods or topics of their own."""
+        return self._extensions.with_methods.union(*(mount.server.catalog._with_methods() for mount in self._mounts))
+
+    def forward_change(self, event: Changed) -> None:
+        """Tell the clients of the servers that this one is mounted in about a change here."""
+        for outer in self._outer:
+            (mount,) = (mount for mount in outer._mounts if mount.server is self._server)
+            is_resource = event.kind == "resource" and event.uri is not None
+            uri = mount.prefix.uri(event.uri) if is_resource and event.uri is not None else event.uri
+            forward = outer._server.notify if event.uri is not None else outer._server._list_changed
+            forward(Changed(event.kind, uri))
+
+    # ---------------------------------------------------------------- lifespans
+
+    async def enter(self) -> None:
+        """Enter the lifespans of all mounted servers, because this server is going to be served."""
+        self._users += 1
+        try:
+            for mount in list(self._mounts):
+                await self._enter_mount(mount)
+        except BaseException:
+            await self.exit()
+            raise
+
+    async def _enter_mount(self, mount: Mount) -> None:
+        """Enter the lifespan of a mounted server, once; also of one that was mounted while serving."""
+        if self._users == 0 or mount in self._entered:
+            return
+        if self._entering is None:
+            self._entering = asyncio.Lock()
+        async with self._entering:
+            if mount not in self._entered:
+                await mount.server._enter()
+                self._entered.append(mount)
+
+    async def exit(self) -> None:
+        """Leave the lifespans, the last one first, when this server is no longer served."""
+        self._users -= 1
+        if self._users == 0:
+            self._entering = None
+            while self._entered:
+                await self._entered.pop().server._exit()
+
+    # ---------------------------------------------------------------- serving
+
+    def handlers(self) -> dict[str, RequestHandler]:
+        """The methods of all features, for what is registered here together with what is mounted."""
+        return {
+            **{method: self._lister(method) for method in _LISTS},
+            "tools/call": self._call,
+            "prompts/get": self._get,
+            "resources/read": self._read,
+            "completion/complete": self._complete,
+        }
+
+    def _lister(self, method: str) -> RequestHandler:
+        what = _LISTS[method]
+        own = self.own_handlers[method]
+
+        async def combined(ctx: Context[Any], params: PageParams) -> Page:
+            mounted = (self._items(ctx, mount, what) for mount in self._mounts)
+            parts = await asyncio.gather(_all_pages(what, lambda cursor: own(ctx, PageParams(cursor=cursor))), *mounted)
+            items: dict[str, Any] = {}  # of two items with the same name the first one counts
+            for part in parts:
+                for item in part.items:
+                    items.setdefault(item_key(item), item)
+            page, cursor = paginate(list(items.values()), params.cursor, self._page_size)
+            members: dict[str, Any] = {what.field: page}
+            private = any(part.private for part in parts)
+            return what.result(**members, next_cursor=cursor, cache_scope=list_scope(private))
+
+        return combined
+
+    async def _items(self, ctx: Context[Any], mount: Mount, what: _List) -> _Part:
+        """The items of one mounted server. If it fails, the list is made without them."""
+        try:
+            await self._enter_mount(mount)
+            part = await _all_pages(what, lambda cursor: mount.request(ctx, cursor=cursor))
+        except MethodNotFound:
+            return _Part([], private=False)
+        except Exception as exc:
+            logger.warning("The %s of %r are left out: %s", what.kind, mount.server.name, exc)
+            return _Part([], private=True)
+        return _Part([what.rename(mount.prefix, item) for item in part.items], part.private)
+
+    async def _call(self, ctx: Context[Any], params: CallToolParams) -> Any:
+        mount, name = await self._find(ctx, "tools", params.name)
+        return await self._serve(ctx, params, mount, name=name)
+
+    async def _get(self, ctx: Context[Any], params: GetPromptParams) -> Any:
+        mount, name = await self._find(ctx, "prompts", params.name)
+        return await self._serve(ctx, params, mount, name=name)
+
+    async def _read(self, ctx: Context[Any], params: ReadResourceParams) -> Any:
+        mount, uri = await self._find(ctx, "resources", params.uri)
+        try:
+            return await self._serve(ctx, params, mount, uri=uri)
+        except ResourceNotFound:
+            raise ResourceNotFound(params.uri) from None
+
+    async def _complete(self, ctx: Context[Any], params: CompleteParams) -> Any:
+        reference = params.ref
+        if isinstance(reference, PromptReference):
+            mount, name = await self._find(ctx, "prompts", reference.name)
+            return await self._serve(ctx, params, mount, ref=msgspec.structs.replace(reference, name=name))
+        mount, uri = await self._find(ctx, "templates", reference.uri)
+        return await self._serve(ctx, params, mount, ref=msgspec.structs.replace(reference, uri=uri))
+
+    async def _serve(self, ctx: Context[Any], params: Any, mount: Mount | None, **members: Any) -> Any:
+        """Serve a request here, or with these members in a mounted server."""
+        if mount is None:
+            return await self.own_handlers[ctx.method](ctx, params)
+        await self._enter_mount(mount)
+        return mount.prefix.result(await mount.request(ctx, **members))
+
+    async def _complete_own(self, ctx: Context[Any], params: CompleteParams) -> Any:
+        """Complete an argument. Without completers the method does not exist, except for a server that mounts this one."""
+        if ctx._session.connection.description is self._description and self.capabilities().completions is None:
+            raise MethodNotFound(ctx.method)
+        return await self._completions.complete(ctx, params)
+
+
+class _Part(NamedTuple):
+    """The items that one server adds to a list, and whether they depend on the caller."""
+
+    items: list[Any]
+    private: bool
+
+
+async def _all_pages(what: _List, request: Callable[[str | None], Awaitable[Any]]) -> _Part:
+    items: list[Any] = []
+    private = False
+    cursor: str | None = None
+    for _ in range(_PAGE_LIMIT):
+        page = await request(cursor)
+        items += _member(page, what.field, what.member) or ()
+        private = private or _member(page, "cache_scope", "cacheScope") == "private"
+        before, cursor = cursor, _member(page, "next_cursor", "nextCursor")
+        if cursor is None or cursor == before:
+            break
+    return _Part(items, private)
+
+
+def _member(result: Any, field: str, member: str) -> Any:
+    value = getattr(result, field, None) if isinstance(result, Struct) else plain(result.get(member))
+    return None if value is UNSET else value
+
+
+def _with_members(params: Raw, members: dict[str, Any]) -> Raw:
+    """The params as JSON text with other members; the others stay as they are, known or not."""
+    changed: dict[str, Any] = {} if params is ABSENT else msgspec.json.decode(params, type=dict[str, Raw])
+    changed.update(members)
+    return Raw(msgspec.json.encode({key: value for key, value in changed.items() if value is not None}))

@@ -1,0 +1,117 @@
+"""Limits of one tool: how long a call may take, and how many run at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any
+
+from gemel.errors import DefinitionError, Overloaded, ToolError
+from gemel.options import is_whole
+from gemel.server.composition.namespace import called
+from gemel.server.context import Context
+from gemel.server.dependencies import ResultT, Run
+from gemel.timeouts import PausableTimeout
+
+logger = logging.getLogger("gemel")
+
+#: The retry delay in milliseconds: before a call has been measured, and its bounds.
+_FIRST_DELAY, _MIN_DELAY, _MAX_DELAY = 1000, 100, 60_000
+
+
+class ConcurrencyLimit:
+    """At most `limit` calls of a tool run; up to `max_waiting` more wait in order, for at most `wait` seconds each."""
+
+    def __init__(self, tool: str, limit: int, max_waiting: int, wait: float) -> None:
+        if not is_whole(limit, 1) or not is_whole(max_waiting, 0):
+            raise DefinitionError(f"Tool {tool!r}: concurrency must be 1 or more, waiting 0 or more")
+        self._tool = tool
+        self._limit = limit
+        self._max_waiting = max_waiting
+        self._wait = wait
+        self._running = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        #: How long a call takes, in seconds: a moving average.
+        self._mean_seconds = _FIRST_DELAY / 1000
+
+    async def acquire(self, ctx: Context[Any]) -> None:
+        """Wait until the call may run. Raises Overloaded if too many wait already, or it takes too long."""
+        if self._running < self._limit and not self._waiting:
+            self._running += 1
+            return
+        if len(self._waiting) >= self._max_waiting:
+            raise self._overloaded(ctx)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        timeout = asyncio.timeout(self._wait)
+        try:
+            async with timeout:
+                await waiter
+        except BaseException as exc:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            elif waiter.done() and not waiter.cancelled():  # it was woken at the same moment
+                self._wake_next()
+            if isinstance(exc, TimeoutError) and timeout.expired():
+                raise self._overloaded(ctx) from None
+            raise
+
+    def release(self, seconds: float) -> None:
+        """A call is over, after this time: the next one in the queue may run."""
+        self._mean_seconds += (seconds - self._mean_seconds) / 8
+        self._wake_next()
+
+    def _wake_next(self) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._running -= 1
+
+    def _overloaded(self, ctx: Context[Any]) -> Overloaded:
+        delay = 1000 * self._mean_seconds * (len(self._waiting) + 1) / self._limit
+        return Overloaded(
+            f"Tool {called(ctx, 'tools', self._tool)!r} is busy: {self._limit} at once is its limit",
+            retry_after_ms=int(min(max(delay, _MIN_DELAY), _MAX_DELAY)),
+        )
+
+    def around(self, run: Run[ResultT]) -> Run[ResultT]:
+        """The same function, under this limit."""
+
+        async def run_limited(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
+            ctx._call.queued = not ctx.depth
+            await self.acquire(ctx)
+            ctx._call.queued = False
+            clock = asyncio.get_running_loop().time
+            start = clock()
+            try:
+                return await run(ctx, arguments)
+            finally:
+                self.release(clock() - start)
+
+        return run_limited
+
+
+def limited_in_time(name: str, run: Run[ResultT], seconds: Any) -> Run[ResultT]:
+    """The same function with a time limit: beyond it the function is cancelled, and the call fails with a text for the model."""
+    if not isinstance(seconds, int | float) or not seconds > 0:
+        raise DefinitionError(f"Tool {name!r}: timeout={seconds!r} is not possible: use seconds, more than 0")
+
+    async def run_limited(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
+        timeout = asyncio.timeout(seconds)
+        try:
+            async with timeout:
+                ctx._timeout = PausableTimeout(timeout)
+                return await run(ctx, arguments)
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            logger.warning("Tool %r did not finish within %g seconds and was stopped", name, seconds)
+            outer = called(ctx, "tools", name)
+            raise ToolError(f"Tool {outer!r} did not finish within {seconds:g} seconds and was stopped") from None
+        finally:
+            ctx._timeout = None
+
+    return run_limited

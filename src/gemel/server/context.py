@@ -1,0 +1,904 @@
+"""What a handler knows and may do: one class for requests and notifications in both eras, and its form for sync functions."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextvars import ContextVar
+from math import isfinite
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from gemel.backends.base import Backend
+from gemel.errors import (
+    ChannelClosed,
+    ConnectionLost,
+    DefinitionError,
+    GemelError,
+    InvalidParams,
+    ResourceNotFound,
+    ToolError,
+    shorten,
+)
+from gemel.jsonrpc import ABSENT, RequestId, encode_value
+from gemel.protocol.eras.base import Era
+from gemel.protocol.eras.handshake import HANDSHAKE
+from gemel.protocol.eras.stateless import STATELESS
+from gemel.protocol.records import Call, Record
+from gemel.protocol.revisions.adapt import shape
+from gemel.protocol.states import CallState
+from gemel.schema.base import Implementation, Result
+from gemel.schema.content import TextContent
+from gemel.schema.elicitation import ElicitationCompleteParams, ElicitFormParams, ElicitResult, ElicitUrlParams
+from gemel.schema.input_required import InputRequiredResult
+from gemel.schema.lifecycle import ClientCapabilities
+from gemel.schema.methods import METHODS, method_in
+from gemel.schema.notifications import SEVERITY, LoggingLevel, LogParams, ProgressParams
+from gemel.schema.prompts import GetPromptResult
+from gemel.schema.resources import ReadResourceResult
+from gemel.schema.roots import ListRootsResult, Root
+from gemel.schema.sampling import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ModelPreferences,
+    SamplingMessage,
+    ToolChoice,
+)
+from gemel.schema.tools import CallToolResult, Tool
+from gemel.server.composition.namespace import Layer
+from gemel.server.elicitation.elicit import (
+    ClientInput,
+    Declined,
+    ElicitationStrategy,
+    UrlElicitation,
+    check_capabilities,
+    check_content,
+    check_tool_results,
+    offers_context,
+)
+from gemel.server.elicitation.forms import form_of
+from gemel.server.elicitation.handshake import HandshakeElicitation
+from gemel.server.elicitation.request_state import RequestStateCodec
+from gemel.server.elicitation.stateless import StatelessElicitation
+from gemel.server.elicitation.steps import Steps, SyncSteps
+from gemel.server.log_queue import LogQueue
+from gemel.server.threads import LoopCalls, Threads
+from gemel.session import Session
+from gemel.structs import sets_like_slots
+from gemel.timeouts import PausableTimeout
+
+logger = logging.getLogger("gemel")
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    StateT = DefaultTypeVar("StateT", default=Any)
+else:
+    StateT = TypeVar("StateT")
+FormT = TypeVar("FormT")
+ResultT = TypeVar("ResultT", bound=Result)
+P = ParamSpec("P")
+ValueT = TypeVar("ValueT")
+
+#: Calls within calls, at most: deeper ones are taken for a function that calls itself.
+_NESTING_LIMIT = 16
+
+_no_headers: Mapping[str, str] = {}
+
+#: The call that is being served here: inherited by the tasks and threads of a handler.
+current: ContextVar[Context[Any]] = ContextVar("gemel_current_context")
+#: Its methods, for the path of every call: CPython 3.11 looks up the method of something imported each time.
+set_current, reset_current = current.set, current.reset
+
+#: How each era requests input from its clients.
+_ELICITATIONS: dict[Era, Callable[[Session, Call, RequestStateCodec], ElicitationStrategy]] = {
+    HANDSHAKE: lambda session, call, codec: HandshakeElicitation(session, call),
+    STATELESS: StatelessElicitation,
+}
+
+
+def current_context() -> Context[Any]:
+    """Return the Context of the call that is being served: in a handler, in what it calls, in its tasks and threads.
+
+    Returns:
+        The context that the server made for the call.
+
+    Raises:
+        GemelError: No call is being served here.
+    """
+    ctx = current.get(None)
+    if ctx is None:
+        raise GemelError("No call is being served here: current_context() works in handlers and in what they call")
+    return ctx
+
+
+class SampleOptions(TypedDict, total=False):
+    """Further fields of a sampling request (client/sampling of the specification)."""
+
+    #: Which kind of model to use.
+    model_preferences: ModelPreferences
+    system_prompt: str
+    #: Left out for clients that don't offer it: the answer comes all the same.
+    include_context: str
+    temperature: float
+    stop_sequences: list[str]
+    metadata: dict[str, Any]
+    #: Tools that the model may use; the handler runs them.
+    tools: list[Tool]
+    tool_choice: ToolChoice
+
+
+@sets_like_slots
+class Context(Record, Generic[StateT]):
+    """What a handler knows and may do: annotate a parameter with `Context` to get it.
+
+    The type parameter is the type of the server's lifespan state. A middleware passes changed requests on with
+    `call_next(ctx.replace(method=…, params=…))`.
+
+    Attributes:
+        method: The method of the request or notification.
+        params: Its params, as JSON text.
+        state: What the server's lifespan yielded; None without one.
+        connection_state: What the server's `connection_lifespan` yielded; None without one, and in methods of the
+            protocol itself.
+        depth: How many handlers of this server called each other to get here; 0 for what the client requested.
+    """
+
+    _session: Session
+    _call: Call
+    state: StateT
+    _request_states: RequestStateCodec
+    method: str
+    params: Raw
+    #: Serves what a handler requests of its own server.
+    _serve_nested: Callable[[Context[Any]], Awaitable[Any]]
+    #: The task that runs the handler, and the time limit of the call, if it has one.
+    _task: asyncio.Task[Any] | None = None
+    _timeout: PausableTimeout | None = None
+    connection_state: Any = None
+    depth: int = 0
+    #: What is between the caller and this server, outermost first: see `composition/namespace.py`.
+    _layers: tuple[Layer, ...] = ()
+    #: Whether the handler is a sync function that runs in a worker thread.
+    _in_thread: bool = False
+    #: The context that the server made for the call; None in that one.
+    _root: Context[Any] | None = None
+    _elicitation: ElicitationStrategy | None = None
+    _log_queue: LogQueue | None = None
+    #: The shared backends to which this call has published changes.
+    _published: tuple[Backend, ...] = ()
+    _progress: float | None = None
+    _sync: SyncContext | None = None
+
+    def replace(self, *, method: str | None = None, params: Any = UNSET) -> Context[StateT]:
+        """Return this context with another method or other params, for `call_next` in a middleware.
+
+        Args:
+            method: The new method; the same by default.
+            params: The new params, as JSON text (`msgspec.Raw`) or any value that can be encoded; the same by default.
+
+        Returns:
+            A new context of the same call.
+        """
+        changed = copy.copy(self)
+        changed._root = self._root or self
+        changed._in_thread = False
+        changed._sync = None
+        if method is not None:
+            changed.method = method
+        if params is not UNSET:
+            changed.params = params if isinstance(params, Raw) else Raw(encode_value(params))
+        return changed
+
+    # ---------------------------------------------------------------- the request and its client
+
+    @property
+    def request_id(self) -> RequestId | None:
+        """The request's id as the client sent it; None for a notification."""
+        return self._call.id
+
+    @property
+    def protocol_version(self) -> str:
+        """The protocol revision that governs this call."""
+        return self._call.revision
+
+    @property
+    def client_info(self) -> Implementation | None:
+        """Name and version of the client, as it says; for display, never for decisions."""
+        return self._call.era.client_info(self._call.meta, self._session.connection.handshake)
+
+    @property
+    def client_capabilities(self) -> ClientCapabilities:
+        """What the client declared: on this request, or in its handshake."""
+        return self._call.era.client_capabilities(self._call.meta, self._session.connection.handshake)
+
+    def client_extension(self, extension_id: str) -> dict[str, Any] | None:
+        """Return the client's settings of an extension of the protocol.
+
+        Args:
+            extension_id: The id of the extension, such as "com.example/search".
+
+        Returns:
+            What the client declared, on this request or in its handshake: `{}` for an extension without settings, None
+            if it did not declare the extension.
+        """
+        declared = self.client_capabilities.extensions
+        return declared.get(extension_id) if declared is not None else None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The HTTP headers of the request by lower-case name; empty on other transports."""
+        return self._call.origin.headers if self._call.origin.headers is not None else _no_headers
+
+    @property
+    def principal(self) -> str | None:
+        """Who was authenticated for this request; None for nobody."""
+        return self._call.origin.principal
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What this request was authorized for, with what those scopes include; empty without authorization."""
+        description = self._session.connection.description
+        granted = self._call.origin.scopes or frozenset()
+        return granted if description is None else description.scope_hierarchy.expand(granted)
+
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        """What the caller's token says besides, read-only; empty without authorization."""
+        caller = self._call.origin.caller
+        return MappingProxyType({} if caller is None else caller.claims)
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The request's whole `_meta`, decoded at each use."""
+        if self._call.params is ABSENT:
+            return {}
+        meta = msgspec.json.decode(self._call.params).get("_meta")
+        return meta if isinstance(meta, dict) else {}
+
+    @property
+    def decoded_params(self) -> dict[str, Any]:
+        """The params of the request as a dict, for middleware; decoded at each use, changed with `replace(params=…)`."""
+        decoded = {} if self.params is ABSENT else msgspec.json.decode(self.params)
+        return decoded if isinstance(decoded, dict) else {}
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client no longer wants the answer; for sync functions, which can't be interrupted."""
+        return self._call.state is not CallState.RUNNING
+
+    async def _flush_changes(self) -> None:
+        """Wait, bounded, until changes that this call has published can't be lost with this process: before its answer."""
+        try:
+            async with asyncio.timeout(self._session.connection.limits.change_wait):
+                for backend in self._published:
+                    await backend.flush()
+        except Exception as exc:
+            reason = str(exc) or type(exc).__name__
+            logger.warning("A call is answered before other processes are told what it changed: %s", reason)
+
+    # ---------------------------------------------------------------- functions without async
+
+    @property
+    def sync(self) -> SyncContext:
+        """The methods of this context as plain calls, for sync functions in worker threads: `ctx.sync.info("…")`."""
+        if self._sync is None:
+            self._sync = SyncContext(self, self._session.loop)
+        return self._sync
+
+    async def _run_in_thread(self, threads: Threads, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """Call a sync function in a worker thread. If the call ends before it returns, its `ctx.sync` is closed."""
+        self._in_thread = True
+        try:
+            return await threads.run(function, arguments)
+        except BaseException:
+            if self._sync is not None:
+                self._sync.close()
+            raise
+        finally:
+            self._in_thread = False
+
+    # ---------------------------------------------------------------- input from the client
+
+    @property
+    def _requests(self) -> ElicitationStrategy:
+        """The requests for input of this call, made when first needed and shared by all its contexts."""
+        root = self._root or self
+        if root._elicitation is None:
+            root._elicitation = _ELICITATIONS[self._call.era](self._session, self._call, self._request_states)
+        return root._elicitation
+
+    @property
+    def _suspendable_task(self) -> asyncio.Task[Any] | None:
+        """The task that runs the handler; None if that is a sync function in a worker thread, which can't be cancelled."""
+        return None if self._in_thread else self._task
+
+    def _client_input(
+        self, method: str, params: Any, kind: type[Any], read: Callable[[Any], ValueT], key: str | None, label: str
+    ) -> ClientInput[ValueT]:
+        requests, task, timeout = self._requests, self._suspendable_task, self._timeout
+        return ClientInput(requests, method, params, kind, read, label=label, key=key, task=task, timeout=timeout)
+
+    def _check_capabilities(self, **need: Any) -> None:
+        check_capabilities(self._session, self._call, self.client_capabilities, need)
+
+    @overload
+    def elicit(self, message: str, *, key: str | None = None) -> ClientInput[str]: ...
+
+    @overload
+    def elicit(self, message: str, form: type[FormT], *, key: str | None = None) -> ClientInput[FormT]: ...
+
+    @overload
+    def elicit(
+        self, message: str, form: Mapping[str, Any], *, key: str | None = None
+    ) -> ClientInput[dict[str, Any]]: ...
+
+    def elicit(self, message: str, form: Any = str, *, key: str | None = None) -> ClientInput[Any]:
+        """Ask the user to fill in a form: `size = await ctx.elicit("Which size?", int)`.
+
+        In the stateless era the handler ends here and runs again from its top when the client has the answer; what must
+        not happen twice belongs in `step`. What is created before the first `await` goes to the user in one round.
+
+        Args:
+            message: What the user is asked. Never ask for secrets in a form.
+            form: A type with plain fields (dataclass, TypedDict, Struct, model), one plain type, or a JSON Schema, which
+                gives a dict; text by default.
+            key: A name for this request, where message and form vary between the rounds of a call.
+
+        Returns:
+            An awaitable of the answer, as a value of the form's type.
+
+        Raises:
+            Declined: The user did not answer.
+            MissingClientCapability: The client has no forms.
+            InvalidParams: The answer does not fit the form.
+            GemelError: Input can't be requested here: from a notification, or in the stateless era from a method other
+                than tools/call, prompts/get and resources/read.
+
+        Specification: client/elicitation, "Form Mode Elicitation Requests".
+        """
+        self._check_capabilities(elicitation={"form": {}})
+        made = None if isinstance(form, Mapping) else form_of(form)
+        schema = dict(form) if made is None else made.schema
+        if schema.get("type") != "object":
+            raise DefinitionError(
+                'The JSON Schema of a form is that of an object: {"type": "object", "properties": {…}}'
+            )
+
+        def read(answer: ElicitResult) -> Any:
+            if answer.action != "accept":
+                raise Declined(answer.action, message)
+            try:
+                return check_content(answer.content, schema) if made is None else made.read(answer.content)
+            except ValueError as exc:
+                raise InvalidParams(f"The answer to {shorten(message)!r} doesn't fit the form: {exc}") from exc
+
+        params = ElicitFormParams(message=message, requested_schema=schema)
+        label = f"ctx.elicit({shorten(message, 60)!r})"
+        return self._client_input("elicitation/create", params, ElicitResult, read, key, label)
+
+    def elicit_url(self, message: str, url: str, *, key: str | None = None) -> UrlElicitation:
+        """Ask the user to open a page: `await ctx.elicit_url("Please sign in", url)`.
+
+        The answer says that the user agreed to open the page, not that they are done there: see `complete_elicitation`.
+
+        Args:
+            message: Why the page should be opened.
+            url: The address of the page.
+            key: As in `elicit`.
+
+        Returns:
+            An awaitable that ends when the user has agreed. Its `elicitation_id` is the id of the page.
+
+        Raises:
+            Declined: The user did not agree.
+            MissingClientCapability: The client does not open pages.
+            GemelError: As in `elicit`.
+
+        Specification: client/elicitation, "URL Mode Elicitation Requests".
+        """
+        self._check_capabilities(elicitation={"url": {}})
+
+        def read(answer: ElicitResult) -> None:
+            if answer.action != "accept":
+                raise Declined(answer.action, message)
+
+        params = ElicitUrlParams(message=message, url=url, mode="url", elicitation_id=self._call.era.elicitation_id())
+        label = f"ctx.elicit_url({shorten(message, 60)!r})"
+        requests, task, timeout = self._requests, self._suspendable_task, self._timeout
+        return UrlElicitation(
+            requests, "elicitation/create", params, ElicitResult, read, label=label, key=key, task=task, timeout=timeout
+        )
+
+    async def complete_elicitation(self, elicitation_id: str | None) -> None:
+        """Tell the client that the user is done with a page; also after the call is over.
+
+        Only clients of revision 2025-11-25 are told: others have no ids of pages.
+
+        Args:
+            elicitation_id: The `elicitation_id` of `elicit_url`, or of a page in an error -32042; with None nothing is sent.
+
+        Specification: client/elicitation, "Completion Notifications".
+        """
+        call, method = self._call, "notifications/elicitation/complete"
+        if elicitation_id is None or method_in(method, call.revision) is None:
+            return
+        about = call if call.state is CallState.RUNNING else None
+        await self._send(method, ElicitationCompleteParams(elicitation_id=elicitation_id), about)
+
+    def sample(
+        self,
+        messages: str | Sequence[SamplingMessage],
+        *,
+        max_tokens: int = 1000,
+        key: str | None = None,
+        **options: Unpack[SampleOptions],
+    ) -> ClientInput[CreateMessageResult]:
+        """Ask the client's model: `(await ctx.sample("Summarize: …")).text`.
+
+        Args:
+            messages: A text, or the messages of a conversation.
+            max_tokens: The most tokens that the model may generate.
+            key: As in `elicit`.
+            **options: Further fields of the request; see `SampleOptions`.
+
+        Returns:
+            An awaitable of the model's answer.
+
+        Raises:
+            MissingClientCapability: The client has no model, or no tools for it.
+            PeerError: The user of a handshake client refused.
+            GemelError: As in `elicit`; also for tool results that don't belong to the tool uses before them.
+
+        Specification: client/sampling.
+        """
+        if isinstance(messages, str):
+            messages = [SamplingMessage(role="user", content=TextContent(text=messages))]
+        check_tool_results(messages)
+        given: dict[str, Any] = dict(options)
+        params = CreateMessageParams(messages=list(messages), max_tokens=max_tokens, **given)
+        self._check_capabilities(sampling={"tools": {}} if params.tools or params.tool_choice else {})
+        if params.include_context is not None and not offers_context(self.client_capabilities, self.protocol_version):
+            params.include_context = None
+        return self._client_input(
+            "sampling/createMessage", params, CreateMessageResult, lambda answer: answer, key, "ctx.sample(…)"
+        )
+
+    def list_roots(self, *, key: str | None = None) -> ClientInput[list[Root]]:
+        """Ask for the folders that the user has opened for this server: `await ctx.list_roots()`.
+
+        Roots are guidance; they do not restrict what the server can read.
+
+        Args:
+            key: As in `elicit`.
+
+        Returns:
+            An awaitable of the roots.
+
+        Raises:
+            MissingClientCapability: The client has no roots.
+            GemelError: As in `elicit`.
+
+        Specification: client/roots.
+        """
+        self._check_capabilities(roots={})
+        return self._client_input(
+            "roots/list", UNSET, ListRootsResult, lambda answer: answer.roots, key, "ctx.list_roots()"
+        )
+
+    @property
+    def step(self) -> Steps:
+        """Calls a function once over all rounds of this call: `paid = await ctx.step(charge, card)`.
+
+        For what must not happen twice, or what varies: charging a card, reading a clock. The result is remembered with
+        the answers of the user; in a task it is stored, so that the task can go on in another process. In the handshake
+        era, where a handler runs once, this is a plain call unless it is a task.
+
+        In the function, `ctx.step.key` identifies the step. `ctx.step.options(retry=False)` is for functions that must not
+        run again when a process died while they ran.
+        """
+        return Steps(lambda: self._requests)
+
+    # ---------------------------------------------------------------- its own server
+
+    async def read_resource(self, uri: str) -> ReadResourceResult:
+        """Read a resource of this server, as the caller would see it.
+
+        Args:
+            uri: The URI of the resource.
+
+        Returns:
+            Its contents.
+
+        Raises:
+            ResourceNotFound: There is no such resource for this caller.
+        """
+        return await self._nested("resources/read", {"uri": uri}, ReadResourceResult)
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> CallToolResult:
+        """Call a tool of this server for the same caller. It may request input, too; its progress is not sent.
+
+        Args:
+            name: The name of the tool.
+            arguments: Its arguments; none by default.
+
+        Returns:
+            Its result; `result.data` is what the function returned.
+
+        Raises:
+            ToolError: The tool failed, or there is none of this name for this caller.
+        """
+        return await self._nested_tool(name, arguments)
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
+        """Get a prompt of this server.
+
+        Args:
+            name: The name of the prompt.
+            arguments: Its arguments; none by default.
+
+        Returns:
+            Its messages.
+
+        Raises:
+            ToolError: There is no such prompt for this caller, or the arguments don't fit.
+        """
+        params = {"name": name, "arguments": dict(arguments or {})}
+        return await self._nested("prompts/get", params, GetPromptResult)
+
+    async def _nested(self, method: str, params: dict[str, Any], kind: type[ResultT]) -> ResultT:
+        """Serve a request of the handler as a part of its call, through the same middleware and visibility."""
+        if self.depth >= _NESTING_LIMIT:
+            raise GemelError(f"{method}: {_NESTING_LIMIT} calls within calls are the limit: does it call itself?")
+        inner = self.replace(method=method, params=params)
+        inner.depth = self.depth + 1
+        inner._layers = ()
+        try:
+            result = await self._serve_nested(inner)
+        except ResourceNotFound:
+            raise
+        except InvalidParams as exc:  # the fault of this handler, not of its caller
+            raise ToolError(str(exc)) from exc
+        if isinstance(result, kind):
+            return result
+        if isinstance(result, InputRequiredResult):
+            await self._requests.suspend(self._suspendable_task)
+        if isinstance(result, Result):
+            raise GemelError(f"{method} gave a {type(result).__name__}, which only a client can go on with")
+        try:
+            return msgspec.json.decode(msgspec.json.encode(result), type=kind)
+        except msgspec.ValidationError as exc:
+            raise GemelError(f"{method}: its result doesn't fit the protocol: {shorten(str(exc))}") from None
+
+    async def _nested_tool(self, name: str, arguments: Mapping[str, Any] | None) -> CallToolResult:
+        params = {"name": name, "arguments": dict(arguments or {})}
+        result = await self._nested("tools/call", params, CallToolResult)
+        if isinstance(result.structured_content, Raw):
+            read = msgspec.json.decode(result.structured_content)
+            result = msgspec.structs.replace(result, structured_content=read)
+        if result.is_error:
+            raise ToolError(result.text or f"Tool {name!r} failed")
+        return result
+
+    # ---------------------------------------------------------------- notifications to the client
+
+    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report how far this request got; nothing is sent to a client that did not ask for it.
+
+        Args:
+            progress: How far; it must grow from call to call, a value that doesn't is left out.
+            total: How far it will get, if that is known.
+            message: What is being done, for people.
+
+        Raises:
+            GemelError: A value is not a finite number.
+
+        Specification: basic/utilities/progress.
+        """
+        given: Any
+        for given in (progress, 0 if total is None else total):
+            if not isinstance(given, int | float) or not isfinite(given):
+                raise GemelError(f"Progress can't be {given!r}: give a number, neither NaN nor infinite")
+        meta = self._call.meta
+        if meta is None or meta.progress_token is None or self.depth or self._call.state is not CallState.RUNNING:
+            return
+        if self._progress is not None and progress <= self._progress:
+            logger.debug("%s: progress %r is not above %r and is left out", self.method, progress, self._progress)
+            return
+        self._progress = progress
+        params = ProgressParams(progress_token=meta.progress_token, progress=progress, total=total, message=message)
+        await self._notify("notifications/progress", params)
+
+    async def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message, if the client wants its level: per session in the handshake era, per request after it.
+
+        Args:
+            level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
+            data: Any JSON value; never secrets.
+            logger: The name of the logger.
+
+        Raises:
+            GemelError: There is no such level.
+
+        Specification: server/utilities/logging.
+        """
+        if not self.logs(level) or self._call.state is not CallState.RUNNING:
+            return
+        await self._notify("notifications/message", LogParams(level=level, data=data, logger=logger))
+
+    def logs(self, level: LoggingLevel) -> bool:
+        """Return whether a message of this level would be sent now.
+
+        Args:
+            level: As in `log`.
+
+        Returns:
+            False if the client wants no messages, or only more severe ones.
+
+        Raises:
+            GemelError: There is no such level.
+        """
+        if level not in SEVERITY:
+            raise GemelError(f"{level!r} is no level of a log message: use one of {', '.join(SEVERITY)}")
+        connection = self._session.connection
+        default = connection.description.log_level if connection.description is not None else None
+        threshold = self._call.era.log_level(self._call.meta, connection.handshake, default)
+        return threshold is not None and SEVERITY[level] >= SEVERITY[threshold]
+
+    async def debug(self, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message of level "debug".
+
+        Args:
+            data: As in `log`.
+            logger: As in `log`.
+        """
+        await self.log("debug", data, logger=logger)
+
+    async def info(self, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message of level "info".
+
+        Args:
+            data: As in `log`.
+            logger: As in `log`.
+        """
+        await self.log("info", data, logger=logger)
+
+    async def warning(self, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message of level "warning".
+
+        Args:
+            data: As in `log`.
+            logger: As in `log`.
+        """
+        await self.log("warning", data, logger=logger)
+
+    async def error(self, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message of level "error".
+
+        Args:
+            data: As in `log`.
+            logger: As in `log`.
+        """
+        await self.log("error", data, logger=logger)
+
+    async def close_stream(self, retry: int = 1000) -> bool:
+        """Close this request's response stream without ending the request, so that the client polls for the rest.
+
+        Args:
+            retry: Milliseconds after which the client should come back.
+
+        Returns:
+            False where there is no such stream: only handshake sessions over HTTP have one that can be resumed.
+
+        Specification: basic/transports, "Resumability and Redelivery".
+        """
+        return self._session.channel.close_stream(self._call, retry)
+
+    async def notify(self, method: str, params: Any = UNSET) -> None:
+        """Send a notification that belongs to this request, on its own stream.
+
+        Left out, with a debug line in the log, is what the protocol does not allow: progress and log messages that the client
+        did not ask for, what its revision does not have, in the stateless era changes (`Server.notify` reports them to
+        subscribers); and everything if the client is gone.
+
+        Args:
+            method: The method of the notification.
+            params: Its params, any value that can be encoded as a JSON object; none by default.
+
+        Raises:
+            GemelError: It is the method of a request.
+        """
+        row = METHODS.get(method)
+        if row is not None and row.result is not None:
+            raise GemelError(f"{method} is a request, not a notification")
+        if row is None or self._may_notify(method, params):
+            await self._notify(method, params)
+        else:
+            logger.debug("%s: %s is left out: the protocol does not allow it here", self.method, method)
+
+    def _may_notify(self, method: str, params: Any) -> bool:
+        """Whether the protocol allows a notification of its own here, and the client wants it."""
+        call = self._call
+        row = method_in(method, call.revision)
+        if row is None or row.sender == "client" or not call.era.may_notify(method, call.method):
+            return False
+        if method == "notifications/message":
+            return self.logs(_member(params, "level"))
+        token = None if call.meta is None else call.meta.progress_token
+        return method != "notifications/progress" or (token is not None and _member(params, "progressToken") == token)
+
+    async def _notify(self, method: str, params: Any) -> None:
+        """Send a notification while the call is running."""
+        if self._call.id is None or self._call.state is CallState.RUNNING:
+            await self._send(method, params, self._call)
+
+    async def _send(self, method: str, params: Any, about: Call | None) -> None:
+        shaped = params if params is UNSET else shape(params, self._call.revision)
+        try:
+            await self._session.notify(method, shaped, about=about)
+        except (ChannelClosed, ConnectionLost) as exc:
+            logger.debug("%s: %s could not be sent: %s", self.method, method, exc)
+
+
+def _member(params: Any, name: str) -> Any:
+    members = {} if params is UNSET else msgspec.to_builtins(params)
+    return members.get(name) if isinstance(members, dict) else None
+
+
+class ServedCall(NamedTuple):
+    """What the kernel knows about the call of a context."""
+
+    call: Call
+    session: Session
+    request_states: RequestStateCodec
+
+
+def served_call(ctx: Context[Any]) -> ServedCall:
+    """The call of a context and the session that it came in; for servers that forward calls."""
+    return ServedCall(ctx._call, ctx._session, ctx._request_states)
+
+
+def is_context(annotation: Any) -> bool:
+    """Whether a parameter with this annotation gets the context of the call."""
+    return annotation is Context or getattr(annotation, "__origin__", None) is Context
+
+
+def _blocking(
+    method: Callable[Concatenate[Context[Any], P], Coroutine[Any, Any, ValueT]],
+) -> Callable[Concatenate[SyncContext, P], ValueT]:
+    """A method of `Context` as one that waits for its result."""
+
+    @functools.wraps(method)
+    def wait(self: SyncContext, /, *arguments: P.args, **options: P.kwargs) -> ValueT:
+        return self._calls.run(method(self._ctx, *arguments, **options))
+
+    return wait
+
+
+class SyncContext:
+    """`ctx.sync`: the methods of a Context as plain calls, for sync functions: `ctx.sync.report_progress(1, 3)`.
+
+    Works in the worker thread that runs the function and in any other thread. On the event loop each method raises
+    GemelError. When the call is over (cancelled, out of time, answered), each raises `concurrent.futures.CancelledError`,
+    so that a function whose call is over ends, too.
+    """
+
+    def __init__(self, ctx: Context[Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._ctx = ctx
+        self._calls = LoopCalls(loop, lambda: ctx.cancelled)
+
+    def close(self) -> None:
+        """End what waits here: the call is over."""
+        self._calls.close()
+
+    report_progress = _blocking(Context.report_progress)
+    log = _blocking(Context.log)
+    debug = _blocking(Context.debug)
+    info = _blocking(Context.info)
+    warning = _blocking(Context.warning)
+    error = _blocking(Context.error)
+    notify = _blocking(Context.notify)
+    read_resource = _blocking(Context.read_resource)
+    call_tool = _blocking(Context.call_tool)
+    get_prompt = _blocking(Context.get_prompt)
+    complete_elicitation = _blocking(Context.complete_elicitation)
+
+    @overload
+    def elicit(self, message: str, *, key: str | None = None) -> str: ...
+
+    @overload
+    def elicit(self, message: str, form: type[FormT], *, key: str | None = None) -> FormT: ...
+
+    @overload
+    def elicit(self, message: str, form: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]: ...
+
+    def elicit(self, message: str, form: Any = str, *, key: str | None = None) -> Any:
+        """Ask the user to fill in a form, and wait; see `Context.elicit`.
+
+        Args:
+            message: What the user is asked. Never ask for secrets in a form.
+            form: The type of the answer; text by default.
+            key: A name for this request, where message and form vary between the rounds of a call.
+
+        Returns:
+            The answer, as a value of the form's type.
+
+        Raises:
+            Declined: The user did not answer.
+            MissingClientCapability: The client has no forms.
+            InvalidParams: The answer does not fit the form.
+            GemelError: Input can't be requested here.
+        """
+        return self._calls.run(self._ctx.elicit(message, form, key=key))
+
+    def elicit_url(self, message: str, url: str, *, key: str | None = None) -> str | None:
+        """Ask the user to open a page, and wait until they agree; see `Context.elicit_url`.
+
+        Args:
+            message: Why the page should be opened.
+            url: The address of the page.
+            key: As in `elicit`.
+
+        Returns:
+            The id of the page, for `complete_elicitation`; None in revisions without such ids.
+
+        Raises:
+            Declined: The user did not agree.
+            MissingClientCapability: The client does not open pages.
+            GemelError: Input can't be requested here.
+        """
+        page = self._ctx.elicit_url(message, url, key=key)
+        self._calls.run(page)
+        return page.elicitation_id
+
+    def sample(
+        self,
+        messages: str | Sequence[SamplingMessage],
+        *,
+        max_tokens: int = 1000,
+        key: str | None = None,
+        **options: Unpack[SampleOptions],
+    ) -> CreateMessageResult:
+        """Ask the client's model, and wait; see `Context.sample`.
+
+        Args:
+            messages: A text, or the messages of a conversation.
+            max_tokens: The most tokens that the model may generate.
+            key: As in `elicit`.
+            **options: Further fields of the request; see `SampleOptions`.
+
+        Returns:
+            The model's answer.
+
+        Raises:
+            MissingClientCapability: The client has no model, or no tools for it.
+            PeerError: The user of a handshake client refused.
+            GemelError: Input can't be requested here.
+        """
+        return self._calls.run(self._ctx.sample(messages, max_tokens=max_tokens, key=key, **options))
+
+    def list_roots(self, *, key: str | None = None) -> list[Root]:
+        """Ask for the folders that the user has opened for this server; see `Context.list_roots`.
+
+        Args:
+            key: As in `elicit`.
+
+        Returns:
+            The roots.
+
+        Raises:
+            MissingClientCapability: The client has no roots.
+            GemelError: Input can't be requested here.
+        """
+        return self._calls.run(self._ctx.list_roots(key=key))
+
+    @property
+    def step(self) -> SyncSteps:
+        """Calls a sync function once over all rounds of this call, in this thread; see `Context.step`."""
+        return SyncSteps(self._ctx.step, self._calls.run_with_callback)

@@ -1,0 +1,378 @@
+"""From a method name to a handler and back to a wire result: the inner end of the middleware chain.
+
+The order of checks is fixed: known method, handshake, params, mirrored name, handler, result in the shape of the caller's
+revision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from gemel.asyncio_tasks import current_task
+from gemel.errors import (
+    DefinitionError,
+    ErrorObject,
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    MissingClientCapability,
+    Overloaded,
+    ProtocolError,
+    ToolCallError,
+    ToolError,
+    shorten,
+)
+from gemel.jsonrpc import ABSENT, OBJECT, encode_value, opening
+from gemel.options import is_async, is_function
+from gemel.protocol.connection import LIVENESS_RESERVE
+from gemel.protocol.decoding import SMALL
+from gemel.protocol.description import ServerDescription
+from gemel.protocol.eras.base import OPEN_STATES, Era
+from gemel.protocol.eras.detect import ERAS
+from gemel.protocol.http.headers import judge_name
+from gemel.protocol.limits import Limits
+from gemel.schema.base import EmptyResult, Result
+from gemel.schema.input_required import InputRequiredResult
+from gemel.schema.methods import METHODS, Method, method_in
+from gemel.server.context import Context
+
+logger = logging.getLogger("gemel")
+
+RequestHandler: TypeAlias = Callable[[Context[Any], Any], Awaitable[Any]]
+
+_EMPTY_PARAMS = Raw(b"{}")
+_CORE_RESULT_TYPES = ("complete", "input_required")
+_EMPTY_RESULT = EmptyResult()
+
+
+class Served:
+    """A method with its handler.
+
+    Args:
+        name: The method.
+        handler: `async def handler(ctx, params) -> result`.
+        params: The type of the params; that of the protocol by default, or a dict.
+        eras: The eras in which a custom method exists; all by default.
+        extension_id: The extension that the client must have declared.
+        name_field: The member of the params of a custom method, by its Python name, that the header `Mcp-Name` repeats.
+    """
+
+    __slots__ = (
+        "_decoder",
+        "extension_id",
+        "handler",
+        "name",
+        "results",
+        "revisions",
+        "row",
+        "standard",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        handler: RequestHandler,
+        params: Any = None,
+        *,
+        eras: Sequence[Era] = (),
+        extension_id: str | None = None,
+        name_field: str | None = None,
+    ) -> None:
+        all_eras = ERAS.values()
+        row = METHODS.get(name)
+        self.name = name
+        self.handler = handler
+        self.extension_id = extension_id
+        #: The method in the table of the protocol; None for a custom method.
+        self.row = row
+        #: Whether the params have the type of that table.
+        self.standard = params is None
+        name_field = row.name_field if row is not None else name_field
+        name_of = None if name_field is None else attrgetter(name_field)
+        #: The revisions that have the method: whether the handshake must be over, and what reads the member of the params that
+        #: `Mcp-Name` repeats.
+        self.revisions = {
+            revision: (era.needs_handshake(name), name_of if era.mirrors_requests(over_http=True) else None)
+            for era in (eras or all_eras if row is None else all_eras)
+            for revision in era.revisions
+            if row is None or row.first <= revision <= row.last
+        }
+        #: The types that handlers return in most cases.
+        self.results = frozenset() if row is None or row.result is None else {row.result, *row.result.__subclasses__()}
+        self._decoder = params_decoder(
+            params if params is not None else row.params if row is not None else dict[str, Any]
+        )
+
+    def read(self, params: Raw) -> Any:
+        """The typed params; absent ones are `{}`. Raises InvalidParams, without echoing what came."""
+        try:
+            return self._decoder(params if params is not ABSENT else _EMPTY_PARAMS)
+        except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
+            raise _invalid_params(exc) from exc
+
+
+def params_decoder(kind: Any) -> Callable[[Raw], Any]:
+    """A function from JSON text to a value of this type: msgspec's, or pydantic's for its models."""
+    validate = getattr(kind, "model_validate_json", None)
+    if validate is not None:
+        return lambda raw: validate(bytes(raw), strict=True)
+    decode: Callable[[Raw], Any] = msgspec.json.Decoder(kind).decode
+    return decode
+
+
+def _invalid_params(exc: Exception) -> InvalidParams:
+    """The error for params that don't fit: where and what was expected, without the text of the library."""
+    detail = shorten(str(exc)) if isinstance(exc, msgspec.MsgspecError) else ""
+    return InvalidParams("Invalid request parameters", detail)
+
+
+def check_async(method: str, handler: Any) -> None:
+    """Raises DefinitionError for a plain function, since a handler runs on the event loop, and for other parameters."""
+    name = getattr(handler, "__name__", type(handler).__name__)
+    plain = inspect.isfunction(handler) and not is_async(handler) and name != "<lambda>"
+    if plain or not is_function(handler, 2):
+        raise DefinitionError(f"{name}() serves {method!r}: write `async def {name}(ctx, params)`")
+
+
+def require_client_extension(ctx: Context[Any], extension_id: str) -> dict[str, Any]:
+    """Return the client's settings of an extension that a handler needs.
+
+    Args:
+        ctx: The context of the call.
+        extension_id: The id of the extension.
+
+    Returns:
+        The settings; `{}` for an extension without settings.
+
+    Raises:
+        MissingClientCapability: The client did not declare the extension.
+    """
+    settings = ctx.client_extension(extension_id)
+    if settings is None:
+        raise MissingClientCapability({"extensions": {extension_id: {}}})
+    return settings
+
+
+class Dispatch:
+    """The methods that a server serves, and how a call finds its handler. `limits` bound what runs at once."""
+
+    def __init__(self, description: ServerDescription, limits: Limits) -> None:
+        self._description = description
+        self._limit = limits.all_calls
+        self._most_bytes = limits.all_call_bytes
+        #: The requests that run, and the bytes of their params over SMALL.
+        self._running = self._bytes = 0
+        self.requests: dict[str, Served] = {}
+        self.notifications: dict[str, Served] = {}
+        #: Results that extensions add to the protocol: the `resultType`, and the id of the extension.
+        self.result_types: dict[str, str] = {}
+        #: The same three tables for the extensions of mounted servers.
+        self.mounted_requests: dict[str, Served] = {}
+        self.mounted_notifications: dict[str, Served] = {}
+        self.mounted_result_types: dict[str, str] = {}
+
+    def serves(self, method: str) -> bool:
+        """Whether anything serves this method, in any revision."""
+        tables = (METHODS, self.requests, self.notifications, self.mounted_requests, self.mounted_notifications)
+        return any(method in table for table in tables)
+
+    async def request(self, ctx: Context[Any]) -> Any:
+        """Serve one request. The result is ready to be encoded; `errors.wire_error` says what the client learns of errors."""
+        call = ctx._call
+        served = self.requests.get(ctx.method) or self.mounted_requests.get(ctx.method)
+        in_revision = None if served is None else served.revisions.get(call.revision)
+        if served is None or in_revision is None:
+            raise MethodNotFound(ctx.method)
+        needs_handshake, name_of = in_revision
+        if needs_handshake and ctx._session.connection.handshake.state not in OPEN_STATES:
+            raise InvalidParams(f"Received {ctx.method!r} before 'initialize'.", "")
+        if served.extension_id is not None:
+            require_client_extension(ctx, served.extension_id)
+        # By middleware, which can't change what `initialize` negotiates.
+        unchanged = ctx._root is None or ((ctx.params is call.params or call.inline) and ctx.method == call.method)
+        params = call.typed if unchanged and served.standard else None
+        if params is None:
+            params = served.read(call.params if call.inline else ctx.params)
+        head = call.origin.head
+        if head is not None and name_of is not None:
+            sent = params if unchanged or ctx.method != call.method else served.read(call.params)
+            name = name_of(sent)
+            if name != head.name:
+                # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
+                judge_name(head, name, required=ctx.method in METHODS)
+        size = len(call.params)
+        if self._running >= self._limit or size > SMALL:
+            self._check_room(ctx, size)
+        self._running += 1
+        if size > SMALL:
+            self._bytes += size
+        # As `run_handler`, which would be one more coroutine for each call.
+        task = current_task(ctx._session.loop)
+        outer, ctx._task, handler = ctx._task, task, served.handler
+        try:
+            result = await handler(ctx, params)
+        except BaseException as exc:
+            result = await _end_round(ctx, task, exc)
+            if result is None:
+                if isinstance(exc, ToolError) and not isinstance(exc, ToolCallError):
+                    raise InternalError(str(exc)) from exc  # outside of a tool: its text is meant for the caller
+                raise
+        else:
+            if (ctx._root or ctx)._elicitation is not None:
+                result = await _end_round(ctx, task, None) or result
+        finally:
+            ctx._task = outer
+            self._running -= 1
+            if size > SMALL:
+                self._bytes -= size
+        if type(result) not in served.results or result.result_type is not UNSET:
+            result = self._checked(ctx, served, result)
+        return call.era.finish_result(result, call.revision, self._description.result_meta)
+
+    def _check_room(self, ctx: Context[Any], size: int) -> None:
+        """Raise Overloaded while as much runs as may, except for a few checks whether the server is alive, and small requests."""
+        if size > SMALL and self._bytes and self._bytes + size > self._most_bytes:
+            raise Overloaded(f"The server is busy: {self._most_bytes} bytes of requests at once is its limit")
+        reserve = LIVENESS_RESERVE if ctx.method == ctx._call.era.liveness_method else 0
+        if self._running >= self._limit + reserve:
+            raise Overloaded(f"The server is busy: {self._limit} requests at once is its limit")
+
+    def uncounted(self, handler: RequestHandler) -> RequestHandler:
+        """A handler that may run for hours, under a limit of its own."""
+
+        async def serve(ctx: Context[Any], params: Any) -> Any:
+            size = len(ctx._call.params)
+            counted = size if size > SMALL else 0
+            self._running -= 1
+            self._bytes -= counted
+            try:
+                return await handler(ctx, params)
+            finally:
+                self._running += 1
+                self._bytes += counted
+
+        return serve
+
+    async def within(self, ctx: Context[Any]) -> Any:
+        """Serve a request for a server that this one is mounted in, which checks it and finishes the result."""
+        served = self.requests.get(ctx.method) or self.mounted_requests.get(ctx.method)
+        if served is None:
+            raise MethodNotFound(ctx.method)
+        params = served.read(ctx.params)
+        result = await run_handler(ctx, served.handler, params)
+        if result is None:
+            return _EMPTY_RESULT
+        return result if isinstance(result, Result) else _typed_result(result, served.row, ctx.method)
+
+    async def finish_results(self, ctx: Context[Any], call_next: Callable[[Context[Any]], Awaitable[Any]]) -> Any:
+        """Around all middleware: finish a result type that one of them returned; a dict is sent as it is."""
+        result = await call_next(ctx)
+        if not isinstance(result, Result):
+            return _checked_object(result, ctx.method)
+        return ctx._call.era.finish_result(result, ctx._call.revision, self._description.result_meta)
+
+    def _checked(self, ctx: Context[Any], served: Served, result: Any) -> Any:
+        """A result that is not just what the protocol has for the method: None, a dict, a model, or one of an extension."""
+        if isinstance(result, Result):
+            if result.result_type is not UNSET and result.result_type not in _CORE_RESULT_TYPES:
+                return self._extension_result(ctx, msgspec.json.decode(encode_value(result)), result.result_type)
+        elif result is None:
+            return _EMPTY_RESULT
+        else:
+            result = _typed_result(result, served.row, ctx.method)
+            if isinstance(result, dict) and result.get("resultType", "complete") not in _CORE_RESULT_TYPES:
+                return self._extension_result(ctx, result, result["resultType"])
+        return result
+
+    def _extension_result(self, ctx: Context[Any], result: dict[str, Any], result_type: Any) -> dict[str, Any]:
+        """A result of a type that an extension adds: only for a client that declared the extension on this request."""
+        extension_id = self.result_types.get(result_type) or self.mounted_result_types.get(result_type)
+        if extension_id is None:
+            logger.error("%s: no extension of this server has results of type %r", ctx.method, result_type)
+            raise ProtocolError("Handler returned an invalid result")
+        require_client_extension(ctx, extension_id)
+        return {**result, "resultType": result_type}  # encoding leaves it out where it is the default of the type
+
+    async def notification(self, ctx: Context[Any]) -> None:
+        """Serve one notification; one that can't be served is dropped, with a line in the log."""
+        method, call = ctx.method, ctx._call
+        served = self.notifications.get(method) or self.mounted_notifications.get(method)
+        if method in METHODS and method_in(method, call.revision) is None:
+            logger.debug("%s is dropped: revision %s does not have it", shorten(method), call.revision)
+        elif call.era.needs_handshake(method) and not ctx._session.connection.handshake.open:
+            logger.debug("%s is dropped: it came before the end of the handshake", shorten(method))
+        elif served is None:
+            logger.debug("%s is dropped: there is no handler for it", shorten(method))
+        else:
+            try:
+                params = served.read(ctx.params)
+            except InvalidParams as exc:
+                logger.warning("%s is dropped: %s", shorten(method), exc.error.data or exc)
+                return
+            await served.handler(ctx, params)
+
+
+async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], Awaitable[Any]], argument: Any) -> Any:
+    """Run a handler or a middleware. If it is suspended, because it waits for input, the result is that of the round."""
+    task = current_task(ctx._session.loop)
+    outer, ctx._task = ctx._task, task
+    try:
+        result = await handler(ctx, argument)
+    except BaseException as exc:
+        suspended = await _end_round(ctx, task, exc)
+        if suspended is None:
+            raise
+        return suspended
+    finally:
+        ctx._task = outer
+    return await _end_round(ctx, task, None) or result
+
+
+async def _end_round(
+    ctx: Context[Any], task: asyncio.Task[Any] | None, error: BaseException | None
+) -> InputRequiredResult | None:
+    """Return the result of the round if its handler was suspended, None for any other end."""
+    elicitation = (ctx._root or ctx)._elicitation
+    assert task is not None
+    return None if elicitation is None else await elicitation.settle(task, error)
+
+
+def _checked_object(result: Any, method: str) -> Any:
+    """A result that a middleware made: any JSON object."""
+    if isinstance(result, Mapping | msgspec.Struct) or (isinstance(result, Raw) and opening(result) == OBJECT):
+        return result
+    logger.error(
+        "%s: a middleware returned %s: return the result of call_next, a result type, or a dict",
+        method,
+        "nothing" if result is None else type(result).__name__,
+    )
+    raise InternalError("Handler returned an invalid result")
+
+
+def _typed_result(result: Any, row: Method | None, method: str) -> Any:
+    """A result that isn't one of our types: a mapping (checked, for the protocol's own methods), or a model as one."""
+    if isinstance(result, ErrorObject):
+        raise ProtocolError(result.message, result.data, code=result.code)
+    if isinstance(result, msgspec.Struct):
+        result = msgspec.json.decode(encode_value(result))
+    dump = getattr(result, "model_dump", None)
+    if dump is not None:
+        result = dump(mode="json", by_alias=True, exclude_none=True)
+    if isinstance(result, Mapping):
+        if row is None or row.result is None:
+            return dict(result)
+        try:
+            return msgspec.convert(result, row.result)
+        except msgspec.ValidationError as exc:
+            logger.error("%s: the handler's result does not fit the protocol: %s", method, exc)
+            raise ProtocolError("Handler returned an invalid result") from exc
+    logger.error("%s: the handler returned %s: return a result type, a dict, or None", method, type(result).__name__)
+    raise ProtocolError("Handler returned an invalid result")

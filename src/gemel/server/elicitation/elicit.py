@@ -1,0 +1,316 @@
+"""Input from the client inside a handler: what is requested, and how the answer is awaited. The eras differ in the way.
+
+In the handshake era a request goes to the client and the handler waits: `handshake.py`. In the stateless era the call ends
+with `input_required` and runs again from its top when the client has the answers: `stateless.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Final, Generic, NoReturn, TypeVar, get_type_hints
+
+import msgspec
+
+from gemel.errors import (
+    DefinitionError,
+    ErrorObject,
+    GemelError,
+    MissingClientCapability,
+    PeerError,
+    ToolError,
+    shorten,
+)
+from gemel.jsonrpc import encode_value
+from gemel.protocol.records import Call, Record
+from gemel.protocol.revisions.adapt import known_in, shape
+from gemel.protocol.states import HandshakeState
+from gemel.protocol.validation import compile_schema, first_problem
+from gemel.schema.base import Result
+from gemel.schema.input_required import InputRequiredResult
+from gemel.schema.lifecycle import ClientCapabilities, Sampling
+from gemel.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
+from gemel.session import Session
+from gemel.timeouts import PausableTimeout
+
+ValueT = TypeVar("ValueT")
+
+
+class Declined(ToolError):
+    """The user did not answer. A tool that does not catch it fails with this text.
+
+    Args:
+        action: "decline" if the user refused, "cancel" if the user closed the form.
+        message: What the user was asked.
+
+    Specification: client/elicitation, "Response Actions".
+    """
+
+    def __init__(self, action: str, message: str) -> None:
+        reaction = "declined to answer" if action == "decline" else "closed without answering"
+        super().__init__(f"The user {reaction}: {shorten(message)}")
+        self.action = action
+
+
+class InputRefused(PeerError, ToolError):
+    """A client answered a request for input with an error. A tool that does not catch it fails with the client's text."""
+
+    def __init__(self, error: ErrorObject, method: str) -> None:
+        super().__init__(error)
+        self.args = (f"The client did not answer {method}: {self}",)
+
+
+class InputRequired(BaseException):
+    """Ends a sync handler, in its thread, whose call has to wait for input. No Exception, so that `except Exception` passes it."""
+
+
+class ClientInput(Coroutine[Any, Any, ValueT], Generic[ValueT]):
+    """Input that is requested from the client: `await` it for the answer.
+
+    In the stateless era all that a handler has created when the first one is awaited without an answer go out together.
+    Testing one for truth instead of awaiting it raises DefinitionError, and so does a handler that returns without having
+    awaited one.
+    """
+
+    def __init__(
+        self,
+        elicitation: ElicitationStrategy,
+        method: str,
+        params: Any,
+        kind: type[Result],
+        read: Callable[[Any], ValueT],
+        *,
+        label: str,
+        key: str | None,
+        task: asyncio.Task[Any] | None,
+        timeout: PausableTimeout | None,
+    ) -> None:
+        self.method = method
+        self.params = params
+        self.kind = kind
+        self.label = label
+        self.key = key
+        #: The task that runs the handler, None for a sync one in a thread; and the time limit of the call.
+        self.task = task
+        self.timeout = timeout
+        self.awaited = False
+        self._elicitation = elicitation
+        self._read = read
+        self._coroutine: Coroutine[Any, Any, ValueT] | None = None
+        elicitation.add(self)
+
+    def __repr__(self) -> str:
+        return f"<{self.label}>"
+
+    def __bool__(self) -> NoReturn:
+        self.awaited = True
+        raise DefinitionError(f"{self.label} is not the answer: write `await {self.label}`, without async `ctx.sync.…`")
+
+    def __await__(self) -> Generator[Any, Any, ValueT]:
+        return self._started().__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """Continue, as a task does."""
+        return self._started().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error where it waits, as a task does."""
+        return self._started().throw(*error)
+
+    def close(self) -> None:
+        """End without an answer: awaiting it from now on raises RuntimeError."""
+        self._started().close()
+
+    async def _answer(self) -> ValueT:
+        return self._read(await self._elicitation.answer(self))
+
+    def _started(self) -> Coroutine[Any, Any, ValueT]:
+        self.awaited = True
+        if self._coroutine is None:
+            self._coroutine = self._answer()
+        return self._coroutine
+
+
+class UrlElicitation(ClientInput[None]):
+    """A page that the user is asked to open: `await` it until the user has agreed to open it.
+
+    Specification: client/elicitation, "URL Mode Elicitation Requests" and "Completion Notifications".
+    """
+
+    @property
+    def elicitation_id(self) -> str | None:
+        """The id by which the client knows the page; None in revisions other than 2025-11-25, which have none."""
+        return getattr(self.params, "elicitation_id", None)
+
+
+#: Where an object lies, in its repr.
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
+
+#: The key of the step that is running.
+running_step: ContextVar[str | None] = ContextVar("gemel_running_step", default=None)
+
+
+def _text_of(value: Any) -> str:
+    """An argument that JSON can't represent, as text that shows no address of this process.
+
+    What is compared by its value counts with it; a function counts by its name, a connection or a client by its type.
+    """
+    kind: Any = type(value)
+    if kind.__eq__ is object.__eq__ or callable(value):
+        return str(getattr(value, "__qualname__", kind.__qualname__))
+    return _ADDRESS.sub("", repr(value))
+
+
+class StepCall:
+    """A function to be called once over all rounds of a call; see `Context.step`."""
+
+    def __init__(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any], *, retry: bool
+    ) -> None:
+        self.name = getattr(function, "__qualname__", type(function).__qualname__)
+        #: Whether it may be called again if it is unknown whether it ran.
+        self.retry = retry
+        self._function = function
+        self._arguments = arguments
+        self._named = named
+
+    @property
+    def arguments(self) -> bytes:
+        """The arguments as text, to tell one call from another: the same in another round, and in another process."""
+        # A Context is a struct: it would be encoded with all that belongs to its request.
+        arguments = [value for value in self._arguments if not isinstance(value, Record)]
+        named = {name: value for name, value in self._named.items() if not isinstance(value, Record)}
+        try:
+            return msgspec.json.encode([arguments, named], order="deterministic", enc_hook=_text_of)
+        except (TypeError, ValueError):
+            return b""
+
+    async def run(self, key: str) -> tuple[Any, bytes]:
+        """The result, and the same as JSON text. Raises GemelError, in both eras, for what JSON can't represent.
+
+        Args:
+            key: What the function finds at `ctx.step.key`.
+        """
+        token = running_step.set(key)
+        try:
+            value = self._function(*self._arguments, **self._named)
+            if isinstance(value, Awaitable):
+                value = await value
+        finally:
+            running_step.reset(token)
+        try:
+            return value, encode_value(value)
+        except (TypeError, ValueError, msgspec.MsgspecError) as exc:
+            raise GemelError(f"ctx.step({self.name}): JSON can't represent its result: {exc}") from exc
+
+    def read(self, text: bytes) -> Any:
+        """A remembered result, as the type that the function is annotated with."""
+        try:
+            kind = get_type_hints(inspect.unwrap(self._function)).get("return", Any)
+        except (NameError, TypeError, AttributeError):
+            kind = Any
+        return msgspec.json.decode(text, type=kind)
+
+
+class ElicitationStrategy(ABC):
+    """The requests for input of one call, and the steps that it remembers. One class for each era implements it."""
+
+    def __init__(self, session: Session, call: Call) -> None:
+        self._session = session
+        self._call = call
+        self._inputs: list[ClientInput[Any]] = []
+
+    def add(self, item: ClientInput[Any]) -> None:
+        """Enter a request for input. Raises GemelError where the protocol allows none."""
+        if self._call.id is None:
+            raise GemelError(f"{self._call.method} is a notification: its handler can't request input from the client")
+        item.params = shape(item.params, self._call.revision)
+        self._inputs.append(item)
+
+    def check_awaited(self) -> None:
+        """Raise DefinitionError if the handler has returned without awaiting what it requested."""
+        for item in self._inputs:
+            if not item.awaited:
+                is_sync = item.task is None  # `await` is not possible there
+                written = item.label.replace("ctx.", "ctx.sync.", 1) if is_sync else f"await {item.label}"
+                raise DefinitionError(f"{item.label} was not awaited: write `{written}`")
+
+    @abstractmethod
+    async def answer(self, item: ClientInput[Any]) -> Any:
+        """The client's answer, as the item's type."""
+
+    @abstractmethod
+    async def step(self, call: StepCall) -> Any:
+        """The result of a step, which may be that of an earlier round."""
+
+    @abstractmethod
+    async def suspend(self, task: asyncio.Task[Any] | None) -> NoReturn:
+        """End the handler, because its call has to wait for input: cancel the task that runs it.
+
+        Raises InputRequired if there is none: the caller raises it in the thread of a sync handler.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    async def settle(self, task: asyncio.Task[Any], error: BaseException | None) -> InputRequiredResult | None:
+        """The result of a call whose handler was suspended; None for any other end. `task` runs on as before."""
+
+
+def check_capabilities(session: Session, call: Call, have: ClientCapabilities, need: Mapping[str, Any]) -> None:
+    """Raise MissingClientCapability, or GemelError while `initialize` is being answered: the client waits for that."""
+    if call.inline and session.connection.handshake.state is HandshakeState.NEGOTIATING:
+        raise GemelError("The client can't be asked while initialize is being answered: it would never reply")
+    require(have, need)
+
+
+def require(have: ClientCapabilities, need: Mapping[str, Any]) -> None:
+    """Raise MissingClientCapability for what a client did not declare. `need` has the shape of ClientCapabilities."""
+    declared = msgspec.to_builtins(have)
+    elicitation = declared.get("elicitation")
+    if elicitation is not None and "url" not in elicitation:
+        elicitation.setdefault("form", {})  # an empty object means form mode (client/elicitation, "Capabilities")
+    if not _covers(declared, need):
+        raise MissingClientCapability(dict(need))
+
+
+def _covers(have: Mapping[str, Any], need: Mapping[str, Any]) -> bool:
+    return all(key in have and _covers(have[key], value) for key, value in need.items())
+
+
+def check_content(content: Mapping[str, Any] | None, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the answer to a form that was given as a JSON Schema. Raises ValueError with the first problem."""
+    answer = dict(content or {})
+    problem = first_problem(compile_schema(dict(schema)), answer)
+    if problem is not None:
+        raise ValueError(problem)
+    return answer
+
+
+def offers_context(client: ClientCapabilities, revision: str) -> bool:
+    """Whether `includeContext` may be sent: where the revision has a capability for it, the client must declare that."""
+    declared = client.sampling is not None and client.sampling.context is not None
+    return declared or not known_in(Sampling, "context", revision)
+
+
+def check_tool_results(messages: Sequence[SamplingMessage]) -> None:
+    """Raise GemelError unless tool results stand alone and answer all tool uses of the message before them.
+
+    Specification: client/sampling, "Tool Result Messages" and "Tool Use and Result Balance".
+    """
+    open_uses: set[str] = set()
+    for message in messages:
+        blocks = message.content if isinstance(message.content, list) else [message.content]
+        results = {block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)}
+        if results and any(not isinstance(block, ToolResultContent) for block in blocks):
+            raise GemelError("A message with tool results must hold nothing else")
+        if results != open_uses:
+            raise GemelError(
+                f"Tool uses without a result right after them, or results without a use: {results ^ open_uses}"
+            )
+        open_uses = {block.id for block in blocks if isinstance(block, ToolUseContent)}
+    if open_uses:
+        raise GemelError(f"Tool uses without a result: {open_uses}")

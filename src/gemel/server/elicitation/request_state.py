@@ -1,0 +1,118 @@
+"""Encrypting `requestState`: what a handler must remember travels through the client, which can't read or change it.
+
+The keys of a `KeyRing` can be changed while calls are under way, and several processes can share them. See
+basic/patterns/mrtr of the specification, "Server Requirements".
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from gemel.backends.base import Backend
+from gemel.encryption import KEY_BYTES, KeyRing
+from gemel.errors import BackendError, InvalidParams, Overloaded
+from gemel.server.elicitation.shared_keys import SharedKeys
+
+#: So many used states are remembered before those that have expired are looked for.
+REMEMBERED = 100_000
+#: Seconds by which the clocks of machines may differ.
+CLOCK_SKEW = 60.0
+_PURPOSE = b"gemel request state"
+
+
+class _Plain(msgspec.Struct, array_like=True):
+    """What is encrypted: when it expires, what it is bound to, and the payload."""
+
+    expires: float
+    bound: bytes
+    payload: bytes
+
+
+_decoder = msgspec.msgpack.Decoder(_Plain)
+
+
+class RequestStateCodec:
+    """Encrypts and decrypts states.
+
+    The keys are those that are given, else those that the processes of the server share in its backend, else a random one that
+    only this process knows.
+
+    Args:
+        keys: Secrets of at least 32 bytes, the current one first.
+        ttl: Seconds until a state expires.
+        once: Whether a state is accepted one time only, by all processes that share the backend.
+        backend: What the processes of the server share.
+        server: The server's name.
+
+    Raises:
+        DefinitionError: A key is too short.
+    """
+
+    def __init__(self, keys: Sequence[bytes], *, ttl: float, once: bool, backend: Backend, server: str) -> None:
+        #: Whether other processes can decrypt what this one encrypts.
+        self.shared = bool(keys) or backend.shared
+        self._ttl = ttl
+        self._shared_keys: SharedKeys | None = None
+        if backend.shared and not keys:
+            self._shared_keys = SharedKeys(backend, server, _PURPOSE, ttl)
+        else:
+            self._ring = KeyRing(keys or [os.urandom(KEY_BYTES)], _PURPOSE, name="requestState")
+        self._once = once
+        self._backend = backend if backend.shared else None
+        self._server = server
+        self._used: dict[bytes, float] = {}
+        self._check_at = REMEMBERED
+
+    async def encode(self, payload: bytes, bound: bytes) -> str:
+        """The state as text. `bound` is whatever must be the same when it comes back. Raises Overloaded without keys."""
+        ring = self._ring if self._shared_keys is None else await self._shared_keys.ring()
+        inner = msgspec.msgpack.encode(_Plain(time.time() + self._ttl, bound, payload))
+        return base64.urlsafe_b64encode(ring.encrypt(inner)).decode().rstrip("=")
+
+    async def decode(self, state: str, bound: bytes) -> bytes:
+        """The payload. Raises InvalidParams for a state that is foreign, changed, bound to something else, expired or used.
+
+        Raises Overloaded if the backend can't be asked for its keys, or whether it was used.
+        """
+        from hmac import compare_digest
+
+        nonce, inner = await self._decrypt(state)
+        if not compare_digest(inner.bound, bound):
+            raise InvalidParams("Invalid requestState: it belongs to another request")
+        now = time.time()
+        if inner.expires < now:
+            raise InvalidParams("Invalid requestState: it has expired, start the call again")
+        if self._once and not await self._consume(nonce, inner.expires, now):
+            raise InvalidParams("Invalid requestState: it was used already")
+        return inner.payload
+
+    async def _decrypt(self, state: str) -> tuple[bytes, _Plain]:
+        try:
+            box = base64.b64decode(state + "=" * (-len(state) % 4), altchars=b"-_", validate=True)
+            ring = self._ring if self._shared_keys is None else await self._shared_keys.ring(box)
+            return ring.nonce(box), _decoder.decode(ring.decrypt(box))
+        except (ValueError, msgspec.MsgspecError):
+            raise InvalidParams("Invalid requestState: it was not made here, or was changed") from None
+
+    async def _consume(self, nonce: bytes, expires: float, now: float) -> bool:
+        """Whether a state was not used before."""
+        if self._backend is not None:
+            from hashlib import sha256
+
+            digest = sha256(self._server.encode() + b"/" + nonce).hexdigest()
+            try:
+                return await self._backend.claim(f"request-state/used/{digest}", ttl=expires - now + CLOCK_SKEW)
+            except (BackendError, Overloaded) as exc:
+                raise Overloaded(f"It can't be told whether the requestState was used: {exc}") from exc
+        if nonce in self._used:
+            return False
+        if len(self._used) >= self._check_at:
+            self._used = {key: end for key, end in self._used.items() if end >= now}
+            self._check_at = max(REMEMBERED, 2 * len(self._used))
+        self._used[nonce] = expires
+        return True

@@ -1,0 +1,394 @@
+"""Tools: registering functions, listing them, calling them.
+
+https://modelcontextprotocol.io/specification/2025-11-25/server/tools
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from operator import attrgetter
+from types import FunctionType
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from gemel.errors import (
+    BackendError,
+    DefinitionError,
+    InvalidArguments,
+    InvalidParams,
+    ProtocolError,
+    ToolCallError,
+    ToolError,
+    shorten,
+)
+from gemel.options import FLAG, check_option
+from gemel.protocol.decoding import SMALL, check_values
+from gemel.protocol.http.headers import judge_parameters
+from gemel.protocol.http.mirror import collect_param_headers
+from gemel.protocol.inlining import inline_references
+from gemel.protocol.revisions.wrapping import ToolValueResult
+from gemel.schema.base import Result
+from gemel.schema.content import ContentBlock, TextContent
+from gemel.schema.revisions import knows
+from gemel.schema.tools import (
+    CallToolParams,
+    CallToolResult,
+    ListToolsResult,
+    Tool,
+    ToolAnnotations,
+    is_object_schema,
+)
+from gemel.server.composition.namespace import argument_names, called, suggest
+from gemel.server.concurrency import ConcurrencyLimit, limited_in_time
+from gemel.server.context import Context, is_context
+from gemel.server.dependencies import Run, dependencies_of, inspect_handler
+from gemel.server.features.caching import list_scope
+from gemel.server.features.content import checked, returns_blocks, to_blocks
+from gemel.server.features.options import (
+    TaskSupport,
+    ToolOptions,
+    annotations_of,
+    check_options,
+    common_members,
+    listed,
+    make_item,
+    task_support,
+)
+from gemel.server.features.pagination import paginate
+from gemel.server.features.visibility import Entries, Item, View, Visibility, require_scopes
+from gemel.server.functions.arguments import Arguments, SchemaArguments
+from gemel.server.functions.coercion import CoercedArguments
+from gemel.server.functions.results import ADVICE_ON_CONTENT, OutputSchema, check_json
+from gemel.server.functions.signature import Signature
+from gemel.server.threads import Threads
+from gemel.signals import is_ctrl_c
+
+logger = logging.getLogger("gemel")
+
+#: https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool-names
+_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}\Z")
+
+#: Types that aren't results: isinstance with a Struct is slow.
+_PLAIN = frozenset({bool, int, float, str, list, tuple, dict, type(None)})
+
+_name_of = attrgetter("name")
+
+ToolFunction: TypeAlias = Callable[..., Any]
+
+
+class RegisteredTool:
+    """A registered tool."""
+
+    __slots__ = (
+        "_contexts",
+        "_encode",
+        "_free",
+        "_function",
+        "_output_schema",
+        "_result_type",
+        "_threads",
+        "arguments",
+        "has_pydantic",
+        "header_params",
+        "in_order",
+        "item",
+        "run",
+        "signature",
+        "task_start",
+        "task_support",
+    )
+
+    def __init__(
+        self,
+        function: ToolFunction,
+        item: Item,
+        signature: Signature,
+        arguments: Arguments | SchemaArguments | CoercedArguments,
+        output_schema: OutputSchema | None,
+        threads: Threads,
+        *,
+        blocking: bool,
+    ) -> None:
+        self.item = item
+        self.signature = signature
+        #: Reads the arguments of a call.
+        self.arguments = arguments
+        #: Whether pydantic reads one of them, which takes about twice as long.
+        self.has_pydantic = any(parameter.type.field is Raw for parameter in signature.parameters)
+        self._function = function
+        self._threads = threads
+        self._encode = signature.encode
+        self._free = signature.output_schema is None
+        self._output_schema = output_schema
+        is_object = self._output_schema is None or is_object_schema(item.listing.output_schema)
+        self._result_type = CallToolResult if is_object else ToolValueResult
+        self._contexts = tuple(name for name, annotation in signature.injected.items() if is_context(annotation))
+        self.header_params = collect_param_headers(item.listing.input_schema)
+        #: Whether its calls may or must become tasks, and when they do.
+        self.task_support: TaskSupport | None = None
+        self.task_start = "call"
+        #: Calls the function with checked arguments and returns the result.
+        self.run: Run[Result] = self._awaited if signature.is_async else self._threaded if blocking else self._inline
+        dependencies = dependencies_of(function, signature, threads)
+        if dependencies is not None:
+            self.run = dependencies.around(self.run)
+        #: Reads the arguments in the order of the parameters. `Tools.call` passes them to the function itself, which is faster
+        #: than `run`. None if the function is not async, needs more than arguments, or has limits.
+        self.in_order: Callable[[Raw], tuple[Any, ...]] | None = None
+        if self.run == self._awaited and isinstance(arguments, Arguments) and _takes_by_position(function, signature):
+            self.in_order = arguments.in_order
+
+    def run_instead(self, run: Run[Result]) -> None:
+        """Call this in place of `run` from now on."""
+        if run is not self.run:
+            self.run, self.in_order = run, None
+
+    @property
+    def tool(self) -> Tool:
+        """Its entry in lists."""
+        listed: Tool = self.item.listing
+        return listed
+
+    async def _awaited(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
+        for name in self._contexts:
+            arguments[name] = ctx
+        return self.result(await self._function(**arguments))
+
+    async def _inline(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
+        for name in self._contexts:
+            arguments[name] = ctx
+        value = self._function(**arguments)
+        return self.result(await value if type(value) not in _PLAIN and isinstance(value, Awaitable) else value)
+
+    async def _threaded(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
+        for name in self._contexts:
+            arguments[name] = ctx
+        value = await ctx._run_in_thread(self._threads, self._function, arguments)
+        # A sync function that wraps an async one returns an awaitable.
+        return self.result(await value if type(value) not in _PLAIN and isinstance(value, Awaitable) else value)
+
+    def result(self, value: Any) -> Result:
+        """A returned value as content and, if the tool has an output schema, as structured content."""
+        schema, encode = self._output_schema, self._encode
+        if type(value) not in _PLAIN and isinstance(value, Result):
+            return self._given(value)
+        if self._free:
+            blocks = to_blocks(value)
+            if blocks is not None and schema is None:
+                return CallToolResult(content=blocks)
+            if blocks is not None and not isinstance(value, str) and value is not None:
+                raise DefinitionError(f"it has an output schema, but returned content: {ADVICE_ON_CONTENT}")
+        try:
+            structured, text = encode(value)
+        except DefinitionError:
+            if inspect.iscoroutine(value):
+                value.close()
+                raise DefinitionError(f"it returned {value.__name__}() without awaiting it: add `await`") from None
+            raise
+        content: list[ContentBlock] = [TextContent(text=text)]
+        if schema is None:
+            return CallToolResult(content=content)
+        if schema.explicit:
+            structured = schema.structured(value, structured)
+        return self._result_type(content=content, structured_content=structured)
+
+    def _given(self, result: Result) -> Result:
+        """A result that the function made itself, checked."""
+        checked(result)
+        if not isinstance(result, CallToolResult):
+            return result
+        if self._output_schema is not None:
+            self._output_schema.check(result)
+        elif result.structured_content is not UNSET:
+            check_json(result.structured_content)
+        if self._result_type is CallToolResult:
+            return result
+        members = {name: getattr(result, name) for name in CallToolResult.__struct_fields__}
+        return self._result_type(**members)
+
+
+class Tools(Entries[RegisteredTool]):
+    """The tools of one server.
+
+    `patience`: seconds that a call waits at a tool that is at its concurrency limit. `coerce`: the default of that option.
+    """
+
+    def __init__(
+        self,
+        threads: Threads,
+        visibility: Visibility,
+        changed: Callable[[], None],
+        page_size: int | None,
+        patience: float,
+        *,
+        coerce: bool,
+    ) -> None:
+        super().__init__(visibility, changed)
+        self._threads = threads
+        self._page_size = page_size
+        self._patience = patience
+        self._coerce = coerce
+        #: Names to suggest for an unknown one.
+        self.offered_names: Callable[[Context[Any]], Iterable[str]] = self.names
+
+    def add(self, function: ToolFunction, options: Mapping[str, Any], *, view: View | None = None) -> RegisteredTool:
+        """Register a function; `view` is what a caller sees of the listing.
+
+        Raises DefinitionError, which says what to change.
+        """
+        check_options("@server.tool", options, ToolOptions)
+        coerce = options.get("coerce", self._coerce)
+        check_option("coerce", coerce, FLAG)
+        input_schema = options.get("input_schema")
+        signature = inspect_handler(function, returns_blocks, options.get("name"))
+        name: Any = signature.name
+        if name == "<lambda>":
+            raise DefinitionError('A tool needs a name: write server.tool("name")(function)')
+        if not isinstance(name, str) or not _NAME.match(name):
+            raise DefinitionError(
+                f"Tool name {shorten(repr(name))} is not allowed: use 1 to 128 of A-Z a-z 0-9 _ - . (no blanks)"
+            )
+        strict = (
+            signature.arguments if input_schema is None else SchemaArguments(signature.parameters, input_schema, name)
+        )
+        arguments = CoercedArguments(strict, input_schema or signature.input_schema) if coerce else strict
+        listing = listed(_listing(signature, options), f"Tool {name!r}")
+        item = make_item("tools", name, listing, options, view)
+        try:
+            blocking = options.get("blocking", True)
+            output = _output_schema(signature, options)
+            registered = RegisteredTool(function, item, signature, arguments, output, self._threads, blocking=blocking)
+        except ValueError as exc:
+            raise DefinitionError(f"Tool {name!r}: {exc}") from exc
+        registered.run_instead(self._limited(name, registered.run, options))
+        registered.task_support = task_support(options)
+        registered.task_start = options.get("task_start", "call")
+        self.register(name, registered)
+        return registered
+
+    def _limited(self, name: str, run: Run[Result], options: Mapping[str, Any]) -> Run[Result]:
+        """Apply the tool's own limits. Waiting for its turn doesn't count for the timeout."""
+        timeout, concurrency = options.get("timeout"), options.get("concurrency")
+        if timeout is not None:
+            run = limited_in_time(name, run, timeout)
+        if concurrency is not None:
+            run = ConcurrencyLimit(name, concurrency, options.get("waiting", 100), self._patience).around(run)
+        elif "waiting" in options:
+            raise DefinitionError(f"Tool {name!r}: waiting= needs concurrency=, the number that run at once")
+        return run
+
+    async def list(self, ctx: Context[Any], params: Any) -> ListToolsResult:
+        """`tools/list`."""
+        page, cursor = paginate(self.listings(ctx, Tool), params.cursor, self._page_size)
+        scope = list_scope(bool(self.restricted))
+        return ListToolsResult(tools=page, next_cursor=cursor, cache_scope=scope)
+
+    async def call(self, ctx: Context[Any], params: CallToolParams) -> Result:
+        """`tools/call`. An unknown tool is an error; a tool that fails gives a result with `isError`."""
+        entry = self.public.get(params.name) or self.find(ctx, params.name)
+        if entry is None:
+            raise InvalidParams(f"Unknown tool: {suggest(ctx, 'tools', params.name, self.offered_names(ctx))}")
+        if entry.item.scopes:
+            require_scopes(ctx, entry.item.scopes)
+        if entry.header_params and not ctx.depth:
+            head = ctx._call.origin.head
+            if head is not None and ctx._call.era.mirrors_requests(over_http=True):
+                judge_parameters(head, entry.header_params, msgspec.json.decode(params.arguments))
+        if entry.has_pydantic and len(params.arguments) > SMALL:
+            check_values(params.arguments, ctx._session.connection.limits.values // 2)
+        in_order, run = entry.in_order, entry.run
+        try:
+            given: Any = (in_order or entry.arguments.from_json)(params.arguments)
+        except InvalidArguments as exc:
+            return _invalid_arguments(ctx, entry, params, exc)
+        try:
+            if in_order is not None:
+                return entry.result(await entry._function(*given))
+            return await run(ctx, given)
+        except ToolError as exc:
+            if not isinstance(exc, ToolCallError):  # that is the text of another server
+                return failure(str(exc))
+            ctx._call.failure = exc
+            logger.exception("Tool %r failed", params.name)
+        except ProtocolError:
+            raise
+        except DefinitionError as exc:  # the text is complete: no traceback
+            ctx._call.failure = exc
+            logger.error("Tool %r: %s", params.name, exc)
+        except (Exception, SystemExit, KeyboardInterrupt) as exc:
+            if is_ctrl_c(exc):
+                raise
+            ctx._call.failure = exc
+            logger.exception("Tool %r failed", params.name)
+            if isinstance(exc, BackendError) and exc.retry_after_ms is not None:
+                delay = f"It may be back in {exc.retry_after_ms / 1000:g} seconds."
+                name = called(ctx, "tools", params.name)
+                return failure(f"Tool {name!r} failed: a store that the server needs can't be used now. {delay}")
+        return _unexpected(ctx, params.name)
+
+
+def _takes_by_position(function: ToolFunction, signature: Signature) -> bool:
+    """Whether a function takes just these arguments, in this order and by position. A decorator may want their names."""
+    if type(function) is not FunctionType:
+        return False
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount] == tuple(map(_name_of, signature.parameters))
+
+
+def failure(text: str) -> CallToolResult:
+    """A result with `isError` and a text for the model."""
+    return CallToolResult(content=[TextContent(text=text)], is_error=True)
+
+
+def _unexpected(ctx: Context[Any], name: str) -> CallToolResult:
+    return failure(f"Tool {called(ctx, 'tools', name)!r} failed unexpectedly. The server's log says why.")
+
+
+def _invalid_arguments(
+    ctx: Context[Any], entry: RegisteredTool, params: CallToolParams, error: InvalidArguments
+) -> CallToolResult:
+    """The answer to arguments that don't fit, in the names that the caller uses.
+
+    A result with `isError`; revisions before 2025-11-25 have an error for it: raises InvalidArguments.
+    """
+    rename = argument_names(ctx, params.name)
+    try:
+        seen = error if rename is None else entry.arguments.errors(params.arguments, rename)
+    except DefinitionError as exc:
+        logger.error("Tool %r: %s", params.name, exc)
+        return _unexpected(ctx, params.name)
+    assert isinstance(seen, InvalidArguments)
+    explained = InvalidArguments(seen.errors, called(ctx, "tools", params.name))
+    if not knows(ctx.protocol_version, "argument results"):
+        raise explained from None
+    return failure(str(explained))
+
+
+def _output_schema(signature: Signature, options: Mapping[str, Any]) -> OutputSchema | None:
+    """The schema that results are validated against. Raises ValueError for an explicit one that can't be used."""
+    explicit = options.get("output_schema", UNSET)
+    schema = signature.output_schema if explicit is UNSET else explicit
+    if schema is None:
+        return None
+    try:
+        return OutputSchema(schema, explicit=explicit is not UNSET)
+    except ValueError as exc:
+        raise ValueError(f"its output_schema is {exc}") from exc
+
+
+def _listing(signature: Signature, options: Mapping[str, Any]) -> Tool:
+    """Its entry in lists: a given schema word for word, one made here without references, which many hosts can't resolve."""
+    output, support = options.get("output_schema", UNSET), task_support(options)
+    return Tool(
+        name=signature.name,
+        input_schema=options.get("input_schema") or inline_references(signature.input_schema),
+        output_schema=inline_references(signature.output_schema) if output is UNSET else output,
+        annotations=annotations_of(ToolAnnotations, options.get("annotations"), f"Tool {signature.name!r}"),
+        execution=None if support is None else {"taskSupport": support},
+        **common_members(signature, options),
+    )

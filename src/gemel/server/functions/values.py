@@ -1,0 +1,372 @@
+"""Reads and writes the values of one annotation as JSON, and gives its schema. Decides which library does it.
+
+msgspec by default; pydantic, imported only when needed, for annotations that use it and for types that msgspec lacks.
+Both are strict: values are never coerced. Their error texts stay in this file: a rejection says where, not why.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import typing
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import msgspec.inspect as mi
+from msgspec import UNSET, Raw
+
+from gemel.jsonrpc import check_finite, may_hold_null
+from gemel.server.functions.annotations import Traits, bare, traits_of
+from gemel.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
+from gemel.server.functions.validation_errors import MAX_EXPLAINED, Path, Rejection, rejection_of
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic.json_schema import GenerateJsonSchema
+    from pydantic_core import PydanticSerializationError
+
+_encode = msgspec.json.Encoder().encode
+#: More errors of pydantic are only counted.
+_MAX_ERRORS = 1_000
+
+
+class ValueRejected(ValueError):
+    """A value doesn't fit the type.
+
+    `rejections` say where, as far as the library reports it. `value` is the whole value as plain JSON types, or UNSET
+    when it contains a number that no Python float can hold.
+    """
+
+    def __init__(self, rejections: Sequence[Rejection], value: Any) -> None:
+        super().__init__(rejections)
+        self.rejections = rejections
+        self.value = value
+
+
+class NotSerializable(TypeError):
+    """A value can't become JSON; the text names the type that has no JSON form."""
+
+
+class ValueType(Protocol):
+    """Reads and writes the values of one annotation."""
+
+    #: The type of the field in a msgspec struct: the annotation, or Raw, which `read` reads afterwards.
+    field: Any
+    #: Whether the schema says everything that reading checks.
+    exact: bool
+    #: The JSON Schema; nested types are in the definitions of the writer that made it.
+    schema: Schema
+
+    def read(self, text: bytes | Raw) -> Any:
+        """The typed value of JSON text. Raises ValueRejected."""
+        ...
+
+    def write(self, value: Any) -> bytes:
+        """A value as JSON text that fits the schema. Raises ValueRejected, NotSerializable."""
+        ...
+
+    def write_default(self, value: Any) -> bytes:
+        """Like `write`, for a default: a value that a caller could have sent as well."""
+        ...
+
+
+def value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
+    """The reader and writer of an annotation. Raises TypeError with the reason for one that JSON can't carry."""
+    traits = _traits(annotation)
+    if not traits.pydantic:
+        try:
+            return _shared_type(annotation, writer) or MsgspecType(annotation, writer)
+        except UnsupportedType as reason:
+            return _fallback(annotation, writer, reason)
+    if traits.struct:
+        raise TypeError("it mixes msgspec structs and pydantic types; use one of the two in one annotation")
+    if traits.msgspec_limits:
+        raise TypeError("it limits pydantic's types by msgspec.Meta; use pydantic's Field for that")
+    return PydanticType(annotation, writer)
+
+
+def _traits(annotation: Any) -> Traits:
+    """What the annotation uses. As long as pydantic isn't loaded, no part of it can be pydantic's."""
+    if "pydantic" in sys.modules or "annotated_types" in sys.modules:
+        return traits_of(annotation)
+    return Traits(pydantic=False, struct=False, msgspec_limits=False)
+
+
+def _fallback(annotation: Any, writer: SchemaWriter, reason: UnsupportedType) -> ValueType:
+    """Types that msgspec lacks (Path, IP addresses, unions of dataclasses): pydantic may have them."""
+    traits = traits_of(annotation)
+    if traits.struct or traits.msgspec_limits:
+        raise reason
+    try:
+        return PydanticType(annotation, writer)
+    except ImportError:
+        raise TypeError(f"{reason}, unless pydantic is installed") from None
+    except TypeError:
+        raise reason from None
+
+
+class MsgspecType:
+    """msgspec reads and writes."""
+
+    exact = True
+
+    def __init__(self, annotation: Any, writer: SchemaWriter) -> None:
+        self.field = annotation
+        try:
+            info = mi.type_info(annotation)
+        except TypeError as reason:
+            raise UnsupportedType(_one_line(reason)) from None
+        self.schema = writer.write(info, annotation)
+
+    @functools.cached_property
+    def decode(self) -> Callable[[bytes | Raw], Any]:
+        """What msgspec reads of JSON text. Made at the first call: of many functions, few are called soon."""
+        return msgspec.json.Decoder(self.field).decode
+
+    def read(self, text: bytes | Raw) -> Any:
+        try:
+            return self.decode(text)
+        except msgspec.ValidationError as error:
+            raise ValueRejected([rejection_of(error)], _decoded(text)) from None
+
+    def write(self, value: Any) -> bytes:
+        text = _written(value)
+        try:
+            self.decode(text)
+        except msgspec.ValidationError as error:
+            raise ValueRejected([rejection_of(error)], _decoded(text)) from None
+        return _finite(value, text)
+
+    write_default = write
+
+
+def _shared_type(annotation: Any, writer: SchemaWriter) -> MsgspecType | None:
+    """The type of an annotation that many functions have, such as `str` and `list[float]`; None if it needs definitions.
+
+    Annotations are equal whatever the order of their literals and members of unions, which schemas keep. So they are
+    told apart by their texts, too.
+    """
+    try:
+        return _without_definitions(annotation, repr(annotation), writer.reading)
+    except TypeError:  # it has no hash, or msgspec does not know it
+        return None
+
+
+@functools.lru_cache(maxsize=256)
+def _without_definitions(annotation: Any, _text: str, reading: bool) -> MsgspecType | None:
+    writer = SchemaWriter(reading=reading)
+    shared = MsgspecType(annotation, writer)
+    return None if writer.definitions else shared
+
+
+def encode(value: Any) -> bytes:
+    """Any value that msgspec knows as JSON text. Raises NotSerializable."""
+    return _finite(value, _written(value))
+
+
+def _written(value: Any) -> bytes:
+    try:
+        return _encode(value)
+    except TypeError as error:
+        unsupported = re.search(r"objects of type (\S+) is unsupported", str(error))
+        raise NotSerializable(unsupported[1] if unsupported else str(error)) from None
+    except RecursionError:  # each version of Python has another text for it
+        raise NotSerializable(f"{type(value).__name__} (contains itself, or is nested too deeply)") from None
+    except (ValueError, OverflowError) as error:
+        raise NotSerializable(f"{type(value).__name__} ({error})") from None
+
+
+def _finite(value: Any, text: bytes) -> bytes:
+    """The text of a value, which is checked for numbers that msgspec writes as null. Raises NotSerializable."""
+    if may_hold_null(text):
+        try:
+            check_finite(value)
+        except ValueError:
+            raise NotSerializable(_NOT_FINITE) from None
+    return text
+
+
+_NOT_FINITE = "NaN or infinity"
+
+
+class PydanticType:
+    """pydantic reads and writes; strict, as JSON."""
+
+    exact = False
+    field = Raw
+
+    def __init__(self, annotation: Any, writer: SchemaWriter) -> None:
+        from pydantic import PydanticUndefinedAnnotation, PydanticUserError
+
+        try:
+            self._adapter, base64 = _adapter(annotation)
+            schema = self._adapter.json_schema(
+                mode="validation" if writer.reading else "serialization", schema_generator=_generator()
+            )
+        except PydanticUndefinedAnnotation as error:
+            raise TypeError(f"name '{error.name}' is not defined") from None
+        except PydanticUserError as error:
+            undefined = error.code == "class-not-fully-defined"
+            raise TypeError("a model in it is not fully defined yet" if undefined else _one_line(error)) from None
+        schema.pop("default", None)
+        self.schema = writer.adopt(_with_base64(schema) if base64 else schema, bare(annotation))
+
+    def read(self, text: bytes | Raw) -> Any:
+        try:
+            return self._adapter.validate_json(bytes(text), strict=True)
+        except _validation_error() as error:
+            raise _rejected(error, _decoded(text)) from None
+
+    def write(self, value: Any) -> bytes:
+        try:
+            return self._dumped(value)
+        except _serialization_error():
+            pass
+        try:
+            fitting = self._adapter.validate_python(value)
+        except _validation_error() as error:
+            raise _rejected(error, _plain(value)) from None
+        try:
+            return self._dumped(fitting)
+        except _serialization_error():
+            pass
+        try:
+            text = self._adapter.dump_json(fitting, warnings="none", by_alias=True)
+        except _serialization_error() as error:
+            raise NotSerializable(f"{type(value).__name__} ({_one_line(error)})") from None
+        raise ValueRejected([Rejection((), fallback="has a part of another type than annotated")], _decoded(text))
+
+    def _dumped(self, value: Any) -> bytes:
+        text = self._adapter.dump_json(value, warnings="error", by_alias=True)
+        if b"null" in text:
+            try:
+                check_finite(self._adapter.dump_python(value, mode="json", warnings="none"))
+            except ValueError as error:
+                raise NotSerializable(_NOT_FINITE) from error
+        return text
+
+    def write_default(self, value: Any) -> bytes:
+        try:
+            self._adapter.validate_python(value)
+        except _validation_error() as error:
+            raise _rejected(error, _plain(value)) from None
+        return self.write(value)
+
+
+# An except clause evaluates its class only when something was raised, so that calls pay for no import statement.
+def _validation_error() -> type[ValidationError]:
+    from pydantic import ValidationError
+
+    return ValidationError
+
+
+def _serialization_error() -> type[PydanticSerializationError]:
+    from pydantic_core import PydanticSerializationError
+
+    return PydanticSerializationError
+
+
+def _adapter(annotation: Any) -> tuple[TypeAdapter[Any], bool]:
+    """The adapter, and whether it reads and writes bytes as base64: a model has a configuration of its own."""
+    from pydantic import ConfigDict, PydanticUserError, TypeAdapter
+
+    with warnings.catch_warnings():
+        # Field(alias=...) on a parameter: pydantic can't know that the function's struct renames it.
+        warnings.filterwarnings("ignore", message=".*'alias' attribute")
+        try:
+            return TypeAdapter(annotation, config=ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")), True
+        except PydanticUserError as error:
+            if error.code != "type-adapter-config-unused":
+                raise
+        return TypeAdapter(annotation), False
+
+
+@functools.cache
+def _generator() -> type[GenerateJsonSchema]:
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Untitled(GenerateJsonSchema):
+        def field_title_should_be_set(self, schema: Any) -> bool:
+            return False
+
+        def sort(self, value: Any, parent_key: str | None = None) -> Any:
+            return value
+
+    return Untitled
+
+
+def _with_base64(schema: Any) -> Any:
+    """Mark bytes as base64, except in the definitions, where a model's own configuration decides."""
+    if isinstance(schema, list):
+        return [_with_base64(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    copy = {key: value if key == "$defs" else _with_base64(value) for key, value in schema.items()}
+    if copy.get("format") in ("binary", "base64url") and copy.get("type") == "string":
+        del copy["format"]
+        copy["contentEncoding"] = "base64"
+    return copy
+
+
+def _decoded(text: bytes | Raw) -> Any:
+    """JSON text as plain types, UNSET if it is too large to look at. Raises DecodeError for text that isn't JSON."""
+    if len(bytes(text)) > MAX_EXPLAINED:
+        return UNSET
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.ValidationError:  # a number beyond Python's float
+        return UNSET
+
+
+def _plain(value: Any) -> Any:
+    """Any value as plain JSON types, with a name in place of what has no JSON form; for messages."""
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=lambda item: f"<{type(item).__name__}>"))
+
+
+def _rejected(error: ValidationError, value: Any) -> ValueRejected:
+    if error.error_count() > _MAX_ERRORS:  # each of them becomes a dict
+        return ValueRejected([Rejection((), fallback=f"has {error.error_count()} errors")], value)
+    rejections: list[Rejection] = []
+    for problem in error.errors(include_url=False, include_input=False):
+        path = _path_of(problem["loc"], value, missing=problem["type"] == "missing")
+        reason, fallback = _words(problem["type"], problem["msg"])
+        rejections.append(Rejection(path, reason, fallback, member=len(path) < len(problem["loc"])))
+    return ValueRejected(rejections, value)
+
+
+def _path_of(location: Sequence[str | int], value: Any, *, missing: bool) -> Path:
+    """pydantic's location without the names of union members and validators that it puts between the steps."""
+    path: Path = ()
+    for index, step in enumerate(location):
+        last = missing and index == len(location) - 1
+        if isinstance(value, dict) and (step in value or last):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and (step < len(value) or last):
+            value = value[step] if step < len(value) else None
+        else:
+            continue
+        path += (step,)
+    return path
+
+
+def _words(kind: str, message: str) -> tuple[str | None, str | None]:
+    """The text of a check that the author wrote, or else the library's own, reworded."""
+    if kind in ("value_error", "assertion_error"):
+        return message.removeprefix("Value error, ").removeprefix("Assertion failed, "), None
+    if kind not in _kinds():
+        return None, message
+    return None, message.partition(", ")[0].replace("Input should be", "expected")
+
+
+@functools.cache
+def _kinds() -> frozenset[str]:
+    from pydantic_core.core_schema import ErrorType
+
+    return frozenset(typing.get_args(ErrorType))
+
+
+def _one_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].partition(" - ")[0].partition(". Set `")[0].replace("pydantic-core ", "")

@@ -1,0 +1,85 @@
+"""The middleware chain of a server: its order, outermost first.
+
+1. telemetry, if the process has a tracer or meter provider
+2. shaping results that middleware made itself for the caller's revision
+3. the connection lifespan
+4. the middleware that was added, in that order
+5. leaving out repeated text, for `omit_repeated_text=True`
+6. the handler
+
+Chains are built when serving starts and when middleware is added, never per call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
+
+from gemel.protocol.middleware import compose
+from gemel.server.context import Context
+from gemel.server.dispatch import Dispatch, run_handler
+
+CallNext: TypeAlias = Callable[[Context[Any]], Awaitable[Any]]
+Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]
+
+
+@runtime_checkable
+class ResourceKeeper(Protocol):
+    """A middleware that may serve resources of its own."""
+
+    @property
+    def keeps_resources(self) -> bool:
+        """Whether it does."""
+        ...
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes of the server find them, too."""
+        ...
+
+    async def keeps(self, uri: str) -> bool:
+        """Whether it has a resource of this URI, whoever may read it."""
+        ...
+
+
+class Chains(msgspec.Struct):
+    """What serves requests and notifications from a client, from a server that mounts this one, and from a handler."""
+
+    request: CallNext
+    notification: CallNext
+    mounted: CallNext
+    nested: CallNext
+
+
+def build_chains(
+    dispatch: Dispatch,
+    middleware: Sequence[Middleware],
+    *,
+    lifespan: Middleware | None,
+    observer: Middleware | None,
+    innermost: Middleware | None,
+) -> Chains:
+    """Compose the chains; what is None is left out. `innermost` sees only what the client requested."""
+    middleware = list(map(_suspendable, middleware))
+    inner = [*([_suspendable(lifespan)] if lifespan else []), *middleware]
+    outer = [observer] if observer else []
+    shaping = [innermost] if innermost else []
+    return Chains(
+        request=compose(
+            [*outer, *([dispatch.finish_results] if middleware else []), *inner, *shaping], dispatch.request
+        ),
+        notification=compose([*outer, *inner], dispatch.notification),
+        mounted=compose(inner, dispatch.within),
+        nested=compose(middleware, dispatch.within),
+    )
+
+
+def _suspendable(middleware: Middleware) -> Middleware:
+    """A middleware that may request input: if it has to wait, those around it get the result of the round."""
+
+    async def run(ctx: Context[Any], call_next: CallNext) -> Any:
+        return await run_handler(ctx, middleware, call_next)
+
+    return run

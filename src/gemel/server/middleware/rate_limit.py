@@ -1,0 +1,211 @@
+"""Rate limit per caller, as middleware: a token bucket for each caller, in this process or in a backend."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import struct
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable
+from hashlib import sha256
+from typing import Any, Final
+
+from gemel.backends.base import Backend
+from gemel.errors import BackendError, Overloaded
+from gemel.options import METHOD_NAMES, Check, check_values, function, is_number, or_none, whole
+from gemel.schema.methods import METHODS
+from gemel.server.context import Context
+from gemel.server.middleware.chain import CallNext
+
+logger = logging.getLogger("gemel")
+
+#: The tokens that were left, and when.
+_BUCKET = struct.Struct("!dd")
+#: Attempts to change a bucket that other processes change at the same time.
+_ATTEMPTS = 20
+#: Seconds in which a backend that failed is not asked again.
+_PAUSE = 1.0
+
+_OPTIONS = {
+    "rate": Check(lambda value: is_number(value) and 0 < value < math.inf, "use requests per second, more than 0"),
+    "burst": or_none(Check(lambda value: is_number(value, 1) and value < math.inf, "use a number, 1 or more")),
+    "methods": or_none(METHOD_NAMES),
+    "by": or_none(function("`def by(ctx)`, which names the caller", 1, plain=True)),
+    "callers": whole(1),
+    "backend": or_none(Check(lambda value: callable(getattr(value, "touch", None)), "write backend=server.backend")),
+    "clock": or_none(function("a function that gives seconds", 0, plain=True)),
+}
+
+
+class RateLimit:
+    """Middleware that limits the requests per second of each caller: `server.add_middleware(RateLimit(5))`.
+
+    Further requests fail with Overloaded, which carries a retry delay. Calls that a handler makes to its own server don't
+    count; in the stateless era each round of a call that asks the user does.
+
+    Args:
+        rate: Requests per second, more than 0.
+        burst: Requests at once, 1 or more. Default: `rate`, at least 1.
+        methods: The methods that count. Default: those that run functions of yours, which are tool calls, reading resources,
+            getting prompts, completion and custom methods.
+        by: `by(ctx)` returns what identifies the caller; None doesn't count the request. Default: the authenticated
+            principal with its client, else the address of an HTTP request, else the connection. Behind a proxy all requests
+            have one address: authenticate, or give `by`.
+        callers: How many callers are remembered, in this process; the one seen least recently is forgotten first.
+        backend: Where the processes of a server count together: `RateLimit(5, backend=server.backend)`. A request that counts
+            then costs one or two operations of the backend, one that is refused none. Callers are told apart by the `repr` of
+            what `by` returns. While the backend is away, each process limits on its own. Default: each process counts alone.
+        clock: A function that returns seconds, for tests. Default: `time.monotonic`, or `time.time` with a backend.
+
+    Raises:
+        DefinitionError: A value out of range.
+    """
+
+    #: Results pass as they are.
+    leaves_results: Final = True
+
+    def __init__(
+        self,
+        rate: float,
+        *,
+        burst: float | None = None,
+        methods: Collection[str] | None = None,
+        by: Callable[[Context[Any]], Hashable] | None = None,
+        callers: int = 10_000,
+        backend: Backend | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        check_values(locals(), _OPTIONS)
+        burst = max(1.0, rate) if burst is None else burst
+        self.rate = rate
+        self.burst = burst
+        self._methods = None if methods is None else frozenset(methods)
+        self._by = by or caller_of
+        self._callers = callers
+        self._clock = clock or (time.monotonic if backend is None else time.time)
+        #: The tokens that were left and when, by caller; the caller seen last is at the end.
+        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+        self._shared = None if backend is None else _SharedBuckets(backend, self)
+
+    async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
+        """Count the request and serve it.
+
+        Args:
+            ctx: The context of the request.
+            call_next: The rest of the chain.
+
+        Returns:
+            The result of the request.
+
+        Raises:
+            Overloaded: The caller exceeds the limit.
+        """
+        if self._counts(ctx):
+            caller = self._by(ctx)
+            if caller is not None:
+                if self._shared is None or isinstance(caller, weakref.ref):  # a connection is that of one process
+                    self._take(caller)
+                else:
+                    await self._shared.take(caller)
+        return await call_next(ctx)
+
+    def _counts(self, ctx: Context[Any]) -> bool:
+        if ctx.request_id is None or ctx.depth or ctx._session.channel.kind == "background":
+            return False
+        if self._methods is not None:
+            return ctx.method in self._methods
+        row = METHODS.get(ctx.method)
+        return row is None or row.may_ask or row.name == "completion/complete"
+
+    def _take(self, caller: Hashable) -> None:
+        allowed, bucket = self._drain(self._buckets.get(caller))
+        self._remember(caller, bucket)
+        if not allowed:
+            raise self._refusal(bucket)
+
+    def _drain(self, bucket: tuple[float, float] | None) -> tuple[bool, tuple[float, float]]:
+        """Take a token out of a bucket, None for a full one. Returns whether there was one, and the bucket."""
+        now = self._clock()
+        tokens, before = bucket or (self.burst, now)
+        now = max(now, before)  # the clocks of several machines differ
+        tokens = min(self.burst, tokens + (now - before) * self.rate)
+        return tokens >= 1, (tokens - 1 if tokens >= 1 else tokens, now)
+
+    def _remember(self, caller: Hashable, bucket: tuple[float, float]) -> None:
+        self._buckets.pop(caller, None)
+        self._buckets[caller] = bucket
+        if len(self._buckets) > self._callers:
+            self._buckets.popitem(last=False)
+
+    def _refusal(self, bucket: tuple[float, float]) -> Overloaded:
+        wait = math.ceil((1 - bucket[0]) / self.rate * 1000)
+        return Overloaded(f"Too many requests: the limit is {self.rate:g} per second", retry_after_ms=max(wait, 1))
+
+
+class _SharedBuckets:
+    """The buckets of all processes, in a backend. Those of the limit are what this process saw last."""
+
+    def __init__(self, backend: Backend, limit: RateLimit) -> None:
+        self._backend = backend
+        self._limit = limit
+        self._lasts = limit.burst / limit.rate + 60
+        methods = None if limit._methods is None else sorted(limit._methods)
+        self._name = repr((limit.rate, limit.burst, methods))
+        #: One request of a caller at a time, in each event loop.
+        self._locks: weakref.WeakValueDictionary[Hashable, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._away_until = 0.0
+
+    async def take(self, caller: Hashable) -> None:
+        """Take a token. Raises Overloaded."""
+        if time.monotonic() < self._away_until:
+            self._limit._take(caller)
+            return
+        lock = self._locks.setdefault((asyncio.get_running_loop(), caller), asyncio.Lock())
+        async with lock:
+            try:
+                await self._take(caller)
+            except BackendError as exc:
+                self._away_until = time.monotonic() + _PAUSE
+                logger.warning("Requests are limited by each process on its own: %s", exc)
+                self._limit._take(caller)
+
+    async def _take(self, caller: Hashable) -> None:
+        limit = self._limit
+        key = "rate-limit/" + sha256(f"{self._name} {caller!r}".encode()).hexdigest()
+        bucket = limit._buckets.get(caller)
+        expected = None if bucket is None else _BUCKET.pack(*bucket)
+        for _ in range(_ATTEMPTS):
+            # Others only take tokens out: what is empty by what this process saw last is empty.
+            allowed, drained = limit._drain(bucket)
+            if not allowed:
+                limit._remember(caller, drained)
+                raise limit._refusal(drained)
+            try:
+                replaced = await self._backend.replace(key, expected, _BUCKET.pack(*drained), ttl=self._lasts)
+            except Overloaded as exc:
+                raise BackendError(str(exc)) from exc
+            if replaced:
+                limit._remember(caller, drained)
+                return
+            expected = await self._backend.get(key)
+            try:
+                tokens, at = (limit.burst, limit._clock()) if expected is None else _BUCKET.unpack(expected)
+            except struct.error:
+                raise BackendError("the count of requests is that of another version of Gemel") from None
+            bucket = tokens, at
+        raise Overloaded(f"Too many requests at once: the limit is {limit.rate:g} per second", retry_after_ms=100)
+
+
+def caller_of(ctx: Context[Any]) -> Hashable:
+    """The authenticated principal with its client, else the address, else the connection."""
+    origin = ctx._call.origin
+    if origin.principal is not None:
+        return ("principal", origin.owner)
+    transport = origin.transport
+    if isinstance(transport, dict):  # HTTP; a Unix socket has no addresses
+        client = transport.get("client")
+        return ("address", client[0] if client else None)
+    return weakref.ref(ctx._session)

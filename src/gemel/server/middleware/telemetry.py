@@ -1,0 +1,59 @@
+"""OpenTelemetry for what a server receives. Not imported in a process without a provider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gemel.recorder import NETWORK, Telemetry
+from gemel.server.context import Context
+from gemel.server.middleware.chain import CallNext, Middleware
+from gemel.server.session_telemetry import learn_network, session_id
+
+
+def observer(telemetry: Telemetry, serves: Callable[[str], bool]) -> Middleware:
+    """Middleware that makes a span and measurements for each message. `serves` says whether a method exists."""
+    return lambda ctx, call_next: _observed(telemetry, serves(ctx.method), ctx, call_next)
+
+
+async def _observed(telemetry: Telemetry, served: bool, ctx: Context[Any], call_next: CallNext) -> Any:
+    network = dict(NETWORK[ctx._session.channel.kind])
+    details: dict[str, Any] = {}
+    _add_client_address(ctx._call.origin.transport, network, details)
+    if not ctx._call.inline:  # `initialize` negotiates the revision
+        network["mcp.protocol.version"] = ctx.protocol_version
+    learn_network(ctx._session, network)
+    client = ctx.client_info
+    names: dict[str, Any] = {
+        "jsonrpc.request.id": None if ctx.request_id is None else str(ctx.request_id)[:100],
+        "mcp.session.id": session_id(ctx._session),
+        "enduser.id": ctx.principal,
+        "mcp.client.name": client.name[:100] if client is not None else None,
+        "mcp.client.version": client.version[:100] if client is not None else None,
+    }
+    details |= {name: value for name, value in names.items() if value is not None}
+    with telemetry.receiving(ctx._call, network, details, served=served) as operation:
+        active = {"mcp.method.name": operation.metric_attributes["mcp.method.name"]}
+        active_requests = telemetry.counters["gemel.server.active_requests"]
+        active_requests.add(1, active)
+        try:
+            result = await call_next(ctx)
+        finally:
+            active_requests.add(-1, active)
+        if ctx._call.failure is not None:
+            operation.record_exception(ctx._call.failure)
+        operation.finished(ctx.method, result)
+        return result
+
+
+def _add_client_address(transport: Any, network: dict[str, Any], details: dict[str, Any]) -> None:
+    """Describe the peer by what the transport knows: an ASGI scope, or the address of a socket."""
+    address = transport
+    if isinstance(transport, dict):
+        network["network.protocol.name"] = "http"
+        network["network.protocol.version"] = transport.get("http_version", "1.1")
+        address = transport.get("client")
+    if isinstance(address, list | tuple) and len(address) >= 2:
+        details["client.address"], details["client.port"] = str(address[0]), address[1]
+    elif isinstance(address, str):
+        network["network.transport"] = "unix"

@@ -1,0 +1,761 @@
+"""The server: a registry of handlers shared by all connections, and the door to every transport. No per-connection state."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, Unpack, cast, overload
+
+from gemel.backends import backend_for
+from gemel.backends.base import Backend, Reopenable
+from gemel.channel import Channel
+from gemel.errors import DefinitionError, shorten
+from gemel.lazy import load
+from gemel.options import accepts, check_option, resolve, shown
+from gemel.protocol.changes import Changed
+from gemel.protocol.connection import Connection
+from gemel.protocol.description import ServerDescription
+from gemel.protocol.eras.base import NO_HANDSHAKE
+from gemel.protocol.eras.detect import parse_eras
+from gemel.protocol.eras.handshake import initialize
+from gemel.protocol.eras.stateless import STATELESS, discover
+from gemel.protocol.middleware import checked
+from gemel.protocol.records import Call
+from gemel.protocol.scopes import ScopeHierarchy
+from gemel.schema.base import Implementation
+from gemel.schema.lifecycle import InitializeParams, InitializeResult
+from gemel.schema.notifications import SetLevelParams
+from gemel.schema.skills import Skill
+from gemel.server.composition.mount import Catalog, ForwardedMethod
+from gemel.server.composition.transform import ToolChange, ToolChanges
+from gemel.server.context import Context, reset_current, set_current
+from gemel.server.dispatch import Dispatch, RequestHandler, Served, check_async
+from gemel.server.elicitation.request_state import RequestStateCodec
+from gemel.server.extensions import BaseExtension, Extensions
+from gemel.server.features.caching import CacheHints
+from gemel.server.features.options import SkillOptions, check_text, icons_of
+from gemel.server.features.subscriptions import Subscriptions
+from gemel.server.lifespan import ConnectionLifespans, Lifespan
+from gemel.server.middleware.chain import Middleware, ResourceKeeper, build_chains
+from gemel.server.options import (
+    LIFESPAN,
+    ApiOptions,
+    GatewayOptions,
+    ProxyOptions,
+    ServerOptions,
+    SocketOptions,
+    StdioOptions,
+    check_identity,
+    effective_limits,
+)
+from gemel.server.router import Router
+from gemel.server.script_errors import report_in_one_line
+from gemel.server.watchdog import unwatch, watch
+from gemel.session import Session
+from gemel.telemetry import current_telemetry
+from gemel.transports.http.server.options import FROM_SERVER, HttpAppOptions
+
+if TYPE_CHECKING:
+    import os
+
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    from gemel.transports.http.server.app import HttpApp
+    from gemel.transports.http.server.options import HttpOptions
+    from gemel.transports.http.server.sharing.session import SharedState
+
+    StateT = DefaultTypeVar("StateT", default=Any)
+else:
+    StateT = TypeVar("StateT")
+logger = logging.getLogger("gemel")
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+ExtensionT = TypeVar("ExtensionT", bound=BaseExtension[Any])
+
+
+class Server(Router, Generic[StateT]):
+    """An MCP server: register tools and handlers, then `run()` it, mount `http_app()`, or hand it to a `Client`.
+
+    Args:
+        name: the server's name, as clients see it.
+        lifespan: `async with lifespan(server) as state`, entered once per process; handlers find the state at `ctx.state`.
+        options: see `ServerOptions`.
+
+    Raises:
+        DefinitionError: for an unknown option or a value that it doesn't take.
+
+    Example:
+        ```python
+        server = Server("weather")
+
+
+        @server.tool
+        def forecast(city: str, days: int = 3) -> list[str]: ...
+
+
+        server.run()
+        ```
+    """
+
+    #: The type of `catalog`, for servers whose features come from another source.
+    _catalog_type: ClassVar[type[Catalog]] = Catalog
+
+    @accepts(ServerOptions)
+    def __init__(
+        self,
+        name: str,
+        *,
+        lifespan: Callable[[Server[StateT]], AbstractAsyncContextManager[StateT]] | None = None,
+        **options: Unpack[ServerOptions],
+    ) -> None:
+        report_in_one_line()
+        check_option("lifespan", lifespan, LIFESPAN)
+        settings = resolve(ServerOptions, options, "Server")
+        info = Implementation(
+            name=name,
+            version=settings["version"],
+            title=settings["title"],
+            description=settings["description"],
+            website_url=settings["website_url"],
+            icons=icons_of(settings["icons"]),
+        )
+        check_identity(info)
+        limits, page_size = effective_limits(settings["limits"]), settings["page_size"]
+        super().__init__(
+            threads=limits.threads,
+            page_size=page_size,
+            resource_bytes=settings["resource_bytes"],
+            turn=limits.concurrency_wait,
+            coerce=settings["coerce"],
+        )
+        self.limits = limits
+        #: Authorizes callers over HTTP; None if everybody may call.
+        self.auth = settings["auth"]
+        hierarchy, auth = ScopeHierarchy(settings["scope_hierarchy"]), cast(Any, self.auth)
+        if settings["scope_hierarchy"] and hasattr(auth, "scope_hierarchy"):
+            auth.scope_hierarchy = hierarchy
+        self._description = ServerDescription(
+            info,
+            lambda: self.catalog.capabilities(),
+            eras=parse_eras(settings["eras"]),
+            instructions=settings["instructions"],
+            log_level=settings["log_level"],
+            scope_hierarchy=hierarchy,
+        )
+        self._description.extensions = lambda era: self.catalog.extension_capabilities(era)
+        self._dispatch = Dispatch(self._description, limits)
+        self._extensions = Extensions(self._dispatch)
+        self._cache = CacheHints(settings["cache"])
+        self._middleware: list[Middleware] = list(map(checked, settings["middleware"]))
+        self._omits_repeated_text = settings["omit_repeated_text"]
+        connected = settings["connection_lifespan"]
+        self._connections = ConnectionLifespans(connected) if connected is not None else None
+        #: What the processes of the server share. One that was made from a URL is closed when the server stops serving.
+        self.backend: Backend = backend_for(settings["backend"])
+        self._owns_backend = isinstance(settings["backend"], str)
+        self._request_states = RequestStateCodec(
+            settings["state_keys"],
+            ttl=limits.state_ttl,
+            once=settings["state_once"],
+            backend=self.backend,
+            server=name,
+        )
+        self._lifespan = Lifespan(cast(Any, lifespan), self, f"server {name!r}", limits.teardown)
+        #: What is offered: what is registered here, and what is mounted.
+        self.catalog: Catalog = self._catalog_type(
+            self,
+            self._description,
+            self._registries(),
+            self._dispatch,
+            self._extensions,
+            self._middleware,
+            page_size=page_size,
+            authorize=settings["authorize_subscription"],
+        )
+        self._was_served = False
+        #: The extension of `add_skills`.
+        self._skills: Any = None
+        self._users = 0
+        self._subscriptions = Subscriptions(self.backend, self.catalog, limits)
+        protocol_handlers: dict[str, RequestHandler] = {
+            "initialize": self._initialize,
+            "ping": self._ping,
+            "server/discover": self._discover,
+            "logging/setLevel": self._set_level,
+            "subscriptions/listen": self._dispatch.uncounted(self._subscriptions.listen),
+            "resources/subscribe": self._subscriptions.subscribe,
+            "resources/unsubscribe": self._subscriptions.unsubscribe,
+        }
+        for method, handler in {**protocol_handlers, **self.catalog.sole_handlers}.items():
+            self._dispatch.requests[method] = Served(method, self._applied(method, handler))
+        self._build()
+        for extension in settings["extensions"]:
+            self.add_extension(extension() if isinstance(extension, type) else extension)
+
+    @staticmethod
+    @accepts(ProxyOptions)
+    def from_client(target: Any, /, **options: Unpack[ProxyOptions]) -> Server[Any]:
+        """Make a server that offers what another MCP server offers, to clients of either era.
+
+        The other server is connected while this one is served, once, and shared by all callers. Progress, cancellation,
+        log messages, changes, subscriptions and requests of the server pass in both directions; requests that the client
+        has a callback for (`on_sample=…`) are answered by it. A call of a stateless client that has to ask something is
+        kept running at a handshake server while its client is away.
+
+        On stdio or a socket a handshake server's request doesn't say which call it belongs to: while several callers are
+        being served it is refused, so that nobody answers for somebody else. Callers are told apart by their session or,
+        over HTTP in the stateless era, by their principal; one that isn't authenticated counts as new with each call.
+
+        Args:
+            target: a Client that isn't connected yet, or whatever a Client takes: a URL, a command line, a Server.
+            options: see `ProxyOptions`, which has those of `Server` as well.
+
+        Returns:
+            A server to run, mount or connect to.
+
+        Raises:
+            DefinitionError: for a target or option that can't be used.
+        """
+        server: Server[Any] = load("proxy")(target, **options)
+        return server
+
+    @staticmethod
+    @accepts(GatewayOptions)
+    def from_config(
+        source: str | os.PathLike[str] | Mapping[str, Any], /, **options: Unpack[GatewayOptions]
+    ) -> Server[Any]:
+        """Make a gateway: a server that offers what all servers of a configuration offer, each with its name as prefix.
+
+        The tool `forecast` of the server "weather" is `weather_forecast`. Each server is a `Server.from_client`.
+
+        Args:
+            source: The path of a JSON file with `mcpServers`, as hosts have it, or its content.
+            options: See `GatewayOptions`, which has those of `Server` as well.
+
+        Returns:
+            A server to run, mount or connect to.
+
+        Raises:
+            StartError: The configuration is invalid; with `strict`, a variable is not set.
+            DefinitionError: A name in the configuration can't be a prefix.
+
+        Example:
+            >>> Server.from_config("mcp.json").run("http")
+        """
+        server: Server[Any] = load("gateway")(source, **options)
+        return server
+
+    @staticmethod
+    @accepts(ApiOptions)
+    def from_openapi(
+        document: Mapping[str, Any] | str | bytes | os.PathLike[str],
+        http_client: Any = None,
+        **options: Unpack[ApiOptions],
+    ) -> Server[Any]:
+        """Make a server with one tool for each operation that an OpenAPI document describes.
+
+        The same as `gemel.openapi.server_from`, which explains how operations become tools.
+
+        Args:
+            document: the document (3.0 or newer) as a dict, as JSON, or the path of a JSON file.
+            http_client: sends the requests: an httpx.AsyncClient, an ASGI app (called in this process), or an async function
+                `(method, url, headers, body)` that returns `(status, headers, body)`; Gemel's own client by default.
+            options: see `ApiOptions`, which has those of `Server` as well.
+
+        Returns:
+            A server to run, mount or connect to.
+
+        Raises:
+            DefinitionError: for a document that can't be used.
+        """
+        server: Server[Any] = load("server_from_openapi")(document, http_client, **options)
+        return server
+
+    @property
+    def name(self) -> str:
+        """The name that clients see."""
+        return self._description.info.name
+
+    # ---------------------------------------------------------------- anything else
+
+    def request(self, method: str, *, params: Any = None) -> Callable[[RequestHandler], RequestHandler]:
+        """Serve a method of your own, or replace the handler of one of the protocol's, as a decorator.
+
+        The handler is `async def handler(ctx, params) -> result`. Its result is a Struct, a pydantic model, a dict, or
+        None for an empty one.
+
+        Args:
+            method: The method, such as "acme/search".
+            params: The type that the params are read into (a msgspec Struct, dataclass, TypedDict or pydantic model); by
+                default the protocol's own type, or a dict.
+
+        Returns:
+            A decorator that returns the handler unchanged.
+
+        Raises:
+            DefinitionError: The method is missing, or the handler is not async.
+        """
+        check_text(method, 'A request needs its method: write @server.request("acme/search")')
+
+        def register(handler: RequestHandler) -> RequestHandler:
+            check_async(method, handler)
+            self.catalog.custom_methods.add(method)
+            self._dispatch.requests[method] = Served(method, handler, params)
+            return handler
+
+        return register
+
+    def notification(self, method: str, *, params: Any = None) -> Callable[[RequestHandler], RequestHandler]:
+        """Handle a notification, as a decorator: `async def handler(ctx, params) -> None`.
+
+        Args:
+            method: The method, such as "notifications/acme/done".
+            params: The type that the params are read into, as in `request`.
+
+        Returns:
+            A decorator that returns the handler unchanged.
+
+        Raises:
+            DefinitionError: The method is missing, or the handler is not async.
+        """
+        check_text(method, 'A notification needs its method: write @server.notification("notifications/acme/done")')
+
+        def register(handler: RequestHandler) -> RequestHandler:
+            check_async(method, handler)
+            self._dispatch.notifications[method] = Served(method, handler, params)
+            return handler
+
+        return register
+
+    def add_extension(self, extension: ExtensionT) -> ExtensionT:
+        """Add an extension of the protocol: what it provides is served, and clients are told about it. Call it before serving.
+
+        Args:
+            extension: The extension; one object can be added to one server.
+
+        Returns:
+            The extension.
+
+        Raises:
+            DefinitionError: Its id is invalid or added already, or a name that it provides is taken.
+
+        Specification: basic/index, "Extensions".
+        """
+        if not isinstance(extension, BaseExtension):
+            raise DefinitionError(
+                f"{shown(extension)} is not an extension object: "
+                f"write add_extension({getattr(extension, '__name__', 'Apps')}())"
+            )
+        self._extensions.add(extension)
+        if type(extension).lifespan is not BaseExtension.lifespan:
+            self._lifespan.add(extension.lifespan)
+        self.catalog.collect_extensions()
+        extension.attach(self)
+        return extension
+
+    def add_skills(
+        self, root: str | os.PathLike[str], *, uri: str = "skill://", **options: Unpack[SkillOptions]
+    ) -> list[Skill]:
+        """Serve a skill, or all skills in a folder, however deep: folders with a SKILL.md, which tells an agent how to work.
+
+        The files are resources; clients that know the extension get a list with digests. An edited file is served at once, a
+        new skill after a restart. Names that begin with a dot are left out. Needs the extra `gemel[skills]`.
+
+        Args:
+            root: A folder with a SKILL.md, or one that has such folders in it.
+            uri: What the URIs begin with; the paths of the folders follow.
+            **options: See `SkillOptions`.
+
+        Returns:
+            The skills.
+
+        Raises:
+            DefinitionError: There is no skill, one is not as the Agent Skills specification demands, or its URI is taken.
+
+        Specification: https://modelcontextprotocol.io/seps/2640-skills-extension
+
+        Example:
+            >>> server.add_skills("skills/")
+        """
+        if self._skills is None:
+            self._skills = self.add_extension(load("skills")())
+        added: list[Skill] = self._skills.add(root, uri=uri, **options)
+        return added
+
+    def add_middleware(self, middleware: Middleware) -> Middleware:
+        """Run a middleware around every request and notification, inside of those that were added before.
+
+        Args:
+            middleware: `async def middleware(ctx, call_next) -> result`. It returns what `await call_next(ctx)` returns, a
+                result of its own, or raises.
+
+        Returns:
+            The middleware, so that this works as a decorator.
+
+        Raises:
+            DefinitionError: It can't be called with these arguments.
+        """
+        self._middleware.append(checked(middleware))
+        self._build()
+        return middleware
+
+    def _build(self) -> None:
+        observer: Middleware | None = None
+        innermost: Middleware | None = None
+        if self._omits_repeated_text:
+            from gemel.server.middleware.repeated_text import omit_repeated_text as innermost
+        if (telemetry := current_telemetry()) is not None:
+            from gemel.server.middleware.telemetry import observer as make_observer
+
+            observer = make_observer(telemetry, self._dispatch.serves)
+        self._chains = build_chains(
+            self._dispatch,
+            self._middleware,
+            lifespan=self._connections,
+            observer=observer,
+            innermost=innermost,
+        )
+        self._subscriptions.outermost = self._chains.request == self._dispatch.request
+
+    # ---------------------------------------------------------------- serving
+
+    def serve(self, channel: Channel) -> Session:
+        """Start a session over a channel: what every transport calls.
+
+        Args:
+            channel: The server's end of the transport.
+
+        Returns:
+            The session, to be fed with messages.
+        """
+        kind = channel.kind
+        if kind == "post":
+            return Session(Connection(self._description, self.limits, True, False, NO_HANDSHAKE), channel, self.handle)
+        connection = Connection(self._description, self.limits, False, kind != "session")
+        session = Session(connection, channel, self.handle)
+        self._subscriptions.join(session)
+        if (telemetry := current_telemetry()) is not None:
+            from gemel.server.session_telemetry import observe_session
+
+            observe_session(telemetry, session)
+        return session
+
+    def notify(self, event: Changed) -> None:
+        """Tell clients that something changed, from any thread and in all processes that share the backend.
+
+        Changes of the registered tools, prompts and resources are announced without this.
+
+        Args:
+            event: What changed, such as `Changed("resource", uri)`.
+
+        Raises:
+            DefinitionError: It is not a `Changed`.
+        """
+        if not isinstance(event, Changed):
+            raise DefinitionError(f"{event!r} is not a Changed: write server.notify(Changed({event!r}))")
+        self._subscriptions.publish(event)
+        self.catalog.forward_change(event)
+
+    def warn_of_workers(self) -> None:
+        """Log a warning for each thing that several processes need to share, and don't."""
+        if not self._request_states.shared and STATELESS in self._description.eras:
+            logger.warning(
+                "Several workers without state_keys: a call that requests input fails when the answer reaches another "
+                "worker. Give Server(state_keys=[…]) the same secret of 32 bytes everywhere, or a backend that they share"
+            )
+        middleware: list[object] = list(self._middleware)
+        if any(isinstance(each, ResourceKeeper) and each.keeps_resources and not each.shared for each in middleware):
+            logger.warning(
+                "Several workers, and pages of long results in the memory of each: a client that reaches another worker does "
+                "not find them. Use add_middleware(ResultLimit(…, spill=True, backend=server.backend)) with a shared backend"
+            )
+
+    def _warn_of_plain_tools(self) -> None:
+        """Log a warning about tools with `task=` that nobody can call as a task."""
+        if not self.catalog.is_mounted and (names := self.catalog.tools_without_tasks()):
+            tools = shorten(", ".join(map(repr, names)))
+            logger.warning("task= has no effect on %s: add the extension with server.add_extension(Tasks())", tools)
+
+    async def _drain(self) -> None:
+        """End all subscriptions with their result, because the process is about to stop."""
+        self._subscriptions.end()
+
+    async def handle(self, session: Session, call: Call) -> Any:
+        """Serve one call through the middleware chain.
+
+        Args:
+            session: The session that it arrived on.
+            call: The request or notification.
+
+        Returns:
+            The result, ready to be encoded.
+        """
+        chains, state = self._chains, self._lifespan.state
+        ctx: Context[Any] = Context(session, call, state, self._request_states, call.method, call.params, chains.nested)
+        token = set_current(ctx)
+        try:
+            result = await (chains.notification if call.id is None else chains.request)(ctx)
+            if ctx._elicitation is not None:
+                ctx._elicitation.check_awaited()
+            return result
+        finally:
+            try:  # noqa: SIM105 - on the path of every call
+                reset_current(token)
+            except ValueError:  # an abandoned coroutine is closed, in another context
+                pass
+            if ctx._log_queue is not None:
+                await ctx._log_queue.close()
+            if ctx._published:
+                await ctx._flush_changes()
+
+    @overload
+    def run(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
+
+    @overload
+    def run(self, transport: Literal["http"], **options: Unpack[HttpOptions]) -> None: ...
+
+    @overload
+    def run(self, transport: Literal["socket"], **options: Unpack[SocketOptions]) -> None: ...
+
+    def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
+        """Serve until the end of input or a signal (SIGINT, SIGTERM).
+
+        Args:
+            transport: `"stdio"`; `"http"`, Streamable HTTP at `host`, `port` and `path`; `"socket"`, one message per line
+                on a Unix socket (`path`) or TCP (`port`).
+            options: see `StdioOptions`, `HttpOptions` and `SocketOptions`.
+
+        Raises:
+            StartError: in one line, for what keeps the server from starting.
+        """
+        from gemel.server.run import run
+
+        run(self, transport, options)
+
+    @overload
+    async def run_async(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
+
+    @overload
+    async def run_async(self, transport: Literal["http"], **options: Unpack[HttpOptions]) -> None: ...
+
+    @overload
+    async def run_async(self, transport: Literal["socket"], **options: Unpack[SocketOptions]) -> None: ...
+
+    async def run_async(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
+        """The same as `run` in the event loop that is running, for programs that do more; cancelling ends it.
+
+        Args:
+            transport: see `run`.
+            options: see `run`.
+
+        Raises:
+            StartError: in one line, for what keeps the server from starting.
+        """
+        from gemel.server.run import run_async
+
+        await run_async(self, transport, options)
+
+    @accepts(HttpAppOptions)
+    def http_app(self, path: str = "/mcp", **options: Unpack[HttpAppOptions]) -> HttpApp:
+        """This server as an ASGI 3 app, to be mounted in another one or run by any ASGI server.
+
+        Args:
+            path: the endpoint, when the app isn't mounted below a path by another one.
+            options: see `HttpAppOptions`.
+
+        Raises:
+            DefinitionError: for an unknown option or a value that it doesn't take.
+        """
+        from gemel.transports.http.server.app import HttpApp
+
+        resolve(HttpAppOptions, options, "HTTP", FROM_SERVER)  # before names of ours are added
+        if (card := options.get("server_card")) is not None:
+            from gemel.server.card import ServerCard
+
+            app = ServerCard(card, self._description, path)
+            options["routes"] = {**(options.get("routes") or {}), f"{path.rstrip('/')}/server-card": app}
+        shared: SharedState | None = None
+        if self.backend.shared:
+            from gemel.server.features.session_changes import SharedSubscriptions
+            from gemel.transports.http.server.sharing.session import SharedState
+
+            shared = SharedState(self.backend, self.name, SharedSubscriptions(self._subscriptions, self._context))
+        return HttpApp(
+            self.serve,
+            path,
+            limits=self.limits,
+            eras=tuple(era.name for era in self._description.eras),
+            on_start=self._enter,
+            on_drain=self._drain,
+            on_stop=self._exit,
+            auth=self.auth,
+            shared=shared,
+            **options,
+        )
+
+    def _context(self, session: Session, call: Call) -> Context[Any]:
+        chains = self._chains
+        return Context(
+            session, call, self._lifespan.state, self._request_states, call.method, call.params, chains.nested
+        )
+
+    # ---------------------------------------------------------------- methods of the protocol
+
+    async def _initialize(self, ctx: Context[Any], params: InitializeParams) -> InitializeResult:
+        return initialize(params, ctx._session.connection.handshake, self._description)
+
+    async def _ping(self, ctx: Context[Any], params: Any) -> None:
+        return None
+
+    async def _discover(self, ctx: Context[Any], params: Any) -> Any:
+        return discover(self._description)
+
+    async def _set_level(self, ctx: Context[Any], params: SetLevelParams) -> None:
+        ctx._session.connection.handshake.log_level = params.level
+
+    def _changed(self, kind: str) -> None:
+        self._list_changed(Changed(kind))
+
+    def _list_changed(self, event: Changed) -> None:
+        """Announce a change of what is registered, here or in a mounted server.
+
+        Before the server is first served that is its definition, which no client has seen: the backend is left alone, since
+        it may start threads, and workers can't be forked beside threads.
+        """
+        if self._was_served or self._subscriptions.connected:
+            self.notify(event)
+        else:
+            self.catalog.forward_change(event)
+
+    def _applied(self, method: str, handler: RequestHandler) -> RequestHandler:
+        """A handler of this server with cache hints and the interceptions of extensions around it."""
+        return self._extensions.applied(method, self._cache.applied(method, handler))
+
+    # ---------------------------------------------------------------- mounting
+
+    def mount(
+        self,
+        server: Server[Any],
+        prefix: str | None = None,
+        *,
+        tools: Mapping[str, ToolChange | None] | None = None,
+    ) -> None:
+        """Offer everything of another server here, including what changes there later.
+
+        Under the prefix "weather" its tool `forecast` is `weather_forecast` here, prompts likewise; its resource
+        `city://oslo` is `weather+city://oslo`. Calls run through its middleware and see its lifespan's state and its
+        visibility; changes and subscriptions are passed on. Its extensions are offered here, unless this server has them
+        itself; custom methods (`request`) are not.
+
+        Args:
+            server: The server to mount.
+            prefix: What its names begin with here. Without one names stay as they are, and items of this server win.
+            tools: Changes of its tools, by the names that they have there; None hides a tool.
+
+        Raises:
+            DefinitionError: The prefix is invalid or can't be told from another one, the server would contain itself, or
+                another mounted server has the same extension with requests.
+        """
+        if not isinstance(server, Server):
+            raise DefinitionError(
+                f"mount() expects a Server, got {type(server).__name__}. For a remote server use Server.from_client(url)."
+            )
+        if server.auth is not None and self.auth is None:
+            raise DefinitionError(
+                f"The server {server.name!r} has auth=…, which protects its own endpoint only: give auth= to "
+                f"{self.name!r}, too, or mount one without"
+            )
+        made = self.catalog.check(server, prefix, ToolChanges(tools) if tools is not None else None)
+        for method, handler in self.catalog.handlers().items():
+            if method not in self.catalog.custom_methods:
+                self._dispatch.requests[method] = ForwardedMethod(method, self._applied(method, handler))
+        self._tools.offered_names = partial(self.catalog.names, "tools")
+        self._prompts.offered_names = partial(self.catalog.names, "prompts")
+        self.catalog.add(made)
+
+    def unmount(self, server: Server[Any]) -> None:
+        """Remove a mounted server; connected clients are told.
+
+        Args:
+            server: The server.
+
+        Raises:
+            KeyError: It is not mounted here.
+        """
+        self.catalog.remove(server)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Enter the lifespan, and those of mounted servers, for the time of an `async with` block in which it serves."""
+        await self._enter()
+        try:
+            yield
+        finally:
+            await self._exit()
+
+    async def _enter(self) -> None:
+        """Begin to serve."""
+        self._was_served = True
+        self._users += 1
+        if self._owns_backend and isinstance(self.backend, Reopenable):
+            self.backend.reopen()
+        try:
+            await self._lifespan.enter()
+            try:
+                await self.catalog.enter()
+            except BaseException:
+                await self._lifespan.exit()
+                raise
+        except BaseException:
+            await self._leave_backend()
+            raise
+        if self._users == 1:
+            self._warn_of_plain_tools()
+        self._build()  # telemetry may have been installed by now
+        watch(self.limits.stall)
+
+    async def _exit(self) -> None:
+        """Stop serving."""
+        unwatch()
+        try:
+            await self.catalog.exit()
+        finally:
+            try:
+                await self._lifespan.exit()
+            finally:
+                await self._leave_backend()
+
+    async def _leave_backend(self) -> None:
+        """Remove a user; after the last one, what authorization has opened is closed, and a backend that this server made."""
+        self._users -= 1
+        if self._users:
+            return
+        self._subscriptions.disconnect()
+        closes = [getattr(self.auth, "close", None), self.backend.close if self._owns_backend else None]
+        for close in filter(None, closes):
+            try:
+                await close()
+            except Exception:
+                logger.exception("The backend of server %r could not be closed", self.name)
+
+    async def _within(self, ctx: Context[Any]) -> Any:
+        """Serve a request of a server that this one is mounted in; the result does not have its final shape yet."""
+        ctx.state = self._lifespan.state
+        ctx._serve_nested = self._chains.nested
+        return await self._chains.mounted(ctx)
+
+    # ---------------------------------------------------------------- for subclasses that forward to another server
+
+    def _serve_forwarded(self, methods: Mapping[str, RequestHandler]) -> None:
+        """Serve methods with handlers whose results are complete: nothing is added to them, and no feature replaces them."""
+        for method, handler in methods.items():
+            self.catalog.custom_methods.add(method)
+            self._dispatch.requests[method] = ForwardedMethod(method, handler)
+
+    def _describe(self, info: Implementation | None, instructions: str | None) -> None:
+        """Change the identity that clients see, and the instructions if there are none."""
+        if info is not None:
+            self._description.identify(info)
+        if self._description.instructions is None:
+            self._description.instructions = instructions

@@ -1,0 +1,52 @@
+"""Whether this process records telemetry, and the measurements that need no message.
+
+OpenTelemetry, and the modules that record with it, are imported only in a process that has installed a tracer provider or a
+meter provider.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gemel.recorder import Telemetry
+
+
+def current_telemetry() -> Telemetry | None:
+    """What records spans and metrics; None in a process without a tracer provider and a meter provider."""
+    trace, metrics = sys.modules.get("opentelemetry.trace"), sys.modules.get("opentelemetry.metrics")
+    tracers = trace.get_tracer_provider() if trace is not None else None
+    meters = metrics.get_meter_provider() if metrics is not None else None
+    if _is_placeholder(tracers) and _is_placeholder(meters):
+        return None
+    return _telemetry_of(tracers, meters)
+
+
+def _is_placeholder(provider: object) -> bool:
+    """Whether the API made this provider because the process installed none."""
+    return provider is None or "Proxy" in type(provider).__name__
+
+
+@functools.lru_cache(maxsize=4)
+def _telemetry_of(tracers: object, meters: object) -> Telemetry:
+    from gemel.recorder import Telemetry
+
+    return Telemetry()
+
+
+def count(name: str, amount: int) -> None:
+    """Add to one of `Telemetry.counters`, if the process has a meter provider."""
+    if "opentelemetry.metrics" in sys.modules:
+        telemetry = current_telemetry()
+        if telemetry is not None:
+            telemetry.counters[name].add(amount)
+
+
+def measure(name: str, seconds: float) -> None:
+    """Record a duration in one of `Telemetry.histograms`, if the process has a meter provider."""
+    if "opentelemetry.metrics" in sys.modules:
+        telemetry = current_telemetry()
+        if telemetry is not None:
+            telemetry.histograms[name].record(seconds)

@@ -1,0 +1,251 @@
+"""The clock of time limits: deadlines of requests to the peer, and the pausable limit of a call.
+
+How long each limit is stands in `protocol/limits.py`. This file knows tasks and the clock of the loop, nothing of messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from msgspec import Raw
+
+from gemel.asyncio_tasks import current_task
+from gemel.errors import DefinitionError, shorten
+from gemel.protocol.records import Pending, Record
+from gemel.structs import sets_like_slots
+
+ResultT = TypeVar("ResultT")
+
+#: The shortest time in seconds between two checks for late requests.
+MIN_PAUSE = 0.01
+#: So many requests of the peer may stop the clock of one request of ours.
+MOST_PAUSES = 1000
+#: Longer limits are cut to this many seconds: a clock can't add more.
+_MAX_SECONDS = 1e12
+
+#: The limit of the connection that is being opened, which is extended while a person logs in.
+CONNECT_LIMIT: ContextVar[asyncio.Timeout | None] = ContextVar("CONNECT_LIMIT", default=None)
+
+
+def give_up_if_cancelled() -> None:
+    """Raise CancelledError if the current task was cancelled. For loops that go on after failures.
+
+    If cleaning up after a cancellation fails, that failure would hide the cancellation otherwise.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+async def wait_shared(future: asyncio.Future[ResultT]) -> ResultT:
+    """Wait for what others wait for, too: cancelling one of them does not cancel it.
+
+    `asyncio.shield` of some Pythons (3.14.7) also logs a failure that comes after a waiter was cancelled, as if nobody knew.
+    """
+    try:
+        await asyncio.wait([future])
+    except asyncio.CancelledError:
+        future.add_done_callback(_mark_as_retrieved)
+        raise
+    return future.result()
+
+
+def _mark_as_retrieved(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
+
+
+class Deadlines:
+    """The time limits of all requests of one session, with one timer for all of them.
+
+    The timer is set to the earliest deadline; when it fires, it looks who is late and which deadline is next. While
+    `is_paused()`, nobody is late, and that time doesn't count. Only that time doesn't, and only for so many requests of the
+    peer: it can't keep a request open without limit by sending requests.
+    """
+
+    __slots__ = ("_idle", "_is_paused", "_loop", "_next_check", "_pauses", "_running", "_stopping", "_timer", "_total")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, is_paused: Callable[[], bool]) -> None:
+        self._loop = loop
+        self._is_paused = is_paused
+        #: The last limits that were checked.
+        self._idle: float | None = None
+        self._total: float | None = None
+        self._running: set[Deadline] = set()
+        #: Requests of the peer that were served.
+        self._pauses = 0
+        self._next_check = float("inf")
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+    def checked(self, idle: float | None, total: float | None) -> tuple[float | None, float | None]:
+        """These limits as numbers that a clock can add. Raises DefinitionError for limits that are not seconds."""
+        if idle is not self._idle:  # most requests have the limits of the one before
+            self._idle = idle = None if idle is None else _seconds("idle", idle)
+        if total is not self._total:
+            self._total = total = None if total is None else _seconds("total", total)
+        return idle, total
+
+    def start(self, pending: Pending, idle: float | None, total: float | None, since: float) -> Deadline:
+        """Limit the current task, which waits for a request.
+
+        Args:
+            pending: The request.
+            idle: Seconds without progress; see `checked`.
+            total: Seconds at all.
+            since: When the request began, by the clock of the loop.
+        """
+        end = due = float("inf") if total is None else since + total
+        if idle is not None and since + idle < end:
+            due = since + idle
+        task = current_task(self._loop)
+        assert task is not None
+        deadline = Deadline(
+            self, task, task.cancelling(), since, end, due, idle, total, pending.on_progress, self._pauses
+        )
+        pending.on_progress, pending.restart_idle = deadline.progress, deadline.restart_idle
+        self._running.add(deadline)
+        if due < self._next_check:
+            self._set_timer(due)
+        return deadline
+
+    def end(self, deadline: Deadline) -> None:
+        """End the limits of a request that is over."""
+        self._running.discard(deadline)
+        if self._stopping and not self._running:
+            self._set_timer(float("inf"))
+
+    def count_pause(self) -> None:
+        """A request of the peer is being served, which is a reason to pause."""
+        self._pauses += 1
+
+    def extend(self, paused_at: float) -> None:
+        """Move all deadlines after a pause."""
+        now = self._loop.time()
+        for deadline in self._running:
+            if self._may_pause(deadline):
+                deadline.extend(now, paused_at)
+
+    def _may_pause(self, deadline: Deadline) -> bool:
+        return self._pauses - deadline.pauses_before <= MOST_PAUSES
+
+    def stop(self) -> None:
+        """Remove the timer as soon as the running requests are over: the session has ended."""
+        self._stopping = True
+        if not self._running:
+            self._set_timer(float("inf"))
+
+    def now(self) -> float:
+        """The time of the loop."""
+        return self._loop.time()
+
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next_check = at
+        self._timer = self._loop.call_at(at, self._check) if at != float("inf") else None
+
+    def _check(self) -> None:
+        now, paused = self._loop.time(), self._is_paused()
+        earliest = float("inf")
+        for deadline in list(self._running):
+            if deadline.due <= now and paused and self._may_pause(deadline):
+                deadline.due = now + 1.0  # `extend` moves it at the end of the pause
+            if deadline.due <= now:
+                self._running.discard(deadline)
+                deadline.expire()
+            else:
+                earliest = min(earliest, deadline.due)
+        self._set_timer(max(earliest, now + MIN_PAUSE))
+
+
+def _seconds(name: str, value: Any) -> float:
+    if (type(value) is float or type(value) is int) and value >= 0:  # the common case of every call, so it comes first
+        return min(value, _MAX_SECONDS)
+    raise DefinitionError(
+        f"{name}={shorten(repr(value))} is not possible: use seconds, 0 or more, or None for no limit"
+    )
+
+
+@sets_like_slots
+class Deadline(Record):
+    """The time limits of one request; made by `Deadlines.start`."""
+
+    _deadlines: Deadlines
+    _task: asyncio.Task[object]
+    #: How often the task had been cancelled before.
+    _cancellations: int
+    _start: float
+    #: When the total time is over.
+    _end: float
+    #: When the request is late, unless there is progress.
+    due: float
+    _idle: float | None
+    _total: float | None
+    _on_progress: Callable[[Raw], None] | None
+    #: How many requests of the peer were served before.
+    pauses_before: int
+    expired: bool = False
+    _has_progress: bool = False
+
+    def progress(self, params: Raw) -> None:
+        """Restart the idle time, and pass the progress on."""
+        self.restart_idle()
+        if self._on_progress is not None:
+            self._on_progress(params)
+
+    def restart_idle(self) -> None:
+        """Restart the idle time: something happened."""
+        if self._idle is not None:
+            self.due = min(self._end, self._deadlines.now() + self._idle)
+            self._has_progress = True
+
+    def extend(self, now: float, paused_at: float) -> None:
+        """Move the end by the length of a pause, and restart the idle time."""
+        self._end += now - max(paused_at, self._start)
+        self.due = self._end if self._idle is None else min(self._end, now + self._idle)
+
+    def expire(self) -> None:
+        """Cancel the task: the time is up."""
+        self.expired = True
+        self._task.cancel()
+
+    def uncancel(self) -> bool:
+        """After a cancellation: whether it was this deadline's alone. Then it is taken off the task."""
+        return self.expired and self._task.uncancel() <= self._cancellations
+
+    @property
+    def description(self) -> str:
+        """For an error: the limit that was passed, in seconds."""
+        if self._idle is not None and self.due < self._end:
+            since = " after its last progress" if self._has_progress else ""
+            return f"within {self._idle:g} seconds{since}"
+        return f"within {round(self._total or 0.0, 3):g} seconds"
+
+
+class PausableTimeout:
+    """The time limit of a call, which can be paused while the user is asked for input."""
+
+    __slots__ = ("_limit", "_pauses", "_remaining")
+
+    def __init__(self, limit: asyncio.Timeout) -> None:
+        self._limit = limit
+        self._pauses = 0
+        self._remaining = 0.0
+
+    def pause(self) -> None:
+        """Stop the clock until `resume` was called as often as `pause`."""
+        self._pauses += 1
+        end = self._limit.when()
+        if self._pauses == 1 and end is not None and not self._limit.expired():
+            self._remaining = end - asyncio.get_running_loop().time()
+            self._limit.reschedule(None)
+
+    def resume(self) -> None:
+        """Continue with the remaining time."""
+        self._pauses -= 1
+        if not self._pauses and not self._limit.expired():
+            self._limit.reschedule(asyncio.get_running_loop().time() + self._remaining)

@@ -1,0 +1,239 @@
+"""The client's half of the first revision's transport, HTTP+SSE: one event stream in, a POST for each message out.
+
+Knows the `endpoint` event and that messages stay within one origin. Must not know what messages say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, NamedTuple
+from urllib.parse import urljoin
+
+from gemel.channel import Channel, ChannelKind, Serve
+from gemel.errors import CallError, CallTimeout, ChannelClosed, ConnectFailed, DefinitionError, shorten
+from gemel.http1.client.pool import read_url
+from gemel.http1.client.wire import WireResponse
+from gemel.protocol.eras.base import EraOption
+from gemel.protocol.http import media_types
+from gemel.protocol.http.sse import Event
+from gemel.protocol.limits import Limits
+from gemel.protocol.records import Outgoing
+from gemel.transports.duplex import DuplexChannel
+from gemel.transports.http.client.channel import RemoteEndpoint, UrlTransport
+from gemel.transports.http.client.responses import EventReader, is_event_stream, refusal_of
+
+logger = logging.getLogger("gemel")
+
+_GET = tuple(media_types.STREAM_HEADERS.items())
+_POST = tuple(media_types.POST_HEADERS.items())
+
+
+class SseTransport(UrlTransport):
+    """A server at a URL, reached by HTTP+SSE, the deprecated transport of 2024-11-05.
+
+    HttpTransport falls back to it for servers that have nothing newer.
+
+    Args:
+        url: The URL of the event stream.
+        limits: Limits of messages and waiting times.
+        **options: See HttpClientOptions.
+
+    Raises:
+        DefinitionError: An option can't work.
+    """
+
+    @property
+    def era(self) -> EraOption:
+        """See Transport: only the handshake era used it."""
+        return "2025"
+
+    async def open(self, serve: Serve, /) -> Channel:
+        """Open the event stream and wait for the URL for messages.
+
+        Args:
+            serve: Starts a conversation over a channel.
+
+        Raises:
+            ConnectFailed: There is no such stream.
+            HttpStatus: The server refuses the request.
+            NotSent: The server can't be reached.
+        """
+        wire = self._wire()
+        try:
+            stream = await self._open_stream(self._endpoint(self.url, wire))
+        except BaseException:
+            await wire.close()
+            raise
+        channel = SseChannel(self._endpoint(stream.address, wire), stream, self.limits)
+        try:
+            channel.start(serve)
+        except BaseException:
+            await channel.close()
+            raise
+        return channel
+
+    async def _open_stream(self, endpoint: RemoteEndpoint) -> _Stream:
+        response = await endpoint.request("GET", _GET)
+        wait = self.limits.probe
+        try:
+            async with asyncio.timeout(wait):
+                return await _read_address(endpoint.url, response, self.limits.reply)
+        except BaseException as exc:
+            response.release()
+            if isinstance(exc, TimeoutError) and not isinstance(exc, CallError):
+                raise ConnectFailed(f"{self.url} named no address for messages within {wait:g} seconds") from None
+            raise
+
+
+class _Stream(NamedTuple):
+    """An open stream: the URL for messages, events that arrived with it, and the rest."""
+
+    address: str
+    early: list[Event]
+    reader: EventReader
+    response: WireResponse
+
+
+async def _read_address(url: str, response: WireResponse, limit: int) -> _Stream:
+    """Read the first event. Raises a CallError if this is not an HTTP+SSE stream.
+
+    Messages never go to another origin than the stream's, since they carry credentials.
+    """
+    if response.status != 200:
+        raise await refusal_of(response, "The server refuses GET")
+    if not is_event_stream(response):
+        raise ConnectFailed(f"{url} answers GET with no event stream: it is no endpoint of HTTP+SSE")
+    reader = EventReader(response, limit)
+    events = await reader.read()
+    if not events or events[0].type != "endpoint":
+        raise ConnectFailed(f"The stream of {url} doesn't begin with an `endpoint` event: it is not HTTP+SSE")
+    address = events[0].data.decode("utf-8", "replace")
+    try:
+        address = urljoin(url, address)
+        same_origin = read_url(address).origin == read_url(url).origin
+    except (DefinitionError, ValueError):
+        same_origin = False
+    if not same_origin:
+        raise ConnectFailed(
+            f"{url} wants messages sent to {shorten(address)!r}, which is not its scheme, host and port"
+        )
+    return _Stream(address, events[1:], reader, response)
+
+
+class SseChannel(DuplexChannel):
+    """One conversation: a pipe made of the server's stream and our POSTs."""
+
+    def __init__(self, endpoint: RemoteEndpoint, stream: _Stream, limits: Limits) -> None:
+        super().__init__(limits, server=False)
+        self._endpoint = endpoint
+        self._stream = stream
+        self._room = asyncio.Event()
+        self._room.set()
+        self._posts: set[asyncio.Task[Any]] = set()
+        self._listener: asyncio.Task[None] | None = None
+
+    @property
+    def kind(self) -> ChannelKind:
+        """As on a socket, answers come on one stream and a message cancels a request."""
+        return "socket"
+
+    def start(self, serve: Serve) -> None:
+        """Begin the conversation. Called once."""
+        self.begin(serve(self))
+        self._listener = self._loop.create_task(self._listen())
+
+    async def send(self, message: Outgoing, /) -> None:
+        """POST a message and wait for any 2xx, or for the answer to the request on the stream.
+
+        Raises:
+            ChannelClosed: The channel has ended.
+            NotSent: The server can't be reached.
+            ConnectionLost: The connection broke.
+            HttpStatus: The server refuses the message.
+        """
+        if self.reason is not None:
+            raise ChannelClosed(self.reason)
+        pending = message.pending
+        post = self._start(self._post(message))
+        answered: asyncio.Future[None] = self._loop.create_future()
+        if pending is not None:
+            pending.wake = lambda: None if answered.done() else answered.set_result(None)
+        try:
+            await asyncio.wait((post, answered), return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            post.cancel()
+            raise
+        finally:
+            answered.cancel()
+            if pending is not None:
+                pending.wake = None
+        if post.done():
+            post.result()
+
+    def _start(self, post: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = self._loop.create_task(post)
+        self._posts.add(task)
+        task.add_done_callback(self._posted)
+        return task
+
+    def _posted(self, task: asyncio.Task[Any]) -> None:
+        self._posts.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.debug("A message was not accepted: %s", task.exception())
+
+    async def _post(self, message: Outgoing) -> None:
+        what = message.method or "the answer to a request"
+        try:
+            async with asyncio.timeout(self.limits.call_idle):
+                response = await self._endpoint.request("POST", _POST, message.data)
+                if response.status >= 300:
+                    raise await refusal_of(response, f"The server refuses {what}")
+                response.release(finish=True)
+        except TimeoutError:
+            raise CallTimeout(f"{what}: the server did not accept it within {self.limits.call_idle:g} s") from None
+
+    async def _listen(self) -> None:
+        """Feed the messages of the stream until it ends."""
+        why = "the server closed its event stream"
+        events: list[Event] | None = self._stream.early
+        try:
+            while events is not None:
+                for event in events:
+                    if event.type == "message" and event.data:
+                        self.feed(event.data)
+                await self._room.wait()
+                events = await self._stream.reader.read()
+        except CallError as exc:
+            why = str(exc)
+        finally:
+            self._stream.response.release()
+            self.end_session(why)
+
+    async def close(self) -> None:
+        """End the stream and all connections. May be called twice."""
+        self.end_session("the channel was closed on this side")
+        self._stream.response.release()
+        here = asyncio.current_task()
+        tasks = {task for task in (*self._posts, *self._running.values(), self._listener) if task not in (here, None)}
+        for task in tasks:
+            task.cancel()
+        try:
+            await self._endpoint.close()
+        finally:
+            if tasks:
+                await asyncio.wait(tasks, timeout=self.limits.teardown)
+
+    # ---------------------------------------------------------------- DuplexChannel
+
+    def _reply(self, message: Outgoing, *, last: bool) -> None:
+        self._start(self._post(message))
+
+    def _hold(self) -> None:
+        self._room.clear()
+
+    def _release(self) -> None:
+        self._room.set()
+
+    def _end_output(self) -> None:
+        self._stream.response.release()

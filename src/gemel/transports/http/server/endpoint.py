@@ -1,0 +1,393 @@
+"""The MCP endpoint: who may call, which era a message belongs to, and which HTTP session it is for.
+
+The checks of the head are in `protocol/http/headers.py`; `stateless.py` and `session.py` serve what passes here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from gemel import jsonrpc
+from gemel.channel import Serve
+from gemel.errors import ProtocolError
+from gemel.http1.asgi import Scope
+from gemel.jsonrpc import Failure, RequestId, Response, Unreadable
+from gemel.protocol.connection import LIVENESS_RESERVE
+from gemel.protocol.eras import detect
+from gemel.protocol.eras.base import Era
+from gemel.protocol.eras.handshake import HANDSHAKE
+from gemel.protocol.eras.stateless import STATELESS
+from gemel.protocol.http import sse
+from gemel.protocol.http.headers import Head, HeadRules, body_too_large, judge_head, read_last_event_id
+from gemel.protocol.http.media_types import BOTH, TAKES_JSON
+from gemel.protocol.http.origin import Guard
+from gemel.protocol.http.request import Owner, Principal, RawHeaders, Refusal
+from gemel.protocol.records import Call, Inbound, Origin
+from gemel.transports.http.server.exchange import (
+    EVENTS_TYPE,
+    STOPPING,
+    STOPPING_ANSWER,
+    Exchange,
+    OpenExchanges,
+    id_of,
+    overloaded,
+)
+from gemel.transports.http.server.options import Authenticate, Caller, HttpSettings
+from gemel.transports.http.server.session import HttpSession
+from gemel.transports.http.server.session_store import TOO_MANY_SESSIONS, SessionStore
+from gemel.transports.http.server.stateless import PostChannel
+
+if TYPE_CHECKING:
+    from gemel.transports.http.server.sharing.session_store import SharedSessionStore
+
+logger = logging.getLogger("gemel")
+
+_ServePost: TypeAlias = Callable[[Exchange, Head, Origin, Inbound | bytes], Awaitable[None]]
+
+_CANCELLED = Refusal(400, "initialize was cancelled")
+_STREAM_OPEN = Refusal(409, "This session's stream is open already: one GET at a time")
+_TOO_MANY_REQUESTS = overloaded("Too many requests at once: try again later")
+
+#: Maximum number of heads that are remembered.
+_HEADS = 64
+#: Maximum number of different refusals of foreign hosts and origins that are logged; callers choose their text.
+_LOGGED = 64
+
+
+class Admission:
+    """Who may call: Host and Origin checks that are logged, and authentication. One for each app.
+
+    Attributes:
+        open: Whether everybody may call.
+    """
+
+    def __init__(self, authenticate: Authenticate | None) -> None:
+        self._authenticate = authenticate
+        self.open = authenticate is None
+        self._logged: set[str] = set()
+
+    async def admit(self, exchange: Exchange, head: Head) -> Origin | None:
+        """Refuse a request that is barred, and authenticate its caller. Returns None if it was refused."""
+        origin = self.recognize(exchange, head)
+        return origin if type(origin) is Origin else await origin
+
+    def recognize(self, exchange: Exchange, head: Head) -> Origin | Awaitable[Origin | None]:
+        """The same, without waiting for a caller who is known already."""
+        if head.barred is None:
+            if self._authenticate is None:
+                return Origin(head, None, exchange.raw.scope_view)
+            scope = exchange.raw.scope
+            verdict = self._authenticate(scope, head.headers)
+            if type(verdict) is Principal:
+                return _origin_of(verdict, head, scope)
+            return self._judge(exchange, head, verdict)
+        self.log(head.barred)
+        return exchange.refuse(head.barred)
+
+    async def _judge(self, exchange: Exchange, head: Head, verdict: Caller | Awaitable[Caller]) -> Origin | None:
+        caller = await verdict if isinstance(verdict, Awaitable) else verdict
+        if isinstance(caller, Refusal):
+            await exchange.refuse(caller)
+            return None
+        if isinstance(caller, Principal):
+            return _origin_of(caller, head, exchange.raw.scope)
+        _check_name(caller)
+        exchange.raw.scope["gemel.principal"] = caller
+        return Origin(head, caller, exchange.raw.scope)
+
+    def log(self, refusal: Refusal) -> None:
+        """Tell the operator, once for each text, which option would let the caller in."""
+        if refusal.status != 431 and refusal.text not in self._logged and len(self._logged) < _LOGGED:
+            self._logged.add(refusal.text)
+            logger.warning("a request was refused: %s", refusal.text)
+
+
+def _origin_of(caller: Principal, head: Head, scope: Scope) -> Origin:
+    name = caller.name
+    _check_name(name)
+    scope["gemel.principal"] = name  # for the access log
+    return Origin(head, name, scope, frozenset(caller.scopes), caller)
+
+
+def _owner_of(origin: Origin) -> Owner:
+    return origin.principal if origin.caller is None else origin.owner
+
+
+def _check_name(name: object) -> None:
+    """Refuse False and the like: they let nobody in."""
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"authenticate returned {type(name).__name__}: use a name, Principal, Refusal, or None")
+
+
+class Endpoint:
+    """The MCP endpoint of one app on one event loop."""
+
+    def __init__(
+        self,
+        serve: Serve,
+        options: HttpSettings,
+        admission: Admission,
+        sessions: SessionStore,
+        requests: OpenExchanges,
+        shared: SharedSessionStore | None = None,
+    ) -> None:
+        self._serve = serve
+        self._options = options
+        self._admission = admission
+        self._rules = head_rules(options, HANDSHAKE.http_methods if holds_sessions(options) else STATELESS.http_methods)
+        self._eras = detect.parse_eras(options.eras)
+        self._by_era: dict[Era, _ServePost] = {
+            HANDSHAKE: self._handshake,
+            STATELESS: self._stateless,
+        }
+        self._sessions = sessions
+        #: The same, if other processes serve the sessions, too.
+        self._shared = shared
+        #: Heads of POSTs that were judged before: a client sends the same one with request after request.
+        self._heads: dict[RawHeaders | bytes, Head] = {}
+        self._requests = requests
+
+    def handle(self, exchange: Exchange) -> Awaitable[None]:
+        """Serve one request: do what needs no waiting, and return the rest."""
+        raw = exchange.raw
+        scope = raw.scope_view
+        method: str = scope["method"]
+        if method != "POST":
+            return self._get_or_delete(exchange, method)
+        key = raw.head or tuple(map(tuple, scope["headers"]))  # some servers give lists
+        head = self._heads.get(key)
+        if head is None:
+            head = judge_head("POST", tuple(map(tuple, scope["headers"])), self._rules)
+            if len(self._heads) >= _HEADS:
+                self._heads.clear()
+            self._heads[key] = head
+        if head.barred is None and self._admission.open:
+            return self._post(exchange, head, Origin(head, None, scope))
+        caller = self._admission.recognize(exchange, head)
+        if type(caller) is Origin:
+            return self._post(exchange, head, caller)
+        return self._post_later(exchange, head, caller)
+
+    # ---------------------------------------------------------------- POST
+
+    async def _post_later(self, exchange: Exchange, head: Head, caller: Awaitable[Origin | None]) -> None:
+        """Serve a POST when its caller is known, unless it was refused."""
+        origin = await caller
+        if origin is not None:
+            await self._post(exchange, head, origin)
+
+    def _post(self, exchange: Exchange, head: Head, origin: Origin) -> Awaitable[None]:
+        """Serve a POST whose caller is known."""
+        beyond = self._requests.running - self._options.requests
+        if beyond > 0 and (beyond > LIVENESS_RESERVE or not _is_short(head)):
+            return exchange.refuse(_TOO_MANY_REQUESTS)
+        if head.refusal is not None:
+            return exchange.refuse(head.refusal)
+        # The server knows the head of a request that it received as a whole, like the last one of its connection.
+        body = exchange.raw.body if exchange.raw.head else None
+        if type(body) is not bytes:
+            return self._read(exchange, head, origin, beyond)
+        if len(body) > self._options.limits.body:
+            return exchange.refuse(body_too_large(self._options.limits.body))
+        return self._serve_body(exchange, head, origin, beyond, body)
+
+    async def _read(self, exchange: Exchange, head: Head, origin: Origin, beyond: int) -> None:
+        """Serve a POST when its body has arrived."""
+        body = await exchange.read()
+        if type(body) is Refusal:
+            await exchange.refuse(body)
+        elif body is not None:
+            await self._serve_body(exchange, head, origin, beyond, body)
+
+    def _serve_body(self, exchange: Exchange, head: Head, origin: Origin, beyond: int, body: bytes) -> Awaitable[None]:
+        """Serve one message, or a batch of the revision that has batches."""
+        inbound: Inbound | bytes
+        try:
+            message = jsonrpc.decode(body)
+            if type(message) is Response or type(message) is Failure:
+                inbound, era = message, detect.era_of_answer(self._eras)
+            else:
+                inbound = call = detect.classify(message, self._eras, head.version)
+                era = call.era
+        except ProtocolError as exc:
+            if not jsonrpc.is_batch(body):
+                return self._refuse_unreadable(exc, exchange, head, origin, body)
+            inbound = body
+            era = detect.era_of_batch(head.version, self._eras)
+        if beyond > 0 and _method_of(inbound) != era.liveness_method:
+            return exchange.refuse(_TOO_MANY_REQUESTS, id_of(inbound))
+        return self._by_era[era](exchange, head, origin, inbound)
+
+    async def _refuse_unreadable(
+        self, exc: ProtocolError, exchange: Exchange, head: Head, origin: Origin, body: bytes
+    ) -> None:
+        """Refuse what is not a message. A malformed response fails the request of the server that it is for."""
+        request_id = exc.request_id if isinstance(exc, Unreadable) else None
+        if head.session_id is not None and jsonrpc.meant_as(body) == "response":
+            session = await self._find(head, origin)
+            if not isinstance(session, Refusal) and await self._fail_request(session, body, origin, request_id):
+                request_id = None  # the id is one of the server's own
+        await exchange.refuse(_bad_request(exc), request_id)
+
+    async def _fail_request(
+        self, session: HttpSession, body: bytes, origin: Origin, request_id: RequestId | None
+    ) -> bool:
+        """Fail the request of the server that a malformed response is for. Returns False if there is none."""
+        if self._shared is not None and await self._shared.forward_malformed(session, body, request_id):
+            return True
+        return session.conversation.receive(body, origin) is None
+
+    async def _find(self, head: Head, origin: Origin) -> HttpSession | Refusal:
+        """Find the session of a request, in memory or in the store."""
+        session = self._sessions.find(head.session_id, _owner_of(origin))
+        if self._shared is not None and isinstance(session, Refusal):
+            session = await self._shared.restore(head.session_id, _owner_of(origin))
+            self._requests.wake()
+        return session
+
+    def _stateless(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> Awaitable[None]:
+        if head.stateless_refusal is not None:
+            return exchange.refuse(head.stateless_refusal, id_of(inbound))
+        if self._requests.stopping:
+            return exchange.refuse(STOPPING_ANSWER, id_of(inbound))
+        if origin.caller is not None:
+            exchange.origin = origin
+        channel, serve = PostChannel(exchange, BOTH, True), self._serve
+        channel.conversation = conversation = serve(channel)
+        return channel.answer(conversation.receive(inbound, origin))
+
+    async def _handshake(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
+        if head.handshake_refusal is not None:
+            await exchange.refuse(head.handshake_refusal, id_of(inbound))
+        elif self._requests.stopping and _is_new_work(inbound):
+            await exchange.refuse(STOPPING_ANSWER, id_of(inbound))
+        elif not self._options.sessions:
+            channel = PostChannel(exchange, head.accepts, False)
+            channel.conversation = conversation = self._serve(channel)
+            await channel.answer(conversation.receive(inbound, origin))
+        elif head.session_id is None and _is_initialize(inbound):
+            await self._initialize(exchange, head, origin, inbound)
+        elif not isinstance(session := self._sessions.find(head.session_id, _owner_of(origin)), Refusal):
+            await session.post(inbound, origin, exchange, head.accepts)
+        elif self._shared is None:
+            await exchange.refuse(session, id_of(inbound))
+        elif isinstance(restored := await self._find(head, origin), Refusal):
+            await exchange.refuse(restored, id_of(inbound))
+        else:
+            await restored.post(inbound, origin, exchange, head.accepts)
+
+    async def _initialize(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
+        """Open an HTTP session if the handshake succeeds."""
+        session = self._sessions.make(_owner_of(origin), self._serve)
+        if session is None:
+            await exchange.refuse(TOO_MANY_SESSIONS, id_of(inbound))
+            return
+        reply = await session.initialize(inbound, origin)
+        if reply is None:
+            self._sessions.end(session, "the handshake was cancelled")
+            await exchange.refuse(_CANCELLED, id_of(inbound))
+            return
+        if reply.error is not None:
+            failure = ProtocolError(reply.error.message, code=reply.error.code)
+            self._sessions.end(session, "the handshake failed", failure)
+            await exchange.answer(reply)
+            return
+        if self._shared is None:
+            self._sessions.add(session)
+        elif (refusal := await self._shared.store(session)) is not None:
+            self._sessions.end(session, "the session could not be stored")
+            await exchange.refuse(refusal, id_of(inbound))
+            return
+        self._requests.wake()
+        headers = ((b"mcp-session-id", session.id.encode()),)
+        if head.accepts & TAKES_JSON:
+            await exchange.answer(reply, headers)
+        else:
+            await exchange.reply(reply.status, sse.encode(reply.data), headers, EVENTS_TYPE)
+
+    # ---------------------------------------------------------------- GET and DELETE
+
+    async def _get_or_delete(self, exchange: Exchange, method: str) -> None:
+        """Serve a request without a message: for an HTTP session, or refused."""
+        head = judge_head(method, exchange.raw.scope_view["headers"], self._rules)
+        origin = await self._admission.admit(exchange, head)
+        if origin is None:
+            return
+        refusal = head.refusal or head.handshake_refusal
+        if refusal is not None:
+            await exchange.refuse(refusal)
+            return
+        session = await self._find(head, origin)
+        if isinstance(session, Refusal):
+            await exchange.refuse(session)
+        elif method == "DELETE":
+            await self._delete(session, exchange)
+        elif self._requests.stopping:
+            await exchange.refuse(STOPPING)
+        else:
+            exchange.origin = origin
+            session.authorize(origin)
+            await self._listen(session, exchange, head)
+
+    async def _delete(self, session: HttpSession, exchange: Exchange) -> None:
+        """End a session because its client has."""
+        if self._shared is None:
+            self._sessions.end(session, "the client ended the session")
+        elif (refusal := await self._shared.delete(session)) is not None:
+            await exchange.refuse(refusal)
+            return
+        await exchange.empty(204)
+
+    async def _listen(self, session: HttpSession, exchange: Exchange, head: Head) -> None:
+        """Carry the standing stream of a session, or the rest of a stream that broke off."""
+        try:
+            last_event_id = read_last_event_id(head)
+            if last_event_id is None and session.standing.response is not None:
+                await exchange.refuse(_STREAM_OPEN)
+            else:
+                await session.listen(exchange, last_event_id)
+        except ProtocolError as exc:
+            await exchange.refuse(_bad_request(exc))
+
+
+def holds_sessions(options: HttpSettings) -> bool:
+    """Whether clients of the handshake era get HTTP sessions."""
+    return options.sessions and HANDSHAKE in detect.parse_eras(options.eras)
+
+
+def head_rules(options: HttpSettings, methods: tuple[str, ...], *, any_accept: bool = False) -> HeadRules:
+    """Make the rules for the heads of requests to one path."""
+    return HeadRules(
+        options.guard or Guard.for_bind(options.bind, options.allowed_hosts, options.allowed_origins),
+        methods,
+        tuple(revision for era in detect.parse_eras(options.eras)[::-1] for revision in era.revisions[::-1]),
+        holds_sessions(options),
+        any_accept,
+        options.headers,
+        options.header_bytes,
+        options.limits.body,
+    )
+
+
+def _bad_request(exc: ProtocolError) -> Refusal:
+    return Refusal(400, str(exc), error=exc.error)
+
+
+def _is_short(head: Head) -> bool:
+    """Whether the body is said to have less than 10,000 bytes, as those of checks whether the server is alive have."""
+    return 0 < len(head.raw.get(b"content-length", b"")) < 5
+
+
+def _method_of(inbound: Inbound | bytes) -> str | None:
+    return inbound.method if isinstance(inbound, Call) and inbound.id is not None else None
+
+
+def _is_initialize(inbound: Inbound | bytes) -> bool:
+    return _method_of(inbound) == "initialize"
+
+
+def _is_new_work(inbound: Inbound | bytes) -> bool:
+    """Whether a stopping server turns the message away: a request or a batch."""
+    return isinstance(inbound, bytes) or _method_of(inbound) is not None

@@ -1,0 +1,200 @@
+"""The stream that GET opens, for a session that several processes serve.
+
+What belongs to no call goes into a log, from which the process that has the GET reads it. Changes are hints, which every process
+hears: they are not stored; each event says up to which change its client was told, so that any process can go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from gemel.backends.base import Backend
+from gemel.errors import BackendError, ChannelClosed, GemelError, InvalidRequest
+from gemel.protocol.changes import LIST_CHANGED
+from gemel.protocol.http import sse
+from gemel.protocol.records import Outgoing
+from gemel.transports.http.server.session import STANDING, SessionStream, StreamResponse
+from gemel.transports.http.server.sharing.events import LogWriter, unknown_event
+from gemel.transports.http.server.sharing.mailbox import BEAT
+from gemel.transports.http.server.sharing.records import Joiner, SessionKeys, split
+
+logger = logging.getLogger("gemel")
+
+_CHANGES = frozenset({*LIST_CHANGED.values(), "notifications/resources/updated"})
+
+
+class Cursor(NamedTuple):
+    """Up to where a client has the standing stream: the position in its log, and who told it of which changes."""
+
+    given: int
+    process: str
+    told: int
+
+
+class StandingStream(SessionStream):
+    """The standing stream, as one process sees it.
+
+    Args:
+        keys: Those of the session.
+        backend: Has the log.
+        writer: Writes to the log.
+        told: The present position of changes; with True, as it is when the change in hand is sent.
+    """
+
+    __slots__ = ("_arrived", "_backend", "_keys", "_position", "_since", "_told", "_writer")
+
+    def __init__(
+        self,
+        keys: SessionKeys,
+        backend: Backend,
+        writer: LogWriter,
+        told: Callable[[bool], tuple[str, int]],
+    ) -> None:
+        self.number = STANDING
+        self.retry: int | None = None
+        self.response = None
+        self.ended = False
+        self._keys = keys
+        self._backend = backend
+        self._writer = writer
+        self._told = told
+        #: Who told its client of changes before this process, until it has gone on from there.
+        self._since: tuple[str, int] | None = None
+        #: The position of the log that was given to the response.
+        self._position = 0
+        self._arrived = asyncio.Event()
+
+    def add(self, message: Outgoing) -> None:
+        """Send a message without waiting: a change if its client reads here, anything else through the log.
+
+        Raises:
+            ChannelClosed: The stream has ended, or it is a change and nobody reads.
+        """
+        response = self.response
+        if self.ended:
+            raise ChannelClosed("the session has ended")
+        if message.method not in _CHANGES or message.pending is not None:
+            name = self._keys.standing
+            for part in split(message.data):
+                self._writer.add(self._keys.seal(part, name))
+        elif response is None:
+            raise ChannelClosed("the client reads elsewhere, or not now")
+        else:
+            response.feed(sse.encode(message.data, id=self._id(sending=True)))
+
+    def _id(self, *, sending: bool = False) -> str:
+        process, told = self._since or self._told(sending)
+        return f"{self._keys.tag}.s.{self._position}.{process}.{told}"
+
+    def opening(self) -> bytes:
+        """The stream begins when a GET is carried."""
+        return b""
+
+    def finish(self, reply: Outgoing | None) -> None:
+        """It carries no answers."""
+        self.end()
+
+    def end(self) -> None:
+        """The session ends in this process."""
+        self.ended = True
+        if self.response is not None:
+            self.response.finish()
+
+    def release(self, retry: int) -> bool:
+        """It is no stream of a call."""
+        return False
+
+    # ---------------------------------------------------------------- reading
+
+    def begin(self, response: StreamResponse, cursor: Cursor) -> None:
+        """Carry the stream with this response, from where its client has it."""
+        self.response = response
+        response.stream = self
+        self._position = cursor.given
+        self._since = (cursor.process, cursor.told)
+        # Without an event, too: the client waits for the head of the response.
+        response.feed(b"" if self.retry is None else sse.priming(self._id(), self.retry))
+
+    def caught_up(self) -> None:
+        """The changes that its client missed are on their way."""
+        self._since = None
+
+    def leave(self) -> Cursor:
+        """Carry it no longer. Returns up to where its client has it."""
+        process, told = self._since or self._told(False)
+        self.response = None
+        return Cursor(self._position, process, told)
+
+    async def read(self, response: StreamResponse) -> None:
+        """Give the messages of the log to a response, until it ends or the task is cancelled.
+
+        Raises:
+            InvalidRequest: Messages after the position of the client are no longer kept.
+        """
+        loop, name = asyncio.get_running_loop(), self._keys.standing
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._arrived.set)
+
+        stop = self._backend.watch(name, wake)
+        joiner, position = Joiner(), self._position
+        try:
+            while not response.done:
+                self._arrived.clear()
+                try:
+                    entries = await self._backend.read(name, after=position, most=100)
+                    if not entries and position and await self._backend.end_of(name) < position:
+                        position = self._position = 0  # the log has expired and begins again
+                        continue
+                except GemelError as exc:
+                    logger.debug("the messages of a session can't be read yet: %s", exc)
+                    await asyncio.sleep(BEAT / 5)
+                    continue
+                if entries and entries[0][0] > position + 1:
+                    logger.warning("messages of a session were dropped before its client read them")
+                for position, box in entries:
+                    if (data := self._joined(joiner, box)) is not None:
+                        self._position = position
+                        response.feed(sse.encode(data, id=self._id()))
+                        await response.room()
+                if not entries:
+                    await self._arrived.wait()
+        finally:
+            stop()
+
+    def _joined(self, joiner: Joiner, box: bytes) -> bytes | None:
+        try:
+            return joiner.feed(self._keys.open(box, self._keys.standing))
+        except BackendError as exc:
+            logger.error("a message of a session is left out: %s", exc)
+            return None
+
+
+def parse_cursor(keys: SessionKeys, text: str) -> Cursor | None:
+    """The place in the standing stream that an event id names; None for the id of a call's event.
+
+    Raises:
+        InvalidRequest: It is no event of this session.
+    """
+    parts = text.split(".")
+    if len(parts) < 2 or parts[1] != "s":
+        return None
+    try:
+        tag, _, given, process, told = parts
+        cursor = Cursor(int(given[:16]), process[:40], int(told[:16]))
+    except ValueError:
+        raise unknown_event(text) from None
+    if tag != keys.tag or cursor.given < 0:
+        raise unknown_event(text)
+    return cursor
+
+
+def check_kept(cursor: Cursor, first: int) -> None:
+    """Raise InvalidRequest if messages after the place of a client were dropped."""
+    if first > cursor.given + 1:
+        raise InvalidRequest("Events after this Last-Event-ID are no longer kept: open the stream without it")

@@ -1,0 +1,123 @@
+"""A POST that stands alone: the stateless era on HTTP, and handshake clients of a server without HTTP sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from gemel.channel import ChannelKind, SessionLike
+from gemel.errors import ChannelClosed
+from gemel.protocol.http import sse
+from gemel.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
+from gemel.protocol.records import Batch, Call, Outgoing, Record
+from gemel.structs import sets_like_slots
+from gemel.transports.http.server.exchange import EXPIRED, Exchange
+
+
+@sets_like_slots
+class PostChannel(Record):
+    """The channel of one POST. The call runs in the task of the request, or waits without one; nothing is queued."""
+
+    _exchange: Exchange
+    accepts: int
+    #: Whether a disconnect cancels the call: it does in the stateless era and does not in the handshake era.
+    _cancels: bool
+    call: Call | Batch | None = None
+    conversation: SessionLike | None = None
+    kind: ChannelKind = "post"
+
+    async def answer(self, call: Call | Batch | Outgoing | None) -> None:
+        """Serve what was received, and answer it."""
+        exchange, conversation = self._exchange, self.conversation
+        assert conversation is not None
+        try:
+            if call is None:
+                await exchange.empty(202)
+            elif type(call) is Outgoing:
+                await exchange.answer(call)
+            elif type(call) is Call and call.id is None:
+                await exchange.empty(202)
+                await conversation.answer(call)
+            else:
+                self.call = call
+                exchange.owner = self
+                try:
+                    reply = await conversation.answer(call)
+                except asyncio.CancelledError:  # answer first; the request ends here either way
+                    reply = Outgoing.interrupted(call)
+                if exchange.detached or exchange.over:  # it waits, or its client has left
+                    return
+                if reply is None:
+                    reply = Outgoing.unfinished(call, "the server is stopping")
+                if (self.accepts & TAKES_JSON or reply.status == 403) and not exchange.streaming:
+                    await exchange.answer(reply)
+                else:
+                    await exchange.end(sse.encode(reply.data))
+        finally:
+            if not exchange.detached:
+                if conversation.close("the POST is answered") is not False:
+                    await conversation.finish()
+                # Breaks a reference cycle; the garbage collector would have to find one per request.
+                self.conversation = None
+
+    # ---------------------------------------------------------------- Channel
+
+    def set_revision(self, revision: str, /) -> None:
+        """See Channel: a server sends no revision."""
+
+    def close_stream(self, call: Call, retry_ms: int, /) -> bool:
+        """See Channel: this stream can not be resumed."""
+        return False
+
+    async def send(self, message: Outgoing, /) -> None:
+        """Carry a notification. The first one turns the answer into an event stream."""
+        if message.pending is not None:
+            raise ChannelClosed("this client can't be sent requests: each of its POSTs stands alone")
+        if self.accepts & TAKES_EVENTS:
+            await self._exchange.write(sse.encode(message.data))
+
+    def send_now(self, data: bytes, method: str, /) -> bool:
+        """Carry a notification on an event stream that has begun, if that needs no waiting. Returns whether it did."""
+        return self._exchange.write_now(sse.encode(data))
+
+    @property
+    def can_detach(self) -> bool:
+        """Whether the call may go on without a task."""
+        return self._exchange.raw.can_detach
+
+    def detach(self) -> None:
+        """Go on without a task when the present one is over."""
+        self._exchange.detach()
+
+    def resume(self) -> None:
+        """Serve the detached call again, in a new task."""
+        self._exchange.resume(partial(self.answer, self.call))
+
+    async def close(self) -> None:
+        """End the call if it still runs."""
+        self.stop("the channel was closed")
+
+    def stop(self, reason: str) -> None:
+        """Cancel the handler if it still runs."""
+        if self.call is not None and self.conversation is not None:
+            self.conversation.cancel(self.call, reason)
+
+    # ---------------------------------------------------------------- ExchangeOwner
+
+    def disconnected(self, reason: str) -> None:
+        """Cancel the call, or let it run to its end."""
+        if self._cancels:
+            self.stop(reason)
+
+    def expired(self) -> None:
+        """End a subscription with its result; other calls were authorized when they came, and finish."""
+        if self.conversation is not None:
+            self.conversation.end_input(EXPIRED)
+
+    def unfinished(self, reason: str) -> Outgoing | None:
+        """The answer for a handler that does not stop."""
+        return None if self.call is None else Outgoing.unfinished(self.call, reason)
+
+    def opening(self) -> bytes:
+        """A stream of the stateless era has no ids and no retry: it can't be resumed."""
+        return b""

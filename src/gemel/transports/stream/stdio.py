@@ -1,0 +1,157 @@
+"""Serving over standard input and output, which belong to the protocol while the server runs.
+
+Specification: Transports, section "stdio".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import select
+import sys
+import threading
+from collections.abc import Iterator
+
+from gemel.channel import Serve
+from gemel.errors import StartError
+from gemel.protocol.http.request import Principal
+from gemel.protocol.limits import DEFAULT_LIMITS, Limits
+from gemel.protocol.records import origin_of
+from gemel.signals import announce_stop, stop_on_signals
+from gemel.standard_streams import fill_standard_descriptors
+from gemel.transports.stream.blocking import open_descriptors
+from gemel.transports.stream.descriptors import DescriptorTransport
+from gemel.transports.stream.line_channel import LineChannel
+
+#: Seconds for running calls if a signal arrives after the end of the input.
+LAST_MOMENT = 0.5
+#: Milliseconds after which the thread that waits for a hang-up notices that serving has ended.
+_HANGUP_INTERVAL = 1_000
+
+_taken = False
+
+
+def require_standard_streams() -> None:
+    """Require open standard input and output; replace a closed standard error by /dev/null.
+
+    Call it before an event loop is made, like `fill_standard_descriptors`.
+
+    Raises:
+        StartError: Standard input or output is closed.
+    """
+    for name, stream in (("input", sys.__stdin__), ("output", sys.__stdout__)):
+        if stream is None:
+            raise StartError(
+                f"Standard {name} is closed, so there is nothing to serve on: start the server from an MCP client, "
+                "or serve another transport."
+            )
+    fill_standard_descriptors()
+
+
+async def serve_stdio(
+    serve: Serve, *, limits: Limits = DEFAULT_LIMITS, principal: Principal | str | None = None
+) -> None:
+    """Serve one session over standard input and output until it ends.
+
+    Standard input may be a pipe, a socket, a terminal, a file or /dev/null. At its end, running calls are answered (for at
+    most `limits.drain` seconds), then this returns. SIGINT and SIGTERM do the same, with half a second left if the input
+    had ended before; a second signal kills the process. Meanwhile file descriptor 1 is standard error and descriptor 0 is
+    empty, so that neither `print` nor child processes interfere; both are restored at the end.
+
+    Args:
+        serve: Starts a session over a channel.
+        limits: Limits of messages and calls.
+        principal: Who the client is, with which scopes; by default whoever started the process, who has all scopes.
+
+    Raises:
+        StartError: Standard input or output is closed or already being served.
+    """
+    with _own_streams() as (read_fd, write_fd):
+        channel = LineChannel("stdio", limits, server=True, origin=origin_of(principal))
+        session = serve(channel)
+        channel.begin(session)
+        transport = open_descriptors(channel, read_fd, write_fd)
+
+        def stop(signal_name: str) -> None:
+            channel.stop(f"the server got {signal_name}", LAST_MOMENT if channel.ending else limits.drain)
+
+        def put_back() -> None:
+            if isinstance(transport, DescriptorTransport):
+                transport.restore_blocking()
+
+        with _announced_hangup(read_fd), stop_on_signals(stop, put_back):
+            try:
+                await channel.wait_closed()
+            finally:
+                channel.abort("the server was stopped")
+                await channel.wait_closed()
+                await session.finish()
+
+
+@contextlib.contextmanager
+def _announced_hangup(fd: int) -> Iterator[None]:
+    """Inside the context, announce a stop when the other end of `fd` is closed, also while the event loop is blocked."""
+    if not hasattr(select, "poll"):  # Windows
+        yield
+        return
+    loop, served = asyncio.get_running_loop(), threading.Event()
+
+    def wait() -> None:
+        poll = select.poll()
+        poll.register(fd, 0)  # reports the hang-up only, whatever is left to read
+        while not served.is_set():
+            if poll.poll(_HANGUP_INTERVAL) and not served.is_set():
+                announce_stop(loop)
+                return
+
+    threading.Thread(target=wait, name="gemel-hangup", daemon=True).start()
+    try:
+        yield
+    finally:
+        served.set()
+
+
+@contextlib.contextmanager
+def _own_streams() -> Iterator[tuple[int, int]]:
+    """Yield descriptors for the protocol, while 0 is /dev/null and 1 is standard error. The caller closes them."""
+    global _taken
+    if _taken:
+        raise StartError("Standard input and output are already being served by this process; serve them once.")
+    require_standard_streams()
+    read_fd, write_fd = _save(0), _save(1)
+    _taken = True
+    line_buffered = isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.line_buffering
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        os.dup2(null, 0)
+        os.dup2(null if sys.__stderr__ is None else 2, 1)
+        _flush_stdout(line_buffering=True)
+        yield os.dup(read_fd), os.dup(write_fd)
+    finally:
+        _flush_stdout(line_buffering=line_buffered)
+        os.dup2(read_fd, 0)
+        os.dup2(write_fd, 1)
+        for fd in (read_fd, write_fd, null):
+            os.close(fd)
+        _taken = False
+
+
+def _save(fd: int) -> int:
+    """Duplicate a standard descriptor to a number above the standard ones."""
+    copies = [os.dup(fd)]
+    while copies[-1] < 3:
+        copies.append(os.dup(fd))
+    for copy in copies[:-1]:
+        os.close(copy)
+    return copies[-1]
+
+
+def _flush_stdout(*, line_buffering: bool) -> None:
+    """Flush what was printed to where descriptor 1 points now, and set the buffering."""
+    with contextlib.suppress(OSError, ValueError):
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=line_buffering)
+        elif sys.stdout is not None:
+            sys.stdout.flush()

@@ -1,1 +1,0 @@
-"""The commands of `hinge`: one module each, loaded when it is used."""

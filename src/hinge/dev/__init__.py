@@ -1,1 +1,0 @@
-"""`hinge dev`: an inspector of MCP servers. A web app that connects to one server in both eras; see docs/reference/dev.md."""

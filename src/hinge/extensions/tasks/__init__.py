@@ -1,8 +1,0 @@
-"""The protocol extension Tasks: calls whose results are fetched later, in both forms of the protocol."""
-
-from hinge.extensions.tasks.backend_engine import BackendEngine as BackendEngine
-from hinge.extensions.tasks.engine import TaskEngine as TaskEngine
-from hinge.extensions.tasks.engine import TaskRunner as TaskRunner
-from hinge.extensions.tasks.tasks import Tasks as Tasks
-
-__all__ = ("BackendEngine", "TaskEngine", "TaskRunner", "Tasks")

@@ -1,1 +1,0 @@
-"""Middleware that comes with Hinge."""
