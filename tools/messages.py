@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gemel import errors
+from gemel.version import missing_extra
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "gemel"
 
@@ -93,6 +94,8 @@ def _template(node: ast.expr) -> str:
         return "".join(str(one.value) if isinstance(one, ast.Constant) else "…" for one in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return (_template(node.left) or "…") + (_template(node.right) or "…")
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "missing_extra":
+        return missing_extra(*map(_template, node.args))
     return ""
 
 

@@ -70,7 +70,7 @@ async def test_the_commands_work_without_it(server: str) -> None:
         typist,
         process,
     ):
-        await typist.sees("gemel: Servers can't ask for input: install the extra cli (pip install 'gemel[cli]')\n")
+        await typist.sees("gemel: Servers can't ask for input: prompts need the extra cli: pip install 'gemel[cli]'\n")
         await typist.sees("1/2 looking \\x1b[2J\n")
         await typist.sees("tea\n")
     assert process.returncode == 0
@@ -84,7 +84,7 @@ async def test_the_commands_work_without_it(server: str) -> None:
 async def test_a_server_is_told_that_it_cannot_ask_without_it(server: str) -> None:
     command = [sys.executable, "-c", WITHOUT, "call", server, "gift"]
     async with at_the_terminal(command) as (typist, process):
-        await typist.sees("install the extra cli")
+        await typist.sees("prompts need the extra cli")
         await typist.sees("gemel: Missing required client capability: elicitation")
     assert process.returncode == 1
     async with at_the_terminal([*command, "--no-input"]) as (typist, process):

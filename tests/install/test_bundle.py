@@ -259,14 +259,14 @@ def test_a_file_alone_brings_its_dependencies(project: Path, capsys: pytest.Capt
     assert list(files) == ["manifest.json", "pyproject.toml", "weather.py"]
     table: dict[str, Any] = tomllib.loads(files["pyproject.toml"].decode())["project"]
     assert table["requires-python"] == ">=3.12"
-    assert re.sub(r"[\d.]+", "N", table["dependencies"][0]) == "gemel>=N"
+    assert re.sub(r"[\d.]+", "N", table["dependencies"][0]) == "gemel~=N"
     assert table["dependencies"][1:] == ["httpx"]
 
 
 def test_advice_for_authors(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "pyproject.toml").write_text('[project]\nname = "w"\ndynamic = ["version"]\n')
     notes = printed(capsys, "bundle", "weather.py")[1]
-    assert "the project does not depend on gemel" in notes
+    assert '`dependencies` in pyproject.toml lacks gemel: add "gemel~=0.1.0"' in notes
     assert "the version is 0" in notes
 
 

@@ -15,6 +15,7 @@ from gemel import Client, DefinitionError, StartError
 from gemel.cli import main
 from gemel.client.group.config import read_config
 from gemel.install import HOSTS, entry, foreign_command, name_of, own_command, plan_install, plan_uninstall
+from gemel.version import requirement
 
 #: A file of each host as its users have it.
 FILES = {
@@ -307,7 +308,7 @@ def test_uv_makes_the_environment_that_a_file_describes(monkeypatch: pytest.Monk
         *["/opt/uv", "run", "--no-project", "--with-requirements", str(script), "gemel", "run", str(script)]
     ]
     monkeypatch.setattr(sys, "prefix", "/home/ada/.cache/uv/archive-v0/x")
-    assert own_command("weather.py")[:6] == ["/opt/uv", "run", "--no-project", "--with", "gemel", "gemel"]
+    assert own_command("weather.py")[:6] == ["/opt/uv", "run", "--no-project", "--with", requirement(), "gemel"]
     (folder / "uv.lock").touch()
     assert own_command("weather.py") == ["/opt/uv", "run", "--project", str(folder), "gemel", "run", str(plain)]
 

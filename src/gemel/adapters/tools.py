@@ -19,6 +19,7 @@ from gemel.schema.resources import ReadResourceResult
 from gemel.schema.tools import CallToolResult, Tool, ToolAnnotations
 from gemel.sync import Client as SyncClient
 from gemel.sync import ClientGroup as SyncClientGroup
+from gemel.version import install_command
 
 #: What an adapter takes: one server, or several.
 AnyClient: TypeAlias = ClientMethods | ClientGroup
@@ -195,5 +196,5 @@ def missing_package(error: ModuleNotFoundError, module: str, package: str, extra
     top = module.partition(".")[0]
     if error.name is None or (not f"{module}.".startswith(f"{error.name}.") and error.name.partition(".")[0] != top):
         return error
-    text = f"gemel.adapters.{extra.replace('-', '_')} needs {package}: pip install 'gemel[{extra}]'"
+    text = f"gemel.adapters.{extra.replace('-', '_')} needs {package}: {install_command(extra)}"
     return ImportError(text, name=error.name)

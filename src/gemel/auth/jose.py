@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gemel.errors import GemelError, StartError
+from gemel.version import missing_extra
 
 #: Bytes of a token; a longer one is refused before it is parsed.
 MAX_TOKEN: Final = 16 * 1024
@@ -422,7 +423,7 @@ def _joserfc_jwk() -> Any:
     try:
         from joserfc import jwk
     except ImportError:
-        raise StartError("JSON Web Tokens need the extra auth: pip install 'gemel[auth]'") from None
+        raise StartError(missing_extra("JSON Web Tokens need", "auth")) from None
     return jwk
 
 

@@ -11,6 +11,7 @@ from gemel.backends.lease import Lease as Lease
 from gemel.backends.lease import hold_lease as hold_lease
 from gemel.backends.memory import MemoryBackend as MemoryBackend
 from gemel.errors import DefinitionError, StartError
+from gemel.version import missing_extra
 
 if TYPE_CHECKING:
     from gemel.backends.encrypted import EncryptedBackend as EncryptedBackend
@@ -43,7 +44,7 @@ def __getattr__(name: str) -> Any:
             except ImportError as exc:
                 if exc.name is None or exc.name.partition(".")[0] != "redis":
                     raise
-                raise StartError("Redis needs the extra redis: pip install 'gemel[redis]'") from None
+                raise StartError(missing_extra("Redis needs", "redis")) from None
             return RedisBackend
         case "SqliteBackend":
             from gemel.backends.sqlite import SqliteBackend

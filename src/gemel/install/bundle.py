@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from gemel.errors import StartError
 from gemel.install.metadata import EnvironmentVariable, Metadata
-from gemel.version import __version__
+from gemel.version import DISTRIBUTION, requirement
 
 #: Files and folders that are never in a bundle: environments, caches, results of builds, and what often holds secrets.
 _EXCLUDED = (
@@ -33,6 +33,8 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 #: The most bytes of all files together.
 _MAX_BYTES = 256 * 1024 * 1024
 _SCRIPT = re.compile(r"(?m)^# /// script$\n(?P<lines>(?:^#(?: .*)?$\n)+)^# ///$")
+#: The name at the beginning of a requirement (PEP 508).
+_REQUIRED_NAME = re.compile(r"\s*([A-Za-z0-9._-]*[A-Za-z0-9])")
 
 
 class Bundle(NamedTuple):
@@ -79,8 +81,8 @@ def make_bundle(metadata: Metadata, target: str) -> Bundle:
         entry_point, words = path.name, [f"{path.name}{suffix}"]
     else:
         files = dict(_project_files(metadata.folder))
-        if not any(re.match(r"gemel\b", str(name)) for name in metadata.project.get("dependencies", ())):
-            notes.append("the project does not depend on gemel: add it to `dependencies` in pyproject.toml")
+        if not _needs_gemel(metadata.project.get("dependencies", ())):
+            notes.append(f"`dependencies` in pyproject.toml lacks {DISTRIBUTION}: add {json.dumps(requirement())}")
         entry_point, words = _located(path, target, suffix, metadata.folder, files)
     manifest = _manifest(metadata, entry_point, words)
     if metadata.info.version == "0":
@@ -182,8 +184,8 @@ def _pyproject(metadata: Metadata, path: Path) -> str:
         except tomllib.TOMLDecodeError as exc:
             raise StartError(f"{path}: the inline metadata is not TOML: {exc}") from None
     dependencies = table.get("dependencies", [])
-    if not any(re.match(r"gemel\b", name) for name in dependencies):
-        dependencies = [f"gemel>={__version__}", *dependencies]
+    if not _needs_gemel(dependencies):
+        dependencies = [requirement(), *dependencies]
     name = re.sub(r"[^A-Za-z0-9]+", "-", metadata.info.name).strip("-") or "server"
     return "\n".join(
         [
@@ -195,6 +197,12 @@ def _pyproject(metadata: Metadata, path: Path) -> str:
             "",
         ]
     )
+
+
+def _needs_gemel(dependencies: Sequence[Any]) -> bool:
+    """Whether one of the requirements (PEP 508) is on this distribution."""
+    names = (_REQUIRED_NAME.match(str(dependency)) for dependency in dependencies)
+    return any(found is not None and found[1].lower() == DISTRIBUTION for found in names)
 
 
 def _project_files(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from gemel.errors import StartError, shorten
 from gemel.install.hosts import Host
 from gemel.transports.stream.command_line import check_batch_command
+from gemel.version import requirement
 
 #: Names that every host takes.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -115,7 +116,7 @@ def _with_uv(path: Path) -> list[str] | None:
     if project is not None:
         return [uv, "run", "--project", str(project), "gemel"]
     if any(part in _EPHEMERAL for part in Path(sys.prefix).parts):
-        return [uv, "run", "--no-project", "--with", "gemel", "gemel"]
+        return [uv, "run", "--no-project", "--with", requirement(), "gemel"]
     return None
 
 

@@ -72,7 +72,7 @@ def remaining_steps(metadata: Metadata, name: str = "") -> list[str]:
     if f"mcp-name: {name}" not in _readme(folder, project):
         steps.append(f"the registry proves ownership by the README of the package: add <!-- mcp-name: {name} --> to it")
     if project["name"] not in project.get("scripts", {}):
-        steps.append(f"uvx runs the script of the package's name: add {project['name']} to [project.scripts]")
+        steps.append(f"`uvx` runs the script of the package's name: add {project['name']} to [project.scripts]")
     return steps
 
 

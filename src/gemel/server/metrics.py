@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel.errors import StartError
 from gemel.http1.asgi import Receive, Scope, Send
+from gemel.version import missing_extra
 
 if TYPE_CHECKING:
     from gemel.transports.http.server.workers.worker import WorkerPlace
@@ -40,7 +41,7 @@ def metrics_app() -> Any:
         from opentelemetry.sdk.metrics import MeterProvider
         from prometheus_client import make_asgi_app
     except ImportError:
-        raise StartError("metrics_app() needs the extra metrics: pip install 'gemel[metrics]'") from None
+        raise StartError(missing_extra("metrics_app() needs", "metrics")) from None
     if not isinstance(metrics.get_meter_provider(), MeterProvider):
         metrics.set_meter_provider(MeterProvider(metric_readers=[PrometheusMetricReader()]))
     return _MetricsApp(make_asgi_app())

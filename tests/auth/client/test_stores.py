@@ -335,7 +335,7 @@ async def test_a_keyring_that_fails_is_one_clear_line(tmp_path: Path, keyring: K
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(DefinitionError, match=r"pip install gemel\[keyring\]"):
+    with pytest.raises(DefinitionError, match=r"pip install 'gemel\[keyring\]'"):
         FileTokenStore(tmp_path, keyring=True)
 
 

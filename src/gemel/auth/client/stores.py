@@ -23,6 +23,7 @@ from gemel.backends.base import Backend
 from gemel.backends.encrypted import EncryptedBackend
 from gemel.encryption import KEY_BYTES, KeyRing
 from gemel.errors import BackendError, DefinitionError, LeaseLost, Overloaded
+from gemel.version import missing_extra
 
 logger = logging.getLogger("gemel")
 
@@ -119,9 +120,7 @@ class FileTokenStore:
             try:
                 import keyring as _  # noqa: F401
             except ImportError:
-                raise DefinitionError(
-                    "The keyring of the system needs the package keyring: pip install gemel[keyring]"
-                ) from None
+                raise DefinitionError(missing_extra("The keyring of the system needs", "keyring")) from None
 
     async def get(self, key: str, /) -> Tokens | None:
         """Return the tokens of a key.

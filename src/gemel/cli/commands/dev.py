@@ -22,6 +22,7 @@ from gemel.dev.wire import is_secret
 from gemel.errors import StartError
 from gemel.options import check_option, options_of
 from gemel.transports.http.server.options import HttpOptions
+from gemel.version import missing_extra
 
 
 async def run(options: argparse.Namespace) -> int:
@@ -52,7 +53,7 @@ def _target(options: argparse.Namespace) -> DevTarget:
         folder = Path(options.cwd or ".").resolve() if options.module else Path(options.target).resolve().parent
     watches = folder is not None and not options.no_reload
     if watches and find_spec("watchfiles") is None:
-        print("gemel: to reload when a file changes needs the extra cli: pip install 'gemel[cli]'", file=sys.stderr)
+        print(f"gemel: {missing_extra('to reload when a file changes needs', 'cli')}", file=sys.stderr)
         watches = False
     return DevTarget(
         name=_name(options),

@@ -7,6 +7,7 @@ import sys
 
 from gemel.client.terminal.display import write
 from gemel.errors import StartError
+from gemel.version import missing_extra
 
 
 def run(options: argparse.Namespace) -> int:
@@ -14,7 +15,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         import libcst  # noqa: F401  # what the package needs
     except ImportError:
-        raise StartError("migrate needs the extra migrate: pip install 'gemel[migrate]'") from None
+        raise StartError(missing_extra("migrate needs", "migrate")) from None
     from gemel.migrate import migrate_paths
 
     changed = left = 0

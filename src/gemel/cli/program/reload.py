@@ -16,6 +16,7 @@ from typing import Any
 
 from gemel.cli.program.own_program import own_program
 from gemel.errors import StartError
+from gemel.version import missing_extra
 
 _IGNORED = frozenset({".venv", "venv", "node_modules", "__pycache__", ".git", ".cache"})
 #: Seconds that a server has to end before it is killed.
@@ -38,7 +39,7 @@ def reload(words: Sequence[str], folder: Path) -> int:
     try:
         from watchfiles import watch
     except ImportError:
-        raise StartError("--reload needs the extra cli: pip install 'gemel[cli]'") from None
+        raise StartError(missing_extra("--reload needs", "cli")) from None
     roots = {folder, Path.cwd()}
     command = [*own_program(), *words]
     before = signal.signal(signal.SIGTERM, _interrupt)
@@ -70,7 +71,7 @@ async def watch_changes(folder: Path) -> AsyncIterator[list[str]]:
     try:
         from watchfiles import watch
     except ImportError:
-        raise StartError("to start again when a file changes needs the extra cli: pip install 'gemel[cli]'") from None
+        raise StartError(missing_extra("to start again when a file changes needs", "cli")) from None
     roots = {folder, Path.cwd()}
     loop, stop = asyncio.get_running_loop(), threading.Event()
     batches: asyncio.Queue[list[str]] = asyncio.Queue()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gemel.version import requirement
+
 SERVER = '''"""{name}: a server for the Model Context Protocol."""
 
 from gemel import Context, Server, ToolError
@@ -105,10 +107,10 @@ version = "0.1.0"
 description = "A server for the Model Context Protocol"
 readme = "README.md"
 requires-python = ">=3.11"
-dependencies = ["gemel"]
+dependencies = ["{gemel}"]
 
 [dependency-groups]
-dev = ["gemel[cli]", "pytest"]
+dev = ["{gemel_cli}", "pytest"]
 
 [tool.pytest.ini_options]
 testpaths = ["tests"]
@@ -155,7 +157,7 @@ def project_files(name: str) -> dict[str, str]:
     return {
         "server.py": SERVER.replace("{name}", name),
         "tests/test_server.py": TESTS,
-        "pyproject.toml": PYPROJECT.replace("{name}", name),
+        "pyproject.toml": PYPROJECT.format(name=name, gemel=requirement(), gemel_cli=requirement("cli")),
         "README.md": README.format(name=name, commands="\n".join(command_lines())),
         ".gitignore": GITIGNORE,
     }

@@ -35,6 +35,7 @@ from gemel.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlPa
 from gemel.schema.prompts import Prompt
 from gemel.schema.sampling import CreateMessageParams, CreateMessageResult
 from gemel.schema.tools import Tool
+from gemel.version import missing_extra
 
 if TYPE_CHECKING:
     from prompt_toolkit.application.application import Application
@@ -144,7 +145,7 @@ class Terminal:
         Without callbacks the client declares no such capability, so that servers know at once that they can't ask.
         """
         if self._attached and not _prompt_toolkit_installed():
-            logger.warning("Servers can't ask for input: install the extra cli (pip install 'gemel[cli]')")
+            logger.warning(missing_extra("Servers can't ask for input: prompts need", "cli"))
         if not self.interactive:
             return {}
         return {"on_elicit": self.elicit, "on_elicit_url": self.elicit_url, "on_sample": self.sample}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gemel.errors import DefinitionError
+from gemel.version import missing_extra
 
 ID = "io.modelcontextprotocol/skills"
 #: What a skill should not exceed: files, and bytes of all files. SEP-2640, section "Resources".
@@ -75,7 +76,7 @@ def _load(source: str) -> Any:
     try:
         import yaml
     except ImportError:
-        raise DefinitionError("Skills need PyYAML: install gemel[skills]") from None
+        raise DefinitionError(missing_extra("Skills need", "skills")) from None
 
     _check_tokens(yaml, source)
     try:

@@ -62,6 +62,7 @@ from gemel.transports.http.client.responses import (
     refusal_of,
     status_error,
 )
+from gemel.version import missing_extra
 
 logger = logging.getLogger("gemel")
 
@@ -131,7 +132,7 @@ class UrlTransport(Transport):
         self._uds = None if uds is None else os.fspath(uds)
         self._tls = DEFAULT_TLS if tls is True and wire is None else TlsContext(tls)
         if wire == "httpx2" and find_spec("httpx2") is None:
-            raise DefinitionError("wire=\"httpx2\" needs the extra httpx2: pip install 'gemel[httpx2]'")
+            raise DefinitionError(missing_extra('wire="httpx2" needs', "httpx2"))
         auth = load("oauth")() if self._settings["auth"] == "oauth" else self._settings["auth"]
         self._extensions: Mapping[str, Mapping[str, Any]] = getattr(auth, "extensions", {})
         if isinstance(auth, AuthScheme):

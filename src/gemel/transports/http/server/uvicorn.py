@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gemel.errors import StartError
 from gemel.signals import stop_on_signals
 from gemel.transports.http.server.app import HttpApp
+from gemel.version import missing_extra
 
 if TYPE_CHECKING:
     import ssl
@@ -21,7 +22,7 @@ try:
     import uvicorn
     import uvicorn.config
 except ImportError:
-    raise StartError("engine='uvicorn' needs the extra uvicorn: pip install 'gemel[uvicorn]'") from None
+    raise StartError(missing_extra("engine='uvicorn' needs", "uvicorn")) from None
 
 
 #: uvicorn's own, with the access log on standard error, too.
