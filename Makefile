@@ -31,7 +31,7 @@ help:
 	@echo "make bench         Gemel beside its peers; bench-quick takes 3 minutes, ceilings on instructions included (needs valgrind)"
 	@echo "make bench-page    how soon the page of gemel dev is painted (needs chromium)"
 	@echo "make coverage-ids  which requirements the tests cite"
-	@echo "make packages      the wheel, pipx, the sdist, zip applications and a frozen program, used without the repository"
+	@echo "make packages      the wheel, pipx, the sdist, zip applications, a frozen program, what commands write for others; used without the repository"
 	@echo "make pythons       the tests that depend on it on each supported Python of this machine; WHOLE=1 for all tests"
 	@echo "make lowest        the same tests with the lowest versions of the dependencies that pyproject.toml allows"
 	@echo "make newcomer      types README, tutorial and how-tos as printed, with the wheel only; NEWCOMER=--short for the first two"

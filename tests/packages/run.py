@@ -1,26 +1,35 @@
 """Builds the package and uses it without the repository, as people get it: `make packages`.
 
 python -m tests.packages.run                     all ways
-python -m tests.packages.run wheel zipapp        some of them: wheel, pipx, sdist, zip, zipapp, frozen
+python -m tests.packages.run wheel zipapp        some of them: wheel, pipx, sdist, zip, zipapp, frozen, written
 
-Each way runs the command `gemel`: it tells its version, serves a file, and is the client of a server in a child process.
+Each way runs the command `gemel`: it tells its version, serves a file, and is the client of a server in a child process. The way
+`written` starts what the commands write for others.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 import venv
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
-from gemel.version import __version__
+from gemel.version import DISTRIBUTION, __version__, requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = """\
@@ -167,6 +176,73 @@ def frozen(environment: Environment) -> None:
     environment.check([str(environment.folder / "dist" / "gemel" / "gemel")], environment.python)
 
 
+def written(environment: Environment) -> None:
+    """A project, a bundle and a host's configuration, which the commands write, start from what they name.
+
+    Nothing but the name leads to the wheel: uv takes it from an index on this machine.
+    """
+    environment.install("uv")
+    uv, ours = environment.program("uv"), environment.program("gemel")
+    folder = environment.folder / "written"
+    (folder / "home").mkdir(parents=True)
+    passed = ("SSL_CERT_FILE", "HTTPS_PROXY", "https_proxy", "UV_DEFAULT_INDEX")
+    settings = {name: os.environ[name] for name in passed if name in os.environ}
+    settings |= {"UV_CACHE_DIR": str(folder / "cache"), "UV_PYTHON": sys.executable, "UV_PYTHON_DOWNLOADS": "never"}
+    settings |= {"HOME": str(folder / "home"), "PATH": f"{Path(uv).parent}{os.pathsep}{os.environ['PATH']}"}
+
+    def greet(command: Sequence[str]) -> str:
+        given = [word for name, value in settings.items() for word in ("--env", f"{name}={value}")]
+        return _run([ours, "call", shlex.join(command), "greet", "name=Cy", *given], folder, settings).strip()
+
+    with _index(environment.wheel) as url:
+        settings["UV_INDEX"] = url
+        _run([ours, "init", "project", "--name", "notes"], folder, settings)
+        in_project = [uv, "run", "--directory", str(folder / "project")]
+        assert "add_note" in _run([*in_project, "gemel", "list", "server.py"], folder, settings)
+        _run([*in_project, "pytest", "-q"], folder, settings)
+
+        _run([ours, "bundle", str(environment.server), "-o", "greeter.mcpb"], folder, settings)
+        unpacked = folder / "unpacked"
+        with zipfile.ZipFile(folder / "greeter.mcpb") as archive:
+            archive.extractall(unpacked)
+        start = json.loads((unpacked / "manifest.json").read_text())["server"]["mcp_config"]
+        words = [word.replace("${__dirname}", str(unpacked)) for word in (start["command"], *start["args"])]
+        assert greet(words) == "Hello Cy"
+
+        script = folder / "script.py"
+        script.write_text(f'# /// script\n# dependencies = ["{requirement()}"]\n# ///\n{SERVER}')
+        once = [uv, "tool", "run", "--from", requirement(), "gemel"]
+        for gemel, file in (([ours], script), (once, environment.server)):
+            command = [*gemel, "install", str(file), "--name", file.stem]
+            _run([*command, "--host", "cursor", "--yes"], folder, settings)
+            entry = json.loads((folder / "home" / ".cursor" / "mcp.json").read_text())["mcpServers"][file.stem]
+            assert Path(entry["command"]).name.startswith("uv"), f"uv starts it: {entry}"
+            assert greet([entry["command"], *entry["args"]]) == "Hello Cy"
+
+
+@contextmanager
+def _index(wheel: Path) -> Iterator[str]:
+    """An index of packages on this machine that has one wheel."""
+    root = wheel.parent / "index"
+    place = root / DISTRIBUTION
+    place.mkdir(parents=True)
+    shutil.copy(wheel, place)
+
+    class Files(SimpleHTTPRequestHandler):
+        def __init__(self, *words: Any) -> None:
+            super().__init__(*words, directory=str(root))
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Files) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
 WAYS: dict[str, Callable[[Environment], None]] = {
     "wheel": wheel,
     "pipx": pipx,
@@ -174,6 +250,7 @@ WAYS: dict[str, Callable[[Environment], None]] = {
     "zip": plain_zip,
     "zipapp": zipapp,
     "frozen": frozen,
+    "written": written,
 }
 
 
@@ -200,12 +277,13 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _run(command: Sequence[str], folder: Path) -> str:
+def _run(command: Sequence[str], folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> str:
     """Run a program to its end and return what it printed. Nothing of this environment helps it to find the package."""
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     environment["SHIV_ROOT"] = str(folder / ".shiv")
     environment["PIPX_HOME"] = str(folder / ".pipx")
+    environment |= settings
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
