@@ -177,6 +177,7 @@ def test_the_messages_of_the_troubleshooting_page_are_those_of_the_code() -> Non
     shown = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
     assert len(shown) > 15
     everything = " ".join(literal for path in messages.SOURCE.rglob("*.py") for literal in literals(path))
+    everything += " ".join(message.text for message in messages.messages())
     for message in shown:
         for part in re.split(r"…|'[^']*'|\"[^\"]*\"|\b\d[\d.:]*\b|\bhttp\S+|\b\w+\.py\b", message):
             words = part.strip(" .,:;()")
