@@ -28,7 +28,7 @@ help:
 	@echo "make interop-auth  logins at a real authorization server, with a browser and the official clients (needs npm, chromium)"
 	@echo "make interop-agents  the MCP clients of agent frameworks on Gemel's server, their agents on Gemel's adapters (needs npm)"
 	@echo "make browser       the page of gemel dev in Chromium (needs chromium, npm); PICTURES=1 renews the pictures of the documentation"
-	@echo "make bench         Gemel beside its peers; bench-quick takes 3 minutes, ceilings on instructions included (needs valgrind)"
+	@echo "make bench         Gemel beside its peers; bench-quick takes 3 minutes, ceilings on functions, instructions and bytes included (needs valgrind)"
 	@echo "make bench-page    how soon the page of gemel dev is painted (needs chromium)"
 	@echo "make coverage-ids  which requirements the tests cite"
 	@echo "make packages      the wheel, pipx, the sdist, zip applications, a frozen program, what commands write for others; used without the repository"

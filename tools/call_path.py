@@ -1,4 +1,4 @@
-"""The path of one warmed `tools/call` through Gemel's files: `python -m tests.call_path` prints the counts.
+"""The path of one warmed `tools/call` through Gemel's files: `python -m tools.call_path` prints the counts.
 
 Of each function of the package the first entry counts. "files" is how many files these functions are in, "switches" how
 often the next function is in another file than the one before. It runs in a process of its own, since what else is
@@ -199,7 +199,7 @@ async def line_channel() -> CallPath:
 
 async def http_client() -> CallPath:
     """The client's half of a call over HTTP, in the stateless era. The server's half runs in another process."""
-    code = "from tests.call_path import adding_server; adding_server().run('http', port=0)"
+    code = "from tools.call_path import adding_server; adding_server().run('http', port=0)"
     server = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
