@@ -15,7 +15,7 @@ help:
 	@echo "make test          run the tests, two processes per processor; says which were skipped, and why"
 	@echo "make test-long     those that take many seconds: outages, processes that are killed, long documents, the built site, heavy load"
 	@echo "make check         formatting, lint, types, layers, structure, public names"
-	@echo "make shape         measures of the structure of the code and of the path of a call"
+	@echo "make shape         what the rules of structure find, files and lines of each folder, and the path of a call"
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
 	@echo "make hostile       some 2,300 malicious and malformed messages and requests against server and client"
 	@echo "make reliability   the same against servers of other SDKs, for docs/reliability.md; takes 20 minutes (needs npm)"
@@ -71,7 +71,7 @@ check-shape: .venv/.check
 
 shape: .venv/.check
 	$(PY) -m tools.shape
-	$(PY) -m tests.call_path
+	$(PY) -m tools.call_path
 
 conformance: .venv/.demo
 	$(PY) -m tests.conformance.run
@@ -134,7 +134,7 @@ bench: .venv/.test
 	$(PY) -m benchmarks.scale
 
 bench-quick: .venv/.test
-	$(PY) -m benchmarks.ceilings instructions
+	$(PY) -m benchmarks.ceilings
 	$(PY) -m benchmarks.run --quick --check
 
 bench-page: .venv/.test
