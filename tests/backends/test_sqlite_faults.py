@@ -20,6 +20,7 @@ import pytest
 from gemel import BackendError, Changed, ChangesLost, DefinitionError, LeaseLost, LogConflict, Overloaded
 from gemel.backends import SqliteBackend, sqlite, sqlite_file
 from gemel.backends.base import Event
+from tests.programs import require
 
 #: Appends numbers to a log until it is killed, and prints each that was acknowledged.
 WRITER = """
@@ -159,7 +160,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("a file system of its own needs Linux and root")
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounting = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True, text=True)
+    mounting = subprocess.run(
+        [require("mount"), "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True, text=True
+    )
     if mounting.returncode:
         pytest.skip(f"no file system can be mounted here: {mounting.stderr.strip()}")
     yield disk

@@ -1,10 +1,9 @@
-"""Shell completion: what is suggested, by whom, and in real shells (zsh and fish where they are installed)."""
+"""Shell completion: what is suggested, by whom, and in the real shells that are installed."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from gemel.cli import main
 from gemel.cli.completion.candidates import candidates
 from gemel.cli.completion.scripts import SCRIPTS
 from gemel.cli.completion.words import Candidate, for_bash, split_line
+from tests.programs import require
 from tests.typist import at_the_terminal
 
 SERVER = """
@@ -169,7 +169,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 @pytest.mark.timeout(120)  # each key starts a process
 async def test_bash_completes(folder: Path) -> None:
-    async with at_the_terminal(["bash", "--norc", "-i"], environment(folder), columns=200) as (typist, _):
+    async with at_the_terminal([require("bash"), "--norc", "-i"], environment(folder), columns=200) as (typist, _):
         await typist.asks('bind "set bell-style none"; eval "$(gemel completion bash)"; echo re""ady', "ready\n")
         typist.type("gemel comp\t")
         await typist.sees("complet")
@@ -196,9 +196,8 @@ async def test_bash_completes(folder: Path) -> None:
 
 
 @pytest.mark.timeout(120)  # each key starts a process
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 async def test_zsh_completes(folder: Path) -> None:
-    async with at_the_terminal(["zsh", "-f", "-i"], environment(folder), columns=200) as (typist, _):
+    async with at_the_terminal([require("zsh"), "-f", "-i"], environment(folder), columns=200) as (typist, _):
         typist.type(
             'autoload -U compinit; compinit -u -D; unsetopt beep; eval "$(gemel completion zsh)"; echo re""ady\n'
         )
@@ -218,12 +217,11 @@ async def test_zsh_completes(folder: Path) -> None:
 
 
 @pytest.mark.timeout(120)  # each key starts a process
-@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 def test_fish_completes(folder: Path) -> None:
     (folder / "gemel.fish").write_text(SCRIPTS["fish"])
 
     def complete(line: str) -> list[str]:
-        command = ["fish", "--no-config", "-c", f"source gemel.fish; complete -C '{line}'"]
+        command = [require("fish"), "--no-config", "-c", f"source gemel.fish; complete -C '{line}'"]
         done = subprocess.run(
             command,
             capture_output=True,
@@ -247,7 +245,6 @@ def test_fish_completes(folder: Path) -> None:
 
 @pytest.mark.parametrize("shell", SCRIPTS)
 def test_scripts_have_the_syntax_of_their_shell(shell: str, folder: Path) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+    program = require(shell)
     (folder / "script").write_text(SCRIPTS[shell])
-    subprocess.run([shell, "-n", "script"], check=True, timeout=30)
+    subprocess.run([program, "-n", "script"], check=True, timeout=30)

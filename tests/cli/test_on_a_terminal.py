@@ -133,7 +133,7 @@ async def test_leaving_a_question_answers_it_and_ends_nothing_else(
 ) -> None:
     """The shell gets its terminal back as it was."""
     command = gemel("call", server, "order", "item=tea", "--era", era)
-    async with at_the_terminal(["sh", "-c", '"$@"; echo "code $?"; stty -a', "sh", *command]) as (typist, _):
+    async with at_the_terminal(["/bin/sh", "-c", '"$@"; echo "code $?"; stty -a', "sh", *command]) as (typist, _):
         await typist.sees("size:")
         typist.type(keys)
         await typist.sees(f"\n{action}\ncode 0\n")

@@ -10,13 +10,14 @@ import pytest
 
 from gemel.dev.app import PAGE, read_page
 from tests.dev.program import inspecting, target_of
+from tests.programs import require
 from tests.source import ROOT
 
 
 def test_a_wheel_has_every_file_of_the_page(tmp_path: Path) -> None:
     """Of the folder everything is packed that the build tool packs of a package: check that nothing is ignored."""
     ignored = subprocess.run(
-        ["git", "check-ignore", *(str(path) for path in (ROOT / "src/gemel/dev/page").glob("*"))],
+        [require("git"), "check-ignore", *(str(path) for path in (ROOT / "src/gemel/dev/page").glob("*"))],
         cwd=ROOT,
         capture_output=True,
         text=True,

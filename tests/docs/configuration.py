@@ -1,16 +1,17 @@
-"""Checks the configuration that documents show with the tool that reads it, where that is installed; else by its form."""
+"""Checks the configuration that documents show with the program that reads it; skips where that is not installed."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+
+from tests.programs import require
 
 #: https://docs.docker.com/reference/dockerfile/
 _INSTRUCTIONS = frozenset(
@@ -51,7 +52,7 @@ def _yaml(text: str, directory: Path) -> None:
 
 
 def _sh(text: str, directory: Path) -> None:
-    done = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
+    done = subprocess.run(["/bin/sh", "-n"], input=text, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -64,21 +65,16 @@ def _dockerfile(text: str, directory: Path) -> None:
 
 def _nginx(text: str, directory: Path) -> None:
     """`location` blocks are put into a server, servers into `http`."""
-    if shutil.which("nginx") is None:
-        return
     (directory / "checked.conf").write_text(nginx_file(text, directory), encoding="utf-8")
-    command = ["nginx", "-t", "-q", "-p", str(directory), "-c", str(directory / "checked.conf")]
+    command = [require("nginx"), "-t", "-q", "-p", str(directory), "-c", str(directory / "checked.conf")]
     done = subprocess.run([*command, "-e", "stderr"], text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def _haproxy(text: str, directory: Path) -> None:
-    if shutil.which("haproxy") is None:
-        return
     (directory / "checked.cfg").write_text(f"{text}\n", encoding="utf-8")
-    done = subprocess.run(
-        ["haproxy", "-c", "-q", "-f", str(directory / "checked.cfg")], text=True, capture_output=True, check=False
-    )
+    command = [require("haproxy"), "-c", "-q", "-f", str(directory / "checked.cfg")]
+    done = subprocess.run(command, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
 
 
@@ -98,11 +94,11 @@ def nginx_file(text: str, directory: Path) -> str:
 def _systemd(text: str, directory: Path) -> None:
     """`systemd-analyze verify`; programs and users of the example need not be on this machine."""
     assert re.search(r"^\[(Service|Socket|Timer)\]$", text, re.MULTILINE)
-    if shutil.which("systemd-analyze") is None:
-        return
     unit = directory / "checked.service"
     unit.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", text, flags=re.MULTILINE), encoding="utf-8")
-    done = subprocess.run(["systemd-analyze", "verify", str(unit)], text=True, capture_output=True, check=False)
+    done = subprocess.run(
+        [require("systemd-analyze"), "verify", str(unit)], text=True, capture_output=True, check=False
+    )
     about = [line for line in done.stderr.splitlines() if "checked.service" in line]
     assert not about, done.stderr
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import shutil
 import socket
 import ssl
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from gemel import Server
 from gemel.transports.http.server.run import serve_http
 from tests.docs.configuration import nginx_file
+from tests.programs import require
 
 
 @asynccontextmanager
@@ -78,10 +76,10 @@ async def asgi(app: Any) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def nginx(text: str, directory: Path) -> AsyncIterator[None]:
-    """nginx with this configuration, or a part of one."""
+    """nginx with this configuration, or a part of one; skips if it is not installed."""
     (directory / "whole.conf").write_text(nginx_file(text, directory), encoding="utf-8")
     process = await asyncio.create_subprocess_exec(
-        "nginx", "-p", str(directory), "-c", str(directory / "whole.conf"), "-e", "stderr"
+        require("nginx"), "-p", str(directory), "-c", str(directory / "whole.conf"), "-e", "stderr"
     )
     try:
         while not (directory / "nginx.pid").exists():
@@ -95,14 +93,11 @@ async def nginx(text: str, directory: Path) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def haproxy(text: str, directory: Path) -> AsyncIterator[bool]:
-    """HAProxy with this configuration; False if it is not installed."""
-    if shutil.which("haproxy") is None:
-        yield False
-        return
+async def haproxy(text: str, directory: Path) -> AsyncIterator[None]:
+    """HAProxy with this configuration; skips if it is not installed."""
     (directory / "whole.cfg").write_text(f"{text}\n", encoding="utf-8")
     port = int(text.split("bind 127.0.0.1:")[1].split()[0])
-    process = await asyncio.create_subprocess_exec("haproxy", "-db", "-q", "-f", str(directory / "whole.cfg"))
+    process = await asyncio.create_subprocess_exec(require("haproxy"), "-db", "-q", "-f", str(directory / "whole.cfg"))
     try:
         while True:
             try:
@@ -112,31 +107,8 @@ async def haproxy(text: str, directory: Path) -> AsyncIterator[bool]:
                 assert process.returncode is None, "haproxy did not start"
                 await asyncio.sleep(0.01)
         writer.close()
-        yield True
+        yield
     finally:
         if process.returncode is None:
             process.terminate()
         await process.wait()
-
-
-def certificate(directory: Path, name: str = "localhost") -> tuple[Path, Path]:
-    """The files of a self-signed certificate for loopback, and of its key."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    names = x509.SubjectAlternativeName([x509.DNSName(name), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(names, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    files = directory / f"{name}.pem", directory / f"{name}.key"
-    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    files[1].write_bytes(key.private_bytes(*form))
-    return files

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from gemel.cli import main
+from tests.programs import require
 
 OLD = 'from fastmcp import FastMCP\n\nmcp = FastMCP("a")\n'
 NEW = 'from gemel import Server\n\nmcp = Server("a")\n'
@@ -39,10 +39,7 @@ def test_the_diff_of_a_file_without_a_last_line_end_can_be_applied(
     file.write_text(OLD.rstrip())
     assert main(["migrate", str(file)]) == 0
     (tmp_path / "a.diff").write_text(capsys.readouterr().out)
-    command = ["patch", "--silent", str(file), str(tmp_path / "a.diff")]
-    if shutil.which("patch") is None:
-        pytest.skip("there is no patch")
-    subprocess.run(command, check=True)
+    subprocess.run([require("patch"), "--silent", str(file), str(tmp_path / "a.diff")], check=True)
     assert file.read_text() == NEW.rstrip()
 
 

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-import shutil
+import ipaddress
 import ssl
-import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+
+def make_pair(folder: Path) -> tuple[Path, Path]:
+    """The files of a certificate for 127.0.0.1, and of its key."""
+    key, number, now = ec.generate_private_key(ec.SECP256R1()), x509.random_serial_number(), datetime.now(UTC)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"test {number % 10**9}")])
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), number)
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(address, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    files = folder / "cert.pem", folder / "key.pem"
+    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    files[1].write_bytes(key.private_bytes(*form))
+    return files
 
 
 def make_certificate(folder: Path) -> Path:
-    """A certificate for 127.0.0.1, with its key in the same file. Skips the test where there is no openssl to make it."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl makes the certificate")
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout key.pem -out cert.pem"
-    subprocess.run(
-        [*command.split(), "-addext", "subjectAltName=IP:127.0.0.1"], cwd=folder, check=True, capture_output=True
-    )
+    """The same in one file."""
+    certificate, key = make_pair(folder)
     both = folder / "both.pem"
-    both.write_bytes((folder / "key.pem").read_bytes() + (folder / "cert.pem").read_bytes())
+    both.write_bytes(key.read_bytes() + certificate.read_bytes())
     return both
 
 

@@ -22,6 +22,7 @@ from gemel.http1.client.proxy import from_environment
 from gemel.session import Session
 from gemel.transports.http.client.transport import HttpTransport
 from tests.ports import free_port
+from tests.programs import require
 from tests.session_ends import asking
 from tests.transports.certificates import make_certificate, server_tls
 from tests.transports.loops import on_both_loops
@@ -323,7 +324,9 @@ async def test_a_server_that_speaks_http2_only_is_named(waits: bool) -> None:
 async def test_a_server_that_offers_no_http1_in_tls_is_named(certificate: Path) -> None:
     """ALPN (RFC 7301) ends the handshake."""
     port = free_port()
-    command = f"openssl s_server -quiet -accept 127.0.0.1:{port} -cert {certificate} -key {certificate} -alpn h2"
+    command = (
+        f"{require('openssl')} s_server -quiet -accept 127.0.0.1:{port} -cert {certificate} -key {certificate} -alpn h2"
+    )
     process = await asyncio.create_subprocess_exec(*command.split(), stdin=asyncio.subprocess.PIPE)
     wire = SocketWire(tls=str(certificate))
     try:

@@ -200,7 +200,7 @@ async def test_a_server_that_ignores_everything_is_killed() -> None:
 @on_both_loops
 async def test_the_whole_process_group_is_ended() -> None:
     """Wrappers (npx, uv run) leave no orphans."""
-    async with started(["sh", "-c", "sleep 100 & sleep 100 & wait"], patience=0.1) as (channel, _):
+    async with started(["/bin/sh", "-c", "sleep 100 & sleep 100 & wait"], patience=0.1) as (channel, _):
         await asyncio.sleep(0.1)
         assert group_lives(channel.process.pid)
 
