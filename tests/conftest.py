@@ -4,11 +4,19 @@ import compileall
 import gc
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.processors import worker_count
+
+# Collecting makes millions of objects and drops few of them: looking for these would take longer than all the rest.
+gc.disable()
+# pytest keeps what it compiles, for the next run and for other processes of this one, also where that is not the habit.
+sys.dont_write_bytecode = False
 
 pytest_plugins = ("tests.leftovers", "tests.wire_watch")
 
@@ -27,12 +35,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run two for each processor: half of the time tests wait for programs and clocks."""
-    return 2 * (os.cpu_count() or 1)
+    """Say what `-n auto` is."""
+    return worker_count()
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
     """Leave 16,000 tests and their modules out of garbage collection: looking at them takes a second each time."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
