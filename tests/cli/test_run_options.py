@@ -17,8 +17,8 @@ from gemel import Client, StartError
 from gemel.cli.arguments.options import http_options, table_options
 from gemel.cli.arguments.parser import parse
 from gemel.cli.program.load import load
-from tests.docs.serving import certificate
 from tests.quick_commands import QUICK
+from tests.transports.certificates import make_pair
 
 FILE = """
 from gemel import Limits, Server
@@ -229,7 +229,7 @@ def test_a_wrong_option_is_one_line(file: Path, words: list[str], error: str) ->
 @pytest.fixture
 def secure_server(file: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """The URL of a server that `gemel run` serves with TLS, and its certificate."""
-    pem, key = certificate(tmp_path)
+    pem, key = make_pair(tmp_path)
     words = ["run", f"{file}:make_server", "--http", "--port", "0", "--limit", "session-idle=9", "--log-level", "debug"]
     words += ["--tls-cert", str(pem), "--tls-key", str(key)]
     with subprocess.Popen([sys.executable, "-m", "gemel", *words], stderr=subprocess.PIPE, text=True) as process:

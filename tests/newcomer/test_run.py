@@ -13,6 +13,7 @@ from tests.docs import documents
 from tests.docs.console import commands
 from tests.newcomer import run
 from tests.newcomer.run import Failed, Reader
+from tests.programs import require
 from tests.source import ROOT
 
 PAGE = """
@@ -47,6 +48,7 @@ $ docker run it
 
 def read(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch, skipped: dict[str, str]) -> int:
     """Type one document."""
+    require("bash")
     for module in (run, documents):
         monkeypatch.setattr(module, "ROOT", folder)
     monkeypatch.setitem(run.TABLE, "skipped", {"page.md": skipped})
