@@ -85,6 +85,7 @@ async def test_a_mounted_app_answers_at_its_mount_point_and_a_lone_one_at_its_pa
     """MHTTP-01. Frameworks differ in whether they leave the mount point in `path`."""
     app = make_server(Log()).http_app()
     assert (await through(app, *post_scope(path, root_path)))[0] == status
+    await app.stop()
 
 
 async def test_an_unknown_path_says_where_the_endpoint_is(site: Site) -> None:
@@ -542,6 +543,7 @@ async def test_a_mounted_app_has_no_health_pages() -> None:
     app = make_server(Log()).http_app()
     scope = {"type": "http", "method": "GET", "path": "/livez", "root_path": "", "headers": [(b"host", b"localhost")]}
     assert (await through(app, scope))[0] == 404
+    await app.stop()
 
 
 async def test_a_half_sent_request_does_not_hold_the_stop(site: Site) -> None:
