@@ -19,6 +19,7 @@ from tests.cluster.run import KINDS, PEERS, Client, command_of
 from tests.interop import peers
 from tests.ports import free_port
 
+pytestmark = pytest.mark.long
 CLIENTS = [(kind, era) for kind, eras in KINDS.items() for era in eras if kind != "tasks"]
 COUNT = 3
 #: Seconds in which a client makes calls.

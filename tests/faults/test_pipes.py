@@ -97,6 +97,7 @@ async def test_a_fault_of_a_process_ends_each_call_once_and_in_time(fault: str) 
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("era", BOTH)
 async def test_faults_leave_no_object_behind(era: str) -> None:
     """All faults twice over; the second time adds nothing to what is held."""

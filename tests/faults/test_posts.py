@@ -88,6 +88,7 @@ async def test_a_fault_over_http_ends_each_call_once_in_time_and_runs_nothing_tw
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("era", BOTH)
 async def test_faults_over_http_leave_no_object_behind(era: str) -> None:
     """All faults twice over; the second time adds nothing to what is held."""

@@ -71,6 +71,7 @@ def test_any_bytes_become_a_message_or_a_protocol_error(data: bytes) -> None:
             assert detect.classify(message, eras, header).era in eras
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("eras", [("2025",), ("2026",), ("2025", "2026"), ()])
 @settings(max_examples=examples(75), deadline=None)
 @given(

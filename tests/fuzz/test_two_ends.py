@@ -291,5 +291,6 @@ class Conversation(RuleBasedStateMachine):
             assert end.take(b'{"jsonrpc":"2.0","id":"late","method":"ping"}') == []
 
 
-TestConversation = pytest.mark.timeout(120)(Conversation.TestCase)  # a hundred conversations, whatever the machine does
+# A hundred conversations, whatever the machine does.
+TestConversation = pytest.mark.long(pytest.mark.timeout(120)(Conversation.TestCase))
 TestConversation.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)

@@ -329,6 +329,7 @@ async def test_answers_to_nobody_reach_no_other_process(pair: list[App]) -> None
     await is_served(pair, session)
 
 
+@pytest.mark.long
 async def test_ten_thousand_answers_to_a_process_that_died_are_bounded(pair: list[App]) -> None:
     a, b = pair
     session = await a.site.session()
