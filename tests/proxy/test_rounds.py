@@ -9,6 +9,7 @@ import pytest
 
 from gemel import Client, Context, ElicitFormParams, Limits, Server
 from gemel.http1.asgi import Scope
+from tests.jumping_clock import in_no_time
 from tests.proxy.rig import Behind, each_behind
 from tests.server.peer import Refusal, talking_to
 from tests.support import Headers
@@ -164,6 +165,7 @@ async def test_the_end_of_the_proxy_ends_what_is_parked() -> None:
     assert ended
 
 
+@in_no_time
 async def test_the_time_in_which_a_person_thinks_does_not_count() -> None:
     """The next server has a second for itself; its caller takes longer."""
     server: Server[Any] = Server("slow")

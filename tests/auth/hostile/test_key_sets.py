@@ -11,6 +11,7 @@ import pytest
 
 from gemel import Server
 from gemel.auth import JWTAuth
+from gemel.auth.server import jwks
 from tests.auth.hostile.cases import ACCEPTED, ENDPOINT_REQUESTS, Expect, authorized, problem
 from tests.auth.hostile.issuer import AUDIENCE, ISSUER, TokenCase, good_token, key_set
 from tests.auth.hostile.key_sets import CASES, KeySetCase
@@ -95,7 +96,8 @@ async def test_an_issuer_that_is_down_locks_nobody_out_who_was_let_in() -> None:
     assert [problem(ACCEPTED, response) for response in (first, again)] == [None, None]
 
 
-async def test_an_issuer_that_comes_back_is_asked_again() -> None:
+async def test_an_issuer_that_comes_back_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jwks, "PAUSE", 0.2)
     async with protected(None) as (port, keys):
         request = authorized(DISCOVER, f"Bearer {good_token()}")
         assert problem(CLOSED, await exchange(port, request)) is None

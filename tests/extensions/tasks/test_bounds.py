@@ -15,6 +15,7 @@ from gemel.extensions.tasks.backend_engine import BackendEngine
 from tests.extensions.tasks.serving import DECLARED, Log, conversation, serving, start, until
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Origin
+from tests.transports import loops
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 YES = {"action": "accept", "content": {"value": "yes"}}
@@ -256,13 +257,11 @@ async def test_in_memory_a_task_that_has_ended_keeps_its_result_alone(era: Era) 
 async def test_a_task_expires(era: Era) -> None:
     """TSK-09, TEX-14, TEX-21: with its handler, and is unknown then."""
     log = Log()
-    async with conversation(serving(log, ttl=1.0, max_ttl=1.0), era) as end:
+    async with conversation(serving(log, ttl=0.5, max_ttl=0.5), era) as end:
         task = await start(end, "wait", {"name": "a"}, **({"ttl": 10**9} if era == "2025" else {}))
-        assert task["ttl" if era == "2025" else "ttlMs"] == 1000
-        await log.started.wait()
-        await asyncio.sleep(1.1)
+        assert task["ttl" if era == "2025" else "ttlMs"] == 500
+        await loops.until(lambda: log.ended == ["a"])
         assert (await end.refusal("tasks/get", {"taskId": task["taskId"]}))["code"] == -32602
-        assert log.ended == ["a"]
 
 
 @both_eras

@@ -632,7 +632,7 @@ async def test_the_idle_time_of_a_session_begins_with_the_end_of_its_last_call_o
             assert (await site.ask(session, PING)).status == 200
 
 
-async def test_a_stream_opens_with_an_event_before_its_client_says_that_it_is_initialized(site: Site) -> None:
+async def test_a_stream_opens_with_an_event_before_its_client_says_that_it_is_initialized(site: Site, log: Log) -> None:
     reply = await site.ask(JSON_HEADERS, initialize())
     session = {**JSON_HEADERS, "Mcp-Session-Id": reply.headers["mcp-session-id"], "MCP-Protocol-Version": V2025_11}
     call = await site.call(session, handshake_call("stream", count=1))
@@ -640,6 +640,7 @@ async def test_a_stream_opens_with_an_event_before_its_client_says_that_it_is_in
     opening = await call.event()
     assert opening is not None
     assert (opening.data, bool(opening.id)) == (b"", True)
+    log.gate.set()
 
 
 @pytest.mark.parametrize("resumed", [False, True])
