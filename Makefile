@@ -8,13 +8,14 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test test-long check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents bench bench-quick bench-page browser coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
+.PHONY: help demo test test-quick test-long check check-quick check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents bench bench-quick bench-page browser coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
-	@echo "make test          run the tests, two processes per processor; says which were skipped, and why"
+	@echo "make test          run the tests, two processes per processor; says which were skipped, and why; FILE=tests/… for one file or test"
+	@echo "make test-quick    the tests that belong to what differs from main, without those that take long"
 	@echo "make test-long     those that take many seconds: outages, processes that are killed, long documents, the built site, heavy load"
-	@echo "make check         formatting, lint, types, layers, structure, public names"
+	@echo "make check         formatting, lint, types, layers, structure, public names; check-quick looks at the types of what differs from main"
 	@echo "make shape         what the rules of structure find, files and lines of each folder, and the path of a call"
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
 	@echo "make hostile       some 2,300 malicious and malformed messages and requests against server and client"
@@ -46,13 +47,20 @@ demo: .venv/.demo
 # What the code looks like, as tests: `make check` runs them.
 STRUCTURE := $(addprefix tests/test_,layering.py shape.py unfinished.py exports.py public_api.py dependencies.py)
 
+FILE ?=
 test: .venv/.test
-	$(PY) -m pytest -n auto --dist worksteal -rs -m "not long" $(STRUCTURE:%=--ignore=%) --ignore=tests/browser
+	$(PY) -m pytest -rs $(if $(FILE),"$(FILE)",-n auto --dist worksteal -m "not long" $(STRUCTURE:%=--ignore=%) --ignore=tests/browser)
+
+test-quick: .venv/.test
+	$(PY) -m tools.changed test $(STRUCTURE)
 
 test-long: .venv/.test
 	$(PY) -m pytest -n auto --dist worksteal -rs -m long --ignore=tests/browser
 
 check: check-format check-lint check-mypy check-pyright check-shape  # `make -k check` tells all that is wrong
+
+check-quick: .venv/.check
+	$(PY) -m tools.changed check $(STRUCTURE)
 
 check-format: .venv/.check
 	$(PY) -m ruff format --check

@@ -5,6 +5,7 @@ Knows the project's directories and Python's grammar; it imports nothing of what
 
 import ast
 import functools
+import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,13 @@ def _ours() -> list[Module]:
 
 
 def _read_all(directory: Path) -> list[Module]:
-    return [_read(path, directory) for path in sorted(directory.rglob("*.py"))]
+    collects = gc.isenabled()
+    gc.disable()  # syntax trees are millions of objects, all of which stay
+    try:
+        return [_read(path, directory) for path in sorted(directory.rglob("*.py"))]
+    finally:
+        if collects:
+            gc.enable()
 
 
 def name_of(path: Path, package: Path = PACKAGE) -> str:
