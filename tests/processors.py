@@ -12,7 +12,7 @@ BYTES_EACH = 2**30
 
 
 def worker_count(root: Path = Path("/"), processors: int | None = None) -> int:
-    """Two for each processor, since half of the time tests wait for programs and clocks; one for each GB of memory; 16 at most.
+    """Two for each processor, since half of the time tests wait; at most one for each GB of memory, and 16.
 
     Args:
         root: The folder of `proc` and `sys`, from which limits of cgroups and the free memory are read, where there are any.
