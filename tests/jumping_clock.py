@@ -46,6 +46,22 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         self._jumps.skipped += seconds
 
 
+class SteppedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock goes on by `skip` alone: for tests of limits that need sockets, on a machine of any speed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+
+    def time(self) -> float:
+        """The seconds that were skipped."""
+        return self._now
+
+    def skip(self, seconds: float) -> None:
+        """Let time pass."""
+        self._now += seconds
+
+
 def in_no_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """The async test on a jumping loop; it fails if it leaves a task behind."""
 

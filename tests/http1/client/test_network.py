@@ -19,8 +19,10 @@ from gemel.http1.client import network
 from gemel.http1.client.network import TlsContext
 from gemel.http1.client.pool import SocketWire
 from gemel.http1.client.proxy import from_environment
+from gemel.http1.client.wire import BODY_PROGRESS
 from gemel.session import Session
 from gemel.transports.http.client.transport import HttpTransport
+from tests.jumping_clock import SteppedLoop
 from tests.ports import free_port
 from tests.programs import require
 from tests.session_ends import asking
@@ -388,12 +390,12 @@ def test_no_proxy_takes_networks(no_proxy: str, host: str, exempt: bool) -> None
 
 
 @pytest.mark.parametrize(("secured", "stops"), [(False, False), (True, False), (True, True)])
-@on_both_loops
-async def test_a_long_request_lasts_while_the_server_takes_it_and_no_longer(
+def test_a_long_request_lasts_while_the_server_takes_it_and_no_longer(
     certificate: Path, secured: bool, stops: bool
 ) -> None:
     """Its idle time begins anew with what the server has taken, so a slow line is not taken for a silent server."""
     size, idle = 24 * 1024 * 1024, 1.5
+    loop = SteppedLoop()
     taken = 0
     finished = asyncio.Event()
 
@@ -401,12 +403,12 @@ async def test_a_long_request_lasts_while_the_server_takes_it_and_no_longer(
         nonlocal taken
         try:
             while taken < size and not (stops and taken > size // 8):
-                received = await reader.read(256 * 1024)
-                taken += len(received)
-                await asyncio.sleep(0.03 if received else 1)
-            if stops:
-                await finished.wait()
-            else:
+                taken += len(await reader.read(256 * 1024))
+                loop.skip(0.03)
+            while stops and not finished.is_set():
+                loop.skip(0.03)
+                await asyncio.sleep(0)
+            if not stops:
                 writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
                 await reader.read()
         except (ConnectionError, asyncio.CancelledError):
@@ -414,22 +416,50 @@ async def test_a_long_request_lasts_while_the_server_takes_it_and_no_longer(
         finally:
             writer.close()
 
-    sessions: dict[str, Session] = {}
-    context = server_tls(certificate) if secured else None
-    async with await asyncio.start_server(slow, "127.0.0.1", 0, ssl=context, limit=65536) as server:
-        url = f"{'https' if secured else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        transport = HttpTransport(url, tls=str(certificate) if secured else True)
-        channel = await transport.open(lambda channel: sessions.setdefault("client", asking(channel)))
-        started = asyncio.get_running_loop().time()
-        try:
-            # The server accepts the request and gives no answer.
-            with pytest.raises(CallTimeout if stops else InvalidResponse):
-                await sessions["client"].request(
-                    "tools/call", {"name": "store", "arguments": {"text": "x" * size}}, idle=idle
-                )
-            elapsed = asyncio.get_running_loop().time() - started
-            assert taken < size if stops else taken >= size and elapsed > idle
-        finally:
-            finished.set()
-            await channel.close()
-    await asyncio.sleep(0.05)
+    async def send() -> None:
+        sessions: dict[str, Session] = {}
+        context = server_tls(certificate) if secured else None
+        async with await asyncio.start_server(slow, "127.0.0.1", 0, ssl=context, limit=65536) as server:
+            url = f"{'https' if secured else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+            transport = HttpTransport(url, tls=str(certificate) if secured else True)
+            channel = await transport.open(lambda channel: sessions.setdefault("client", asking(channel)))
+            started = loop.time()
+            try:
+                # The server accepts the request and gives no answer.
+                with pytest.raises(CallTimeout if stops else InvalidResponse):
+                    await sessions["client"].request(
+                        "tools/call", {"name": "store", "arguments": {"text": "x" * size}}, idle=idle
+                    )
+                elapsed = loop.time() - started
+                assert taken < size if stops else taken >= size and elapsed > idle
+            finally:
+                finished.set()
+                await channel.close()
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(send())
+
+
+@on_both_loops
+async def test_the_wire_tells_of_each_part_of_a_long_body_that_the_server_has_taken() -> None:
+    size, steps = 24 * 1024 * 1024, 0
+
+    def progress() -> None:
+        nonlocal steps
+        steps += 1
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        taken = 0
+        while taken < size:
+            taken += len(await reader.read(256 * 1024))
+        writer.write(OK)
+        writer.close()
+
+    async with await asyncio.start_server(take, "127.0.0.1", 0, limit=65536) as server:
+        wire = SocketWire()
+        BODY_PROGRESS.set(progress)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        response = await wire.open("POST", url, [], b"x" * size)
+        assert await response.read() == b"ok"
+        await wire.close()
+    assert steps > 2
