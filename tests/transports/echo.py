@@ -32,6 +32,8 @@ class EchoConversation:
         self.finished = 0
         #: Ends calls of `listen`.
         self.listening = asyncio.Event()
+        #: Ends calls of `sleep` and `initialize` with params.held.
+        self.released = asyncio.Event()
 
     def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN, /) -> Call | Batch | Outgoing | None:
         assert isinstance(data, bytes)
@@ -76,6 +78,8 @@ class EchoConversation:
         params = msgspec.json.decode(call.params) if bytes(call.params) else {}
         match call.method:
             case "sleep" | "initialize":
+                if params.get("held"):
+                    await self.released.wait()
                 await asyncio.sleep(params.get("seconds", 0))
             case "listen":
                 await self.listening.wait()

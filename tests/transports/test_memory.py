@@ -63,10 +63,11 @@ async def test_a_request_gets_its_answer_from_a_server_in_the_same_process() -> 
 async def test_notifications_of_a_call_arrive_before_its_answer_and_calls_run_side_by_side() -> None:
     """A handler that notifies before it answers must not dead-lock."""
     pair, channel = await opened()
-    slow = asyncio.ensure_future(pair.client.ask("sleep", seconds=0.02))
+    slow = asyncio.ensure_future(pair.client.ask("sleep", held=True))
     await pair.client.ask("notify", times=500)
     assert [heard["number"] for heard in pair.client.heard] == list(range(500))
     assert not slow.done()
+    pair.server.released.set()
     await slow
     await channel.close()
 
@@ -92,10 +93,11 @@ async def test_what_is_sent_before_the_peer_has_begun_is_delivered_when_it_begin
 async def test_what_follows_initialize_waits_until_it_is_answered() -> None:
     """A-032, A-161, with more messages than the backlog takes."""
     pair, channel = await opened(Limits(backlog=2))
-    asked = [asyncio.ensure_future(pair.client.ask("initialize", seconds=0.03))]
+    asked = [asyncio.ensure_future(pair.client.ask("initialize", held=True))]
     asked += [asyncio.ensure_future(pair.client.ask("echo")) for _ in range(5)]
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # more would be seen by then
     assert pair.server.seen == ["initialize"]
+    pair.server.released.set()
     await asyncio.gather(*asked)
     assert pair.server.seen == ["initialize", *["echo"] * 5]
     await channel.close()

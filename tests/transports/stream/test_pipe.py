@@ -45,8 +45,10 @@ async def test_answers_to_pipelined_requests_leave_in_one_write() -> None:
 @on_both_loops
 async def test_calls_run_side_by_side() -> None:
     """C-036: a slow call doesn't hold back a quick one."""
-    async with serving() as (wire, _):
-        wire.write(request(1, "sleep", seconds=0.05) + request(2, "echo"))
+    async with serving() as (wire, conversation):
+        wire.write(request(1, "sleep", held=True) + request(2, "echo"))
+        assert [line["id"] for line in await wire.lines(1)] == [2]
+        conversation.released.set()
         assert [line["id"] for line in await wire.lines(2)] == [2, 1]
 
 
@@ -54,11 +56,12 @@ async def test_calls_run_side_by_side() -> None:
 async def test_what_follows_initialize_waits_until_it_is_answered() -> None:
     """A-032, A-161; in order, and a second inline call parks again."""
     async with serving() as (wire, conversation):
-        wire.write(request(1, "initialize", seconds=0.05) + request(2, "echo") + request(3, "initialize"))
+        wire.write(request(1, "initialize", held=True) + request(2, "echo") + request(3, "initialize"))
         wire.write(request(4, "echo"))
         await until(lambda: conversation.seen)
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # more would be seen by then
         assert conversation.seen == ["initialize"]
+        conversation.released.set()
         assert [line["id"] for line in await wire.lines(4)] == [1, 2, 3, 4]
 
 
@@ -89,13 +92,14 @@ async def test_lines_that_wait_are_handled_at_the_end_of_the_input() -> None:
 async def test_large_messages_in_the_backlog_stop_reading_by_their_size() -> None:
     """What waits for `initialize` is bounded by bytes, too."""
     async with serving(line=50_000) as (wire, conversation):
-        wire.write(request(0, "initialize", seconds=0.2))
+        wire.write(request(0, "initialize", held=True))
         sent = [request(number, "echo", pad="x" * 40_000) for number in range(1, 9)]
         writing = asyncio.create_task(asyncio.to_thread(lambda: [os.write(wire.into, data) for data in sent]))
         os.set_blocking(wire.into, True)
         await until(lambda: conversation.seen)
         await asyncio.sleep(0.05)
         assert sum(map(len, wire.channel._backlog)) <= 50_000 + 2 * 65536
+        conversation.released.set()
         assert [line["id"] for line in await wire.lines(9)] == list(range(9))
         await writing
 
@@ -113,11 +117,12 @@ async def test_notifications_that_pile_up_are_dropped() -> None:
 async def test_a_full_backlog_stops_reading_and_loses_nothing() -> None:
     """The parked messages are bounded by `limits.backlog`, and by one chunk."""
     async with serving(backlog=4) as (wire, conversation):
-        wire.write(request(0, "initialize", seconds=0.1))
+        wire.write(request(0, "initialize", held=True))
         await until(lambda: conversation.seen)
         wire.write(b"".join(request(number, "echo") for number in range(1, 11)))
         await until(wire.is_full)
         wire.write(b"".join(request(number, "echo") for number in range(11, 21)))
+        conversation.released.set()
         assert [line["id"] for line in await wire.lines(21)] == list(range(21))
         assert not wire.is_full()
 
