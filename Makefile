@@ -4,11 +4,13 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+# The module that runs tests. With `tools.repeat` failed tests are repeated alone.
+PYTEST ?= pytest
 # As in an activated environment: examples and tests start `gemel` by its name.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test test-quick test-long check check-quick check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents bench bench-quick bench-page browser coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
+.PHONY: help demo test test-quick test-long check check-quick check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents agent-clients agent-adapters bare-path extras bench bench-quick bench-page browser coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -28,12 +30,14 @@ help:
 	@echo "make interop       Gemel and foreign servers and clients with each other (needs npm); INTEROP=--short for current SDKs only"
 	@echo "make interop-auth  logins at a real authorization server, with a browser and the official clients (needs npm, chromium)"
 	@echo "make interop-agents  the MCP clients of agent frameworks on Gemel's server, their agents on Gemel's adapters (needs npm)"
+	@echo "make extras        each extra alone in a clean environment: it is installed, and used once; EXTRAS='otel redis' for some"
+	@echo "make bare-path     the tests in DIR=tests/server with no other program than those of Python and coreutils"
 	@echo "make browser       the page of gemel dev in Chromium (needs chromium, npm); PICTURES=1 renews the pictures of the documentation"
 	@echo "make bench         Gemel beside its peers; bench-quick takes 3 minutes, ceilings on functions, instructions and bytes included (needs valgrind)"
 	@echo "make bench-page    how soon the page of gemel dev is painted (needs chromium)"
 	@echo "make coverage-ids  which requirements the tests cite"
 	@echo "make packages      the wheel, pipx, the sdist, zip applications, a frozen program, what commands write for others; used without the repository"
-	@echo "make pythons       the tests that depend on it on each supported Python of this machine; WHOLE=1 for all tests"
+	@echo "make pythons       the tests that depend on it on each supported Python of this machine; WHOLE=1 for all tests, VERSIONS=3.13 PART=servers for some"
 	@echo "make lowest        the same tests with the lowest versions of the dependencies that pyproject.toml allows"
 	@echo "make newcomer      types README, tutorial and how-tos as printed, with the wheel only; NEWCOMER=--short for the first two"
 	@echo "make site          the documentation as a web site, in site/"
@@ -49,13 +53,13 @@ STRUCTURE := $(addprefix tests/test_,layering.py shape.py unfinished.py exports.
 
 FILE ?=
 test: .venv/.test
-	$(PY) -m pytest -rs $(if $(FILE),"$(FILE)",-n auto --dist worksteal -m "not long" $(STRUCTURE:%=--ignore=%) --ignore=tests/browser)
+	$(PY) -m $(PYTEST) -rs $(if $(FILE),"$(FILE)",-n auto --dist worksteal -m "not long" $(STRUCTURE:%=--ignore=%) --ignore=tests/browser)
 
 test-quick: .venv/.test
 	$(PY) -m tools.changed test $(STRUCTURE)
 
 test-long: .venv/.test
-	$(PY) -m pytest -n auto --dist worksteal -rs -m long --ignore=tests/browser
+	$(PY) -m $(PYTEST) -n auto --dist worksteal -rs -m long --ignore=tests/browser
 
 check: check-format check-lint check-mypy check-pyright check-shape  # `make -k check` tells all that is wrong
 
@@ -75,7 +79,7 @@ check-pyright: .venv/.check
 	$(PY) -m pyright
 
 check-shape: .venv/.check
-	$(PY) -m pytest -q $(STRUCTURE)
+	$(PY) -m $(PYTEST) -q $(STRUCTURE)
 
 shape: .venv/.check
 	$(PY) -m tools.shape
@@ -85,7 +89,7 @@ conformance: .venv/.demo
 	$(PY) -m tests.conformance.run
 
 all-checks: MUTANTS = 5
-all-checks: test test-long check shape demo conformance hostile http-differential fuzz mutants load soak cluster interop interop-agents browser bench packages newcomer pythons lowest coverage-ids
+all-checks: test test-long check shape demo conformance hostile http-differential fuzz mutants load soak cluster interop interop-agents browser bench packages extras newcomer pythons lowest coverage-ids
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run
@@ -93,7 +97,7 @@ hostile: .venv/.test
 
 FUZZ_SECONDS ?= 60
 fuzz: .venv/.test
-	-$(PIP) atheris
+	$(PIP) atheris
 	mkdir -p .cache
 	printf '%s\n' message server client head events values recording | xargs -P 2 -I% sh -c '\
 		$(PY) -m tests.fuzz.coverage % --seconds $(FUZZ_SECONDS) > .cache/fuzz-%.log 2>&1 || { cat .cache/fuzz-%.log; exit 1; }; \
@@ -104,7 +108,7 @@ mutants: .venv/.test
 	$(PY) -m tools.mutants --sample $(MUTANTS)
 
 http-differential: .venv/.test
-	-$(PIP) granian
+	$(PIP) granian
 	$(PY) -m tests.http_differential.run
 
 load: .venv/.test
@@ -127,15 +131,20 @@ interop-matrix: .venv/.demo  # installs the peers that interop-tests needs
 	$(PY) -m tests.interop.run $(INTEROP)
 
 interop-tests: .venv/.test
-	REQUIRE_PEERS=1 $(PY) -m pytest -rs tests/proxy/test_chain.py tests/proxy/test_sse_peers.py tests/testing/test_foreign.py tests/migrate/test_originals.py tests/migrate/test_tables.py tests/interop/test_twins.py tests/interop/test_tasks.py tests/cluster/test_round_robin.py
+	REQUIRE_PEERS=1 $(PY) -m $(PYTEST) -rs tests/proxy/test_chain.py tests/proxy/test_sse_peers.py tests/testing/test_foreign.py tests/migrate/test_originals.py tests/migrate/test_tables.py tests/interop/test_twins.py tests/interop/test_tasks.py tests/cluster/test_round_robin.py
 
 interop-auth: .venv/.test
 	$(PY) -m tests.interop.peers node peers examples > /dev/null
-	REQUIRE_PEERS=1 $(PY) -m pytest -n auto --dist loadfile -rs tests/auth/real
+	REQUIRE_PEERS=1 $(PY) -m $(PYTEST) -n auto --dist loadfile -rs tests/auth/real
 
-interop-agents: .venv/.demo .venv/.check
+interop-agents: agent-clients agent-adapters
+
+agent-clients: .venv/.demo
 	$(PY) -m tests.interop.run --agents
-	$(PY) -m tests.adapters.run
+
+AGENTS ?=
+agent-adapters: .venv/.check
+	$(PY) -m tests.adapters.run $(AGENTS)
 
 bench: .venv/.test
 	$(PY) -m benchmarks.run
@@ -157,7 +166,7 @@ browser: .venv/.test
 	$(PIP) --group browser
 	npm install --silent --no-audit --no-fund --no-save --prefix .cache/browser axe-core@4.14.1
 	$(PY) -m tests.interop.peers node peers fastmcp-server > /dev/null
-	REQUIRE_BROWSER=1 PICTURES=$(PICTURES) $(PY) -m pytest -rs tests/browser
+	REQUIRE_BROWSER=1 PICTURES=$(PICTURES) $(PY) -m $(PYTEST) -rs tests/browser
 
 PACKAGES ?=
 packages: .venv/.demo
@@ -165,11 +174,21 @@ packages: .venv/.demo
 
 # Other Pythons are taken from PATH, pyenv, uv, and the variable PYTHONS (their programs, separated by colons).
 WHOLE ?=
+VERSIONS ?=
+PART ?=
 pythons: .venv/.test
-	$(PY) -m tools.pythons $(if $(WHOLE),--whole)
+	$(PY) -m tools.pythons $(VERSIONS) $(if $(WHOLE),--whole) $(PART:%=--part %)
 
 lowest: .venv/.test
-	$(PY) -m tools.pythons --lowest $(if $(WHOLE),--whole)
+	$(PY) -m tools.pythons --lowest $(if $(WHOLE),--whole) $(PART:%=--part %)
+
+DIR ?= tests/server
+bare-path: .venv/.test
+	PATH="$$($(PY) -m tests.programs .cache/programs)" $(PY) -m $(PYTEST) -n auto --dist worksteal -rs -m "not long" $(DIR)
+
+EXTRAS ?=
+extras: .venv/.demo
+	$(PY) -m tests.extras.run $(EXTRAS)
 
 NEWCOMER ?=
 newcomer: .venv/.demo

@@ -38,6 +38,7 @@ from benchmarks.paths import PATHS, STREAMS, WAITING, listed_server
 from benchmarks.wire import call
 from benchmarks.wire import check as check_answer
 from gemel import asyncio_tasks
+from tools.ci import LEFT_OUT
 
 ResultT = TypeVar("ResultT")
 
@@ -321,7 +322,7 @@ def main() -> int:
     above: list[str] = []
     for unit in [options.unit] if options.unit else UNITS:
         if unit == "instructions" and (reason := why_not()) is not None:
-            print(f"instructions are not counted: {reason}")
+            print(f"{LEFT_OUT}ceilings of instructions: {reason}")
         else:
             above += check(unit)
     print("\n".join(above) or "nothing is above its ceiling")

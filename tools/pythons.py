@@ -1,8 +1,9 @@
 """Runs the tests on other Pythons and with the oldest dependencies: `make pythons`, `make lowest`.
 
-python -m tools.pythons                    CORE on each supported Python that is here; names those that are missing
+python -m tools.pythons                    PARTS on each supported Python that is here; names those that are missing
 python -m tools.pythons 3.13 3.14t         on these only; a missing one is an error
 python -m tools.pythons --lowest           on this Python, with the lowest versions that pyproject.toml allows
+python -m tools.pythons --part servers     one of PARTS; may be repeated
 python -m tools.pythons --whole            all tests; with --list none, it only tells what is here
 
 Pythons are taken from the variable PYTHONS (paths, separated as in PATH), from PATH, and from the folders of pyenv and uv.
@@ -26,32 +27,32 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENTS = ROOT / ".cache" / "pythons"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-#: What depends on the version of Python or of a dependency. The rest reads files (documents, structure, other programs).
-CORE = (
-    "tests/test_deadline.py",
-    "tests/test_errors.py",
-    "tests/test_exports.py",
-    "tests/test_jsonrpc.py",
-    "tests/test_options.py",
-    "tests/test_session.py",
-    "tests/test_session_asking.py",
-    "tests/test_session_end.py",
-    "tests/test_sync.py",
-    "tests/auth",
-    "tests/backends",
-    "tests/client",
-    "tests/contracts",
-    "tests/extensions",
-    "tests/http1",
-    "tests/openapi",
-    "tests/platforms",
-    "tests/protocol",
-    "tests/proxy",
-    "tests/schema",
-    "tests/server",
-    "tests/testing",
-    "tests/transports",
-)
+#: The tests of what depends on the version of Python or of a dependency, in parts that take some minutes each. The rest reads
+#: files (documents, structure, other programs).
+PARTS = {
+    "sessions": (
+        "tests/test_deadline.py",
+        "tests/test_errors.py",
+        "tests/test_exports.py",
+        "tests/test_jsonrpc.py",
+        "tests/test_options.py",
+        "tests/test_session.py",
+        "tests/test_session_asking.py",
+        "tests/test_session_end.py",
+        "tests/test_sync.py",
+        "tests/backends",
+        "tests/client",
+        "tests/contracts",
+        "tests/extensions",
+        "tests/openapi",
+        "tests/platforms",
+        "tests/proxy",
+        "tests/testing",
+    ),
+    "messages": ("tests/auth", "tests/protocol", "tests/schema"),
+    "servers": ("tests/server",),
+    "transports": ("tests/http1", "tests/transports"),
+}
 #: Extras for agent frameworks. Their lowest versions don't go together; `make interop-agents` gives each its own environment.
 FRAMEWORKS = frozenset({"langchain", "pydantic-ai", "openai-agents", "llama-index", "google-adk", "smolagents"})
 #: Tells the version of an interpreter as in `3.14.1t`; `t` is a build without the global lock.
@@ -190,7 +191,8 @@ def run_tests(python: Path, arguments: Sequence[str], *, without_lock: bool) -> 
     if without_lock:
         variables["PYTHON_GIL"] = "0"  # a package that was not made for it, such as hiredis, would bring the lock back
     cache = ["-o", f"cache_dir={ENVIRONMENTS / 'pytest' / python.parent.parent.name}"]
-    command = [str(python), "-m", "pytest", "-n", "auto", "--dist", "worksteal", "-q", *cache, *arguments]
+    pytest = os.environ.get("PYTEST", "pytest")
+    command = [str(python), "-m", pytest, "-n", "auto", "--dist", "worksteal", "-q", *cache, *arguments]
     return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
 
 
@@ -201,7 +203,8 @@ def main(words: Sequence[str] | None = None) -> int:
         "versions", nargs="*", metavar="VERSION", help="such as 3.13 or 3.14t; all supported ones if none"
     )
     parser.add_argument("--lowest", action="store_true", help="the lowest versions of the dependencies")
-    parser.add_argument("--whole", action="store_true", help="all tests, not only those of CORE")
+    parser.add_argument("--whole", action="store_true", help="all tests, not only those of PARTS")
+    parser.add_argument("--part", action="append", choices=PARTS, help="these of PARTS; all by default")
     parser.add_argument("--others", action="store_true", help="fail if there is no Python besides this one")
     parser.add_argument("--list", action="store_true", help="only tell what is here and what is missing")
     parser.add_argument("--tests", nargs=argparse.REMAINDER, metavar="…", help="the rest are arguments for pytest")
@@ -220,7 +223,8 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
     if options.list:
         return 1 if failed else 0
-    arguments = options.tests or ([] if options.whole else CORE)
+    parts = [] if options.whole else options.part or PARTS
+    arguments = options.tests or [path for part in parts for path in PARTS[part]]
     for version, interpreter in interpreters.items():
         print(f"\n=== {interpreter.version}{', lowest dependencies' if options.lowest else ''}", flush=True)
         try:

@@ -6,6 +6,7 @@ python -m tests.adapters.run smolagents      some, by the names of the modules
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -48,7 +49,8 @@ def check(adapter: str) -> bool:
     python = prepare(adapter)
     begin = time.monotonic()
     # Frameworks warn of things that are not ours. The plugins of conftest.py would need more packages.
-    tests = [python, "-m", "pytest", "-q", "--noconftest", "-W", "ignore", "-p", "no:cacheprovider", "-k", adapter]
+    pytest = os.environ.get("PYTEST", "pytest")
+    tests = [python, "-m", pytest, "-q", "--noconftest", "-W", "ignore", "-p", "no:cacheprovider", "-k", adapter]
     files = [f"tests/adapters/formats/test_{adapter}.py", "tests/adapters/test_agents.py"]
     types = [sys.executable, "-m", "mypy", "--python-executable", python, "--follow-imports", "silent"]
     fine = [

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from tests.http_differential.app import SERVERS
 from tests.http_differential.requests import LAST, Bytes, cases
 from tests.ports import free_port
+from tools.ci import LEFT_OUT
 
 #: Seconds without a byte after which a response counts as complete.
 SILENCE = 0.3
@@ -169,7 +170,7 @@ async def compare(chosen: Sequence[Bytes], servers: Sequence[str], *, verbose: b
         for server in servers:
             package = PACKAGES.get(server)
             if package is not None and importlib.util.find_spec(package) is None:
-                print(f"skipped: {server}, because {package} is not installed")
+                print(f"{LEFT_OUT}the HTTP server {server}: {package} is not installed")
                 continue
             port = ports[server] = free_port()
             command = [sys.executable, "-m", "tests.http_differential.app", server, str(port)]
@@ -191,7 +192,7 @@ async def compare(chosen: Sequence[Bytes], servers: Sequence[str], *, verbose: b
 async def compare_behind(proxy: str, chosen: Sequence[Bytes]) -> list[str]:
     """Send the cases through a proxy, and return what is wrong."""
     if shutil.which(proxy) is None:
-        print(f"skipped: {proxy}, because it is not installed")
+        print(f"{LEFT_OUT}requests through {proxy}: it is not installed")
         return []
     wrong = []
     app_port, port = free_port(), free_port()

@@ -23,6 +23,7 @@ from tests.interop.excuses import EXCUSES
 from tests.interop.judge import Cell, skipped
 from tests.interop.matrix import HERE
 from tests.interop.peers import GROUPS, OLD_SDKS, install, locate
+from tools.ci import FLAKY
 
 #: The options that choose cells by a member of that name.
 FILTERS = ("client", "server", "transport", "era")
@@ -133,11 +134,13 @@ def _matrix(matrix: Matrix, cells: list[Cell], pool: Executor, verbose: bool) ->
         outcomes.append(outcome)
     _explain(outcomes)
     # As failed tests in CI: on a shared machine a step may be late by no fault of its own.
-    again = [matrix.run(outcome.cell) for outcome in outcomes if outcome.wrong]
-    for outcome in again:
-        _show(outcome, verbose)
-        if not outcome.wrong:
-            print(f"flaky: {outcome.cell} went wrong in the first run and well in the second", flush=True)
+    failed = [outcome for outcome in outcomes if outcome.wrong]
+    again = [matrix.run(outcome.cell) for outcome in failed]
+    for first, second in zip(failed, again, strict=True):
+        _show(second, verbose)
+        if not second.wrong:
+            step, problem = next(iter(first.wrong.items()))
+            print(f"{FLAKY}{first.cell}, {step}: {problem}", flush=True)
     wrong = [str(outcome.cell) for outcome in again if outcome.wrong]
     steps = sum(len(outcome.steps) for outcome in outcomes)
     fine = len(cells) - len(wrong)
