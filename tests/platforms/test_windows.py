@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import yaml
 
 from gemel import Client, ConnectFailed, DefinitionError, signals
 from gemel.cli.program import reload
@@ -21,9 +22,12 @@ from gemel.transports.stream import command_line, windows_job
 from gemel.transports.stream import subprocess as process
 from gemel.transports.stream.blocking import BlockingTransport
 from gemel.transports.stream.command_line import split_command_line, windows_command_line
+from tests.source import ROOT
 from tests.transports.loops import until
 
 HERE = Path(__file__).parent
+#: Tests that need no more than the plugins and fixtures that all tests have, one of them on the event loops of all systems.
+STARTED = ("tests/test_errors.py", "tests/test_ports.py")
 NPX = r"C:\Program Files (x86)\nodejs\npx.cmd"
 FILES = frozenset({NPX, r"C:\tools\serve.exe", r"C:\tools\serve.cmd", r"D:\old\start.BAT"})
 LOWER = frozenset(map(str.lower, FILES))  # Windows ignores case
@@ -226,3 +230,14 @@ def test_gemel_works_without_what_only_posix_has(word: str, output: str) -> None
     command = [sys.executable, str(HERE / "without_posix.py"), word]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert (done.returncode, done.stdout) == (0, output), re.sub(r"\s+$", "", done.stderr)
+
+
+def test_the_tests_of_the_workflow_can_start_on_windows() -> None:
+    """The job runs pytest with the options of pyproject.toml, which must not name what only POSIX has."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
+    job = workflow["jobs"]["pythons"]
+    assert "windows-latest" in job["strategy"]["matrix"]["system"]
+    assert any("python -m tools.pythons" in step.get("run", "") for step in job["steps"])
+    command = [sys.executable, str(HERE / "without_posix.py"), "pytest", "-p", "no:cacheprovider", *STARTED]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,16 +1,18 @@
-"""Runs in a process that has what Windows has: `python without_posix.py import|memory|serve`.
+"""Runs in a process that has what Windows has: `python without_posix.py import|memory|serve|pytest`.
 
 What only POSIX has is taken away before Gemel is imported.
 """
 
 import asyncio
 import importlib
+import io
 import os
 import pkgutil
 import select
 import signal
 import socket
 import sys
+import sysconfig
 
 #: Libraries that import modules of their own on Windows, which are not here: they come first.
 FOREIGN = ("shutil", "uvicorn")
@@ -27,17 +29,17 @@ MISSING = {
         "O_NOFOLLOW",
         "O_DIRECTORY",
         "O_CLOEXEC",
+        "sched_getaffinity",
     ),
     select: ("poll", "epoll"),
-    signal: ("SIGKILL", "SIGHUP", "SIGUSR1", "SIGCHLD", "pthread_sigmask"),
+    signal: ("SIGKILL", "SIGHUP", "SIGUSR1", "SIGCHLD", "SIGALRM", "setitimer", "pthread_sigmask"),
     socket: ("AF_UNIX",),
 }
 
 
 def become_windows() -> None:
     """Take away what Windows doesn't have."""
-    for name in FOREIGN:
-        importlib.import_module(name)
+    sysconfig.get_config_vars()  # read once, from a module of this system
     asyncio.new_event_loop().close()  # since Python 3.14 the kind of loop is chosen with the first one
     family, pair = socket.AF_UNIX, socket.socketpair
     setattr(socket, "socketpair", lambda *arguments: pair(family))  # noqa: B010 (the event loop needs one)
@@ -63,8 +65,15 @@ def import_everything() -> None:
                     raise
 
 
-def main(word: str) -> None:
+def main(word: str, *arguments: str) -> None:
+    for name in ("pytest",) if word == "pytest" else FOREIGN:
+        importlib.import_module(name)
     become_windows()
+    if word == "pytest":
+        import pytest
+
+        vars(io).setdefault("_WindowsConsoleIO", type("_WindowsConsoleIO", (), {}))  # pytest asks what a terminal is
+        sys.exit(pytest.main([*arguments]))
     if word == "import":
         import_everything()
         return
@@ -87,4 +96,4 @@ def main(word: str) -> None:
     asyncio.run(use())
 
 
-main(sys.argv[1])
+main(*sys.argv[1:])
