@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,10 +15,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.source import ROOT
 from tools import ci
-from tools.ci import ALWAYS, Job, Record, Step, jobs_of
+from tools.ci import ALWAYS, Record, Step, jobs_of
 
 #: What a checkout needs for its steps to be started.
 FILES = (".ci/run", "tools/__init__.py", "tools/ci.py", "tools/pythons.py", "tools/repeat.py")
@@ -343,13 +345,25 @@ def test_no_run_reaches_the_limit_of_the_platform() -> None:
     assert ci.MINUTES + max(step.limit for step in all_steps()) < 90
 
 
+def targets(words: Sequence[str]) -> set[str]:
+    """The targets among words for make."""
+    return {word for word in words if not word.startswith("-") and "=" not in word}
+
+
 def test_the_steps_are_targets_of_the_makefile() -> None:
-    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    known = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for step in all_steps():
-        for variant in step.variants:
-            words = Job(step, variant).command
-            assert words[0] == "make"
-            assert {word for word in words[1:] if not word.startswith("-") and "=" not in word} <= targets
+        for job in jobs_of(step):
+            assert job.command[0] == "make"
+            assert targets(job.command[1:]) <= known
+
+
+def test_each_night_runs_what_is_in_rotation() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/nightly.yml").read_text(encoding="utf-8"))
+    (job,) = workflow["jobs"].values()
+    nightly = {one for line in job["strategy"]["matrix"]["target"] for one in targets(shlex.split(line))}
+    assert nightly >= {one for step in ci.rotation(["3.99"]) for one in targets(jobs_of(step)[0].command[1:])}
+    assert "bare-path" in nightly
 
 
 def test_each_folder_of_tests_has_its_turn_with_a_bare_path() -> None:
