@@ -17,8 +17,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.adapters.run import ADAPTERS
+from tests.extras.run import EXTRAS
+from tests.packages.run import WAYS
 from tests.source import ROOT
-from tools import ci
+from tools import ci, pythons
 from tools.ci import ALWAYS, Record, Step, jobs_of
 
 #: What a checkout needs for its steps to be started.
@@ -358,6 +361,10 @@ def test_the_steps_are_targets_of_the_makefile() -> None:
             assert targets(job.command[1:]) <= known
 
 
+def test_each_target_lets_failed_tests_be_repeated() -> None:
+    assert "-m pytest" not in (ROOT / "Makefile").read_text(), "use $(PYTEST)"
+
+
 def test_each_night_runs_what_is_in_rotation() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/nightly.yml").read_text(encoding="utf-8"))
     (job,) = workflow["jobs"].values()
@@ -366,7 +373,16 @@ def test_each_night_runs_what_is_in_rotation() -> None:
     assert "bare-path" in nightly
 
 
-def test_each_folder_of_tests_has_its_turn_with_a_bare_path() -> None:
-    (step,) = [step for step in ALWAYS if step.name == "bare-path"]
-    assert {"tests/server", "tests/docs", "tests/test_*.py"} <= set(step.variants)
-    assert all(list(ROOT.glob(variant)) for variant in step.variants)
+def variables(name: str) -> set[str]:
+    """The values of a variable of make in all steps."""
+    words = [word for step in all_steps() for job in jobs_of(step) for word in job.command]
+    return {value for word in words if word.startswith(f"{name}=") for value in word.removeprefix(f"{name}=").split()}
+
+
+def test_every_package_agent_extra_and_part_of_the_tests_has_its_turn() -> None:
+    assert variables("PACKAGES") == WAYS.keys()
+    assert variables("AGENTS") == ADAPTERS.keys()
+    assert variables("EXTRAS") == EXTRAS.keys()
+    assert variables("PART") == pythons.PARTS.keys()
+    assert variables("DIR") >= {"tests/server", "tests/docs", "tests/test_*.py"}
+    assert all(list(ROOT.glob(folder)) for folder in variables("DIR"))

@@ -121,7 +121,7 @@ def rotation(versions: Iterable[str]) -> tuple[Step, ...]:
             tuple(name.replace("-", "_") for name in _FRAMEWORKS),
         ),
         Step("extras", "make extras EXTRAS='{}'", 8, 120, (" ".join(_OTHER_EXTRAS), *_FRAMEWORKS)),
-        Step("all-packages", "make packages PACKAGES={}", 6, 60, ("pipx", "sdist", "zipapp", "frozen")),
+        Step("all-packages", "make packages PACKAGES={}", 6, 60, ("pipx", "sdist", "zipapp", "frozen", "written")),
     )
 
 
