@@ -34,7 +34,7 @@ done
 echo "$*" >>"$STUBS/log"
 if [ -f "$STUBS/$target" ]; then . "$STUBS/$target"; fi
 """
-PROGRAMS = ("bash", "cat", "dirname", "env", "sh", "sleep", "touch")
+PROGRAMS = ("bash", "dirname", "env", "sleep")
 #: A test that fails until it has run before.
 ONCE = """
 import pathlib
@@ -65,7 +65,8 @@ class Checkout:
             each.mkdir()
         for name in PROGRAMS:
             program = shutil.which(name)
-            assert program is not None
+            if program is None:
+                pytest.skip(f"{name} is not installed")
             (self.programs / name).symlink_to(program)
         self.program("make", MAKE)
         for names in ci.TOOLS.values():
