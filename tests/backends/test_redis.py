@@ -349,6 +349,23 @@ async def test_a_closed_backend_can_be_opened_again_and_listeners_go_on(server: 
     await other.close()
 
 
+async def test_listeners_alone_go_on_after_a_reopening(server: RedisServer) -> None:
+    """Nobody watches a log, which would open the connection for the listeners, too."""
+    backend, other = RedisBackend(server.url), RedisBackend(server.url)
+    heard: list[Event] = []
+    remove = backend.subscribe(heard.append)
+    await until(lambda: heard)
+    await backend.close()
+    backend.reopen()
+    heard.clear()
+    await until(lambda: heard)  # connected again
+    other.publish(Changed("tools"))
+    await until(lambda: Changed("tools") in heard)
+    remove()
+    await backend.close()
+    await other.close()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_connects_again(server: RedisServer) -> None:
     backend = RedisBackend(server.url)

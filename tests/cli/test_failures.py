@@ -57,6 +57,8 @@ def gemel(*words: str) -> subprocess.CompletedProcess[str]:
         (["list", "x", "--jsn"], "unrecognized arguments: --jsn; did you mean --json? (see gemel list --help)"),
         (["run", "x", "--prt=8"], "unrecognized arguments: --prt=8; did you mean --port? (see gemel run --help)"),
         (["list"], "the following arguments are required: TARGET (see gemel list --help)"),
+        (["list", "x", "--jso"], "unrecognized arguments: --jso; did you mean --json? (see gemel list --help)"),
+        (["--vers"], "the following arguments are required: COMMAND (see gemel --help)"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_with_a_suggestion(

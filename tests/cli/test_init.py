@@ -72,6 +72,15 @@ def test_a_folder_with_only_a_repository_is_used(tmp_path: Path, capsys: pytest.
     assert 'Server("notes"' in (tmp_path / "server.py").read_text()
 
 
+def test_there_is_no_need_to_change_into_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "."]) == 0
+    commands = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    assert commands[0].split()[:3] == ["pip", "install", "pytest"]
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [

@@ -100,6 +100,23 @@ async def test_a_message_in_pieces_is_one_message(over: Any) -> None:
 
 
 @each_way
+async def test_a_long_message_arrives_whole(over: Any) -> None:
+    """Pipes and sockets deliver it in pieces."""
+    text = "x" * 300_000
+    async with ScriptedPeer(over=over) as peer, asyncio.TaskGroup() as calls:
+        client = Client(peer, era="2025")
+        opening = calls.create_task(client.connect())
+        await peer.greet("2025")
+        await opening
+        call = calls.create_task(client.call_tool("x", {"text": text}))
+        request = await peer.expect("tools/call")
+        assert request["params"]["arguments"] == {"text": text}
+        await peer.answer(request, {"content": []})
+        await call
+        await client.close()
+
+
+@each_way
 async def test_a_peer_that_says_nothing(over: Any) -> None:
     async with ScriptedPeer(over=over) as peer:
         client = Client(peer, era="2025")

@@ -86,6 +86,17 @@ async def test_changes_of_several_writers_are_all_kept(store: TaskStore) -> None
     assert len(found.answers) == 20
 
 
+async def test_a_clock_that_is_set_back_changes_no_order(store: TaskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`lastUpdatedAt` of a task never decreases."""
+    made = record()
+    await store.create(made, call())
+    monkeypatch.setattr(time, "time", lambda: made.updated - 10)
+    changed = await store.change(made.id, lambda record: True)
+    assert changed.updated == made.updated
+    monkeypatch.setattr(time, "time", lambda: made.updated + 10)
+    assert (await store.change(made.id, lambda record: True)).updated == made.updated + 10
+
+
 async def test_a_state_that_is_final_never_changes() -> None:
     """TSK-10."""
     for final in ("completed", "failed", "cancelled"):

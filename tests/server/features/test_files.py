@@ -65,6 +65,17 @@ async def is_missing(peer: Peer, uri: str) -> bool:
 # ---------------------------------------------------------------- what is there
 
 
+async def test_a_folder_has_its_own_name_however_its_path_is_written(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    for path in (f"{root}/", ".", "sub/.."):
+        server = Server("s")
+        server.add_files(path, "file:///docs/")
+        async with talking_to(server, "2026") as peer:
+            assert [one["name"] for one in (await peer.ask("resources/list"))["resources"]] == ["docs"]
+
+
 @both_eras
 async def test_a_folder_is_listed_as_one_resource_and_one_template(root: Path, era: str) -> None:
     """RES-02, RES-03, RES-08."""

@@ -263,6 +263,31 @@ async def test_a_body_that_never_ends_is_given_up() -> None:
         assert (reply.status, reply.headers["connection"]) == (408, "close")
 
 
+@pytest.mark.parametrize("path", ["/mcp", "/upload"])
+async def test_giving_up_a_body_leaves_no_cancellation_in_the_task_of_another_asgi_server(path: str) -> None:
+    """Else a timeout that the task enters later would end it."""
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def upload(scope: Scope, receive: Any, send: Any) -> None:
+        await receive()
+
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    app = make_server(Log()).http_app(body_wait=0.1, routes={"/upload": upload})
+    scope, _ = post_scope("/mcp")
+    await app({**scope, "path": path}, receive, send)
+    task = asyncio.current_task()
+    assert task is not None
+    assert (sent[0]["status"], task.cancelling()) == (408, 0)
+    await app.stop()
+
+
 async def test_headers_are_bounded_in_number_and_size(site: Site) -> None:
     """HDR-25, SEC-35: 431."""
     headers, body = modern_call("add", a=1, b=2)

@@ -196,6 +196,21 @@ async def test_idle_sessions_expire_in_the_store(store_url: str) -> None:
         assert (await b.site.ask(session, request("ping"))).status == 404
 
 
+async def test_a_session_lives_on_in_the_store_while_a_call_of_it_runs(store_url: str) -> None:
+    async with apps(store_url, limits=Limits(session_idle=1.2)) as (a, b):
+        busy = await a.site.session()
+        wire = await a.site.call(busy, handshake_call("wait", 7))
+        await a.log.until("wait begins")
+        for _ in range(2):  # as long as two sessions, one after the other, that nobody uses
+            unused = await a.site.session()
+            record = SessionKeys("rig", unused["Mcp-Session-Id"], None).record
+            while await b.server.backend.get(record) is not None:  # noqa: ASYNC110 - not signalled
+                await asyncio.sleep(0.05)
+        assert (await b.site.ask(busy, request("ping"))).status == 200
+        a.log.gate.set()
+        assert text_of((await wire.reply()).json()) == "wait"
+
+
 async def test_there_are_no_more_sessions_than_the_limit(store_url: str) -> None:
     async with apps(store_url, limits=Limits(sessions=2)) as (a, b):
         sessions = [await a.site.session() for _ in range(2)]
