@@ -1,174 +1,166 @@
-"""Mutation testing: `python -m tools.mutants [FILE ...] --sample 20`.
+"""Mutation testing: `python -m tools.mutants --count 40`.
 
-Changes one condition, constant, operator, result or statement at a time in a copy of the source, and runs the tests that
-reach the changed line. A change that no test notices has survived: a test is missing, or the code has no effect, or the
-change means the same. `files.toml` lists the files, their tests, and the survivors that are explained; any other is an error.
+Changes one condition, operator, result or statement of the source at a time, and runs the tests that are most likely to
+notice. A change that none of them notices has survived: a test is missing, or the code has no effect, or the change means the
+same. Mutants are chosen at random, equally many of each package; the same ones for the same seed, which is the date.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
-import shutil
+import ast
+import os
+import random
 import sys
 import tempfile
+import threading
 import time
-import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
 from tools.mutants.mutations import Mutant, find_mutants
-from tools.mutants.trials import EXTRA_SECONDS, Baseline, Laboratory, Undecided
+from tools.mutants.nearest import Nearness
+from tools.mutants.trials import Outcome, Trials
 
 ROOT = Path(__file__).parents[2]
-LISTED = Path(__file__).with_name("files.toml")
+#: How many test files a mutant gets.
+FILES = 15
 
 
-class Row(NamedTuple):
-    """What `files.toml` says of a file."""
+class Chosen(NamedTuple):
+    """A mutant and its file."""
 
-    tests: list[str]
-    #: The names of mutants that survive, with the reason.
-    explained: dict[str, str]
-    #: Whether its functions keep results, so that a test may depend on a line that only an earlier test reached.
-    keeps_results: bool
+    file: str
+    mutant: Mutant
 
-
-def read_rows(path: Path) -> dict[str, Row]:
-    """Read the table of files."""
-    table = tomllib.loads(path.read_text(encoding="utf-8"))
-    return {
-        file: Row(row["tests"], row.get("explained", {}), row.get("keeps_results", False))
-        for file, row in table.items()
-    }
+    def __str__(self) -> str:
+        return f"{self.file}:{self.mutant.line}: {self.mutant.scope}: {self.mutant.change}"
 
 
-class Command:
-    """One run over some files."""
+def choose(root: Path, files: Iterable[str], count: int, seed: int) -> list[Chosen]:
+    """Choose mutants of the packages in turn, in each from its files as their sizes are; all, if `count` is 0."""
+    if not count:
+        return [Chosen(file, mutant) for file in files for mutant in _mutants(root, file)]
+    rng = random.Random(seed)
+    packages: dict[str, list[str]] = {}
+    for file in files:
+        _, _, *rest = file.split("/")  # src, the name of the package
+        packages.setdefault(rest[0] if len(rest) > 1 else "", []).append(file)
+    names = rng.sample(sorted(packages), len(packages))
+    chosen: dict[Chosen, None] = {}
+    turn = 0
+    while len(chosen) < count and turn < 20 * count:
+        members = packages[names[turn % len(names)]]
+        (file,) = rng.choices(members, [(root / member).stat().st_size for member in members])
+        if mutants := _mutants(root, file):
+            chosen[Chosen(file, rng.choice(mutants))] = None
+        turn += 1
+    return list(chosen)
 
-    def __init__(self, root: Path, laboratory: Laboratory, *, fresh: bool) -> None:
+
+def _mutants(root: Path, file: str) -> list[Mutant]:
+    return find_mutants((root / file).read_text(encoding="utf-8"))
+
+
+def function_around(source: str, line: int) -> str:
+    """Return the text of the innermost function or class around a line; the whole text if there is none."""
+    inner = source
+    for node in ast.walk(ast.parse(source)):  # outer ones come first
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and (
+            node.lineno <= line <= (node.end_lineno or line)
+        ):
+            inner = ast.get_source_segment(source, node) or inner
+    return inner
+
+
+class Run:
+    """Tries mutants, several at a time, and prints those that survive.
+
+    Args:
+        root: The project.
+        processes: How many at a time.
+        seconds: After this time no further mutant is tried.
+        limit: Seconds of tests for a mutant.
+
+    Attributes:
+        counts: How many were noticed, survived, or met no test; could not be decided, or were not tried.
+    """
+
+    def __init__(self, root: Path, processes: int, seconds: float, limit: float) -> None:
         self._root = root
-        self._laboratory = laboratory
-        self._cache = root / ".cache" / "mutants"
-        self._cache.mkdir(parents=True, exist_ok=True)
-        #: The keys of mutants that a test noticed.
-        self._noticed: set[str] = set()
-        self._outcomes = self._cache / "noticed"
-        if fresh:
-            self._outcomes.unlink(missing_ok=True)
-        if self._outcomes.exists():
-            self._noticed = set(self._outcomes.read_text().split())
+        self._processes = processes
+        self._end = time.monotonic() + seconds
+        self._limit = limit
+        self._tests = Nearness(root)
+        self._own = threading.local()
+        #: The mutants that each test noticed.
+        self._noticed: dict[str, list[Chosen]] = {}
+        self.counts = Counter[str]()
 
-    def run(self, file: str, row: Row, mutants: Sequence[Mutant], of: int) -> int:
-        """Try mutants of a file and print what became of them; return how many survivors are not explained."""
-        start, counts, failures = time.monotonic(), Counter[str](), 0
-        baseline: Baseline | None = None
-        for mutant in mutants:
-            if mutant.name in row.explained:
-                counts["explained"] += 1
-            elif mutant.key in self._noticed:
-                counts["noticed"] += 1
-            else:
-                baseline = baseline or self._baseline(file, row)
-                if baseline is None:
-                    print(f"{file}: its tests fail without a mutant: {' '.join(row.tests)}", flush=True)
-                    return 1
-                tests = baseline.tests(mutant, reached_or_not=row.keeps_results)
-                try:
-                    noticed = bool(tests) and self._laboratory.notices(file, mutant, tests, baseline)
-                except Undecided:
-                    failures += 1
-                    print(
-                        f"{file}:{mutant.lines[0]}: undecided, its tests fail without it, too: {mutant.name}",
-                        flush=True,
-                    )
-                    continue
-                if noticed:
-                    counts["noticed"] += 1
-                    self._noticed.add(mutant.key)
-                    with self._outcomes.open("a") as outcomes:
-                        outcomes.write(f"{mutant.key}\n")
-                else:
-                    failures += 1
-                    why = f"{len(tests)} tests pass" if tests else "no test reaches it"
-                    print(f"{file}:{mutant.lines[0]}: {why}\n{json.dumps(mutant.name)} = ", flush=True)
-        self._laboratory.close()
-        print(
-            f"{file}: {len(mutants)} of {of} mutants: {counts['noticed']} noticed, {counts['explained']} explained, "
-            f"{failures} survived, {time.monotonic() - start:.0f} s",
-            flush=True,
-        )
-        return failures
+    def __call__(self, chosen: Sequence[Chosen]) -> None:
+        """Try mutants."""
+        with (
+            tempfile.TemporaryDirectory() as scratch,
+            ThreadPoolExecutor(self._processes, initializer=self._begin, initargs=(Path(scratch),)) as pool,
+        ):
+            self.counts.update(pool.map(self._try, chosen))
+            pool.submit(self._doubt).result()
 
-    def _baseline(self, file: str, row: Row) -> Baseline | None:
-        """Which test reaches what, measured once for a state of the file and its tests."""
-        digest = hashlib.sha256((self._root / file).read_bytes())
-        for test in row.tests:
-            for path in sorted(_files(self._root / test.partition(" ")[0])):
-                digest.update(path.read_bytes())
-        name = file.removeprefix("src/").replace("/", ".")
-        path = self._cache / f"{name}-{digest.hexdigest()[:16]}.json"
-        if path.exists():
-            return Baseline.load(path)
-        for old in self._cache.glob(f"{name}-*.json"):
-            old.unlink()
-        baseline = self._laboratory.measure(file, row.tests)
-        if baseline is not None:
-            baseline.save(path)
-        return baseline
+    def _begin(self, scratch: Path) -> None:
+        """Give a thread its copy of the source."""
+        self._own.trials = Trials(self._root, Path(tempfile.mkdtemp(dir=scratch)), self._limit)
+
+    def _try(self, chosen: Chosen) -> str:
+        """Try a mutant and return what became of it."""
+        if time.monotonic() > self._end:
+            return "not tried"
+        file, mutant = chosen
+        source = (self._root / file).read_text(encoding="utf-8")
+        tests = self._tests.nearest(file, function_around(source, mutant.line), FILES)
+        outcome: Outcome = self._own.trials.run(tests, file, mutant.applied_to(source))
+        if outcome.failed:
+            self._noticed.setdefault(outcome.failed, []).append(chosen)
+            return "noticed"
+        print(f"{chosen}: {outcome.passed} tests pass", flush=True)
+        return "survived" if outcome.passed else "without a test"
+
+    def _doubt(self) -> None:
+        """Run the tests that failed with mutants once more without one. What fails nevertheless proves nothing."""
+        tests = [test for test in self._noticed if "::" in test]
+        while tests and (failed := self._own.trials.run(tests).failed):
+            for chosen in self._noticed.get(failed, ()):
+                print(f"{chosen}: undecided, {failed} fails without it, too", flush=True)
+                self.counts.update({"noticed": -1, "undecided": 1})
+            tests = tests[tests.index(failed) + 1 :] if failed in tests else []
 
 
-def _sample(mutants: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:
-    """Choose some mutants: the same ones while they exist, and in a larger sample, too."""
-    ranks = {mutant: hashlib.sha256(f"{seed} {mutant.name}".encode()).digest() for mutant in mutants}
-    chosen = set(sorted(mutants, key=ranks.__getitem__)[:size])
-    return [mutant for mutant in mutants if mutant in chosen]
-
-
-def _files(path: Path) -> list[Path]:
-    return [found for found in path.rglob("*") if found.suffix in (".py", ".txt")] if path.is_dir() else [path]
-
-
-def main(
-    arguments: Sequence[str] | None = None,
-    *,
-    root: Path = ROOT,
-    listed: Path = LISTED,
-    extra_seconds: float = EXTRA_SECONDS,
-) -> int:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description="Mutation testing of the kernel.")
-    parser.add_argument("files", nargs="*", help="all files of the table by default")
-    parser.add_argument("--sample", type=int, default=0, help="so many mutants of each file; 0 for all")
-    parser.add_argument("--seed", type=int, default=0, help="for the choice of the sample")
-    parser.add_argument("--only", default="", metavar="TEXT", help="mutants whose name contains this")
-    parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
-    parser.add_argument("--fresh", action="store_true", help="try again what earlier runs found to be noticed")
+def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
+    """Run from the command line; return 1 if more mutants survived than were noticed."""
+    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description="Mutation testing.")
+    parser.add_argument("files", nargs="*", help="source files; all by default")
+    parser.add_argument("--count", type=int, default=40, help="how many mutants; 0 for all of the files")
+    parser.add_argument("--seed", type=int, default=int(f"{date.today():%Y%m%d}"), help="the date by default")
+    parser.add_argument("--seconds", type=float, default=420.0, help="after these no further mutant is tried")
+    parser.add_argument("--limit", type=float, default=40.0, help="seconds of tests for a mutant")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many at a time")
     options = parser.parse_args(arguments)
-    rows = read_rows(listed)
-    failures, total, every = 0, 0, 0
-    with tempfile.TemporaryDirectory() as directory:
-        copied = Path(directory, "src")
-        shutil.copytree(root / "src", copied)
-        command = Command(root, Laboratory(root, copied, extra_seconds=extra_seconds), fresh=options.fresh)
-        for file in options.files or rows:
-            row, found = rows[file], find_mutants((root / file).read_text(encoding="utf-8"))
-            for name in row.explained.keys() - {mutant.name for mutant in found}:
-                failures += 1
-                print(f"{file}: explained, but there is no such mutant: {name}")
-            mutants = [mutant for mutant in found if options.only in mutant.name]
-            if options.sample:
-                mutants = _sample(mutants, options.sample, options.seed)
-            if options.list:
-                print(*(f"{file}:{mutant.lines[0]}: {mutant.name}" for mutant in mutants), sep="\n")
-            else:
-                failures += command.run(file, row, mutants, len(found))
-            total, every = total + len(mutants), every + len(found)
-    print(f"{total} of {every} mutants: {failures} survived without an explanation")
-    return 1 if failures else 0
+    files = options.files or [str(path.relative_to(root)) for path in sorted(root.glob("src/**/*.py"))]
+    chosen = choose(root, files, options.count, options.seed)
+    print(f"{len(chosen)} mutants, --seed {options.seed}", flush=True)
+    begin = time.monotonic()
+    run = Run(root, options.processes, options.seconds, options.limit)
+    run(chosen)
+    counts = ", ".join(f"{count} {what}" for what, count in sorted(run.counts.items()) if count)
+    last = root / ".cache" / "mutants.txt"
+    before = f"; the run before: {last.read_text(encoding='utf-8')}" if last.exists() else ""
+    print(f"mutants: {counts}, {time.monotonic() - begin:.0f} s{before}")
+    last.parent.mkdir(exist_ok=True)
+    last.write_text(f"{counts}, --seed {options.seed}", encoding="utf-8")
+    return int(run.counts["survived"] > run.counts["noticed"] or not run.counts["noticed"])
 
 
 if __name__ == "__main__":
