@@ -108,7 +108,7 @@ def import_key(data: Mapping[str, Any] | str | bytes) -> WebKey:
         ValueError: The key is malformed, too small, too large, or of an unknown type.
         StartError: joserfc is not installed.
     """
-    jwk = _joserfc_jwk()
+    jwk = load_joserfc()
     try:
         # joserfc warns of small keys, which are refused below.
         with warnings.catch_warnings():
@@ -187,7 +187,7 @@ def generate_key(algorithm: str = "ES256", *, kid: str | None = None) -> WebKey:
     Raises:
         ValueError: The algorithm is unknown.
     """
-    jwk = _joserfc_jwk()
+    jwk = load_joserfc()
     curves = {name: curve for curve, name in _BY_CURVE.items()} | {"EdDSA": "Ed25519"}
     if algorithm in ("EdDSA", "Ed25519", "Ed448"):
         material = jwk.OKPKey.generate_key(curves.get(algorithm, algorithm))
@@ -414,8 +414,11 @@ def _check_type(value: Any, accepted: Collection[str]) -> None:
 # ---------------------------------------------------------------- joserfc
 
 
-def _joserfc_jwk() -> Any:
-    """Import joserfc when it is first used.
+def load_joserfc() -> Any:
+    """Import joserfc. What needs it later calls this when it is made, so that a server without it does not start.
+
+    Returns:
+        `joserfc.jwk`.
 
     Raises:
         StartError: It is not installed.
@@ -428,7 +431,7 @@ def _joserfc_jwk() -> Any:
 
 
 def _algorithm(name: str) -> Any:
-    _joserfc_jwk()
+    load_joserfc()
     from joserfc.jws import JWSRegistry
 
     return JWSRegistry.algorithms[name]

@@ -49,7 +49,9 @@ def test_pydantic_serves_its_own_and_what_msgspec_lacks(annotation: Any) -> None
 
 def test_without_pydantic_the_author_is_told_that_it_might_help(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic", None)
-    with pytest.raises(TypeError, match=r"^Path has no JSON form, unless pydantic is installed$"):
+    with pytest.raises(
+        TypeError, match=r"^Path has no JSON form, unless pydantic is installed: pip install 'gemel\[pydantic\]'$"
+    ):
         made(Path)
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from gemel.auth.challenge import parse_challenges
 from gemel.auth.client.token_request import Proof
 from gemel.auth.client.tokens import Tokens
-from gemel.auth.jose import read_claims
+from gemel.auth.jose import WebKey, dpop_proof, generate_key, import_key, load_joserfc, private_jwk, read_claims
 from gemel.errors import AuthorizationFailed, HttpStatus
 from gemel.http1.client.wire import HeaderPairs
-
-if TYPE_CHECKING:
-    from gemel.auth.jose import WebKey
 
 #: Servers whose nonces are remembered, and the longest nonce.
 MAX_NONCES = 32
@@ -29,14 +26,13 @@ class DPoP:
         algorithm: The algorithm of a new key, "ES256" by default: one that the authorization server supports.
 
     Raises:
-        StartError: joserfc is not installed, which a given key needs: the extra `gemel[auth]`.
+        StartError: The extra `gemel[auth]` is not installed.
         ValueError: The key is malformed.
     """
 
     def __init__(self, key: WebKey | Mapping[str, Any] | str | None = None, *, algorithm: str = "ES256") -> None:
+        load_joserfc()
         if isinstance(key, Mapping | str):
-            from gemel.auth.jose import import_key
-
             key = import_key(key)
         self._key: WebKey | None = key
         self._is_fixed = key is not None
@@ -51,14 +47,8 @@ class DPoP:
 
     @property
     def key(self) -> WebKey:
-        """The private key.
-
-        Raises:
-            StartError: joserfc is not installed: the extra `gemel[auth]`.
-        """
+        """The private key."""
         if self._key is None:
-            from gemel.auth.jose import generate_key
-
             self._key = generate_key(self._algorithm)
         return self._key
 
@@ -71,8 +61,6 @@ class DPoP:
 
     def stored_key(self) -> dict[str, Any]:
         """Return the private key as a JSON Web Key, to be stored with the tokens that are bound to it."""
-        from gemel.auth.jose import private_jwk
-
         return private_jwk(self.key)
 
     def use(self, stored: Any) -> None:
@@ -86,8 +74,6 @@ class DPoP:
         """
         if stored is None or stored is self._stored or self._is_fixed:
             return
-        from gemel.auth.jose import import_key
-
         try:
             self._key, self._stored = import_key(stored), stored
         except (TypeError, ValueError):
@@ -104,8 +90,6 @@ class DPoP:
         Returns:
             The header `DPoP`.
         """
-        from gemel.auth.jose import dpop_proof
-
         nonce = self._nonces.get(_origin(url))
         return "DPoP", dpop_proof(self.key, method, url, nonce=nonce, access_token=access_token)
 

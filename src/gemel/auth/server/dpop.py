@@ -17,6 +17,7 @@ from gemel.auth.jose import (
     TokenInvalid,
     WebKey,
     import_public_key,
+    load_joserfc,
     read_header,
     thumbprint,
     token_hash,
@@ -81,11 +82,13 @@ class DPoPProofs:
 
     Raises:
         DefinitionError: An option is unknown or has a value that it doesn't take.
+        StartError: The extra `gemel[auth]` is not installed.
 
     Specification: RFC 9449.
     """
 
     def __init__(self, **options: Unpack[DPoPOptions]) -> None:
+        load_joserfc()
         given: Any = options
         check_names(given, DPoPOptions.__annotations__, "DPoPProofs")
         key, max_age = given.get("nonce_key"), given.get("max_age", 60.0)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, Final, Unpack
 
-from gemel.auth.jose import HMAC_ALGORITHMS, KeyUnknown, TokenInvalid, read_claims, verify_jwt
+from gemel.auth.jose import HMAC_ALGORITHMS, KeyUnknown, TokenInvalid, load_joserfc, read_claims, verify_jwt
 from gemel.auth.server.jwks import Keys, keys_of
 from gemel.auth.server.options import (
     JWTAuthOptions,
@@ -51,6 +51,7 @@ class JWTAuth(TokenAuth):
 
     @accepts(JWTAuthOptions)
     def __init__(self, **options: Unpack[JWTAuthOptions]) -> None:
+        load_joserfc()
         settings = resolve(JWTAuthOptions, options, "JWTAuth")
         issuers = check_issuers("JWTAuth", settings["issuer"])
         self._audience = frozenset(check_audience("JWTAuth", settings["audience"]))

@@ -12,7 +12,7 @@ import msgspec
 from gemel.client.call_options import CallOptions
 from gemel.client.methods import ClientMethods
 from gemel.errors import GemelError, InvalidResponse, shorten
-from gemel.extensions.skills.entry import ID, check_frontmatter, digest_of, parse_frontmatter, same_json
+from gemel.extensions.skills.entry import ID, check_frontmatter, digest_of, load_yaml, parse_frontmatter, same_json
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.schema.resources import ListResourcesResult, Resource
 from gemel.schema.skills import MAIN, GetSkillResult, ListSkillsResult, Skill, SkillFile
@@ -36,10 +36,14 @@ class SkillsClient:
     Args:
         client: A client that is connected.
 
+    Raises:
+        DefinitionError: The extra `gemel[skills]` is not installed.
+
     Specification: https://modelcontextprotocol.io/seps/2640-skills-extension
     """
 
     def __init__(self, client: ClientMethods) -> None:
+        load_yaml()
         self._client = client
 
     @property
@@ -108,7 +112,6 @@ class SkillsClient:
             SkillRejected: It is not what its entry says, or has no digests.
             PeerError: The server does not have it.
             CallError: There is no result for another reason.
-            DefinitionError: PyYAML is not installed.
         """
         entry = await self.get(skill, **options) if isinstance(skill, str) else skill
         if entry.resources == "dynamic" and not accept_dynamic:

@@ -72,12 +72,24 @@ def parse_frontmatter(text: str) -> dict[str, Any]:
     return values
 
 
-def _load(source: str) -> Any:
+def load_yaml() -> Any:
+    """Import PyYAML. What reads skills later calls this when it is made.
+
+    Returns:
+        `yaml`.
+
+    Raises:
+        DefinitionError: It is not installed.
+    """
     try:
         import yaml
     except ImportError:
         raise DefinitionError(missing_extra("Skills need", "skills")) from None
+    return yaml
 
+
+def _load(source: str) -> Any:
+    yaml = load_yaml()
     _check_tokens(yaml, source)
     try:
         return _value(yaml, yaml.compose(source, Loader=yaml.SafeLoader))

@@ -22,6 +22,7 @@ from gemel.jsonrpc import check_finite, may_hold_null
 from gemel.server.functions.annotations import Traits, bare, traits_of
 from gemel.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
 from gemel.server.functions.validation_errors import MAX_EXPLAINED, Path, Rejection, rejection_of
+from gemel.version import install_command
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -103,7 +104,7 @@ def _fallback(annotation: Any, writer: SchemaWriter, reason: UnsupportedType) ->
     try:
         return PydanticType(annotation, writer)
     except ImportError:
-        raise TypeError(f"{reason}, unless pydantic is installed") from None
+        raise TypeError(f"{reason}, unless pydantic is installed: {install_command('pydantic')}") from None
     except TypeError:
         raise reason from None
 

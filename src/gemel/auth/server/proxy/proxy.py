@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from gemel.auth.flow import Fetcher, Flow, HttpRequest, HttpResponse
+from gemel.auth.jose import load_joserfc
 from gemel.auth.metadata import AuthorizationServer, canonical_resource
 from gemel.auth.server.backing import Backing
 from gemel.auth.server.proxy.consent import consent_page, error_page
@@ -133,6 +134,7 @@ class OAuthProxy(TokenAuth):
 
     Raises:
         DefinitionError: A URL, a key or a scope is not possible.
+        StartError: The extra `gemel[auth]` is not installed: clients may sign what they send.
 
     Example:
         >>> auth = OAuthProxy(GitHub(client_id="…", client_secret="…"), url="https://notes.example.com/mcp")
@@ -158,6 +160,7 @@ class OAuthProxy(TokenAuth):
         redirect_hosts: Collection[str] | None = None,
         redirect_schemes: Collection[str] = EDITOR_SCHEMES,
     ) -> None:
+        load_joserfc()
         self.url = _public_url("url", url)
         parts = urlsplit(self.url)
         self.issuer = (
