@@ -366,37 +366,10 @@ class Consent(msgspec.Struct):
     ok: bool
 
 
-class Volunteered(msgspec.Struct):
-    """The answers of a stateless client, read by hand: Gemel ignores those to what no request state has asked.
-
-    The conformance scenario `input-required-result-ignore-extra-params` has no other way: its only request has answers and no
-    request state, and the scenario wants the complete result at once.
-    """
-
-    class Form(msgspec.Struct):
-        """An answer to a form."""
-
-        action: Literal["accept"]
-        content: Name
-
-    responses: dict[str, msgspec.Raw] = msgspec.field(name="inputResponses", default_factory=dict)
-
-
-def volunteered_name(ctx: Context) -> Name | None:
-    """The name, if the client sent it without being asked: fine here, since nothing depends on who answered."""
-    try:
-        responses = msgspec.json.decode(ctx.params, type=Volunteered).responses
-        return msgspec.json.decode(responses["user_name"], type=Volunteered.Form).content
-    except (KeyError, msgspec.MsgspecError):
-        return None
-
-
 @server.tool
 async def test_input_required_result_elicitation(ctx: Context) -> str:
     """Request one form."""
-    volunteered = volunteered_name(ctx)
-    answer = await ctx.elicit("What is your name?", Name, key="user_name") if volunteered is None else volunteered
-    return f"Hello, {answer.name}!"
+    return f"Hello, {(await ctx.elicit('What is your name?', Name, key='user_name')).name}!"
 
 
 @server.tool
