@@ -85,7 +85,7 @@ shape: .venv/.check
 	$(PY) -m tools.shape
 	$(PY) -m tools.call_path
 
-conformance: .venv/.demo
+conformance: .venv/.test
 	$(PY) -m tests.conformance.run
 
 all-checks: test test-long check shape demo conformance hostile http-differential fuzz mutants load soak cluster interop interop-agents browser bench packages extras newcomer pythons lowest coverage-ids
@@ -127,7 +127,7 @@ reliability: .venv/.test
 interop: interop-matrix interop-tests interop-auth
 
 INTEROP ?=
-interop-matrix: .venv/.demo  # installs the peers that interop-tests needs
+interop-matrix: .venv/.test  # installs the peers that interop-tests needs
 	$(PY) -m tests.interop.run $(INTEROP)
 
 interop-tests: .venv/.test
@@ -165,7 +165,7 @@ PICTURES ?=
 browser: .venv/.test
 	$(PIP) --group browser
 	npm install --silent --no-audit --no-fund --no-save --prefix .cache/browser axe-core@4.14.1
-	$(PY) -m tests.interop.peers node peers fastmcp-server > /dev/null
+	$(PY) -m tests.interop.peers node peers fastmcp > /dev/null
 	REQUIRE_BROWSER=1 PICTURES=$(PICTURES) $(PY) -m $(PYTEST) -rs tests/browser
 
 PACKAGES ?=

@@ -1,6 +1,6 @@
 """What the same server does with Gemel and its peers, and what an installation brings: `python -m benchmarks.behaviour`.
 
-Prints the tables of docs/comparison.md. Each server runs as a process of its own on stdio; Gemel's client calls it in each
+Writes the table of docs/comparison.md. Each server runs as a process of its own on stdio; Gemel's client calls it in each
 era. The peers come from `.cache`, where `make interop` installs them.
 """
 
@@ -16,6 +16,7 @@ from typing import Literal
 
 from gemel import CallError, Changed, Client
 from tests.interop.peers import ROOT, install
+from tools.measured import write_measured
 
 PROGRAMS = Path(__file__).parent / "programs"
 Era = Literal["2025", "2026"]
@@ -45,12 +46,12 @@ print(json.dumps([metadata.version(name), len(seen), sum(seen.values())]))
 
 
 def main() -> int:
-    """Print the tables."""
-    peers = install(frozenset({"peers", "fastmcp-server"}))
+    """Print the table, and write it into the page."""
+    peers = install(frozenset({"peers", "fastmcp"}))
     pythons = {
         "Gemel": ("gemel", Path(sys.executable)),
         "mcp": ("mcp", peers.peers_python),
-        "FastMCP": ("fastmcp-slim[server]", peers.fastmcp_server_python),
+        "FastMCP": ("fastmcp", peers.python("fastmcp")),
     }
     sizes = {name: _size(distribution, python) for name, (distribution, python) in pythons.items()}
     rows: dict[str, list[str]] = {}
@@ -58,16 +59,14 @@ def main() -> int:
         program = PROGRAMS / f"behaviour_{name.lower()}.py"
         for question, answer in asyncio.run(_behaviour([str(python), str(program)])).items():
             rows.setdefault(question, []).append(answer)
-    print("| | " + " | ".join(f"{name} {sizes[name][0]}" for name in pythons) + " |")
-    print("|---|" + "---|" * len(pythons))
-    print(
-        "| packages that an installation brings, with itself | "
-        + " | ".join(str(count) for _, count, _ in sizes.values())
-        + " |"
-    )
-    print("| … their size | " + " | ".join(f"{size / 1e6:.0f} MB" for _, _, size in sizes.values()) + " |")
-    for question, answers in rows.items():
-        print(f"| {question} | " + " | ".join(answers) + " |")
+    counts = [str(count) for _, count, _ in sizes.values()]
+    lines = [["", *(f"{name} {version}" for name, (version, _, _) in sizes.items())], ["---"] * (1 + len(pythons))]
+    lines += [["packages that an installation brings, with itself", *counts]]
+    lines += [["… their size", *(f"{size / 1e6:.0f} MB" for _, _, size in sizes.values())]]
+    lines += [[question, *answers] for question, answers in rows.items()]
+    text = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    print(text)
+    write_measured(ROOT / "docs" / "comparison.md", "behaviour", text)
     return 0
 
 

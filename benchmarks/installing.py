@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.interop.peers import version_of
+
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 PEERS = CACHE / "peers-venv"
-#: What must be there. The SDK is pinned; uvicorn comes with it, uvloop and httptools make it as fast as it can be.
-WANTED = {"mcp": "2.3.0", "uvicorn": "", "uvloop": "", "httptools": "", "msgspec": ""}
+#: What must be there. The SDK is that of `make interop`; uvicorn comes with it, uvloop and httptools make it as fast as it can be.
+WANTED = {"mcp": version_of("peers", "mcp"), "uvicorn": "", "uvloop": "", "httptools": "", "msgspec": ""}
 
 _VERSIONS = """
 import importlib.metadata, sys

@@ -43,11 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rounds = measure(case, options, disturbance)
         results[case.key] = summary(case, rounds)
         print(table(case, results[case.key]), end="\n\n", flush=True)
-    noise = describe(disturbance, load)
+    versions = installed(peers)
+    noise = describe(disturbance, load, versions)
     print(f"{noise['words']}  {time.time() - begin:.0f} s in all.")
     if options.check:
         measure_again(cases, results, options, disturbance)
-    save(results, noise, installed(peers), options)
+    save(results, noise, versions, options)
     if not with_gemel:
         print("Gemel took no part: `from gemel import Server, Client` does not work yet (or --no-gemel).")
     worst = report(results, options.slack)
@@ -117,11 +118,14 @@ def measure(case: Case, options: argparse.Namespace, disturbance: list[tuple[flo
     return rounds
 
 
-def describe(disturbance: Sequence[tuple[float, float]], load: tuple[float, float, float]) -> dict[str, Any]:
-    """How quiet the machine was: how often a fixed piece of work was put aside, and how much its speed changed."""
+def describe(
+    disturbance: Sequence[tuple[float, float]], load: tuple[float, float, float], versions: dict[str, str]
+) -> dict[str, Any]:
+    """What was measured, and how quiet the machine was: how often a fixed piece of work waited, how much its speed changed."""
     waits = [wall / cpu for wall, cpu in disturbance]
     speeds = [cpu for _, cpu in disturbance]
     words = (
+        f"Versions: {', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
         f"Machine: {os.cpu_count()} cores, Python {platform.python_version()}; load {load[0]:.1f} at the start, "
         f"{os.getloadavg()[0]:.1f} at the end; a fixed piece of work took {max(waits):.2f} × its CPU time at worst, "
         f"and its CPU time varied by {max(speeds) / min(speeds):.2f} ×."

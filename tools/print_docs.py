@@ -9,6 +9,7 @@ import ast
 import inspect
 import re
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import cache
@@ -307,8 +308,10 @@ _SHOWN = (
 
 def figures() -> str:
     """The comparison for the README, from the figures that the benchmark printed into docs/performance.md."""
-    tables = _tables((ROOT / "docs" / "performance.md").read_text(encoding="utf-8"))
-    lines = ["| | Gemel | `mcp` | *bare* | Gemel / `mcp` |", "|---|---:|---:|---:|---:|"]
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    tables, version = _tables(page), re.search(r"^Versions: mcp ([\w.]+\w)", page, re.MULTILINE)
+    assert version is not None
+    lines = [f"| | Gemel | `mcp` {version[1]} | *bare* | Gemel / `mcp` |", "|---|---:|---:|---:|---:|"]
     for words, title, column, unit in _SHOWN:
         rows = next(rows for name, rows in tables.items() if name.startswith(title))
         cells = [f"{rows[who][column].split()[0]}{unit}" if who in rows else "" for who in ("gemel", "mcp", "bare")]
@@ -326,7 +329,40 @@ def _tables(text: str) -> dict[str, dict[str, dict[str, str]]]:
     return found
 
 
+# ---------------------------------------------------------------- other libraries
+
+
+def _peers() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "tests" / "interop" / "peers.toml").read_text(encoding="utf-8"))
+
+
+def version_of_fastmcp() -> str:
+    """The version of FastMCP whose names the tests look up in the tables."""
+    return f"Compared with FastMCP {_peers()['python']['fastmcp']['packages']['fastmcp']}."
+
+
+def version_of_mcp() -> str:
+    """The version of the official SDK whose names the tests look up in the tables."""
+    return f"Compared with `mcp` {_peers()['python']['peers']['packages']['mcp']}."
+
+
+def peers() -> str:
+    """What `make interop` installs, and other targets that need foreign programs."""
+    table = _peers()
+    groups = {"npm": table["node"]["packages"]}
+    groups |= {name: group["packages"] for name, group in table["python"].items()}
+    groups |= table["agents"] | table["adapters"]
+    lines = ["| environment | packages |", "|---|---|"]
+    for name, packages in groups.items():
+        pinned = (f"`{package}` {version}" for package, version in packages.items() if version != "*")
+        lines.append(f"| {name} | {', '.join(pinned)} |")
+    return "\n".join(lines)
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "version-of-fastmcp": version_of_fastmcp,
+    "version-of-mcp": version_of_mcp,
+    "peers": peers,
     "figures": figures,
     "hosts": hosts,
     "handshake-states": handshake,

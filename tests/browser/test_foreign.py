@@ -24,7 +24,7 @@ PEERS = locate()
 SERVERS = {
     "everything": [*PEERS.everything, "stdio"],
     "python": [str(PEERS.peers_python), str(FOREIGN / "server_python.py"), "stdio"],
-    "fastmcp": [str(PEERS.fastmcp_server_python), str(FOREIGN / "server_fastmcp.py"), "stdio"],
+    "fastmcp": [str(PEERS.python("fastmcp")), str(FOREIGN / "server_fastmcp.py"), "stdio"],
 }
 CALLS = {"everything": ("echo", "message"), "python": ("echo", "text"), "fastmcp": ("echo", "text")}
 
@@ -33,7 +33,7 @@ CALLS = {"everything": ("echo", "message"), "python": ("echo", "text"), "fastmcp
 def test_a_server_of_others_is_inspected(browser: Browser, name: str) -> None:
     command = SERVERS[name]
     if not all(Path(part).exists() for part in command if os.sep in part):
-        missing(f"{name} is not installed: python -m tests.interop.peers node peers fastmcp-server")
+        missing(f"{name} is not installed: python -m tests.interop.peers node peers fastmcp")
     tool, argument = CALLS[name]
     with inspecting(browser, shlex.join(command)) as inspected:
         page = inspected.open(f"#/tools/{tool}", eras=1)

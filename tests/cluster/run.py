@@ -35,7 +35,7 @@ KINDS = {
     "tasks-fastmcp": ("2026",),
 }
 #: What is installed for them.
-PEERS = frozenset({"node", "peers", "fastmcp", "fastmcp-server", "mcp-1.26"})
+PEERS = frozenset({"node", "peers", "fastmcp", "fastmcp-tasks", "mcp-1.26"})
 #: Seconds between two kills, and those that everything has to settle before the last calls.
 PAUSE = (1.0, 4.0)
 SETTLE = 8.0
@@ -46,11 +46,11 @@ def command_of(kind: str, installed: peers.Peers) -> list[str]:
     if kind == "typescript":
         return [str(installed.node), str(peers.copy_script(CLIENTS / "typescript.mjs"))]
     if kind.startswith("tasks"):
-        pythons = {"tasks-python": installed.python("mcp-1.26"), "tasks-fastmcp": installed.fastmcp_server_python}
+        pythons = {"tasks-python": installed.python("mcp-1.26"), "tasks-fastmcp": installed.python("fastmcp-tasks")}
         node = [str(installed.node), str(peers.copy_script(CLIENTS / "typescript_tasks.mjs"))]
         command = node if kind == "tasks-typescript" else []
         return [str(pythons.get(kind, sys.executable)), str(CLIENTS / "tasks.py"), *command, kind]
-    python = installed.peers_python if kind == "official" else installed.fastmcp_python
+    python = installed.peers_python if kind == "official" else installed.python("fastmcp")
     return [str(python), str(CLIENTS / "python.py"), kind]
 
 

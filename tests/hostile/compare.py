@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import contextlib
 import platform
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -25,9 +24,9 @@ from tests.hostile.cases import Case, Flow, Raw
 from tests.hostile.drivers import Lines, Lost, Posts, Problem, kind_of
 from tests.hostile.run import Corpus, Outcome, corpus
 from tests.interop import peers
+from tools.measured import write_measured
 
 PAGE = peers.ROOT / "docs" / "reliability.md"
-_PART = re.compile(r"(<!-- measured: hostile -->\n).*?(<!-- end of hostile -->)", re.DOTALL)
 #: Cases about what the specification leaves open: patterns of names, and what Gemel has decided.
 CHOICES: dict[str, str] = {
     "* twice": "repeated members of an object are refused",
@@ -85,14 +84,14 @@ class Sdk(NamedTuple):
 
 def sdks() -> list[Sdk]:
     """Install the peers, and return all SDKs."""
-    places = peers.install(frozenset({"peers", "fastmcp-server", "node"}))
+    places = peers.install(frozenset({"peers", "fastmcp", "node"}))
     version = peers.version_of
     return [
         Sdk("Gemel", Path(sys.executable), Path(__file__).with_name("target.py")),
         Sdk(f"`mcp` {version('peers', 'mcp')}", places.peers_python, peers.script("target_python.py")),
         Sdk(
-            f"FastMCP {version('fastmcp-server', 'fastmcp-slim[server]')}",
-            places.fastmcp_server_python,
+            f"FastMCP {version('fastmcp', 'fastmcp')}",
+            places.python("fastmcp"),
             peers.script("target_fastmcp.py"),
         ),
         Sdk(
@@ -195,12 +194,6 @@ def measured(figures: Sequence[Figures], cases: Corpus) -> str:
     )
 
 
-def write(text: str) -> None:
-    """Write the measured part of the page."""
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(_PART.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page), encoding="utf-8")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.compare", description="Compare SDKs.")
@@ -225,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = measured(figures, cases)
     print(text)
     if options.every == 1 and not options.only:
-        write(text)
+        write_measured(PAGE, "hostile", text)
     return 0
 
 

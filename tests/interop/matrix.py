@@ -82,7 +82,7 @@ class Client:
 def servers(peers: Peers, fixture: Path) -> dict[str, Server]:
     """Every server by name; `gemel` is the one under test and serves the fixture file."""
     python = [str(peers.peers_python), str(FOREIGN / "server_python.py")]
-    fastmcp = [str(peers.fastmcp_server_python), str(FOREIGN / "server_fastmcp.py")]
+    fastmcp = [str(peers.python("fastmcp")), str(FOREIGN / "server_fastmcp.py")]
     typescript = [str(peers.node), str(script("server_typescript.mjs"))]
     ours = [*GEMEL, "run", str(fixture)]
     everything = [peers.everything[0], "--import", str(script("loopback_only.mjs")), *peers.everything[1:]]
@@ -206,7 +206,7 @@ def clients(peers: Peers) -> dict[str, Client]:
     """Every client by name; `gemel` is the one under test. The slowest first, so that none is left to the end."""
     found = [
         Client("inspector", [sys.executable, "-m", "tests.interop.inspector"], ("stdio", "http")),
-        Client("fastmcp", [str(peers.fastmcp_python), str(FOREIGN / "client_fastmcp.py")]),
+        Client("fastmcp", [str(peers.python("fastmcp")), str(FOREIGN / "client_fastmcp.py")]),
         Client("python", [str(peers.peers_python), str(FOREIGN / "client_python.py")]),
         Client("typescript", [str(peers.node), str(script("client_typescript.mjs"))]),
         Client("gemel", [sys.executable, "-m", "tests.interop.client_gemel"]),

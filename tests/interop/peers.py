@@ -45,8 +45,6 @@ class Peers:
     node: Path
     node_modules: Path
     peers_python: Path
-    fastmcp_python: Path
-    fastmcp_server_python: Path
     examples: Path
 
     def python(self, group: str) -> Path:
@@ -97,8 +95,6 @@ def locate() -> Peers:
         node=modules / ".bin" / "node",
         node_modules=modules,
         peers_python=CACHE / "peers-venv" / "bin" / "python",
-        fastmcp_python=CACHE / "fastmcp-venv" / "bin" / "python",
-        fastmcp_server_python=CACHE / "fastmcp-server-venv" / "bin" / "python",
         examples=CACHE / "python-sdk" / "examples",
     )
 

@@ -54,7 +54,7 @@ def command(side: str, name: str) -> list[str]:
     """The command line of a server on stdio."""
     if side == "gemel":
         return [sys.executable, str(GEMEL / f"{name}.py")]
-    return [str(PEERS.fastmcp_server_python), str(FASTMCP / f"{name}.py")]
+    return [str(PEERS.python("fastmcp")), str(FASTMCP / f"{name}.py")]
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])

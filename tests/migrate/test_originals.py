@@ -13,8 +13,8 @@ from tests.interop.peers import ROOT, install, locate
 from tests.migrate.expectations import PROGRAMS, expected_of
 
 #: The beginning of a program's name to the group of tests/interop/peers.toml that it runs in.
-ENVIRONMENTS = {"fastmcp": "fastmcp-server", "mcp1": "mcp-1.26", "mcp2": "peers"}
-GROUPS = ("fastmcp-server", "fastmcp-2", "mcp-1.26", "peers")
+ENVIRONMENTS = {"fastmcp": "fastmcp", "mcp1": "mcp-1.26", "mcp2": "peers"}
+GROUPS = ("fastmcp", "fastmcp-2", "mcp-1.26", "peers")
 REQUIRED = "REQUIRE_PEERS" in os.environ
 
 

@@ -18,7 +18,7 @@ from tests.migrate.tables import FOLDER, missing_in_gemel, rows
 PAGES = ("from-fastmcp.md", "from-official-sdk.md")
 #: Each page with the environment that has the library, its packages, and the classes whose members have tables, too.
 LIBRARIES = {
-    "from-fastmcp.md": ("fastmcp-server", ["fastmcp"], ["fastmcp:FastMCP", "fastmcp:Context", "fastmcp:Client"]),
+    "from-fastmcp.md": ("fastmcp", ["fastmcp"], ["fastmcp:FastMCP", "fastmcp:Context", "fastmcp:Client"]),
     "from-official-sdk.md": (
         "peers",
         ["mcp", "mcp_types"],
