@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 import msgspec
 
 from gemel.auth.url_rules import UrlRules, describe
-from gemel.errors import AuthorizationFailed, CallError
+from gemel.errors import AuthorizationFailed, CallError, ConnectionLost
 from gemel.http1.client.network import DEFAULT_TLS, TlsContext
 from gemel.http1.client.pool import SocketWire
 from gemel.http1.client.wire import HeaderPairs, Wire, WireResponse
@@ -181,7 +181,13 @@ class Fetcher:
             if self._server_wire is None:
                 self._server_wire = self._make_server_wire()
             wire = self._server_wire
-        response = await wire.open(request.method, request.url, request.headers, request.body)
+        try:
+            response = await wire.open(request.method, request.url, request.headers, request.body)
+        except ConnectionLost:
+            if request.method != "GET":
+                raise
+            # The server may have closed an idle connection while the request was on its way (RFC 9112, section 9.3.1).
+            response = await wire.open(request.method, request.url, request.headers, request.body)
         try:
             body = await _read(response, f"{request.method} {describe(request.url)}")
             return HttpResponse(response.status, response.headers, body, request.url)

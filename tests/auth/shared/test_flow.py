@@ -64,6 +64,28 @@ async def test_a_server_that_does_not_answer_is_given_up(monkeypatch: pytest.Mon
             await fetcher.fetch(HttpRequest("GET", server.url))
 
 
+async def test_a_lost_get_is_repeated_once_and_a_post_is_not() -> None:
+    """The server may close an idle connection while a request is on its way. Only GET surely changed nothing there."""
+    left = [True]
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        if left and left.pop():
+            answer.reset()
+        else:
+            await answer.body(b"here")
+
+    async with ScriptedServer(script) as server, fetcher_for(server) as fetcher:
+        assert (await fetcher.fetch(HttpRequest("GET", server.url))).body == b"here"
+        assert len(server.asked) == 2
+        left[:] = [True, True]
+        with pytest.raises(FetchFailed, match="without an answer"):
+            await fetcher.fetch(HttpRequest("GET", server.url))
+        left[:] = [True]
+        with pytest.raises(FetchFailed, match="without an answer"):
+            await fetcher.fetch(HttpRequest("POST", server.url, (), b"x"))
+        assert [asked.method for asked in server.asked] == ["GET"] * 4 + ["POST"]
+
+
 async def test_redirects_are_followed_checked_and_bounded_and_lose_the_secrets() -> None:
     async def script(asked: Asked, answer: Answer) -> None:
         places = {"/1": "/2", "/2": "/end", "/in": "http://10.0.0.1/x", "/file": "file:///etc/passwd", "/loop": "/loop"}
