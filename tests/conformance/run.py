@@ -87,7 +87,7 @@ def main() -> int:
     chosen = _arguments()
     known = tomllib.loads((HERE / "legs.toml").read_text())
     keep: Path = (chosen.keep or Path(tempfile.mkdtemp(prefix="conformance-"))).resolve()
-    client = [str(HERE / "record_exit.sh"), *shlex.split(chosen.client_command)]
+    client = [sys.executable, "-S", str(HERE / "one_client.py"), *shlex.split(chosen.client_command)]
     suite = Suite(
         install(frozenset(("node",))).conformance,
         shlex.split(chosen.server_command),

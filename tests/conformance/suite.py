@@ -17,7 +17,8 @@ from tests.interop.peers import ROOT
 from tests.interop.processes import environment, http_server
 from tests.ports import free_port
 
-CLIENT_LIMIT_MS = 60_000
+CLIENT_LIMIT_MS = 300_000
+"""For each client, with the time that it waits for its turn."""
 SERVER_LIMIT_MS = 30_000
 LEG_LIMIT = 600
 """Seconds after which a whole leg is given up."""
