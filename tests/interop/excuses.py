@@ -77,7 +77,7 @@ EXCUSES = (
     Excuse(_MISSING, "read_missing", server="typescript", era="2025"),
     Excuse("the server answers with code 0, or -32603, where -32602 is meant", "prompt_missing", server="python"),
     Excuse("the server answers with code 0, or -32603, where -32602 is meant", "prompt_incomplete", server="python"),
-    Excuse("the server answers with -32603 where -32602 is meant", "prompt_incomplete", server="fastmcp"),
+    Excuse("the server completes the argument of an unknown prompt to nothing", "complete_nothing", server="fastmcp"),
 )
 
 
