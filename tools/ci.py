@@ -108,7 +108,7 @@ def rotation(versions: Iterable[str]) -> tuple[Step, ...]:
     return (
         Step("hostile", "make hostile", 6, 90),
         Step("load", "make load soak", 5, 50),
-        Step("mutants", "make mutants MUTANTS=1", 10, 240),
+        Step("mutants", "make mutants MUTANTS=30", 10, 240),
         *([Step("pythons", "make pythons {}", 10, 150, others)] if others else []),
         Step("lowest", "make lowest PART={}", 10, 150, parts),
         Step("cluster", "make cluster CLUSTER=--short", 6, 120, needs=("haproxy", "npm", "redis-server")),
