@@ -34,9 +34,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Say what `-n auto` is."""
-    return worker_count()
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Say what `-n auto` is, unless xdist is told by its variable."""
+    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else worker_count()
 
 
 @pytest.hookimpl(tryfirst=True)
