@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 from opentelemetry import context, metrics, trace
 from opentelemetry.propagate import extract, inject
-from opentelemetry.trace import Link, Span, SpanKind, StatusCode
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode
 
 from gemel.channel import ChannelKind
 from gemel.errors import InternalError, InvalidParams, PeerError, ProtocolError, shorten
@@ -129,15 +129,20 @@ class Telemetry:
     ) -> Iterator[ObservedMessage]:
         """Observe a message that is received, until it is answered. `served` is whether anything serves its method.
 
-        The span's parent comes from the `_meta` of the message; a span that is current is linked.
+        The span's parent comes from the `_meta` of the message, and a span that is current is linked. Without trace context
+        in `_meta` the current span is the parent, for example that of a web framework, or else the one that the headers of
+        the HTTP request name.
         """
         params = _observed_params(call.params)
-        meta = params.get("_meta", {})
-        carrier = {key: meta[key] for key in TRACE_KEYS if isinstance(meta.get(key), str)}
         ambient = trace.get_current_span().get_span_context()
-        token = context.attach(extract(carrier))
+        sent = _carrier(params.get("_meta", {}))
+        received = extract(sent)
+        if not _span_context(received).is_valid:
+            outer = context.get_current()
+            received = extract(sent, outer if ambient.is_valid else extract(_carrier(call.origin.headers or {}), outer))
+        token = context.attach(received)
         try:
-            parent = trace.get_current_span().get_span_context()
+            parent = _span_context(received)
             links = [Link(ambient)] if ambient.is_valid and ambient != parent else []
             name = "mcp.server.operation.duration"
             with self._observing(
@@ -191,6 +196,15 @@ class Telemetry:
     def session_ended(self, side: str, start: float, attributes: Attributes) -> None:
         """Record the duration of a session of the "client" or the "server" that began at this `time.perf_counter()`."""
         self.histograms[f"mcp.{side}.session.duration"].record(time.perf_counter() - start, attributes)
+
+
+def _carrier(values: Mapping[str, Any]) -> dict[str, str]:
+    """The trace context among the members of `_meta`, or among headers."""
+    return {key: value for key in TRACE_KEYS if isinstance(value := values.get(key), str)}
+
+
+def _span_context(of: context.Context) -> SpanContext:
+    return trace.get_current_span(of).get_span_context()
 
 
 class ObservedMessage:

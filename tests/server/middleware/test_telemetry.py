@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from opentelemetry import baggage, trace
 from opentelemetry.trace import SpanKind, StatusCode
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from gemel import (
     CallToolResult,
@@ -28,10 +30,11 @@ from gemel import (
 from gemel.recorder import BOUNDARIES
 from tests.observed import Observed, attributes, observing
 from tests.support import V2025_11, V2026_07
-from tests.transports.http_rig import serving
+from tests.transports.http_rig import JSON_HEADERS, handshake_call, initialize, modern_call, serving
 from tests.transports.loops import until
 
 ERAS = {"2025": V2025_11, "2026": V2026_07}
+IN_META = "00-11111111111111111111111111111111-2222222222222222-01"
 both_eras = pytest.mark.parametrize("era", list(ERAS))
 
 
@@ -157,6 +160,45 @@ async def test_the_parent_comes_from_the_trace_context_in_meta_and_the_current_s
     assert f"{span.parent.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
     assert [link.context.span_id for link in span.links] == [ambient.get_span_context().span_id]
     assert "seven" in str(result)
+
+
+@both_eras
+@pytest.mark.parametrize("place", ["span of the web framework", "header", "header and span", "_meta and span"])
+async def test_without_trace_context_in_meta_the_request_says_what_the_parent_is(
+    observed: Observed, era: Any, place: str
+) -> None:
+    """Starlette with a span around each request, and a client that knows nothing of traces."""
+    server = _server()
+    web = Starlette(routes=[Mount("/", server.http_app())])
+    header = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "baggage": "user=seven"}
+    headers, sent = (header if "header" in place else {}), ({"traceparent": IN_META} if "_meta" in place else {})
+    ambient: list[trace.SpanContext] = []
+
+    async def traced(scope: Any, receive: Any, send: Any) -> None:
+        if "span" not in place:
+            return await web(scope, receive, send)
+        with trace.get_tracer("web").start_as_current_span("POST /mcp") as span:
+            ambient.append(span.get_span_context())
+            return await web(scope, receive, send)
+
+    async with server.running(), serving(Server("outer"), routes={"/web/": traced}) as site:
+        if era == "2025":
+            hello = {**JSON_HEADERS, **headers}
+            session = (await site.ask(hello, initialize(), path="/web/mcp")).headers["mcp-session-id"]
+            headers = {**hello, "Mcp-Session-Id": session, "MCP-Protocol-Version": V2025_11}
+            call = handshake_call("carried")
+        else:
+            own, call = modern_call("carried")
+            headers = {**own, **headers}
+        call["params"]["_meta"].update(sent)
+        reply = await site.ask(headers, call, path="/web/mcp")
+    span = served(observed, "tools/call carried")
+    parent = (f"{span.parent.trace_id:032x}", f"{span.parent.span_id:016x}")
+    current = [(f"{one.trace_id:032x}", f"{one.span_id:016x}") for one in ambient]
+    named = tuple((IN_META if "_meta" in place else header["traceparent"]).split("-")[1:3])
+    assert parent == (current[-1] if place in ("span of the web framework", "header and span") else named)
+    assert [link.context for link in span.links] == (ambient[-1:] if "_meta" in place else [])
+    assert (b"seven" in reply.body) == (place == "header")
 
 
 async def test_garbage_in_the_trace_context_is_ignored(observed: Observed) -> None:
