@@ -12,7 +12,7 @@ import msgspec
 from gemel.client.call_options import CallOptions
 from gemel.client.methods import ClientMethods
 from gemel.errors import GemelError, InvalidResponse, shorten
-from gemel.extensions.skills.entry import ID, check_frontmatter, digest_of, load_yaml, parse_frontmatter, same_json
+from gemel.extensions.skills.entry import ID, check_frontmatter, digest_of, parse_frontmatter, require_yaml, same_json
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.schema.resources import ListResourcesResult, Resource
 from gemel.schema.skills import MAIN, GetSkillResult, ListSkillsResult, Skill, SkillFile
@@ -43,7 +43,7 @@ class SkillsClient:
     """
 
     def __init__(self, client: ClientMethods) -> None:
-        load_yaml()
+        require_yaml()
         self._client = client
 
     @property

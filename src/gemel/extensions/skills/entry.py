@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from gemel.errors import DefinitionError
+from gemel.server.features.yaml_values import read_yaml
 from gemel.version import missing_extra
 
 ID = "io.modelcontextprotocol/skills"
@@ -72,92 +72,24 @@ def parse_frontmatter(text: str) -> dict[str, Any]:
     return values
 
 
-def load_yaml() -> Any:
-    """Import PyYAML. What reads skills later calls this when it is made.
-
-    Returns:
-        `yaml`.
+def require_yaml() -> None:
+    """Check that PyYAML is there. What reads skills later calls this when it is made.
 
     Raises:
         DefinitionError: It is not installed.
     """
     try:
-        import yaml
+        import yaml  # noqa: F401
     except ImportError:
         raise DefinitionError(missing_extra("Skills need", "skills")) from None
-    return yaml
 
 
 def _load(source: str) -> Any:
-    yaml = load_yaml()
-    _check_tokens(yaml, source)
+    require_yaml()
     try:
-        return _value(yaml, yaml.compose(source, Loader=yaml.SafeLoader))
-    except yaml.YAMLError as exc:
-        raise ValueError(f"its frontmatter is not YAML: {_first_line(exc)}") from None
-
-
-def _check_tokens(yaml: Any, source: str) -> None:
-    """Refuse what has other meanings than JSON. The time that PyYAML takes for a token grows with the depth where it stands."""
-    depth = 0
-    try:
-        for token in yaml.scan(source, Loader=yaml.SafeLoader):
-            if isinstance(token, (yaml.AnchorToken, yaml.AliasToken, yaml.TagToken)):
-                raise ValueError("its frontmatter has an anchor, alias or tag: write plain YAML")
-            kind = type(token).__name__
-            depth += kind.endswith("StartToken") - kind.endswith("EndToken")
-            if depth > MAX_DEPTH:
-                raise ValueError(f"its frontmatter is nested deeper than {MAX_DEPTH} levels")
-    except yaml.YAMLError as exc:
-        raise ValueError(f"its frontmatter is not YAML: {_first_line(exc)}") from None
-
-
-def _first_line(exc: BaseException) -> str:
-    return " ".join(str(exc).split()) or type(exc).__name__
-
-
-def _value(yaml: Any, node: Any) -> Any:
-    """A node as a JSON value. PyYAML itself reads YAML 1.1, in which `yes` is true and `2026-01-01` a date."""
-    if node is None:
-        return None
-    if isinstance(node, yaml.SequenceNode):
-        return [_value(yaml, item) for item in node.value]
-    if isinstance(node, yaml.MappingNode):
-        members: dict[str, Any] = {}
-        for key, item in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.value in members:
-                raise ValueError(f"its frontmatter has a key that is repeated or no text: {_excerpt(key.value)}")
-            members[key.value] = _value(yaml, item)
-        return members
-    return _scalar(node.value) if node.style is None else node.value
-
-
-def _excerpt(value: Any) -> str:
-    return repr(value)[:60]
-
-
-#: https://yaml.org/spec/1.2.2/#103-core-schema
-_NULL = re.compile(r"(?:null|Null|NULL|~|)")
-_TRUE, _FALSE = re.compile(r"true|True|TRUE"), re.compile(r"false|False|FALSE")
-_INT = re.compile(r"[-+]?[0-9]{1,300}")
-_BASED = re.compile(r"0o[0-7]{1,300}|0x[0-9a-fA-F]{1,300}")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-
-
-def _scalar(text: str) -> Any:
-    if _NULL.fullmatch(text):
-        return None
-    if _TRUE.fullmatch(text):
-        return True
-    if _FALSE.fullmatch(text):
-        return False
-    if _INT.fullmatch(text):
-        return int(text)
-    if _BASED.fullmatch(text):
-        return int(text, 0)
-    if _FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
-        return number
-    return text
+        return read_yaml(source, plain=True, max_depth=MAX_DEPTH)
+    except ValueError as exc:
+        raise ValueError(f"its frontmatter {exc}") from None
 
 
 def same_json(one: Any, other: Any) -> bool:
