@@ -1,20 +1,17 @@
-"""An OpenAPI document (3.0, 3.1, 3.2): operations, resolved references, schemas as JSON Schema 2020-12.
+"""An OpenAPI document (3.0 or newer): operations, resolved references, schemas as JSON Schema 2020-12.
 
 References must stay in the document: nothing is fetched.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import msgspec
-
 from gemel.errors import DefinitionError, shorten
+from gemel.openapi.source import Source, read_document
 
 Json = dict[str, Any]
 
@@ -30,19 +27,32 @@ _ONE = (
 )
 _SEVERAL = ("allOf", "anyOf", "oneOf", "prefixItems")
 _NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs")
+#: Levels of `allOf` in `allOf`: schemas may refer to themselves.
+_MAX_DEPTH = 8
 
 
 class Document:
-    """One document. Raises DefinitionError if it is not an OpenAPI 3 document."""
+    """One document. Raises DefinitionError if it is not an OpenAPI 3 document.
 
-    def __init__(self, source: Mapping[str, Any] | str | bytes | os.PathLike[str]) -> None:
-        self.root = _read(source)
-        version = self.root.get("openapi")
-        if not isinstance(version, str) or not version.startswith("3."):
-            if stated := version or self.root.get("swagger"):
+    Args:
+        source: The document; see `read_document`.
+        timeout: Seconds that fetching it may take.
+
+    Attributes:
+        root: The OpenAPI Object.
+        url: Where it was fetched from; empty for other sources.
+        is_3_0: Whether it is one of OpenAPI 3.0, whose schemas are not JSON Schema.
+        info: The Info Object.
+    """
+
+    def __init__(self, source: Source, timeout: float = 30.0) -> None:
+        self.root, self.url = read_document(source, timeout)
+        version = str(self.root.get("openapi") or "")  # in YAML, 3.1 is a number
+        if not version.startswith("3."):
+            if stated := version or str(self.root.get("swagger") or ""):
                 raise DefinitionError(f"This is not an OpenAPI 3 document, but {stated!r}: convert it to 3.0 or newer")
             raise DefinitionError('This is not an OpenAPI 3 document: it has no "openapi": "3.…"')
-        self._is_3_0 = version.startswith("3.0")
+        self.is_3_0 = version.startswith("3.0")
         self.info: Json = _object(self.root.get("info"))
 
     def paths(self) -> Iterator[tuple[str, str, Json, Json]]:
@@ -54,13 +64,16 @@ class Document:
                     yield path, method, item[method], item
 
     def base_url(self, *places: Mapping[str, Any]) -> str:
-        """Return the URL of the first server of the places or the document, with default variables; "" if there is none."""
+        """Return the URL of the first server of the places or the document, with the defaults of its variables.
+
+        It may be relative; "" if there is none. A variable without a default stays in it.
+        """
         for place in (*places, self.root):
             servers = place.get("servers")
             if isinstance(servers, list) and servers and isinstance(servers[0], dict):
                 url = str(servers[0].get("url", ""))
                 for name, variable in _object(servers[0].get("variables")).items():
-                    url = url.replace("{" + name + "}", str(_object(variable).get("default", "")))
+                    url = url.replace("{" + name + "}", str(_object(variable).get("default", "{" + name + "}")))
                 return url
         return ""
 
@@ -90,30 +103,61 @@ class Document:
 
     # ---------------------------------------------------------------- schemas
 
-    def schema(self, schema: Any, definitions: Json) -> Any:
-        """Return a schema as JSON Schema; referenced schemas are added to `definitions` by name."""
+    def schema(self, schema: Any, definitions: Json, *, request: bool) -> Any:
+        """Return a schema as JSON Schema; referenced schemas are added to `definitions` by name.
+
+        Members that are `readOnly` are not part of requests, and `writeOnly` ones need not be in responses.
+        """
         if isinstance(schema, bool) or not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else {}
         merged: Json = {}
         for word, value in schema.items():
             if word == "$ref" and isinstance(value, str):
-                merged[word] = self._defined(value, definitions)
+                merged[word] = self._defined(value, definitions, request)
             elif word in _ONE:
-                merged[word] = self.schema(value, definitions) if isinstance(value, dict | bool) else value
+                is_schema = isinstance(value, dict | bool)
+                merged[word] = self.schema(value, definitions, request=request) if is_schema else value
             elif word in _SEVERAL and isinstance(value, list):
-                merged[word] = [self.schema(one, definitions) for one in value]
+                merged[word] = [self.schema(one, definitions, request=request) for one in value]
             elif word in _NAMED and isinstance(value, dict):
-                merged[word] = {name: self.schema(one, definitions) for name, one in value.items()}
+                left_out = self._absent(schema) if request and word == "properties" else ()
+                merged[word] = {
+                    name: self.schema(one, definitions, request=request)
+                    for name, one in value.items()
+                    if name not in left_out
+                }
+            elif word == "required" and isinstance(value, list):
+                absent = self._absent(schema, "readOnly" if request else "writeOnly")
+                if required := [name for name in value if name not in absent]:
+                    merged[word] = required
             elif word not in _DROPPED and not word.startswith("x-"):
                 merged[word] = value
-        return _from_3_0(merged) if self._is_3_0 else merged
+        return _from_3_0(merged) if self.is_3_0 else merged
 
-    def _defined(self, reference: str, definitions: Json) -> str:
+    def _absent(self, schema: Json, word: str = "readOnly") -> set[str]:
+        """The names of members that only the other direction has."""
+        return {
+            name
+            for name, member in _object(schema.get("properties")).items()
+            if _object(member).get(word) is True
+            or ("$ref" in _object(member) and self.follow(member).get(word) is True)
+        }
+
+    def members(self, schema: Any, depth: int = 0) -> Json:
+        """Return the properties of a schema and of those that it combines with `allOf`."""
+        found = self.follow(schema)
+        members: Json = {}
+        if depth <= _MAX_DEPTH and isinstance(found.get("allOf"), list):
+            for one in found["allOf"]:
+                members |= self.members(one, depth + 1)
+        return members | _object(found.get("properties"))
+
+    def _defined(self, reference: str, definitions: Json, request: bool) -> str:
         parts = [_NAME.sub("_", part) for part in reference.removeprefix("#/").split("/")]
         name = parts[-1] if reference.startswith("#/components/schemas/") and len(parts) == 3 else "_".join(parts)
         if name not in definitions:
             definitions[name] = {}  # it may reference itself
-            definitions[name] = self.schema(self._at(reference), definitions)
+            definitions[name] = self.schema(self._at(reference), definitions, request=request)
         return f"#/$defs/{name}"
 
 
@@ -138,26 +182,3 @@ def _from_3_0(schema: Json) -> Json:
 
 def _object(value: Any) -> Json:
     return value if isinstance(value, dict) else {}
-
-
-def _read(source: Any) -> Json:
-    if isinstance(source, Mapping):
-        return dict(source)
-    if isinstance(source, os.PathLike):
-        try:
-            source = Path(source).read_bytes()
-        except OSError as exc:
-            raise DefinitionError(f"The OpenAPI document can't be read: {exc}") from exc
-    if isinstance(source, str) and re.fullmatch(r"[^\s{}\[\]]*[./][^\s{}\[\]]*", source):
-        of = "fetch it first, and pass its text" if "://" in source else f"for a file write Path({shorten(source)!r})"
-        raise DefinitionError(f"{shorten(source)!r} is not the text of an OpenAPI document: {of}")
-    try:
-        decoded = msgspec.json.decode(source)
-    except (msgspec.MsgspecError, RecursionError, TypeError) as exc:
-        raise DefinitionError(
-            f"The OpenAPI document is not JSON: {exc}. Pass JSON text, a path of a JSON file, or a dict "
-            "(`yaml.safe_load(text)` makes one from YAML)"
-        ) from None
-    if not isinstance(decoded, dict):
-        raise DefinitionError("The OpenAPI document is not a JSON object")
-    return decoded

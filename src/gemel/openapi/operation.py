@@ -6,9 +6,8 @@ operation, so that arguments can't select another endpoint.
 
 from __future__ import annotations
 
-import base64
+import json
 import re
-import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -16,17 +15,31 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from gemel.errors import DefinitionError, ToolError, shorten
+from gemel.openapi.bodies import JSON, RequestBody, is_json
 from gemel.openapi.document import Document, Json
+from gemel.openapi.styles import (
+    STYLES,
+    Encode,
+    explodes,
+    is_undefined,
+    percent,
+    percent_unless_reserved,
+    plain,
+    verbatim,
+    write_label,
+    write_matrix,
+    write_pairs,
+    write_simple,
+)
 from gemel.server.features.files import leads_out
-
-JSON = "application/json"
-FORM = "application/x-www-form-urlencoded"
-MULTIPART = "multipart/form-data"
-_BODIES = (JSON, FORM, MULTIPART, "text/plain")
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 _NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+#: What would end a cookie, or the header of cookies.
+_NOT_IN_COOKIES = re.compile(r"[\x00-\x1f\x7f;]|[^\x00-\x7f]")
+#: Characters that the literal parts of a path keep (RFC 3986, `pchar`, with escapes that the document has).
+_PATH = "/%:@!$&'()*+,;=~"
 #: Headers that arguments can't set: they belong to the message, the connection or authentication.
 _RESERVED = frozenset(
     {"accept", "authorization", "connection", "content-length", "content-type", "cookie", "host", "proxy-authorization"}
@@ -44,14 +57,18 @@ class ApiRequest(NamedTuple):
 
 
 class ApiParameter(NamedTuple):
-    """One parameter: its place and style, and the argument with its value."""
+    """One parameter: its place and style, and the argument with its value.
+
+    `media` is the media type of its value; empty if it is written by its style.
+    """
 
     name: str
     place: str
     argument: str
     explode: bool
     style: str
-    as_json: bool
+    allow_reserved: bool
+    media: str
 
 
 class Operation:
@@ -72,7 +89,7 @@ class Operation:
         description: The description; None if it is missing.
         tags: The tags.
         deprecated: Whether it is deprecated.
-        base_url: The URL of the API for this operation.
+        base_url: The URL of the API for this operation as the document states it, which may be relative; empty if it doesn't.
         parameters: The parameters.
         body_type: The media type of the request body; empty if there is none.
         output_schema: The JSON Schema of a successful response; None if it is unknown.
@@ -90,6 +107,7 @@ class Operation:
         self.tags: tuple[str, ...] = tuple(str(tag) for tag in operation.get("tags") or ())
         self.deprecated = operation.get("deprecated") is True
         self.base_url = document.base_url(operation, path_item)
+        self.body_type = ""
         self._document = document
         self._definitions: Json = {}
         self._properties: Json = {}
@@ -97,15 +115,15 @@ class Operation:
         self.parameters = [
             found for one in _parameters(document, operation, path_item) if (found := self._parameter(one))
         ]
-        self.body_type = ""
+        self._body: RequestBody | None = None
         self._body_argument = ""
-        #: Members of a multipart body that are files.
-        self._files: frozenset[str] = frozenset()
         self._take_body(document.follow(operation.get("requestBody")))
         self.output_schema = self._success_schema(operation.get("responses"))
         missing = set(_VARIABLE.findall(path)) - {one.name for one in self.parameters if one.place == "path"}
         if missing:
             raise DefinitionError(f"its path has no parameter for {', '.join(sorted(missing))}")
+        if not path.startswith("/") or set(path) & {"?", "#"}:
+            raise DefinitionError("its path must begin with / and have no ? or #")
 
     @property
     def name(self) -> str:
@@ -121,11 +139,7 @@ class Operation:
         schema: Json = {"type": "object", "properties": self._properties, "additionalProperties": False}
         if self._required:
             schema["required"] = self._required
-        return self._with_definitions(schema)
-
-    def _with_definitions(self, schema: Json) -> Json:
-        used = {name: self._definitions[name] for name in _used(schema, self._definitions)}
-        return {**schema, "$defs": used} if used else schema
+        return _with_definitions(schema, self._definitions)
 
     def _parameter(self, parameter: Json) -> ApiParameter | None:
         name, place = str(parameter.get("name", "")), str(parameter.get("in", ""))
@@ -133,56 +147,47 @@ class Operation:
             return None
         if not name:
             return None
-        style = str(parameter.get("style") or ("form" if place in ("query", "cookie") else "simple"))
-        if (place, style) not in _STYLES:
+        if place not in STYLES:
+            raise DefinitionError(f"the place {place!r} of its parameter {name!r} is not supported")
+        style = str(parameter.get("style") or STYLES[place][0])
+        if style not in STYLES[place]:
             raise DefinitionError(f"the style {style!r} of its parameter {name!r} is not supported")
         content = parameter.get("content")
-        schema = parameter.get("schema")
+        schema, media = parameter.get("schema"), ""
         if isinstance(content, dict) and content:
-            schema = self._document.follow(next(iter(content.values()))).get("schema")
+            media = next(iter(content))
+            schema = self._document.follow(content[media]).get("schema")
         argument = self._argument(name, place)
         self._add(argument, schema, parameter, required=parameter.get("required") is True or place == "path")
-        explode = parameter.get("explode")
         return ApiParameter(
             name=name,
             place=place,
             argument=argument,
-            explode=style in ("form", "deepObject") if explode is None else explode is True,
+            explode=explodes(style, parameter.get("explode")),
             style=style,
-            as_json=isinstance(content, dict),
+            allow_reserved=parameter.get("allowReserved") is True,
+            media=media,
         )
 
     def _argument(self, name: str, place: str) -> str:
         return name if name not in self._properties else f"{name}_{place}"
 
     def _add(self, argument: str, schema: Any, source: Json, *, required: bool) -> None:
-        schema_of_body = self._document.schema(schema if schema is not None else {}, self._definitions)
+        listed = self._document.schema(schema if schema is not None else {}, self._definitions, request=True)
         text = _text(source.get("description"))
-        if text and isinstance(schema_of_body, dict) and "description" not in schema_of_body:
-            schema_of_body = {**schema_of_body, "description": text}
-        self._properties[argument] = schema_of_body
+        if text and isinstance(listed, dict) and "description" not in listed:
+            listed = {**listed, "description": text}
+        self._properties[argument] = listed
         if required:
             self._required.append(argument)
 
     def _take_body(self, body: Json) -> None:
         content = body.get("content")
-        if not isinstance(content, dict) or not content:
-            return
-        kinds = {kind.partition(";")[0].strip().lower(): kind for kind in content}
-        json = next((kind for kind in kinds if kind.endswith("+json")), JSON)
-        for kind in (JSON, json, *_BODIES):
-            if kind in kinds:
-                self.body_type = kind
-                self._body_argument = self._argument("body", "content")
-                schema = self._document.follow(content[kinds[kind]]).get("schema")
-                if kind == MULTIPART:
-                    schema, self._files = _with_files(self._document.follow(schema), self._document)
-                self._add(self._body_argument, schema, body, required=body.get("required") is True)
-                return
-        if body.get("required") is True:
-            raise DefinitionError(
-                f"its body must be {', '.join(kinds)}; only JSON, forms, multipart forms and text are supported"
-            )
+        if isinstance(content, dict) and content:
+            self._body = RequestBody(self._document, content)
+            self.body_type = self._body.kind
+            self._body_argument = self._argument("body", "content")
+            self._add(self._body_argument, self._body.schema, body, required=body.get("required") is True)
 
     # ---------------------------------------------------------------- result
 
@@ -190,18 +195,21 @@ class Operation:
         """Return the schema of successful responses if it is the same for all: a tool with an output schema must conform to it."""
         by_status = responses if isinstance(responses, dict) else {}
         success = [status for status in by_status if str(status).startswith("2")] or ["default"]
-        schemas = [self._json_schema(self._document.follow(by_status.get(status))) for status in success]
+        definitions: Json = {}
+        schemas = [self._json_schema(self._document.follow(by_status.get(status)), definitions) for status in success]
         first = schemas[0]
         if first is None or any(one != first for one in schemas):
             return None
-        return self._with_definitions(first)
+        return _with_definitions(first, definitions)
 
-    def _json_schema(self, response: Json) -> Json | None:
+    def _json_schema(self, response: Json, definitions: Json) -> Json | None:
         content = response.get("content")
         if not isinstance(content, dict) or not content or not all(map(is_json, content)):
             return None
         given_schema = self._document.follow(next(iter(content.values()))).get("schema")
-        schema = self._document.schema(given_schema, self._definitions) if isinstance(given_schema, dict) else None
+        if not isinstance(given_schema, dict):
+            return None
+        schema = self._document.schema(given_schema, definitions, request=False)
         return schema if isinstance(schema, dict) and schema else None
 
     # ---------------------------------------------------------------- request
@@ -219,62 +227,44 @@ class Operation:
         Raises:
             ToolError: A value can't be part of a path or a header.
         """
-        query: list[str] = []
+        query: list[tuple[str, str]] = []
         headers = {"Accept": f"{JSON}, */*;q=0.5"}
         values: dict[str, str] = {}
-        cookies: list[str] = []
+        cookies: list[tuple[str, str]] = []
         for parameter in self.parameters:
             value = arguments.get(parameter.argument)
-            if value is None:
-                continue
             if parameter.place == "path":
-                values[parameter.name] = _path_value(parameter, value)
+                values[parameter.name] = _path_segment(parameter, value)
+            elif is_undefined(value):
+                continue
             elif parameter.place == "cookie":
-                cookies.append(f"{parameter.name}={_quoted(','.join(_texts(parameter, value)))}")
+                cookies += _cookies(parameter, value)
             elif parameter.place == "query":
                 query += _query(parameter, value)
             else:
                 headers[parameter.name] = _header_value(parameter, value)
-        url = self._url(base_url, values) + ("?" + "&".join(query) if query else "")
+        url = self._url(base_url, values) + ("?" + _joined(query, "&") if query else "")
         if cookies:
-            headers["Cookie"] = "; ".join(cookies)
+            headers["Cookie"] = _joined(cookies, "; ")
         body: bytes | None = None
-        if self._body_argument in arguments and self._body_argument:
-            value = arguments[self._body_argument]
-            if self.body_type == MULTIPART and isinstance(value, dict):
-                boundary = secrets.token_hex(16)
-                headers["Content-Type"] = f"{MULTIPART}; boundary={boundary}"
-                body = _multipart(value, self._files, boundary)
-            else:
-                headers["Content-Type"] = self.body_type
-                body = _encoded(self.body_type, value)
+        if self._body is not None and self._body_argument in arguments:
+            headers["Content-Type"], body = self._body.encode(arguments[self._body_argument])
         return ApiRequest(self.method, url, headers, body)
 
     def _url(self, base_url: str, values: Mapping[str, str]) -> str:
         """Return the URL. Raises ToolError if it is not of the form of the path template."""
         base = base_url.rstrip("/")
-        filled = _VARIABLE.sub(lambda variable: values[variable[1]], self.path)
+        texts = _VARIABLE.split(self.path)
+        literal = [text if place % 2 else quote(text, safe=_PATH) for place, text in enumerate(texts)]
+        filled = "".join(values[text] if place % 2 else text for place, text in enumerate(literal))
+        pattern = "".join("[^/?#]+" if place % 2 else re.escape(text) for place, text in enumerate(literal))
         url = base + filled
-        pattern = "".join(
-            "[^/?#]+" if place % 2 else re.escape(part) for place, part in enumerate(_VARIABLE.split(self.path))
-        )
         parts, expected = urlsplit(url), urlsplit(base + "/")
         same = (parts.scheme, parts.netloc) == (expected.scheme, expected.netloc)
-        if not same or re.fullmatch(re.escape(expected.path.rstrip("/")) + pattern, parts.path) is None:
+        is_dots = any(segment in (".", "..") for segment in filled.split("/"))
+        if not same or is_dots or re.fullmatch(re.escape(expected.path.rstrip("/")) + pattern, parts.path) is None:
             raise ToolError(f"The arguments would change the path {self.path}")
         return url
-
-
-def is_json(kind: str) -> bool:
-    """Return whether a media type is JSON."""
-    bare = kind.partition(";")[0].strip().lower()
-    return bare == JSON or bare.endswith("+json")
-
-
-_STYLES = frozenset(
-    {("path", "simple"), ("header", "simple"), ("query", "form"), ("query", "deepObject"), ("cookie", "form")}
-    | {("query", "spaceDelimited"), ("query", "pipeDelimited")}
-)
 
 
 def _parameters(document: Document, operation: Json, path_item: Json) -> Iterator[Json]:
@@ -286,6 +276,11 @@ def _parameters(document: Document, operation: Json, path_item: Json) -> Iterato
         if key not in seen:
             seen.add(key)
             yield found
+
+
+def _with_definitions(schema: Json, definitions: Json) -> Json:
+    used = {name: definitions[name] for name in _used(schema, definitions)}
+    return {**schema, "$defs": used} if used else schema
 
 
 def _used(schema: Any, definitions: Json) -> list[str]:
@@ -304,104 +299,59 @@ def _used(schema: Any, definitions: Json) -> list[str]:
 # ---------------------------------------------------------------- values as text
 
 
-def _path_value(parameter: ApiParameter, value: Any) -> str:
-    text = ",".join(_texts(parameter, value))
+def _path_segment(parameter: ApiParameter, value: Any) -> str:
+    text = "" if is_undefined(value) else _path_text(parameter, value, verbatim)
     if text in ("", ".") or leads_out(text) or _CONTROL.search(text):
         raise ToolError(f"{parameter.argument}: {shorten(repr(text))} can't be a segment of a path")
-    return quote(text, safe="")
+    return _path_text(parameter, value, percent)
+
+
+def _path_text(parameter: ApiParameter, value: Any, encode: Encode) -> str:
+    if parameter.media:
+        return encode(_as_media(parameter.media, value))
+    if parameter.style == "label":
+        return write_label(value, parameter.explode, encode)
+    if parameter.style == "matrix":
+        return write_matrix(parameter.name, value, parameter.explode, encode)
+    return write_simple(value, parameter.explode, encode)
+
+
+def _query(parameter: ApiParameter, value: Any) -> list[tuple[str, str]]:
+    if parameter.media:
+        return [(percent(parameter.name), percent(_as_media(parameter.media, value)))]
+    encode = percent_unless_reserved if parameter.allow_reserved else percent
+    return write_pairs(parameter.style, parameter.name, value, parameter.explode, encode)
+
+
+def _cookies(parameter: ApiParameter, value: Any) -> list[tuple[str, str]]:
+    """Cookies are percent-encoded, unless their style or media type says that values are cookies as they are."""
+    if parameter.media:
+        encode = percent if is_json(parameter.media) else verbatim
+        pairs = [(parameter.name, encode(_as_media(parameter.media, value)))]
+    else:
+        encode = verbatim if parameter.style == "cookie" else percent
+        pairs = write_pairs("form", parameter.name, value, parameter.explode, encode)
+    for name, text in pairs:
+        if _NOT_IN_COOKIES.search(name + text) or "=" in name:
+            raise ToolError(f"{parameter.argument}: a cookie can't contain {shorten(repr(f'{name}={text}'))}")
+    return pairs
 
 
 def _header_value(parameter: ApiParameter, value: Any) -> str:
-    text = ",".join(_texts(parameter, value))
+    media = parameter.media
+    text = _as_media(media, value) if media else write_simple(value, parameter.explode, verbatim)
     if _CONTROL.search(text) or not text.isascii():
         raise ToolError(f"{parameter.argument}: a header can't contain {shorten(repr(text))}")
     return text
 
 
-def _texts(parameter: ApiParameter, value: Any) -> list[str]:
-    if parameter.as_json:
-        return [msgspec.json.encode(value).decode()]
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    if isinstance(value, dict):
-        mark = "=" if parameter.explode else ","
-        return [f"{name}{mark}{_plain(one)}" for name, one in value.items()]
-    return [_plain(value)]
+def _as_media(media: str, value: Any) -> str:
+    """A value in a media type: JSON in ASCII, which headers can hold, or text."""
+    return json.dumps(value, separators=(",", ":")) if is_json(media) else plain(value)
 
 
-def _query(parameter: ApiParameter, value: Any) -> list[str]:
-    name = quote(parameter.name, safe="[]")
-    if parameter.as_json:
-        return [f"{name}={_quoted(msgspec.json.encode(value).decode())}"]
-    if isinstance(value, dict):
-        if parameter.style == "deepObject":
-            return [f"{name}[{_quoted(key)}]={_quoted(_plain(one))}" for key, one in value.items()]
-        if parameter.explode:
-            return [f"{_quoted(key)}={_quoted(_plain(one))}" for key, one in value.items()]
-        return [f"{name}=" + ",".join(f"{_quoted(key)},{_quoted(_plain(one))}" for key, one in value.items())]
-    if isinstance(value, list):
-        texts = [_quoted(_plain(one)) for one in value]
-        if parameter.explode:
-            return [f"{name}={text}" for text in texts]
-        mark = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}.get(parameter.style, ",")
-        return [f"{name}={mark.join(texts)}"] if texts else []
-    return [f"{name}={_quoted(_plain(value))}"]
-
-
-def _quoted(text: str) -> str:
-    return quote(text, safe="")
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return msgspec.json.encode(value).decode()
-
-
-def _encoded(kind: str, body: Any) -> bytes:
-    if kind == FORM and isinstance(body, dict):
-        pairs: list[str] = []
-        for name, value in body.items():
-            values = value if isinstance(value, list) else [value]
-            pairs += [f"{quote(name, safe='')}={_quoted(_plain(one))}" for one in values]
-        return "&".join(pairs).encode()
-    if kind == "text/plain":
-        return _plain(body).encode()
-    return msgspec.json.encode(body)
-
-
-def _with_files(schema: Any, document: Document) -> tuple[Any, frozenset[str]]:
-    """The schema of a multipart body, in which files are base64, and the names of the files."""
-    members = schema.get("properties") if isinstance(schema, dict) else None
-    if not isinstance(members, dict):
-        return schema, frozenset()
-    files: dict[str, Json] = {}
-    for name, member in members.items():
-        found = document.follow(member)
-        if found.get("format") == "binary" or "contentMediaType" in found:
-            kept = {key: value for key, value in found.items() if key not in ("format", "contentMediaType")}
-            text = _text(found.get("description")) or "A file"
-            files[name] = {**kept, "type": "string", "contentEncoding": "base64", "description": f"{text}, as base64"}
-    return {**schema, "properties": {**members, **files}}, frozenset(files)
-
-
-def _multipart(body: Json, files: frozenset[str], boundary: str) -> bytes:
-    """A multipart/form-data body (RFC 7578). Raises ToolError for a file that is not base64."""
-    parts = bytearray()
-    for name, value in body.items():
-        quoted = quote(name, safe=" []")
-        for one in value if isinstance(value, list) else [value]:
-            head = f'Content-Disposition: form-data; name="{quoted}"'
-            if name in files:
-                head += f'; filename="{quoted}"\r\nContent-Type: application/octet-stream'
-                try:
-                    data = base64.b64decode(str(one), validate=True)
-                except ValueError:
-                    raise ToolError(f"{name}: expected a file as base64") from None
-            else:
-                data = _plain(one).encode()
-            parts += f"--{boundary}\r\n{head}\r\n\r\n".encode() + data + b"\r\n"
-    return bytes(parts) + f"--{boundary}--\r\n".encode()
+def _joined(pairs: list[tuple[str, str]], delimiter: str) -> str:
+    return delimiter.join(f"{name}={text}" for name, text in pairs)
 
 
 def _text(value: Any) -> str | None:

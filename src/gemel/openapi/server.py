@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
-import os
-from collections.abc import Callable, Mapping
-from typing import Any, Unpack
+from collections.abc import Callable
+from typing import Any, TypeAlias, Unpack
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 from msgspec import UNSET
 
 from gemel.errors import DefinitionError, ToolError, shorten
 from gemel.http1.client.pool import read_url
+from gemel.openapi.bodies import bare, charset_of, is_json
 from gemel.openapi.client import ApiClient, ApiResponse, AsgiApp, Fetch, HttpClient, is_asgi_app
 from gemel.openapi.document import Document
-from gemel.openapi.operation import Operation, is_json
+from gemel.openapi.operation import Operation
+from gemel.openapi.source import Source
 from gemel.options import accepts, options_of, resolve
 from gemel.protocol.inlining import inline_references
 from gemel.protocol.validation import compile_schema, first_problem
@@ -28,6 +31,7 @@ from gemel.schema.content import (
     TextContent,
 )
 from gemel.schema.tools import CallToolResult, ToolAnnotations
+from gemel.server.features.content import is_text_type
 from gemel.server.options import ApiOptions, ServerOptions
 from gemel.server.server import Server
 
@@ -39,7 +43,7 @@ _EXCERPT = 2000
 
 @accepts(ApiOptions)
 def server_from(
-    document: Mapping[str, Any] | str | bytes | os.PathLike[str],
+    document: Source,
     http_client: HttpClient | Fetch | AsgiApp | None = None,
     **options: Unpack[ApiOptions],
 ) -> Server[Any]:
@@ -50,7 +54,8 @@ def server_from(
     A status of 300 or more is a tool error with the start of the body.
 
     Args:
-        document: the document (3.0 or newer) as a dict, as JSON, or the path of a JSON file.
+        document: the document (3.0 or newer): a dict, JSON or YAML, the path of a file, or a URL, which is fetched at once.
+            YAML needs the extra `gemel[openapi]`.
         http_client: sends the requests: an object with `async request(method, url, headers, body)`, or such a function,
             that returns `(status, headers, body)`; an httpx.AsyncClient; an ASGI app (FastAPI, Starlette), which is called
             in this process. By default Gemel's own client.
@@ -64,14 +69,14 @@ def server_from(
     """
     settings = resolve(ApiOptions, options, "from_openapi")
     of_server: Any = {name: value for name, value in options.items() if name in options_of(ServerOptions)}
-    spec = Document(document)
+    spec = Document(document, settings["timeout"])
     client = ApiClient(http_client, settings["headers"], timeout=settings["timeout"], limit=settings["reply_bytes"])
     title = str(spec.info.get("title") or "API")
     defaults: dict[str, Any] = {"version": str(spec.info.get("version") or "0"), "lifespan": client.lifespan}
     server: Server[Any] = Server(settings["name"] or title, **{**defaults, **of_server})
     base_url = settings["base_url"] or str(getattr(http_client, "base_url", "")) or None
-    # A request to an app in this process needs an address as well.
-    origin = "http://localhost" if is_asgi_app(http_client) else ""
+    # Relative addresses are those of where the document was. A request to an app in this process needs one as well.
+    place = "http://localhost/" if is_asgi_app(http_client) else spec.url
     taken: set[str] = set()
     for path, method, operation_object, path_item in spec.paths():
         try:
@@ -81,18 +86,27 @@ def server_from(
             continue
         if settings["operations"](operation):
             tool = _unique_name(operation.name, taken)
-            _register(server, tool, operation, client, _base(operation, base_url, origin))
+            base = _base(operation.base_url, base_url, place)
+            _register(server, tool, operation, client, base, validate_output=settings["validate_output"])
     if not taken:
         raise DefinitionError("The OpenAPI document has no operation that can be used; the log says why")
     return server
 
 
-def _base(operation: Operation, base_url: str | None, origin: str) -> str:
-    base = base_url or operation.base_url
-    if base.startswith("/") or not base:
-        base = origin + base
+def _base(stated: str, given: str | None, place: str) -> str:
+    """Return the URL of the API: `base_url` with the path of a relative server, or the server of the document."""
+    is_relative = "://" not in stated and not stated.startswith("//")
+    if given is None:
+        base = urljoin(place, stated or "/") if place else stated
+    else:
+        path = urlsplit(urljoin("http://host/", stated)).path.rstrip("/") if is_relative else ""
+        base = given.rstrip("/")
+        if not urlsplit(base).path.endswith(path):
+            base += path
     if "://" not in base:
         raise DefinitionError(f"The document has no URL of the API, only {base!r}: pass base_url='https://…'")
+    if "{" in base:
+        raise DefinitionError(f"A variable of the server {base!r} has no default: pass base_url='https://…'")
     read_url(base)
     if "?" in base or "#" in base:
         raise DefinitionError(f"base_url={base!r} must be a URL without ? and #")
@@ -108,15 +122,30 @@ def _unique_name(name: str, taken: set[str]) -> str:
     return unique
 
 
-def _register(server: Server[Any], tool: str, operation: Operation, client: ApiClient, base: str) -> None:
+def _register(
+    server: Server[Any], tool: str, operation: Operation, client: ApiClient, base: str, *, validate_output: bool
+) -> None:
     check = _checker(operation, tool)
+    #: Clients hold results to the listed schema.
+    output_schema = operation.output_schema if validate_output else None
+
+    def judge(value: Any, wrong: str, text: str | None = None) -> None:
+        """Hold a response to the schema: raises ToolError with the start of its text, or logs what is wrong."""
+        problem = check(value)
+        if problem is None:
+            return
+        if text is not None:
+            wrong = f"{wrong}: {problem}"
+        if validate_output:
+            raise ToolError(f"{wrong}\n{shorten(text, _EXCERPT)}" if text else wrong)
+        logger.warning("Tool %r: %s", tool, wrong)
 
     async def call(arguments: dict[str, Any]) -> CallToolResult:
         response = await client.send(operation.request(base, arguments))
         if response.status >= 300:
             raise ToolError(_failure(response))
-        result = _result(response, check)
-        if operation.output_schema is not None and result.structured_content is UNSET:
+        result = _result(response, judge)
+        if output_schema is not None and result.structured_content is UNSET:
             result.structured_content = None  # the schema allows null, as was checked
         return result
 
@@ -132,7 +161,7 @@ def _register(server: Server[Any], tool: str, operation: Operation, client: ApiC
         title=operation.summary,
         description=operation.description or operation.summary or f"{operation.method} {operation.path}",
         input_schema=inline_references(operation.input_schema),
-        output_schema=inline_references(operation.output_schema),
+        output_schema=inline_references(output_schema),
         annotations=hints,
         tags=operation.tags,
     )(call)
@@ -154,54 +183,66 @@ def _checker(operation: Operation, tool: str) -> Callable[[Any], str | None]:
     return lambda value: first_problem(validator, value)
 
 
-def _result(response: ApiResponse, check: Callable[[Any], str | None]) -> CallToolResult:
+#: Holds a value to the schema of the response: `judge(value, what is wrong, text of the response)`.
+_Judge: TypeAlias = Callable[..., None]
+
+
+def _result(response: ApiResponse, judge: _Judge) -> CallToolResult:
     kind = _header(response, "content-type")
     if not response.body:
-        problem = check(None)
-        if problem is not None:
-            raise ToolError(
-                f"The API responded with HTTP {response.status} and no body, but its description requires one"
-            )
+        wrong = f"The API responded with HTTP {response.status} and no body, but its description requires one"
+        judge(None, wrong)
         return CallToolResult(content=[])
     if is_json(kind):
-        try:
-            value = msgspec.json.decode(response.body)
-        except (msgspec.MsgspecError, RecursionError):
-            raise ToolError("The response of the API is not valid JSON") from None
-        problem = check(value)
-        if problem is not None:
-            text = response.body.decode("utf-8", "replace")
-            raise ToolError(
-                f"The response of the API does not match its description: {problem}\n{shorten(text, _EXCERPT)}"
-            )
-        return CallToolResult(content=[TextContent(text=response.body.decode())], structured_content=value)
-    problem = check(None)
-    if problem is not None:
-        raise ToolError(f"The API responded with {kind or 'an unknown type'}, but its description requires JSON")
+        value, text = _read_json(response.body, kind)
+        judge(value, "The response of the API does not match its description", text)
+        return CallToolResult(content=[TextContent(text=text)], structured_content=value)
+    judge(None, f"The API responded with {shorten(kind) or 'an unknown type'}, but its description requires JSON")
     return CallToolResult(content=[_block(response, kind)])
 
 
+def _read_json(body: bytes, kind: str) -> tuple[Any, str]:
+    """Read JSON as a value and as text. It is UTF-8 (RFC 8259), unless it can't be: then the declared charset counts."""
+    try:
+        return msgspec.json.decode(body), body.decode()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        text = _decode(body, charset_of(kind) or json.detect_encoding(body))
+        return msgspec.json.decode(text), text
+    except (msgspec.MsgspecError, RecursionError):
+        raise ToolError("The response of the API is not valid JSON") from None
+
+
+def _decode(body: bytes, charset: str | None) -> str:
+    """Text in a charset, by default UTF-8. What it can't decode is replaced; an unknown charset is taken for UTF-8."""
+    try:
+        return body.decode(charset or "utf-8-sig", "replace")
+    except (LookupError, ValueError):
+        return body.decode("utf-8-sig", "replace")
+
+
 def _block(response: ApiResponse, kind: str) -> ContentBlock:
-    bare = kind.partition(";")[0].strip().lower()
-    if bare.startswith("text/") or not bare:
-        return TextContent(text=response.body.decode("utf-8", "replace"))
-    data = base64.b64encode(response.body).decode()
-    if bare.startswith("image/"):
-        return ImageContent(data=data, mime_type=bare)
-    if bare.startswith("audio/"):
-        return AudioContent(data=data, mime_type=bare)
-    return EmbeddedResource(resource=ResourceContents(uri="openapi:response", blob=data, mime_type=bare))
+    if is_readable(kind):
+        return TextContent(text=_decode(response.body, charset_of(kind)))
+    mime_type, data = bare(kind), base64.b64encode(response.body).decode()
+    if mime_type.startswith("image/"):
+        return ImageContent(data=data, mime_type=mime_type)
+    if mime_type.startswith("audio/"):
+        return AudioContent(data=data, mime_type=mime_type)
+    return EmbeddedResource(resource=ResourceContents(uri="openapi:response", blob=data, mime_type=mime_type))
 
 
 def _failure(response: ApiResponse) -> str:
-    text = response.body.decode("utf-8", "replace").strip() if is_readable(_header(response, "content-type")) else ""
+    kind = _header(response, "content-type")
+    text = _decode(response.body, charset_of(kind)).strip() if is_readable(kind) else ""
     excerpt = f": {shorten(text, _EXCERPT)}" if text else ""
     return f"The API responded with HTTP {response.status}{excerpt}"
 
 
 def is_readable(kind: str) -> bool:
-    """Return whether a body of this media type is text."""
-    return not kind or is_json(kind) or kind.lower().startswith("text/") or "xml" in kind
+    """Return whether a body of this media type is text: also if its charset is declared."""
+    return not bare(kind) or is_text_type(kind) or charset_of(kind) is not None
 
 
 def _header(response: ApiResponse, name: str) -> str:

@@ -351,7 +351,14 @@ class ApiOptions(ServerOptions, total=False):
     """The options of `Server.from_openapi` and `gemel.openapi.server_from`, besides those of a server."""
 
     name: Annotated[str | None, Option("The server's name; the document's title by default.", None, or_none(TEXT))]
-    base_url: Annotated[str | None, Option("Where the API is, if not where the document says.", None, or_none(TEXT))]
+    base_url: Annotated[
+        str | None,
+        Option(
+            "Where the API is, if not where the document says. The path of a relative server of the document is added.",
+            None,
+            or_none(TEXT),
+        ),
+    ]
     headers: Annotated[
         Mapping[str, str] | Callable[[], Mapping[str, str]] | None,
         Option(
@@ -372,6 +379,15 @@ class ApiOptions(ServerOptions, total=False):
             'Which operations become tools: `lambda one: one.method == "GET" and "pets" in one.tags`.',
             lambda operation: True,
             function("`lambda operation: …`", 1, plain=True),
+        ),
+    ]
+    validate_output: Annotated[
+        bool,
+        Option(
+            "Whether a response that does not match its description is a tool error. If not, it is passed on with a log "
+            "line, and tools list no output schema.",
+            True,
+            FLAG,
         ),
     ]
     timeout: Annotated[float, Option("Seconds that one request may take.", 30.0, SECONDS)]

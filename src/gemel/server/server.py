@@ -258,7 +258,8 @@ class Server(Router, Generic[StateT]):
         The same as `gemel.openapi.server_from`, which explains how operations become tools.
 
         Args:
-            document: the document (3.0 or newer) as a dict, as JSON, or the path of a JSON file.
+            document: the document (3.0 or newer): a dict, JSON or YAML, the path of a file, or a URL, which is fetched at
+                once. YAML needs the extra `gemel[openapi]`.
             http_client: sends the requests: an httpx.AsyncClient, an ASGI app (called in this process), or an async function
                 `(method, url, headers, body)` that returns `(status, headers, body)`; Gemel's own client by default.
             options: see `ApiOptions`, which has those of `Server` as well.
