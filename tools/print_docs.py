@@ -135,7 +135,7 @@ def _host(name: str) -> str:
     short = next((f" or `--host {short}`" for short, full in SHORT_NAMES.items() if full == name), "")
     project = f"; in a project `{host.project}`, with `--project`" if host.project else ""
     launch = Launch(
-        ["/opt/weather/.venv/bin/python", "-m", "gemel", "run", "/opt/weather/weather.py"], {"TOKEN": "${TOKEN}"}
+        ["/opt/weather/.venv/bin/python", "-P", "-m", "gemel", "run", "/opt/weather/weather.py"], {"TOKEN": "${TOKEN}"}
     )
     value = entry_for(host, launch, {"TOKEN": "…"}).value
     syntax, language = (toml, "toml") if host.file.endswith(".toml") else (jsonc, "json")

@@ -299,7 +299,9 @@ from gemel import Refusal, Server
 async def authenticate(scope, headers):
     return "me" if headers.get("authorization") == "Bearer ok" else Refusal(401, "who are you?")
 
-Server("closed").run("http", port=0, authenticate=authenticate)
+server = Server("closed")
+server.tool("open")(lambda: None)
+server.run("http", port=0, authenticate=authenticate)
 """
 
 

@@ -191,7 +191,7 @@ def test_a_file_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_module_is_looked_for_in_the_present_folder(words: list[str]) -> None:
     assert main(["install", *words, "--host", "cursor", "--yes"]) == 0
     command = read_config(path_of("cursor"))["weather"].command
-    assert command[3:] == ("run", *words, "--cwd", str(Path.cwd()))
+    assert command[4:] == ("run", *words, "--cwd", str(Path.cwd()))
 
 
 def test_a_url_with_headers() -> None:
@@ -264,12 +264,12 @@ def test_a_link_stays_a_link_and_only_the_user_reads_copies(home: Path) -> None:
 
 def test_commands_have_absolute_paths(tmp_path: Path) -> None:
     file = f"{Path.cwd()}/weather.py"
-    assert own_command("weather.py") == [sys.executable, "-m", "gemel", "run", file]
+    assert own_command("weather.py") == [sys.executable, "-P", "-m", "gemel", "run", file]
     assert own_command("weather.py:server", ["-v"], cwd=".") == [
-        *[sys.executable, "-m", "gemel", "run", f"{file}:server"],
+        *[sys.executable, "-P", "-m", "gemel", "run", f"{file}:server"],
         *["--cwd", str(Path.cwd()), "--", "-v"],
     ]
-    assert own_command("weather.py", module=True)[3:] == ["run", "-m", "weather.py", "--cwd", str(Path.cwd())]
+    assert own_command("weather.py", module=True)[4:] == ["run", "-m", "weather.py", "--cwd", str(Path.cwd())]
     assert own_command("weather:server", program=["/bin/gemel"]) == [
         *["/bin/gemel", "run", "weather:server", "--cwd", str(Path.cwd())]
     ]

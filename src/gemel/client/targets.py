@@ -53,7 +53,7 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
     if hasattr(target, "open") and not isinstance(target, Path):
         transport: Transport = _plain(target, options)
         return transport
-    if hasattr(target, "serve") and not callable(target):
+    if hasattr(target, "serve") and (hasattr(target, "running") or not callable(target)):
         from gemel.transports.memory import Memory
 
         _check_options(type(target).__name__, MemoryOptions, options)
@@ -170,7 +170,7 @@ def command_line(target: Any) -> list[str]:
         if file := _PYTHON_FILE.fullmatch(target):
             if not Path(file["path"]).is_file():
                 raise DefinitionError(f"No such file: {file['path']}")
-            return [_interpreter(), *(["-m", "gemel", "run"] if file["name"] else []), target]
+            return [_interpreter(), *(["-P", "-m", "gemel", "run"] if file["name"] else []), target]
         try:
             words = split_command_line(target)
         except ValueError as exc:

@@ -89,7 +89,7 @@ def own_command(
     """
     file, dot, name = target.partition(".py")
     is_file = bool(dot) and name[:1] in ("", ":") and not module
-    words = list(program) or [sys.executable, "-m", "gemel"]
+    words = list(program) or [sys.executable, "-P", "-m", "gemel"]
     if is_file:
         path = Path(os.path.abspath(f"{file}.py"))
         if not path.is_file():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from gemel.channel import Channel, SessionLike
@@ -16,6 +18,7 @@ from gemel.errors import AuthorizationFailed, ConnectFailed, DefinitionError, St
 from gemel.local_sockets import is_pipe
 from gemel.options import is_whole, options_of, resolve
 from gemel.protocol.limits import Limits
+from gemel.server.composition.mount import Catalog
 from gemel.server.options import SocketOptions, StdioOptions
 from gemel.server.watchdog import describe_thread, end_blocked_process
 from gemel.standard_streams import fill_standard_descriptors
@@ -46,6 +49,9 @@ class Runnable(Protocol):
 
     def warn_of_workers(self) -> None:
         """Say what several processes need."""
+
+    def expect_offers(self) -> None:
+        """Log a warning if nothing is offered when serving starts."""
 
 
 @contextmanager
@@ -114,6 +120,40 @@ def _importing() -> str | None:
     return None
 
 
+def imported_twice(server: object, mine: Catalog) -> str | None:
+    """Say that the file of a server was imported under two names, so that there are two servers.
+
+    Args:
+        server: The server that is started.
+        mine: What it offers.
+
+    Returns:
+        A sentence with what is registered on the other server only; None if there is nothing.
+    """
+    loaded: dict[str, object] = dict(sys.modules)  # whatever a library has put there
+    modules = [(name, vars(module)) for name, module in loaded.items() if isinstance(module, ModuleType)]
+    for name, module in modules:
+        for variable in [key for key, value in list(module.items()) if value is server]:
+            for other_name, other in modules:
+                catalog = getattr(other.get(variable), "catalog", None)
+                if not isinstance(catalog, Catalog) or catalog is mine or not _same_file(module, other):
+                    continue
+                kinds = Counter(kind for kind, _ in catalog.registered() - mine.registered())
+                if kinds:
+                    counts = ", ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in sorted(kinds.items()))
+                    verb = "was" if kinds.total() == 1 else "were"
+                    return (
+                        f"{os.path.basename(module['__file__'])} was imported twice, as {name} and {other_name}: {counts} "
+                        f"{verb} registered on the other server. Make the server in a file of its own, which others import"
+                    )
+    return None
+
+
+def _same_file(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    files = [os.path.realpath(file) for module in (one, other) if isinstance(file := module.get("__file__"), str)]
+    return len(files) == 2 and files[0] == files[1]
+
+
 def _in_a_loop() -> bool:
     try:
         asyncio.get_running_loop()
@@ -138,8 +178,9 @@ def _checked(transport: str, options: Mapping[str, Any]) -> Any:
 
 
 async def _serving(server: Runnable, transport: str, options: Any) -> None:
+    server.expect_offers()
     if transport == "stdio":
-        from gemel.transports.stream.stdio import require_standard_streams, serve_stdio
+        from gemel.transports.stream.stdio import own_streams, require_standard_streams, serve_stdio
 
         require_standard_streams()
         if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty():
@@ -147,8 +188,9 @@ async def _serving(server: Runnable, transport: str, options: Any) -> None:
                 "This server waits for an MCP client on standard input; Ctrl-C ends it. To try it: gemel list FILE.py"
             )
             print(f"gemel: {text}", file=sys.stderr, flush=True)
-        async with server.running():
-            await serve_stdio(server.serve, **options, limits=server.limits)
+        with own_streams() as streams:
+            async with server.running():
+                await serve_stdio(server.serve, **options, limits=server.limits, streams=streams)
     elif transport == "socket":
         from gemel.transports.stream.sockets import serve_socket
 

@@ -174,6 +174,7 @@ class Server(Router, Generic[StateT]):
             authorize=settings["authorize_subscription"],
         )
         self._was_served = False
+        self._expects_offers = False
         #: The extension of `add_skills`.
         self._skills: Any = None
         self._users = 0
@@ -472,6 +473,19 @@ class Server(Router, Generic[StateT]):
                 "not find them. Use add_middleware(ResultLimit(…, spill=True, backend=server.backend)) with a shared backend"
             )
 
+    def expect_offers(self) -> None:
+        """Log a warning if nothing is registered once the lifespan is entered, or now if the file was imported twice."""
+        from gemel.server.run import imported_twice
+
+        twice = imported_twice(self, self.catalog)
+        self._expects_offers = twice is None
+        if twice is not None:
+            logger.warning("%s", twice)
+
+    def _warn_if_empty(self) -> None:
+        if self._expects_offers and self.catalog.is_empty:
+            logger.warning("Server %r offers nothing: no tool, prompt or resource is registered on it", self.name)
+
     def _warn_of_plain_tools(self) -> None:
         """Log a warning about tools with `task=` that nobody can call as a task."""
         if not self.catalog.is_mounted and (names := self.catalog.tools_without_tasks()):
@@ -556,6 +570,23 @@ class Server(Router, Generic[StateT]):
         from gemel.server.run import run_async
 
         await run_async(self, transport, options)
+
+    async def __call__(self, scope: Any, receive: Any = None, send: Any = None) -> None:
+        """Say that a server is no ASGI application, to who runs `uvicorn weather:server`.
+
+        Args:
+            scope: the ASGI scope.
+            receive: receives ASGI messages.
+            send: sends ASGI messages.
+
+        Raises:
+            DefinitionError: always, unless the message can be the reason why the application does not start.
+        """
+        text = f"{self.name!r} is a gemel.Server, not an ASGI application: write app = server.http_app(), and serve app"
+        if not isinstance(scope, Mapping) or scope.get("type") != "lifespan":
+            raise DefinitionError(text)
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": text})
 
     @accepts(HttpAppOptions)
     def http_app(self, path: str = "/mcp", **options: Unpack[HttpAppOptions]) -> HttpApp:
@@ -713,6 +744,7 @@ class Server(Router, Generic[StateT]):
             raise
         if self._users == 1:
             self._warn_of_plain_tools()
+            self._warn_if_empty()
         self._build()  # telemetry may have been installed by now
         watch(self.limits.stall)
 

@@ -174,6 +174,9 @@ class Recording(Transport):
     def warn_of_workers(self) -> None:
         """Do nothing: a recording has no keys that several processes must share."""
 
+    def expect_offers(self) -> None:
+        """Do nothing: a recording has what was recorded."""
+
     async def _leave(self) -> None:
         if self._live is not None:
             await self._live.close()

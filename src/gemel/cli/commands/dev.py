@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from gemel.cli.connect import CONFIGURED, is_python, target_of
 from gemel.cli.login import StoredLogin, command_oauth
+from gemel.cli.program.load import package_folder
 from gemel.cli.program.reload import watch_changes
 from gemel.client.terminal.display import is_terminal
 from gemel.dev.serve import serve_dev
@@ -45,12 +46,13 @@ def _target(options: argparse.Namespace) -> DevTarget:
         return target_of(options, show)
 
     target, transport = connect(lambda line: None)  # a wrong option is reported now
-    folder = None
+    folder = watched = None
     if is_python(options):
         path, dot, _ = options.target.partition(".py")
         if dot and not options.module and not Path(path + dot).is_file():
             raise StartError(f"No such file: {path}{dot}")
         folder = Path(options.cwd or ".").resolve() if options.module else Path(options.target).resolve().parent
+        watched = folder if options.module else package_folder(Path(path + dot))
     watches = folder is not None and not options.no_reload
     if watches and find_spec("watchfiles") is None:
         print(f"gemel: {missing_extra('to reload when a file changes needs', 'cli')}", file=sys.stderr)
@@ -62,7 +64,7 @@ def _target(options: argparse.Namespace) -> DevTarget:
         arguments=options.program_arguments,
         place=options.target if folder is not None or isinstance(target, str) else shlex.join(target),
         is_own=folder is not None,
-        changes=partial(watch_changes, folder) if watches and folder is not None else None,
+        changes=partial(watch_changes, watched) if watches and watched is not None else None,
         lock=None if folder is None else folder / "gemel.lock",
         authorize=command_oauth if isinstance(transport.get("auth"), StoredLogin) else None,
     )

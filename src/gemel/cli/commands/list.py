@@ -18,6 +18,7 @@ from gemel.schema.prompts import Prompt
 from gemel.schema.tools import WRAP_MARKERS, Tool
 
 LISTS = ("tools", "prompts", "resources", "resourceTemplates")
+_NOTHING = "It offers nothing: no tools, prompts or resources."
 #: Some servers declare resources and have no list of templates.
 _METHOD_NOT_FOUND = -32601
 
@@ -32,7 +33,8 @@ async def run(options: argparse.Namespace) -> int:
             console.print(as_json(lists))
         else:
             layout = Layout(sys.stdout)
-            console.page("\n".join([*layout.lines(title), *_lines(lists, layout)]))
+            entries = list(_lines(lists, layout)) or ["", *layout.lines(_NOTHING)]
+            console.page("\n".join([*layout.lines(title), *entries]))
     return 0
 
 

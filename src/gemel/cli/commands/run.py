@@ -12,7 +12,7 @@ from typing import Any
 
 from gemel.cli.arguments.options import http_options, table_options
 from gemel.cli.program.environment import given_environment, working_directory
-from gemel.cli.program.load import load, split_target
+from gemel.cli.program.load import load, package_folder, split_target
 from gemel.errors import StartError
 from gemel.server.metrics import metrics_app
 from gemel.server.options import override_limits
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         from gemel.cli.program.reload import reload
 
         words = [word for word in sys.argv[1:] if word != "--reload"]
-        return reload(words, Path(options.target.partition(":")[0]).resolve().parent)
+        return reload(words, package_folder(Path(split_target(options.target)[0])))
     place, name = split_target(options.target)
     path = Path(place)
     if options.cwd is not None and not options.module and (path.suffix == ".py" or path.is_file()):

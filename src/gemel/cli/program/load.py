@@ -6,9 +6,11 @@ import asyncio
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -18,6 +20,7 @@ from gemel.errors import GemelError, StartError
 from gemel.options import similar
 from gemel.server.run import loading
 from gemel.server.server import Server
+from gemel.standard_streams import moved_aside
 
 #: The names that are tried first if none is given.
 _USUAL_NAMES = ("server", "mcp", "app")
@@ -60,6 +63,13 @@ def load(target: str, *, is_module: bool = False) -> Server[Any]:
     return next(iter(servers.values()))
 
 
+@contextmanager
+def _importing() -> Iterator[None]:
+    """While code of the user runs at import: it does not serve, and what it prints goes to standard error."""
+    with loading(), moved_aside(output_only=True):
+        yield
+
+
 def _own_servers(module: ModuleType) -> dict[str, Server[Any]]:
     """The servers by name: those defined here rather than imported ones, and those that are not mounted in another."""
     servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
@@ -80,7 +90,7 @@ def _make(factory: Callable[[], Any], place: str) -> Server[Any]:
         inspect.signature(factory).bind()
     except TypeError as exc:
         raise StartError(f"{place} can't be called without arguments: {exc}") from exc
-    with loading():
+    with _importing():
         try:
             made = factory()
             if inspect.iscoroutine(made):
@@ -134,7 +144,7 @@ def _returns_server(function: FunctionType) -> bool:
 
 def _module(place: str, *, is_module: bool) -> ModuleType:
     path = Path(place)
-    with loading():
+    with _importing():
         try:
             if not is_module and (path.suffix == ".py" or path.is_file()):
                 return _file(path)
@@ -154,7 +164,12 @@ def _module(place: str, *, is_module: bool) -> ModuleType:
         except Exception as exc:
             *where, reason = _description(exc)  # of a syntax error, the line
             sys.stderr.write("".join([*_users_frames(exc), *where]))
-            raise StartError(f"{place} can't be imported: {reason.strip()}") from exc
+            hint = _NO_PACKAGE if "no known parent package" in reason else ""
+            raise StartError(f"{place} can't be imported: {reason.strip()}{hint}") from exc
+
+
+#: What to do about a relative import in a file beside which there is no `__init__.py`.
+_NO_PACKAGE = "; add an empty __init__.py to its folder, or name the module: gemel run -m PACKAGE.MODULE"
 
 
 def _users_frames(exc: Exception) -> list[str]:
@@ -177,16 +192,58 @@ def _is_users(filename: str) -> bool:
     return not filename.startswith(("<", ours, sys.base_prefix, sys.prefix))
 
 
+def package_folder(path: Path) -> Path:
+    """Return the folder from which Python imports a file: above the packages that it is in (folders with `__init__.py`).
+
+    Args:
+        path: The file.
+    """
+    folder = path.resolve().parent
+    while folder.name.isidentifier() and (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
+
+
 def _file(path: Path) -> ModuleType:
+    """Import a file under the name that it has for other modules of its package. Raises StartError."""
     if not path.is_file():
         raise StartError(f"No such file: {path}")
-    sys.path.insert(0, str(path.resolve().parent))
-    loader = _SourceLoader(path.stem, str(path)) if path.suffix == ".py" else None
-    spec = importlib.util.spec_from_file_location(path.stem, path, loader=loader)
+    folder, place = package_folder(path), path.resolve()
+    packages = list(place.parent.relative_to(folder).parts)
+    sys.path.insert(0, str(folder))
+    if packages:
+        # Scripts import what is beside them. Last, since a module of a package may be called like one of Python's.
+        sys.path.append(str(place.parent))
+    own = packages.pop() if packages and place.stem == "__init__" else place.stem.replace(".", "_")
+    if not packages:
+        return _execute(own, path)
+    package = importlib.import_module(".".join(packages))
+    name = f"{package.__name__}.{own}"
+    if str(folder.joinpath(*packages)) not in map(os.path.realpath, package.__path__):
+        raise StartError(
+            f"{path} is in the package {package.__name__!r}, but another package has this name: {package.__file__}; rename "
+            "the folder"
+        )
+    if _is_file_of(sys.modules.get(name), place):  # the package imports it itself
+        return sys.modules[name]
+    module = _execute(name, path)
+    setattr(package, own, module)
+    return module
+
+
+def _is_file_of(module: ModuleType | None, place: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and os.path.realpath(file) == str(place)
+
+
+def _execute(name: str, path: Path) -> ModuleType:
+    loader = _SourceLoader(name, str(path)) if path.suffix == ".py" else None
+    inner = [str(path.resolve().parent)] if path.name == "__init__.py" else None
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader, submodule_search_locations=inner)
     if spec is None or spec.loader is None:
         raise StartError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 

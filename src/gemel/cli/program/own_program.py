@@ -14,4 +14,5 @@ def own_program() -> list[str]:
         sys.argv and zipfile.is_zipfile(sys.argv[0]) and not sys.argv[0].endswith(".exe")
     ):  # pip's gemel.exe is a zip file, too
         return [sys.executable, sys.argv[0]]
-    return [sys.executable, "-m", "gemel"]
+    # -P: what is in the working directory is not imported in place of Python's own modules.
+    return [sys.executable, "-P", "-m", "gemel"]

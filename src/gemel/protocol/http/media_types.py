@@ -17,6 +17,7 @@ from gemel.protocol.http.request import Refusal
 
 JSON: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"
+HTML: Final = "text/html"
 #: What every POST of a client sends besides the mirrored headers.
 POST_HEADERS: Final[Mapping[str, str]] = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENT_STREAM}"}
 #: What a client sends when it opens a stream with GET.
@@ -156,6 +157,17 @@ def parse_accept(value: bytes | None) -> int:
         if next((accepted[name] for name in ranges if name in accepted), False):
             flags |= flag
     return flags
+
+
+def takes_page(value: bytes | None) -> bool:
+    """Whether a GET comes from a browser that opens an address: it lists HTML, and no event stream.
+
+    Args:
+        value: The Accept header.
+    """
+    ranges = [part.strip(" \t").split(";") for part in (value or b"").decode("latin-1").lower().split(",")]
+    quality = {name.strip(" \t"): _quality(parameters) for name, *parameters in ranges}
+    return quality.get(HTML, False) and EVENT_STREAM not in quality
 
 
 def check_accept(accepts: int, need: int) -> Refusal | None:

@@ -231,6 +231,17 @@ class Catalog:
         """Whether the lists are sent as they are made, since no middleware may look into them."""
         return all(vars(type(one)).get("leaves_results") for one in self._middleware)
 
+    def registered(self) -> set[tuple[str, str]]:
+        """The kind and name of each tool, prompt and resource that is registered here, whoever may see it."""
+        kinds: dict[str, Entries[Any]] = {"tool": self._tools, "prompt": self._prompts, "resource": self._resources}
+        return {(kind, name) for kind, entries in kinds.items() for name in entries.all}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is registered, mounted or added that a client could use."""
+        added = self._mounts or self.custom_methods or self._middleware or self._extensions.with_methods
+        return not added and not self.registered()
+
     @property
     def is_mounted(self) -> bool:
         """Whether another server offers what this one does."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import os
 import select
 import sys
@@ -20,7 +19,7 @@ from gemel.protocol.http.request import Principal
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.protocol.records import origin_of
 from gemel.signals import announce_stop, stop_on_signals
-from gemel.standard_streams import fill_standard_descriptors
+from gemel.standard_streams import fill_standard_descriptors, moved_aside
 from gemel.transports.stream.blocking import open_descriptors
 from gemel.transports.stream.descriptors import DescriptorTransport
 from gemel.transports.stream.line_channel import LineChannel
@@ -51,7 +50,11 @@ def require_standard_streams() -> None:
 
 
 async def serve_stdio(
-    serve: Serve, *, limits: Limits = DEFAULT_LIMITS, principal: Principal | str | None = None
+    serve: Serve,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    principal: Principal | str | None = None,
+    streams: tuple[int, int] | None = None,
 ) -> None:
     """Serve one session over standard input and output until it ends.
 
@@ -64,11 +67,13 @@ async def serve_stdio(
         serve: Starts a session over a channel.
         limits: Limits of messages and calls.
         principal: Who the client is, with which scopes; by default whoever started the process, who has all scopes.
+        streams: What `own_streams` yielded, if the streams are taken already.
 
     Raises:
         StartError: Standard input or output is closed or already being served.
     """
-    with _own_streams() as (read_fd, write_fd):
+    with contextlib.nullcontext(streams) if streams is not None else own_streams() as descriptors:
+        read_fd, write_fd = map(os.dup, descriptors)  # closed with the channel
         channel = LineChannel("stdio", limits, server=True, origin=origin_of(principal))
         session = serve(channel)
         channel.begin(session)
@@ -114,44 +119,22 @@ def _announced_hangup(fd: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _own_streams() -> Iterator[tuple[int, int]]:
-    """Yield descriptors for the protocol, while 0 is /dev/null and 1 is standard error. The caller closes them."""
+def own_streams() -> Iterator[tuple[int, int]]:
+    """Take standard input and output for the protocol: `serve_stdio` takes them itself, unless they are taken before.
+
+    Yields descriptors for the protocol, while 0 is /dev/null and 1 is standard error, so that what a lifespan prints does
+    not reach the client.
+
+    Raises:
+        StartError: Standard input or output is closed or already taken.
+    """
     global _taken
     if _taken:
         raise StartError("Standard input and output are already being served by this process; serve them once.")
     require_standard_streams()
-    read_fd, write_fd = _save(0), _save(1)
-    _taken = True
-    line_buffered = isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.line_buffering
-    null = os.open(os.devnull, os.O_RDWR)
-    try:
-        os.dup2(null, 0)
-        os.dup2(null if sys.__stderr__ is None else 2, 1)
-        _flush_stdout(line_buffering=True)
-        yield os.dup(read_fd), os.dup(write_fd)
-    finally:
-        _flush_stdout(line_buffering=line_buffered)
-        os.dup2(read_fd, 0)
-        os.dup2(write_fd, 1)
-        for fd in (read_fd, write_fd, null):
-            os.close(fd)
-        _taken = False
-
-
-def _save(fd: int) -> int:
-    """Duplicate a standard descriptor to a number above the standard ones."""
-    copies = [os.dup(fd)]
-    while copies[-1] < 3:
-        copies.append(os.dup(fd))
-    for copy in copies[:-1]:
-        os.close(copy)
-    return copies[-1]
-
-
-def _flush_stdout(*, line_buffering: bool) -> None:
-    """Flush what was printed to where descriptor 1 points now, and set the buffering."""
-    with contextlib.suppress(OSError, ValueError):
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(line_buffering=line_buffering)
-        elif sys.stdout is not None:
-            sys.stdout.flush()
+    with moved_aside() as descriptors:
+        _taken = True
+        try:
+            yield descriptors
+        finally:
+            _taken = False

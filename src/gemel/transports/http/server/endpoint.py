@@ -21,7 +21,7 @@ from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
 from gemel.protocol.http import sse
 from gemel.protocol.http.headers import Head, HeadRules, body_too_large, judge_head, read_last_event_id
-from gemel.protocol.http.media_types import BOTH, TAKES_JSON
+from gemel.protocol.http.media_types import BOTH, TAKES_JSON, takes_page
 from gemel.protocol.http.origin import Guard
 from gemel.protocol.http.request import Owner, Principal, RawHeaders, Refusal
 from gemel.protocol.records import Call, Inbound, Origin
@@ -312,6 +312,7 @@ class Endpoint:
     async def _get_or_delete(self, exchange: Exchange, method: str) -> None:
         """Serve a request without a message: for an HTTP session, or refused."""
         head = judge_head(method, exchange.raw.scope_view["headers"], self._rules)
+        exchange.shows_page = method == "GET" and head.barred is None and takes_page(head.raw.get(b"accept"))
         origin = await self._admission.admit(exchange, head)
         if origin is None:
             return

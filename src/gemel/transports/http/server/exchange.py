@@ -24,6 +24,7 @@ from gemel.protocol.records import Call, Inbound, Origin, Outgoing, Record
 from gemel.protocol.scopes import write_scopes
 from gemel.structs import sets_like_slots
 from gemel.telemetry import count
+from gemel.transports.http.server.browser_page import PAGE, PAGE_HEADERS, PAGE_TYPE
 from gemel.transports.http.server.options import Auth, HttpSettings
 
 JSON_TYPE = b"application/json"
@@ -383,6 +384,8 @@ class Exchange(Record):
     watched: bool = False
     #: Whether no task serves it although it is not over.
     detached: bool = False
+    #: Whether a refusal is a page: a browser has opened the endpoint.
+    shows_page: bool = False
 
     # ---------------------------------------------------------------- in
 
@@ -426,7 +429,9 @@ class Exchange(Record):
         return self.raw.respond(status, JSON_TYPE, reply.data, headers)
 
     def refuse(self, refusal: Refusal, request_id: RequestId | None = None) -> Awaitable[None]:
-        """Send a refusal as a JSON-RPC error, with the id of the request if it could be read."""
+        """Send a refusal as a JSON-RPC error, with the id of the request if it could be read; to a browser as a page."""
+        if self.shows_page:
+            return self.reply(refusal.status, PAGE, (*refusal.headers, *PAGE_HEADERS), PAGE_TYPE)
         error = refusal.error or ErrorObject(InvalidRequest.code, refusal.text)
         return self.reply(refusal.status, jsonrpc.encode_failure(request_id, error), refusal.headers)
 
