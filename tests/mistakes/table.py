@@ -189,6 +189,11 @@ MISTAKES = (
         "A proxy passes arguments on as they are: say coerce=True in the server that has the tools",
     ),
     Mistake(
+        "a proxy that lists null",
+        "Server.from_client('http://localhost:1/mcp', list_null=True)\n",
+        "A proxy lists tools as they are: say list_null=True in the server that has the tools",
+    ),
+    Mistake(
         "a proxy that gets a tool",
         "p = Server.from_client('http://localhost:1/mcp')\n@p.tool\ndef f() -> int: return 1\n",
         "A proxy has no features of its own: mount it in a Server, and add them there",

@@ -32,6 +32,7 @@ from gemel.openapi.styles import (
     write_simple,
 )
 from gemel.server.features.files import leads_out
+from gemel.server.functions.optional import strip_null
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 _NAME = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -157,8 +158,11 @@ class Operation:
         if isinstance(content, dict) and content:
             media = next(iter(content))
             schema = self._document.follow(content[media]).get("schema")
-        argument = self._argument(name, place)
-        self._add(argument, schema, parameter, required=parameter.get("required") is True or place == "path")
+        argument, required = self._argument(name, place), parameter.get("required") is True or place == "path"
+        self._add(argument, schema, parameter, required=required)
+        listed = self._properties[argument]
+        if not required and isinstance(listed, dict) and strip_null(listed) is not None:
+            self._properties[argument] = {**listed, "default": None}  # null is left out of requests
         return ApiParameter(
             name=name,
             place=place,

@@ -87,7 +87,8 @@ def server_from(
         if settings["operations"](operation):
             tool = _unique_name(operation.name, taken)
             base = _base(operation.base_url, base_url, place)
-            _register(server, tool, operation, client, base, validate_output=settings["validate_output"])
+            chosen = {name: settings[name] for name in ("validate_output", "list_null")}
+            _register(server, tool, operation, client, base, **chosen)
     if not taken:
         raise DefinitionError("The OpenAPI document has no operation that can be used; the log says why")
     return server
@@ -123,7 +124,14 @@ def _unique_name(name: str, taken: set[str]) -> str:
 
 
 def _register(
-    server: Server[Any], tool: str, operation: Operation, client: ApiClient, base: str, *, validate_output: bool
+    server: Server[Any],
+    tool: str,
+    operation: Operation,
+    client: ApiClient,
+    base: str,
+    *,
+    validate_output: bool,
+    list_null: bool,
 ) -> None:
     check = _checker(operation, tool)
     #: Clients hold results to the listed schema.
@@ -164,6 +172,7 @@ def _register(
         output_schema=inline_references(output_schema),
         annotations=hints,
         tags=operation.tags,
+        list_null=list_null,
     )(call)
 
 

@@ -75,6 +75,8 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
         raise DefinitionError(
             "A proxy passes arguments on as they are: say coerce=True in the server that has the tools"
         )
+    if settings["list_null"]:
+        raise DefinitionError("A proxy lists tools as they are: say list_null=True in the server that has the tools")
     of_server: Any = {name: value for name, value in options.items() if name in options_of(ServerOptions)}
     of_server.setdefault("log_level", "debug")  # the upstream server filters log messages
     in_process = hasattr(target, "serve")  # its callers are not the application: they have no scopes there

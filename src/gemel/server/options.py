@@ -137,6 +137,15 @@ class ServerOptions(TypedDict, total=False):
             FLAG,
         ),
     ]
+    list_null: Annotated[
+        bool,
+        Option(
+            "Whether tools list null beside the type of an optional argument: `anyOf` of integer and null for `int | None = "
+            "None`, in place of integer. It is accepted either way. A tool's own `list_null=` comes first.",
+            False,
+            FLAG,
+        ),
+    ]
     omit_repeated_text: Annotated[
         bool,
         Option(

@@ -32,6 +32,7 @@ class Router:
         resource_bytes: The size limit of a resource that is a file or comes in chunks.
         turn: Seconds that a call waits at most for a tool with a `concurrency` limit.
         coerce: The default of the option `coerce` of its tools.
+        list_null: The default of the option `list_null` of its tools.
     """
 
     def __init__(
@@ -42,12 +43,19 @@ class Router:
         resource_bytes: int = 16 * 1024 * 1024,
         turn: float = 30.0,
         coerce: bool = False,
+        list_null: bool = False,
     ) -> None:
         self._threads = Threads(threads)
         self._visibility = Visibility()
         self._completions = Completions(self._threads)
         self._tools = Tools(
-            self._threads, self._visibility, lambda: self._changed("tools"), page_size, turn, coerce=coerce
+            self._threads,
+            self._visibility,
+            lambda: self._changed("tools"),
+            page_size,
+            turn,
+            coerce=coerce,
+            list_null=list_null,
         )
         self._prompts = Prompts(
             self._threads,

@@ -128,6 +128,7 @@ class Server(Router, Generic[StateT]):
             resource_bytes=settings["resource_bytes"],
             turn=limits.concurrency_wait,
             coerce=settings["coerce"],
+            list_null=settings["list_null"],
         )
         self.limits = limits
         #: Authorizes callers over HTTP; None if everybody may call.

@@ -83,6 +83,10 @@ class ToolOptions(ItemOptions, total=False):
     #: Whether strings that hold JSON of the expected type are accepted: "3" for an int, "true" for a bool, "[1]" for a list.
     #: Default: the server's `coerce` option.
     coerce: bool
+    #: Whether null is listed beside the type of an argument whose default is None: `anyOf` of integer and null for
+    #: `int | None = None`, in place of integer. It is accepted either way. Default: the server's `list_null` option, which is
+    #: false; an `input_schema` stays as it is, unless this is False.
+    list_null: bool
     #: Whether a call may become a task, whose result the client fetches later: True or "optional", or "required" for a tool
     #: that is too slow for a plain call. This takes the extension Tasks; without it every call is a plain one. Default: False.
     task: bool | Literal["optional", "required"]

@@ -63,6 +63,7 @@ from gemel.server.features.pagination import paginate
 from gemel.server.features.visibility import Entries, Item, View, Visibility, require_scopes
 from gemel.server.functions.arguments import Arguments, SchemaArguments
 from gemel.server.functions.coercion import CoercedArguments
+from gemel.server.functions.optional import without_null
 from gemel.server.functions.results import ADVICE_ON_CONTENT, OutputSchema, check_json
 from gemel.server.functions.signature import Signature
 from gemel.server.threads import Threads
@@ -215,7 +216,8 @@ class RegisteredTool:
 class Tools(Entries[RegisteredTool]):
     """The tools of one server.
 
-    `patience`: seconds that a call waits at a tool that is at its concurrency limit. `coerce`: the default of that option.
+    `patience`: seconds that a call waits at a tool that is at its concurrency limit. `coerce` and `list_null`: the defaults of
+    these options.
     """
 
     def __init__(
@@ -227,12 +229,14 @@ class Tools(Entries[RegisteredTool]):
         patience: float,
         *,
         coerce: bool,
+        list_null: bool,
     ) -> None:
         super().__init__(visibility, changed)
         self._threads = threads
         self._page_size = page_size
         self._patience = patience
         self._coerce = coerce
+        self._list_null = list_null
         #: Names to suggest for an unknown one.
         self.offered_names: Callable[[Context[Any]], Iterable[str]] = self.names
 
@@ -257,7 +261,7 @@ class Tools(Entries[RegisteredTool]):
             signature.arguments if input_schema is None else SchemaArguments(signature.parameters, input_schema, name)
         )
         arguments = CoercedArguments(strict, input_schema or signature.input_schema) if coerce else strict
-        listing = listed(_listing(signature, options), f"Tool {name!r}")
+        listing = listed(_listing(signature, options, list_null=self._list_null), f"Tool {name!r}")
         item = make_item("tools", name, listing, options, view)
         try:
             blocking = options.get("blocking", True)
@@ -381,12 +385,20 @@ def _output_schema(signature: Signature, options: Mapping[str, Any]) -> OutputSc
         raise ValueError(f"its output_schema is {exc}") from exc
 
 
-def _listing(signature: Signature, options: Mapping[str, Any]) -> Tool:
-    """Its entry in lists: a given schema word for word, one made here without references, which many hosts can't resolve."""
+def _listing(signature: Signature, options: Mapping[str, Any], *, list_null: bool) -> Tool:
+    """Its entry in lists: a given schema word for word, one made here without references, which many hosts can't resolve.
+
+    `list_null` is the default of that option for schemas that are made here.
+    """
     output, support = options.get("output_schema", UNSET), task_support(options)
+    given = options.get("input_schema")
+    lists_null = options.get("list_null", True if given else list_null)
+    check_option("list_null", lists_null, FLAG)
+    taken = given or signature.input_schema
+    listed_schema = taken if lists_null else without_null(taken)
     return Tool(
         name=signature.name,
-        input_schema=options.get("input_schema") or inline_references(signature.input_schema),
+        input_schema=listed_schema if given else inline_references(listed_schema),
         output_schema=inline_references(signature.output_schema) if output is UNSET else output,
         annotations=annotations_of(ToolAnnotations, options.get("annotations"), f"Tool {signature.name!r}"),
         execution=None if support is None else {"taskSupport": support},
