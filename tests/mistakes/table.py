@@ -554,12 +554,12 @@ MISTAKES = (
     Mistake(
         "an OpenAPI document by the name of its file",
         "Server.from_openapi('petstore.json')\n",
-        "'petstore.json' is not the text of an OpenAPI document: for a file write Path('petstore.json')",
+        "The OpenAPI document 'petstore.json' can't be read: No such file or directory",
     ),
     Mistake(
-        "an OpenAPI document by its URL",
-        "Server.from_openapi('https://example.com/openapi.json')\n",
-        "'https://example.com/openapi.json' is not the text of an OpenAPI document: fetch it first, and pass its text",
+        "an OpenAPI document at an address where nobody listens",
+        "Server.from_openapi('http://127.0.0.1:1/openapi.json')\n",
+        "http://127.0.0.1:1/openapi.json can't be fetched: Connection refused",
     ),
     Mistake(
         "JSON that is not OpenAPI",

@@ -59,7 +59,8 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as exc:
-        raise DefinitionError(f"The OpenAPI document {shorten(os.fspath(path))!r} can't be read: {exc}") from exc
+        text = f"The OpenAPI document {shorten(os.fspath(path))!r} can't be read: {_reason(exc)}"
+        raise DefinitionError(text) from exc
 
 
 def _fetch(url: str, timeout: float) -> tuple[bytes, str]:
@@ -79,10 +80,16 @@ def _fetch(url: str, timeout: float) -> tuple[bytes, str]:
         hint = ": fetch it with your credentials, and pass its text" if exc.code in (401, 403) else ""
         raise DefinitionError(f"{shorten(url)} answered with HTTP {exc.code}{hint}") from None
     except (OSError, ValueError, HTTPException) as exc:
-        raise DefinitionError(f"{shorten(url)} can't be fetched: {exc}") from exc
+        raise DefinitionError(f"{shorten(url)} can't be fetched: {_reason(exc)}") from exc
     if len(body) > MAX_BYTES:
         raise DefinitionError(f"{shorten(url)} has more than {MAX_BYTES} bytes")
     return body, final
+
+
+def _reason(exc: BaseException) -> object:
+    """What the system says, without the number of the error."""
+    reason = getattr(exc, "reason", exc)
+    return getattr(reason, "strerror", None) or reason
 
 
 def _decode(source: str | bytes) -> str:
