@@ -13,7 +13,7 @@ import msgspec
 
 from gemel.errors import DefinitionError, shorten
 from gemel.server.features.yaml_values import read_yaml
-from gemel.version import __version__
+from gemel.version import __version__, missing_extra
 
 Source: TypeAlias = Mapping[str, Any] | str | bytes | os.PathLike[str]
 
@@ -114,8 +114,6 @@ def _parse_yaml(text: str) -> Any:
     try:
         return read_yaml(text)
     except ImportError:
-        raise DefinitionError(
-            "The OpenAPI document is not JSON, and YAML needs the extra openapi: pip install 'gemel[openapi]'"
-        ) from None
+        raise DefinitionError(missing_extra("The OpenAPI document is not JSON, and YAML needs", "openapi")) from None
     except ValueError as exc:
         raise DefinitionError(f"The OpenAPI document {exc}") from None

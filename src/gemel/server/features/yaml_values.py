@@ -46,7 +46,7 @@ def read_yaml(source: str, *, plain: bool = False, max_depth: int = MAX_DEPTH) -
         raise ValueError(f"is not YAML: {_one_line(exc)}") from None
     except RecursionError:
         raise ValueError(f"is nested deeper than {max_depth} levels") from None
-    return _Reader(yaml, max_depth).value(node, 0)
+    return _YamlReader(yaml, max_depth).value(node, 0)
 
 
 def _check_tokens(yaml: Any, source: str, max_depth: int) -> None:
@@ -68,7 +68,7 @@ def _one_line(exc: BaseException) -> str:
     return " ".join(str(exc).split()) or type(exc).__name__
 
 
-class _Reader:
+class _YamlReader:
     """Makes values of the nodes of one document. An alias is a node that occurs again, perhaps within itself."""
 
     def __init__(self, yaml: Any, max_depth: int) -> None:
