@@ -116,8 +116,6 @@ if TYPE_CHECKING:
     from gemel.server.composition.transform import ToolChanges as ToolChanges
     from gemel.server.context import Context as Context
     from gemel.server.context import current_context as current_context
-    from gemel.server.dependencies import Ask as Ask
-    from gemel.server.dependencies import Depends as Depends
     from gemel.server.elicitation.elicit import Declined as Declined
     from gemel.server.elicitation.forms import Titled as Titled
     from gemel.server.elicitation.roots import path_in_roots as path_in_roots
@@ -133,6 +131,8 @@ if TYPE_CHECKING:
     from gemel.server.features.uri_templates import UriTemplate as UriTemplate
     from gemel.server.features.visibility import Caller as Caller
     from gemel.server.features.visibility import Item as Item
+    from gemel.server.injection import Ask as Ask
+    from gemel.server.injection import Depends as Depends
     from gemel.server.log_to_client import LogToClient as LogToClient
     from gemel.server.metrics import metrics_app as metrics_app
     from gemel.server.middleware.access_log import AccessLog as AccessLog
@@ -151,7 +151,7 @@ _HOME = {
     "Annotations": "gemel.schema.base",
     "Apps": "gemel.extensions.apps",
     "ArgumentChange": "gemel.server.composition.transform",
-    "Ask": "gemel.server.dependencies",
+    "Ask": "gemel.server.injection",
     "Audio": "gemel.server.features.content",
     "AudioContent": "gemel.schema.content",
     "AuthorizationFailed": "gemel.errors",
@@ -183,7 +183,7 @@ _HOME = {
     "Csp": "gemel.extensions.apps",
     "Declined": "gemel.server.elicitation.elicit",
     "DefinitionError": "gemel.errors",
-    "Depends": "gemel.server.dependencies",
+    "Depends": "gemel.server.injection",
     "Difference": "gemel.errors",
     "Discovery": "gemel.client.negotiation",
     "ElicitFormParams": "gemel.schema.elicitation",

@@ -676,7 +676,9 @@ def test_depends_as_a_default_is_refused_with_the_way_to_write_it() -> None:
     async def tool(value: int = wrong) -> int:
         return value
 
-    assert mistake(tool) == "parameter `value`: Depends(…) is no default; write `value: Annotated[int, Depends(…)]`"
+    assert mistake(tool) == (
+        "parameter `value`: `Depends(get)` can't be a default; write `value: Annotated[int, Depends(get)]`"
+    )
 
 
 def test_declined_is_an_error_that_tools_may_catch() -> None:

@@ -764,11 +764,6 @@ def served_call(ctx: Context[Any]) -> ServedCall:
     return ServedCall(ctx._call, ctx._session, ctx._request_states)
 
 
-def is_context(annotation: Any) -> bool:
-    """Whether a parameter with this annotation gets the context of the call."""
-    return annotation is Context or getattr(annotation, "__origin__", None) is Context
-
-
 def _blocking(
     method: Callable[Concatenate[Context[Any], P], Coroutine[Any, Any, ValueT]],
 ) -> Callable[Concatenate[SyncContext, P], ValueT]:

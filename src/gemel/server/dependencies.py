@@ -1,31 +1,22 @@
-"""Dependency injection: `Depends` and `Ask` parameters of a function are resolved, passed and cleaned up around each call."""
+"""Dependencies: `Depends` and `Ask` parameters of a function are resolved, passed and cleaned up around each call."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
+import contextlib
 import inspect
 import logging
 import string
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from gemel.errors import DefinitionError, MissingClientCapability, shorten
-from gemel.server.context import Context, is_context
+from gemel.server.context import Context
 from gemel.server.elicitation.elicit import Declined
 from gemel.server.elicitation.forms import form_of
-from gemel.server.functions.annotations import (
-    Place,
-    Predicate,
-    bare,
-    holds,
-    members,
-    metadata_of,
-    place_of,
-    resolve,
-    shown,
-)
-from gemel.server.functions.signature import Signature, inspect_function
+from gemel.server.functions.annotations import Place, Predicate, place_of, resolve, unwrapped
+from gemel.server.functions.signature import Signature, chooses_by_position, fixed_keywords, inspect_function, kind_of
+from gemel.server.injection import Ask, Depends, Injected, injected
 from gemel.server.threads import Threads
 
 logger = logging.getLogger("gemel")
@@ -62,10 +53,11 @@ CONTEXT = 0
 
 
 class Step(NamedTuple):
-    """One dependency as it is run; `kind` is what calling its function gives."""
+    """One dependency as it is run. `threaded`: calling it may block. `yields`: its function, or one behind decorators, does."""
 
     function: Callable[..., Any]
-    kind: str
+    threaded: bool
+    yields: bool
     blocking: bool
     sources: tuple[tuple[str, Source], ...]
     slot: int
@@ -104,7 +96,7 @@ class OpenGenerator:
 
     async def _resume(self, exc: BaseException | None) -> Any:
         generator = self._generator
-        if self._step.kind == "async generator":
+        if inspect.isasyncgen(generator):
             try:
                 return await (anext(generator) if exc is None else generator.athrow(exc))
             except StopAsyncIteration:
@@ -129,28 +121,26 @@ def called(function: Callable[..., Any]) -> str:
 class Dependencies:
     """What one function is passed: its forms, its dependencies in order, and the slot of each parameter."""
 
-    __slots__ = ("_forms", "_parameters", "_size", "_steps", "_threads")
+    __slots__ = ("_forms", "_parameters", "_size", "_steps")
 
     def __init__(
-        self,
-        forms: Sequence[FormParameter],
-        steps: Sequence[Step],
-        parameters: Sequence[tuple[str, int]],
-        threads: Threads,
+        self, forms: Sequence[FormParameter], steps: Sequence[Step], parameters: Sequence[tuple[str, int]]
     ) -> None:
         self._forms = tuple(forms)
         self._steps = tuple(steps)
         self._parameters = tuple(parameters)
-        self._threads = threads
         self._size = 1 + len(self._forms) + len(self._steps)
 
-    def around(self, run: Run[ResultT]) -> Run[ResultT]:
-        """Run a function with its dependencies: forms first, then values, then the function, then clean-up."""
+    def around(self, run: Run[ResultT], threads: Threads) -> Run[ResultT]:
+        """Run a function with its dependencies: forms first, then values, then the function, then clean-up.
+
+        Sync dependencies run in `threads`.
+        """
 
         async def filled(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
             opened: list[OpenGenerator] = []
             try:
-                await self._fill(ctx, arguments, opened)
+                await self._fill(ctx, arguments, opened, threads)
                 result = await run(ctx, arguments)
             except BaseException as exc:
                 end = await self._close(ctx, opened, exc)
@@ -164,7 +154,9 @@ class Dependencies:
 
         return filled
 
-    async def _fill(self, ctx: Context[Any], arguments: dict[str, Any], opened: list[OpenGenerator]) -> None:
+    async def _fill(
+        self, ctx: Context[Any], arguments: dict[str, Any], opened: list[OpenGenerator], threads: Threads
+    ) -> None:
         values: list[Any] = [None] * self._size
         values[CONTEXT] = ctx
         given = dict(arguments)
@@ -173,21 +165,20 @@ class Dependencies:
             values[form.slot] = answer
         for step in self._steps:
             passed = {name: values[at] if isinstance(at, int) else given[at] for name, at in step.sources}
-            values[step.slot] = await self._value(step, passed, opened)
+            values[step.slot] = await self._value(step, passed, opened, threads)
         for name, slot in self._parameters:
             arguments[name] = values[slot]
 
-    async def _value(self, step: Step, arguments: dict[str, Any], opened: list[OpenGenerator]) -> Any:
-        if step.kind in ("generator", "async generator"):
-            generator = OpenGenerator(step, step.function(**arguments), self._threads)
-            value = await generator.first()
-            opened.append(generator)
+    async def _value(self, step: Step, arguments: dict[str, Any], opened: list[OpenGenerator], threads: Threads) -> Any:
+        value = await threads.run(step.function, arguments) if step.threaded else step.function(**arguments)
+        if isinstance(value, Awaitable):
+            value = await value
+        if not step.yields or not (inspect.isgenerator(value) or inspect.isasyncgen(value)):
             return value
-        if step.kind == "plain" and step.blocking:
-            value = await self._threads.run(step.function, arguments)
-        else:
-            value = step.function(**arguments)
-        return await value if isinstance(value, Awaitable) else value
+        generator = OpenGenerator(step, value, threads)
+        first = await generator.first()
+        opened.append(generator)
+        return first
 
     async def _close(
         self, ctx: Context[Any], opened: list[OpenGenerator], exc: BaseException | None
@@ -240,107 +231,28 @@ async def _await_all(answers: Sequence[Any]) -> list[Any]:
     return ends
 
 
-class Depends:
-    """Mark a parameter that a function of yours fills: `db: Annotated[Db, Depends(get_db)]`. Callers don't see it.
-
-    The parameters of that function are filled in the same way: the Context, further dependencies, `Ask`, and by their
-    names the arguments of the call. It runs once per call, however often it is used. What a call raises is raised at the
-    `yield` of a generator, too; what the generator raises in turn takes its place. Clean-up has `Limits.teardown` seconds.
-
-    Args:
-        function: A sync or async function, a class, or a generator (sync or async) that yields the value once and cleans
-            up after the call.
-        blocking: Whether a sync function runs in a worker thread (the default), or at once on the event loop.
-
-    Raises:
-        DefinitionError: `function` can't be called.
-
-    Example:
-        ```python
-        async def get_db() -> AsyncIterator[Db]:
-            async with connect() as db:
-                yield db
-
-
-        @server.tool
-        async def count(db: Annotated[Db, Depends(get_db)]) -> int: ...
-        ```
-    """
-
-    __slots__ = ("blocking", "function")
-
-    def __init__(self, function: Callable[..., Any], *, blocking: bool = True) -> None:
-        if not callable(function):
-            raise DefinitionError(f"Depends({function!r}): give the function itself, without calling it")
-        self.function = function
-        self.blocking = blocking
-
-
-class Ask:
-    """Mark a parameter that the user fills before the function runs: `day: Annotated[Day, Ask("Which day?")]`.
-
-    The annotation is the form, as in `Context.elicit`; callers don't see the parameter. All forms of a function go to the
-    user together. With `| None` in the annotation the parameter is None if the user does not answer or the client has no
-    forms; without, the call ends with Declined or MissingClientCapability.
-
-    Args:
-        message: What the user is asked; `{name}` is replaced by the argument of that name.
-
-    Specification: client/elicitation.
-    """
-
-    __slots__ = ("message",)
-
-    def __init__(self, message: str) -> None:
-        self.message = message
-
-
-_MARKERS = (Depends, Ask)
-
-
-def marker_of(annotation: Any) -> Depends | Ask | None:
-    """The `Depends` or `Ask` of an annotation."""
-    for item in metadata_of(annotation):
-        if isinstance(item, _MARKERS):
-            return item
-    return None
-
-
-def is_injected(annotation: Any) -> bool:
-    """Whether the server fills a parameter so annotated."""
-    return is_context(annotation) or marker_of(annotation) is not None
-
-
 def inspect_handler(
     function: Any, content: Predicate, name: str | None = None, *, generators: bool = False
 ) -> Signature:
     """The signature of a function whose Context, dependencies and forms the server passes; see inspect_function."""
-    return inspect_function(
-        function, injected=is_injected, content=content, check=_check_default, name=name, generators=generators
-    )
+    return inspect_function(function, injected=injected, content=content, name=name, generators=generators)
 
 
-def _check_default(parameter: inspect.Parameter, place: Place) -> None:
-    if isinstance(parameter.default, _MARKERS):
-        kind = type(parameter.default).__name__
-        raise place.mistake(
-            f"{kind}(…) is no default; write `{parameter.name}: Annotated[{shown(parameter.annotation)}, {kind}(…)]`",
-            parameter.name,
-        )
+def contexts_of(injected: Mapping[str, Injected]) -> tuple[str, ...]:
+    """The parameters that get the Context."""
+    return tuple(name for name, how in injected.items() if how.marker is None)
 
 
-def _place(function: Any, name: str) -> Place:
-    return place_of(inspect.unwrap(getattr(function, "__func__", function)), name)
-
-
-def dependencies_of(function: Any, signature: Signature, threads: Threads) -> Dependencies | None:
+def dependencies_of(signature: Signature) -> Dependencies | None:
     """What a function is passed besides the Context; None for nothing. Raises DefinitionError."""
-    marked = {name: annotation for name, annotation in signature.injected.items() if not is_context(annotation)}
-    if not marked:
-        return None
-    compiler = _Compiler(_place(function, signature.name), [item.name for item in signature.parameters])
-    parameters = [(name, compiler.slot(annotation, name)) for name, annotation in marked.items()]
-    return Dependencies(compiler.forms, compiler.steps, parameters, threads)
+    return plan_dependencies(signature.injected, [item.name for item in signature.parameters], signature.place)
+
+
+def plan_dependencies(injected: Mapping[str, Injected], arguments: Sequence[str], place: Place) -> Dependencies | None:
+    """The same for a function without a Signature. `arguments` are those that it is passed besides."""
+    compiler = _Compiler(place, arguments)
+    parameters = [(name, compiler.slot(how, name)) for name, how in injected.items() if how.marker is not None]
+    return Dependencies(compiler.forms, compiler.steps, parameters) if parameters else None
 
 
 class _Compiler:
@@ -354,26 +266,26 @@ class _Compiler:
         self.forms: list[FormParameter] = []
         self.steps: list[Step] = []
 
-    def slot(self, annotation: Any, parameter: str, trail: tuple[Callable[..., Any], ...] = ()) -> int:
-        """Where the value for a marked parameter will be."""
-        marker = marker_of(annotation)
-        if isinstance(marker, Ask):
-            return self._form_parameter(marker, annotation, parameter)
-        assert marker is not None
-        return self._step(marker, parameter, trail)
+    def slot(self, how: Injected, parameter: str, trail: tuple[Callable[..., Any], ...] = ()) -> int:
+        """Where the value of a parameter will be."""
+        match how.marker:
+            case Ask() as ask:
+                return self._form_parameter(ask, how, parameter)
+            case Depends() as depends:
+                return self._step(depends, parameter, trail)
+        return CONTEXT
 
     def _new_slot(self) -> int:
         self._next += 1
         return self._next - 1
 
-    def _form_parameter(self, ask: Ask, annotation: Any, parameter: str) -> int:
-        form, optional = _form(annotation)
+    def _form_parameter(self, ask: Ask, how: Injected, parameter: str) -> int:
         try:
-            form_of(form)
+            form_of(how.type)
         except DefinitionError as exc:
             raise self._place.mistake(str(exc), parameter) from None
         names = self._names(ask.message, parameter)
-        parameter_form = FormParameter(ask.message, names, form, optional, self._new_slot())
+        parameter_form = FormParameter(ask.message, names, how.type, how.optional, self._new_slot())
         self.forms.append(parameter_form)
         return parameter_form.slot
 
@@ -403,7 +315,9 @@ class _Compiler:
         if slot is not None:
             return slot
         sources = tuple(self._sources(function, parameter, (*trail, function)))
-        step = Step(function, kind_of(function), depends.blocking, sources, self._new_slot())
+        yields = "generator" in kind_of(unwrapped(function))
+        threaded = depends.blocking and kind_of(function) == "plain"
+        step = Step(function, threaded, yields, depends.blocking, sources, self._new_slot())
         self.steps.append(step)
         self._slots[_identity(function)] = step.slot
         return step.slot
@@ -412,18 +326,19 @@ class _Compiler:
         self, function: Callable[..., Any], parameter: str, trail: tuple[Callable[..., Any], ...]
     ) -> Iterator[tuple[str, Source]]:
         """Where each parameter of a dependency gets its value from; one with a default may go without."""
-        code = _code_of(function)
-        for item in inspect.signature(function).parameters.values():
-            if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
+        code, place, fixed = unwrapped(function), place_of(function), fixed_keywords(function)
+        for item in self._parameters(function, parameter):
+            if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD) or item.name in fixed:
                 continue
             try:
                 annotation = resolve(item.annotation, code)
+                how = injected(item, annotation, place)
+            except DefinitionError:
+                raise
             except Exception as exc:
-                raise self._place.mistake(f"{called(function)}, parameter `{item.name}`: {exc}", parameter) from None
-            if holds(annotation, is_context):
-                yield item.name, CONTEXT
-            elif marker_of(annotation) is not None:
-                yield item.name, self.slot(annotation, parameter, trail)
+                raise place.mistake(f"its annotation can't be resolved: {exc}", item.name) from None
+            if how is not None:
+                yield item.name, self.slot(how, parameter, trail)
             elif item.name in self._arguments:
                 yield item.name, item.name
             elif item.default is item.empty:
@@ -432,6 +347,39 @@ class _Compiler:
                     "like an argument, or give it a default",
                     parameter,
                 )
+            else:
+                continue
+            if item.kind is item.POSITIONAL_ONLY:
+                raise place.mistake(
+                    "is positional-only, but dependencies are called by name; remove the `/`", item.name
+                )
+
+    def _parameters(self, function: Callable[..., Any], parameter: str) -> list[inspect.Parameter]:
+        """The parameters of a dependency. Raises DefinitionError for a function that can't be one."""
+        if _makes_context_manager(function):
+            raise self._place.mistake(
+                f"the dependency {called(function)} gives a context manager; remove its decorator: Depends takes the generator",
+                parameter,
+            )
+        if chooses_by_position(function):
+            raise self._place.mistake(
+                f"the dependency {called(function)} chooses by its first positional argument, but is called by name; "
+                "write a function that calls it",
+                parameter,
+            )
+        try:
+            return list(inspect.signature(function).parameters.values())
+        except (ValueError, TypeError, NameError) as exc:
+            raise self._place.mistake(
+                f"the dependency {called(function)} has no signature that Python can read ({exc}); wrap it in a function",
+                parameter,
+            ) from None
+
+
+def _makes_context_manager(function: Any) -> bool:
+    """Whether it is decorated with @contextmanager or @asynccontextmanager."""
+    code = getattr(function, "__code__", None)
+    return getattr(code, "co_filename", None) == contextlib.__file__ and "generator" in kind_of(unwrapped(function))
 
 
 def _identity(function: Callable[..., Any]) -> object:
@@ -441,34 +389,3 @@ def _identity(function: Callable[..., Any]) -> object:
     except TypeError:
         return id(function)
     return function
-
-
-def _code_of(function: Any) -> Any:
-    """The Python function whose names annotations are read with: behind partials, classes, objects, decorators."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    if isinstance(function, type):
-        return next((vars(base)["__init__"] for base in function.__mro__ if "__init__" in vars(base)), function)
-    return inspect.unwrap(function if inspect.isroutine(function) else type(function).__call__)
-
-
-def _form(annotation: Any) -> tuple[Any, bool]:
-    """The type of the form, and whether the answer is optional."""
-    metadata = [item for item in metadata_of(annotation) if not isinstance(item, Ask)]
-    form = bare(annotation)
-    optional = type(None) in members(form)
-    if optional:
-        form = Union[tuple(kind for kind in get_args(form) if kind is not type(None))]  # noqa: UP007  # made of a list
-    for item in metadata:
-        form = Annotated[form, item]
-    return form, optional
-
-
-def kind_of(function: Any) -> str:
-    """What calling it gives: "generator", "async generator", "awaitable" or "plain"."""
-    inner = function if isinstance(function, type) else _code_of(function)
-    if inspect.isasyncgenfunction(inner):
-        return "async generator"
-    if inspect.isgeneratorfunction(inner):
-        return "generator"
-    return "awaitable" if inspect.iscoroutinefunction(inner) else "plain"

@@ -43,6 +43,7 @@ from gemel.schema.base import EmptyResult, Result
 from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.methods import METHODS, Method, method_in
 from gemel.server.context import Context
+from gemel.server.injection import without_markers
 
 logger = logging.getLogger("gemel")
 
@@ -140,6 +141,7 @@ def check_async(method: str, handler: Any) -> None:
     plain = inspect.isfunction(handler) and not is_async(handler) and name != "<lambda>"
     if plain or not is_function(handler, 2):
         raise DefinitionError(f"{name}() serves {method!r}: write `async def {name}(ctx, params)`")
+    without_markers(handler)
 
 
 def require_client_extension(ctx: Context[Any], extension_id: str) -> dict[str, Any]:

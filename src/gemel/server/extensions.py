@@ -22,6 +22,7 @@ from gemel.schema.tools import CallToolParams
 from gemel.server.context import Context
 from gemel.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from gemel.server.dispatch import require_client_extension as require_client_extension
+from gemel.server.injection import without_markers
 
 ServerT = TypeVar("ServerT")
 CallTool: TypeAlias = Callable[[Context[Any], CallToolParams], Awaitable[Any]]
@@ -176,6 +177,8 @@ class Extensions:
                 raise DefinitionError(
                     f"The topic {topic.key!r} of {name!r} needs `async def accept(ctx, value)` and `async def describe(ctx, key)`"
                 )
+            without_markers(topic.accept)
+            without_markers(topic.describe)
         self._check(extension, requests, notifications, topics)
         self._added[name] = extension
         for era in eras:

@@ -37,6 +37,7 @@ from gemel.server.extensions import BaseExtension, Extensions
 from gemel.server.features.caching import CacheHints
 from gemel.server.features.options import SkillOptions, check_text, icons_of
 from gemel.server.features.subscriptions import Subscriptions
+from gemel.server.injection import without_markers
 from gemel.server.lifespan import ConnectionLifespans, Lifespan
 from gemel.server.middleware.chain import Middleware, ResourceKeeper, build_chains
 from gemel.server.options import (
@@ -148,9 +149,9 @@ class Server(Router, Generic[StateT]):
         self._dispatch = Dispatch(self._description, limits)
         self._extensions = Extensions(self._dispatch)
         self._cache = CacheHints(settings["cache"])
-        self._middleware: list[Middleware] = list(map(checked, settings["middleware"]))
+        self._middleware: list[Middleware] = [without_markers(checked(one)) for one in settings["middleware"]]
         self._omits_repeated_text = settings["omit_repeated_text"]
-        connected = settings["connection_lifespan"]
+        connected = without_markers(settings["connection_lifespan"])
         self._connections = ConnectionLifespans(connected) if connected is not None else None
         #: What the processes of the server share. One that was made from a URL is closed when the server stops serving.
         self.backend: Backend = backend_for(settings["backend"])
@@ -162,7 +163,7 @@ class Server(Router, Generic[StateT]):
             backend=self.backend,
             server=name,
         )
-        self._lifespan = Lifespan(cast(Any, lifespan), self, f"server {name!r}", limits.teardown)
+        self._lifespan = Lifespan(cast(Any, without_markers(lifespan)), self, f"server {name!r}", limits.teardown)
         #: What is offered: what is registered here, and what is mounted.
         self.catalog: Catalog = self._catalog_type(
             self,
@@ -172,7 +173,7 @@ class Server(Router, Generic[StateT]):
             self._extensions,
             self._middleware,
             page_size=page_size,
-            authorize=settings["authorize_subscription"],
+            authorize=without_markers(settings["authorize_subscription"]),
         )
         self._was_served = False
         self._expects_offers = False
@@ -399,7 +400,7 @@ class Server(Router, Generic[StateT]):
         Raises:
             DefinitionError: It can't be called with these arguments.
         """
-        self._middleware.append(checked(middleware))
+        self._middleware.append(without_markers(checked(middleware)))
         self._build()
         return middleware
 

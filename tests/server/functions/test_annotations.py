@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NewType, TypedDict, TypeVar
 
 import annotated_types
 import msgspec
@@ -12,9 +12,9 @@ import pytest
 from gemel.server.functions.annotations import (
     Traits,
     described_by,
-    holds,
     literals_in,
     members,
+    peel,
     place_of,
     resolve,
     shown,
@@ -105,10 +105,29 @@ def test_annotated_without_words_describes_nothing() -> None:
     assert described_by(int) is None
 
 
-def test_a_predicate_holds_for_a_member_of_a_union() -> None:
-    assert holds(Annotated[Point | None, "x"], lambda annotation: annotation is Point)
-    assert not holds(list[Point], lambda annotation: annotation is Point)
+def test_members_of_a_union_are_without_annotated() -> None:
     assert members(Annotated[int | None, "x"]) == (int, type(None))
+
+
+Distance = NewType("Distance", Annotated[int, "in metres"])  # type: ignore[valid-newtype]  # possible when it runs
+Bound = TypeVar("Bound", bound=Point)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "peeled"),
+    [
+        (Point, (Point, (), False)),
+        (Point | None, (Point, (), True)),
+        (Annotated[Point | None, "x"], (Point, ("x",), True)),
+        (Annotated[Annotated[Point, "inner"] | None, "outer"], (Point, ("inner", "outer"), True)),
+        (int | str | None, (int | str, (), True)),
+        (Distance, (int, ("in metres",), False)),
+        (Bound | None, (Point, (), True)),
+        (list[Annotated[int, "x"]], (list[Annotated[int, "x"]], (), False)),
+    ],
+)
+def test_an_annotation_is_peeled_to_its_type(annotation: Any, peeled: Any) -> None:
+    assert peel(annotation) == peeled
 
 
 @pytest.mark.parametrize(

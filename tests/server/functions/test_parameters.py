@@ -1,7 +1,7 @@
 """Parameters: the mistakes of their author, each in one line that says where it is and what to do."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -10,6 +10,9 @@ import pytest
 
 from gemel import DefinitionError
 from gemel.server.functions.signature import inspect_function
+
+
+CONSTANT = ("a", 1)
 
 
 class Plain:
@@ -139,13 +142,38 @@ def test_defaults_are_shown_in_the_schema_as_json() -> None:
     }
 
 
-def test_a_default_is_handed_over_as_it_is() -> None:
-    """As Python does it: the same object in each call."""
-    shared = [1]
+def test_a_default_that_can_change_is_copied_for_each_call() -> None:
+    def function(
+        a: list[int] = [1],  # noqa: B006  # what is tested
+        b: dict[str, list[int]] = pydantic.Field({"x": []}),
+        c: Any = CONSTANT,
+    ) -> None: ...
 
-    def function(a: list[int] = shared) -> None: ...
+    arguments = inspect_function(function).arguments
+    first = arguments.from_json(b"{}")
+    first["a"].append(2)
+    first["b"]["x"].append(2)
+    second = arguments.from_json(b"{}")
+    assert (second["a"], second["b"]) == ([1], {"x": []})
+    assert second["c"] is CONSTANT
 
-    assert inspect_function(function).arguments.from_json(b"{}")["a"] is shared
+
+def test_a_default_that_hides_what_it_holds_is_not_listed() -> None:
+    class Login(pydantic.BaseModel):
+        password: pydantic.SecretStr
+
+    login = Login(password=pydantic.SecretStr("hidden"))
+
+    def function(
+        a: pydantic.SecretStr = pydantic.SecretStr("hidden"),  # noqa: B008
+        b: Login = login,
+        c: Sequence[int] = (1, 2),
+    ) -> None: ...
+
+    signature = inspect_function(function)
+    listed = {name: item.get("default") for name, item in signature.input_schema["properties"].items()}
+    assert listed == {"a": None, "b": None, "c": [1, 2]}
+    assert signature.arguments.from_json(b"{}")["a"].get_secret_value() == "hidden"
 
 
 def test_pydantics_field_works_as_default_and_in_annotated() -> None:

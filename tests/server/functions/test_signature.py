@@ -1,6 +1,7 @@
 """Signatures: what is made of each kind of callable, what is hidden, and what is refused."""
 
 import functools
+import inspect
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import gemel.errors
 from gemel import DefinitionError
+from gemel.server.functions.annotations import Place, peel
 from gemel.server.functions.signature import Signature, inspect_function
 
 
@@ -20,7 +22,11 @@ class Context: ...
 
 
 def inspected(function: Any, **options: Any) -> Signature:
-    return inspect_function(function, injected=lambda annotation: annotation is Context, **options)
+    return inspect_function(function, injected=is_context, **options)
+
+
+def is_context(parameter: inspect.Parameter, annotation: Any, place: Place) -> str | None:
+    return "the context" if peel(annotation).type is Context else None
 
 
 def forecast(city: str, days: Annotated[int, msgspec.Meta(ge=1)] = 3) -> list[int]:

@@ -13,11 +13,13 @@ from gemel.errors import DefinitionError, InvalidParams
 from gemel.options import similar
 from gemel.schema.completion import MAX_VALUES, CompleteParams, CompleteResult, Completion, PromptReference
 from gemel.server.composition.namespace import suggest
-from gemel.server.context import Context, is_context
+from gemel.server.context import Context
+from gemel.server.dependencies import contexts_of, plan_dependencies
 from gemel.server.features.content import checked
 from gemel.server.features.visibility import Registered, require_scopes
-from gemel.server.functions.annotations import place_of, resolve
+from gemel.server.functions.annotations import Place, place_of, resolve, unwrapped
 from gemel.server.functions.signature import Signature
+from gemel.server.injection import Ask, injected
 from gemel.server.threads import Threads
 
 P = ParamSpec("P")
@@ -32,33 +34,51 @@ Completer: TypeAlias = Callable[..., Values | Awaitable[Values]]
 class RegisteredCompleter:
     """A completer and its parameters. Raises DefinitionError for one with parameters that nothing fills."""
 
-    __slots__ = ("_context", "_function", "_given", "_is_async")
+    __slots__ = ("_contexts", "_dependencies", "_function", "_given", "_is_async")
 
     def __init__(self, function: Completer) -> None:
         self._function = function
         self._is_async = inspect.iscoroutinefunction(function)
-        code = inspect.unwrap(getattr(function, "__func__", function))
-        name = getattr(function, "__name__", type(function).__name__)
-        parameters = inspect.signature(function).parameters.values()
-        self._context = [item.name for item in parameters if is_context(_resolved(item.annotation, code))]
-        self._given = [item.name for item in parameters if item.name not in self._context]
-        needed = [item.name for item in parameters if item.name in self._given[2:] and item.default is item.empty]
-        if not self._given or needed:
-            raise place_of(code, name).mistake(
+        place = place_of(function)
+        parameters = _parameters(function, place)
+        hidden = {item.name: how for item, annotation in parameters if (how := injected(item, annotation, place))}
+        given = [item for item, _ in parameters if item.name not in hidden]
+        self._contexts = contexts_of(hidden)
+        self._given = [item.name for item in given[:2]]
+        needed = [item for item in given[2:] if item.default is item.empty]
+        if not given or needed or any(item.kind is not item.POSITIONAL_OR_KEYWORD for item in given[:2]):
+            raise place.mistake(
                 "completes an argument: write `(value: str)`, or `(value: str, arguments: dict[str, str])`, "
                 "and `ctx: Context` besides if you need it"
             )
+        for name, how in hidden.items():
+            if isinstance(how.marker, Ask):
+                raise place.mistake("completion can't request input from the user; remove `Ask`", name)
+        self._dependencies = plan_dependencies(hidden, self._given, place)
 
     async def values(self, ctx: Context[Any], threads: Threads, value: str, chosen: Mapping[str, str]) -> Values:
         """Its suggestions; a sync function runs in a worker thread."""
-        arguments: dict[str, Any] = dict.fromkeys(self._context, ctx)
-        arguments.update(zip(self._given, (value, chosen), strict=False))
-        suggestions = (
-            self._function(**arguments)
-            if self._is_async
-            else await ctx._run_in_thread(threads, self._function, arguments)
-        )
-        return await suggestions if isinstance(suggestions, Awaitable) else suggestions
+
+        async def run(ctx: Context[Any], arguments: dict[str, Any]) -> Values:
+            arguments.update(dict.fromkeys(self._contexts, ctx))
+            suggestions = (
+                self._function(**arguments)
+                if self._is_async
+                else await ctx._run_in_thread(threads, self._function, arguments)
+            )
+            return await suggestions if isinstance(suggestions, Awaitable) else suggestions
+
+        filled = run if self._dependencies is None else self._dependencies.around(run, threads)
+        return await filled(ctx, dict(zip(self._given, (value, chosen), strict=False)))
+
+
+def _parameters(function: Completer, place: Place) -> list[tuple[inspect.Parameter, Any]]:
+    """The parameters and their annotations, which may be missing. Raises DefinitionError."""
+    code = unwrapped(function)
+    try:
+        return [(item, resolve(item.annotation, code)) for item in inspect.signature(function).parameters.values()]
+    except Exception as exc:
+        raise place.mistake(f"completes an argument, but its parameters can't be read: {exc}") from None
 
 
 def of_choices(signature: Signature) -> dict[str, RegisteredCompleter]:
@@ -85,14 +105,6 @@ def _of_choice(choices: list[str]) -> Completer:
         return [choice for choice in choices if choice.lower().startswith(value.lower())]
 
     return complete
-
-
-def _resolved(annotation: Any, code: Any) -> Any:
-    """An annotation, or None if it can't be resolved: completers need no annotations."""
-    try:
-        return resolve(annotation, code)
-    except Exception:
-        return None
 
 
 class Completable(Generic[P, R]):

@@ -20,8 +20,8 @@ from gemel.schema.prompts import (
     PromptMessage,
 )
 from gemel.server.composition.namespace import called, suggest
-from gemel.server.context import Context, is_context
-from gemel.server.dependencies import Run, dependencies_of, inspect_handler
+from gemel.server.context import Context
+from gemel.server.dependencies import Run, contexts_of, dependencies_of, inspect_handler
 from gemel.server.features.caching import list_scope
 from gemel.server.features.completion import RegisteredCompleter, of_choices
 from gemel.server.features.content import Media, checked, returns_blocks, to_blocks
@@ -47,9 +47,11 @@ class RegisteredPrompt:
         self.signature = signature
         self._threads = threads
         self._inline = signature.is_async or not blocking
-        self._contexts = tuple(name for name, annotation in signature.injected.items() if is_context(annotation))
-        dependencies = dependencies_of(function, signature, threads)
-        self._run: Run[GetPromptResult] = self._call if dependencies is None else dependencies.around(self._call)
+        self._contexts = contexts_of(signature.injected)
+        dependencies = dependencies_of(signature)
+        self._run: Run[GetPromptResult] = (
+            self._call if dependencies is None else dependencies.around(self._call, threads)
+        )
 
     @property
     def prompt(self) -> Prompt:

@@ -5,7 +5,6 @@ https://modelcontextprotocol.io/specification/2025-11-25/server/resources
 
 from __future__ import annotations
 
-import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -25,8 +24,8 @@ from gemel.schema.resources import (
     ResourceTemplate,
 )
 from gemel.server.composition.namespace import called
-from gemel.server.context import Context, is_context
-from gemel.server.dependencies import Dependencies, dependencies_of, inspect_handler
+from gemel.server.context import Context
+from gemel.server.dependencies import Dependencies, contexts_of, dependencies_of, inspect_handler
 from gemel.server.features.caching import apply_to_read, list_scope, resource_hint
 from gemel.server.features.completion import RegisteredCompleter, of_choices
 from gemel.server.features.content import JSON, ResourceOutput, guess_mime_type, returns_contents
@@ -42,7 +41,6 @@ from gemel.server.features.options import (
 from gemel.server.features.pagination import paginate
 from gemel.server.features.uri_templates import Matched, UriTemplate, Variable
 from gemel.server.features.visibility import Entries, Item, Visibility, require_scopes
-from gemel.server.functions.annotations import place_of
 from gemel.server.functions.arguments import Parameter
 from gemel.server.functions.signature import Signature
 from gemel.server.functions.values import ValueRejected
@@ -94,7 +92,7 @@ class RegisteredResource:
         #: The URI or template, as the author wrote it.
         self.uri = listing.uri if isinstance(listing, Resource) else listing.uri_template
         self.item = make_item("resources", self.uri, listing, options)
-        self._contexts = [name for name, annotation in signature.injected.items() if is_context(annotation)]
+        self._contexts = contexts_of(signature.injected)
         self._dependencies = dependencies
         #: The order among templates, most specific first; None for a resource.
         self.rank = template.rank if template is not None else None
@@ -152,7 +150,7 @@ class RegisteredResource:
                 value = await value
             return await self._output.result(ctx, value, params.uri)
 
-        filled = run if self._dependencies is None else self._dependencies.around(run)
+        filled = run if self._dependencies is None else self._dependencies.around(run, threads)
         result = await filled(ctx, self.arguments(ctx, values))
         if self.item.scopes and result.cache_scope is UNSET:
             result.cache_scope = "private"
@@ -174,7 +172,7 @@ def define_resource(
     signature = inspect_handler(function, returns_contents, options.get("name"), generators=True)
     if signature.name == "<lambda>":
         raise DefinitionError(f'The resource {uri!r} needs a name: add name="…"')
-    _check_parameters(uri, function, signature, template)
+    _check_parameters(uri, signature, template)
     kind = (
         JSON if signature.output_schema is not None else guess_mime_type(uri if template is None else template.ending)
     )
@@ -193,7 +191,7 @@ def define_resource(
         listing = ResourceTemplate(uri_template=uri, **shown)
     listed(listing, f"The resource {uri!r}")
     output = ResourceOutput(signature, options.get("mime_type"), threads, limit)
-    dependencies = dependencies_of(function, signature, threads)
+    dependencies = dependencies_of(signature)
     return RegisteredResource(function, signature, listing, template, output, dependencies, options)
 
 
@@ -212,7 +210,7 @@ def _template(uri: Any) -> UriTemplate | None:
     return None
 
 
-def _check_parameters(uri: str, function: Any, signature: Signature, template: UriTemplate | None) -> None:
+def _check_parameters(uri: str, signature: Signature, template: UriTemplate | None) -> None:
     """Each variable must have a parameter, each parameter a variable, and both must agree on what is a list."""
     parameters = {item.wire_name: item for item in signature.parameters}
     variables = {item.name: item for item in template.variables} if template is not None else {}
@@ -225,8 +223,7 @@ def _check_parameters(uri: str, function: Any, signature: Signature, template: U
     problems += [_clash(parameters[name], variable) for name, variable in variables.items() if name in parameters]
     problems = [text for text in problems if text]
     if problems:
-        code = inspect.unwrap(getattr(function, "__func__", function))
-        raise place_of(code, signature.name).mistake(f"doesn't fit the URI {shorten(uri)!r}: {'; '.join(problems)}")
+        raise signature.place.mistake(f"doesn't fit the URI {shorten(uri)!r}: {'; '.join(problems)}")
 
 
 def _clash(parameter: Parameter, variable: Variable) -> str:

@@ -45,8 +45,8 @@ from gemel.schema.tools import (
 )
 from gemel.server.composition.namespace import argument_names, called, suggest
 from gemel.server.concurrency import ConcurrencyLimit, limited_in_time
-from gemel.server.context import Context, is_context
-from gemel.server.dependencies import Run, dependencies_of, inspect_handler
+from gemel.server.context import Context
+from gemel.server.dependencies import Run, contexts_of, dependencies_of, inspect_handler
 from gemel.server.features.caching import list_scope
 from gemel.server.features.content import checked, returns_blocks, to_blocks
 from gemel.server.features.options import (
@@ -128,16 +128,16 @@ class RegisteredTool:
         self._output_schema = output_schema
         is_object = self._output_schema is None or is_object_schema(item.listing.output_schema)
         self._result_type = CallToolResult if is_object else ToolValueResult
-        self._contexts = tuple(name for name, annotation in signature.injected.items() if is_context(annotation))
+        self._contexts = contexts_of(signature.injected)
         self.header_params = collect_param_headers(item.listing.input_schema)
         #: Whether its calls may or must become tasks, and when they do.
         self.task_support: TaskSupport | None = None
         self.task_start = "call"
         #: Calls the function with checked arguments and returns the result.
         self.run: Run[Result] = self._awaited if signature.is_async else self._threaded if blocking else self._inline
-        dependencies = dependencies_of(function, signature, threads)
+        dependencies = dependencies_of(signature)
         if dependencies is not None:
-            self.run = dependencies.around(self.run)
+            self.run = dependencies.around(self.run, threads)
         #: Reads the arguments in the order of the parameters. `Tools.call` passes them to the function itself, which is faster
         #: than `run`. None if the function is not async, needs more than arguments, or has limits.
         self.in_order: Callable[[Raw], tuple[Any, ...]] | None = None

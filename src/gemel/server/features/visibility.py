@@ -16,6 +16,7 @@ from gemel.options import hint, is_async, is_function
 from gemel.protocol.scopes import parse_scopes
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.server.context import Context
+from gemel.server.injection import without_markers
 
 logger = logging.getLogger("gemel")
 
@@ -138,7 +139,7 @@ def checked(what: str, condition: Callable[..., bool], *arguments: str) -> Calla
         raise DefinitionError(
             f"{what} must be a function of the {' and the '.join(arguments)} that returns True or False"
         )
-    return condition
+    return without_markers(condition)
 
 
 def _tags(name: str, tags: Collection[str]) -> frozenset[str]:

@@ -5,6 +5,8 @@ Knows Python's typing rules, nothing of JSON.
 
 from __future__ import annotations
 
+import collections.abc
+import functools
 import inspect
 import sys
 import types
@@ -39,12 +41,37 @@ class Place(NamedTuple):
         return DefinitionError(f"{self.name}() at {self.file}:{self.line}: {about}{what}")
 
 
-def place_of(function: Any, name: str) -> Place:
-    """The location of a function; callables without Python code have line 0."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return Place(name, getattr(sys.modules.get(function.__module__ or ""), "__file__", None) or "<built-in>", 0)
-    return Place(name, code.co_filename, code.co_firstlineno)
+def behind_partials(function: Any) -> Any:
+    """What a partial calls in the end; the function itself if it is none."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def unwrapped(function: Any) -> Any:
+    """The Python function whose code, names and place count: behind partials, methods, objects, classes and decorators."""
+    function = behind_partials(function)
+    if isinstance(function, type):
+        return next((vars(base)["__init__"] for base in function.__mro__ if "__init__" in vars(base)), function)
+    inner = inspect.unwrap(function if inspect.isroutine(function) else type(function).__call__)
+    return getattr(inner, "__func__", inner)
+
+
+def name_of(function: Any) -> str:
+    """The name of a function, behind partials; of an object the name of its class."""
+    function = behind_partials(function)
+    return getattr(function, "__name__", None) or type(function).__name__
+
+
+def place_of(function: Any, name: str | None = None) -> Place:
+    """The location of a function under its own name or another; callables without Python code have line 0."""
+    called = name or name_of(function)
+    inner = unwrapped(function)
+    code = getattr(inner, "__code__", None)
+    if code is not None:
+        return Place(called, code.co_filename, code.co_firstlineno)
+    module = sys.modules.get(getattr(inner, "__module__", None) or "")
+    return Place(called, getattr(module, "__file__", None) or "<built-in>", 0)
 
 
 def resolve(annotation: Any, function: Any) -> Any:
@@ -118,6 +145,53 @@ def bare(annotation: Any) -> Any:
     return annotation.__origin__ if is_annotated(annotation) else annotation
 
 
+class Peeled(NamedTuple):
+    """An annotation taken apart: the type, the metadata around it, and whether None is allowed beside it."""
+
+    type: Any
+    metadata: tuple[Any, ...]
+    optional: bool
+
+
+def peel(annotation: Any) -> Peeled:
+    """Take `Annotated`, `| None`, names of types and type variables off an annotation."""
+    metadata: tuple[Any, ...] = ()
+    optional = False
+    names: list[Any] = []
+    while not is_class(annotation):
+        if is_annotated(annotation):
+            annotation, metadata = annotation.__origin__, annotation.__metadata__ + metadata
+        elif _is_union(annotation) and type(None) in (kinds := typing.get_args(annotation)):
+            annotation = typing.Union[tuple(kind for kind in kinds if kind is not type(None))]  # noqa: UP007  # made of a list
+            optional = True
+        elif (named := _named_type(annotation)) is not None and (
+            name := typing.get_origin(annotation) or annotation
+        ) not in names:
+            names.append(name)
+            arguments = typing.get_args(annotation)
+            annotation = named[arguments] if arguments else named
+        else:
+            break
+    return Peeled(annotation, metadata, optional)
+
+
+def _named_type(annotation: Any) -> Any:
+    """The type behind `type X = …`, NewType, or the bound or the constraints of a TypeVar; None for other annotations."""
+    alias = typing.get_origin(annotation) or annotation
+    if type(alias).__name__ == "TypeAliasType":
+        return alias.__value__
+    if isinstance(annotation, typing.NewType):
+        return annotation.__supertype__
+    if not isinstance(annotation, typing.TypeVar):
+        return None
+    kinds = annotation.__constraints__
+    return typing.Union[kinds] if kinds else annotation.__bound__  # noqa: UP007  # made of a tuple
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+
+
 def described_by(annotation: Any) -> str | None:
     """The description in `Annotated`: a string, `Doc("...")`, `msgspec.Meta(description=)` or pydantic's Field."""
     for item in reversed(metadata_of(annotation)):
@@ -131,7 +205,7 @@ def described_by(annotation: Any) -> str | None:
 def members(annotation: Any) -> tuple[Any, ...]:
     """The members of a union, without their `Annotated`; the type itself if it isn't a union."""
     plain = bare(annotation)
-    if not is_class(plain) and typing.get_origin(plain) in (typing.Union, types.UnionType):
+    if not is_class(plain) and _is_union(plain):
         return tuple(inner for member in typing.get_args(plain) for inner in members(member))
     return (plain,)
 
@@ -151,15 +225,38 @@ def _shown(annotation: Any) -> str:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if is_annotated(annotation):
         return _shown(bare(annotation))
-    if origin in (typing.Union, types.UnionType):
+    if _is_union(annotation):
         return " | ".join(map(_shown, arguments))
     if origin is typing.Literal:
         return f"Literal[{', '.join(map(repr, arguments))}]"
-    if isinstance(annotation, list):
-        return f"[{', '.join(map(_shown, annotation))}]"
+    if isinstance(annotation, list | tuple):
+        left, right = "[]" if isinstance(annotation, list) else "()"
+        return f"{left}{', '.join(map(_shown, annotation))}{right}"
     if origin is not None and arguments:
         return f"{_shown(origin)}[{', '.join(map(_shown, arguments))}]"
+    if _named_type(annotation) is not None or inspect.isroutine(annotation) or inspect.ismodule(annotation):
+        return str(annotation.__name__)
     return "..." if annotation is ... else repr(annotation).removeprefix("typing.")
+
+
+def no_type(annotation: Any) -> str | None:
+    """What is wrong with an annotation, or a part of one, that is a value and no type; None if nothing is."""
+    kind = peel(annotation).type
+    if inspect.isroutine(kind):
+        return f"`{kind.__name__}` is a function, not a type" + ("; write `Any`, of typing" if kind is any else "")
+    if inspect.ismodule(kind):
+        name = kind.__name__.rpartition(".")[2]
+        return f"`{name}` is a module, not a type" + (f"; write `{name}.{name}`" if hasattr(kind, name) else "")
+    if isinstance(kind, list | tuple | dict):
+        return f"it is a value, not a type; write `{type(kind).__name__}[…]`"
+    if isinstance(kind, bool | int | float | str | bytes):
+        return f"it is a value, not a type; write `Literal[{kind!r}]`"
+    origin = typing.get_origin(kind)
+    if origin is type:
+        return "a class can't be written in JSON"
+    if origin in (None, typing.Literal, collections.abc.Callable):
+        return None
+    return next(filter(None, map(no_type, typing.get_args(kind))), None)
 
 
 def is_field_info(value: Any) -> bool:
@@ -182,7 +279,7 @@ class Traits(NamedTuple):
 def traits_of(annotation: Any) -> Traits:
     """Whose types an annotation contains, in the fields of nested classes too."""
     pydantic = struct = limits = False
-    for part in _parts(annotation, set()):
+    for part in parts(annotation):
         if isinstance(part, msgspec.Meta):
             limits = limits or _has_limits(part)
         elif isinstance(part, type) and issubclass(part, msgspec.Struct):
@@ -197,8 +294,12 @@ def _has_limits(meta: msgspec.Meta) -> bool:
     return any(getattr(meta, name) is not None for name in limits)
 
 
-def _parts(annotation: Any, seen: set[int]) -> Iterator[Any]:
-    """The annotation and its parts except built-in types, depth first: type arguments, metadata, the fields of classes."""
+def parts(annotation: Any, *, fields: bool = True) -> Iterator[Any]:
+    """The annotation and its parts except built-in types, depth first: type arguments, metadata, and fields of classes."""
+    return _parts(annotation, fields, set())
+
+
+def _parts(annotation: Any, fields: bool, seen: set[int]) -> Iterator[Any]:
     if id(annotation) in seen:
         return
     seen.add(id(annotation))
@@ -210,11 +311,12 @@ def _parts(annotation: Any, seen: set[int]) -> Iterator[Any]:
         return
     inner = list(typing.get_args(annotation)[:1] if is_annotated(annotation) else typing.get_args(annotation))
     inner += [item for item in (typing.get_origin(annotation),) if isinstance(item, type)]
-    inner += [getattr(annotation, name) for name in ("__value__", "__supertype__") if hasattr(annotation, name)]
-    if has_fields(annotation):
+    inner += annotation if isinstance(annotation, list) else ()  # the parameters of a Callable
+    inner += [named for named in (_named_type(annotation),) if named is not None]
+    if fields and has_fields(annotation):
         inner += class_hints(annotation).values()
     for item in inner:
-        yield from _parts(item, seen)
+        yield from _parts(item, fields, seen)
 
 
 def has_fields(annotation: Any) -> TypeGuard[type]:
@@ -253,12 +355,3 @@ def literals_in(annotation: Any) -> Iterator[tuple[Any, ...]]:
 
 
 Predicate = Callable[[Any], bool]
-
-
-def holds(annotation: Any, predicate: Predicate) -> bool:
-    """Whether the predicate is true of the annotation, or of a member of its union."""
-    if predicate(annotation):
-        return True
-    if is_class(annotation):
-        return False
-    return any(predicate(member) for member in members(annotation) if member is not annotation)

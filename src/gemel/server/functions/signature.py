@@ -5,10 +5,13 @@ Every mistake of the function's author is a DefinitionError in one line, with fi
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import re
+import typing
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -20,14 +23,16 @@ from gemel.server.functions.annotations import (
     Place,
     Predicate,
     bare,
+    behind_partials,
     described_by,
-    holds,
     is_annotated,
     is_field_info,
     metadata_of,
+    name_of,
     place_of,
     resolve,
     shown,
+    unwrapped,
 )
 from gemel.server.functions.arguments import Arguments, Parameter
 from gemel.server.functions.docstring import parse_docstring
@@ -40,13 +45,8 @@ logger = logging.getLogger("gemel")
 
 EMPTY = inspect.Parameter.empty
 
-#: What is wrong with a kind of parameter that JSON arguments can't fill.
-_KINDS = {
-    inspect.Parameter.VAR_POSITIONAL: "`*{name}` has no schema; name each parameter, or take a `{name}: list[str]`",
-    inspect.Parameter.VAR_KEYWORD: "`**{name}` has no schema; name each parameter, or take a `{name}: dict[str, Any]`",
-    inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but arguments are passed by name; remove the `/`",
-}
-
+#: Whether msgspec takes it for a member of an object.
+_NAMEABLE = re.compile(r'[^"\\\x00-\x1f]+').fullmatch
 
 _UNRESOLVED = "import the name at runtime (not only under TYPE_CHECKING) or define it at module level"
 
@@ -64,12 +64,13 @@ class Signature:
         "name",
         "output_schema",
         "parameters",
+        "place",
         "yields",
     )
 
     def __init__(
         self,
-        name: str,
+        place: Place,
         description: str | None,
         parameters: Sequence[Parameter],
         input_schema: Schema,
@@ -79,7 +80,9 @@ class Signature:
         is_async: bool,
         yields: bool = False,
     ) -> None:
-        self.name = name
+        self.name = place.name
+        #: Where the function is, for messages to its author.
+        self.place = place
         #: The docstring without its sections on arguments, results and errors; None if there is none.
         self.description = description
         #: The parameters that a caller fills, in order.
@@ -94,7 +97,7 @@ class Signature:
         self.is_async = is_async
         #: Whether it is a generator function, sync or async: calling it runs nothing yet.
         self.yields = yields
-        #: The parameters that the server fills: name to annotation.
+        #: The parameters that the server fills, and how.
         self.injected = dict(injected)
         #: A returned value as structured content and text. Raises DefinitionError if it doesn't fit the annotation or
         #: can't become JSON; the text is for the log.
@@ -104,53 +107,75 @@ class Signature:
 def inspect_function(
     function: Callable[..., Any],
     *,
-    injected: Predicate = lambda annotation: False,
+    injected: Callable[[inspect.Parameter, Any, Place], Any] = lambda parameter, annotation, place: None,
     content: Predicate = is_content,
-    check: Callable[[inspect.Parameter, Place], object] | None = None,
     name: str | None = None,
     generators: bool = False,
 ) -> Signature:
     """Read a function's signature. Takes functions, bound methods, partials and objects with `__call__`.
 
-    `injected(annotation)` selects the parameters that the server fills, which no schema shows; `content(annotation)`
-    selects return types that are sent as they are, without an output schema. `check(parameter, place)` may refuse a
-    parameter. `name` replaces the function's own.
+    `injected(parameter, annotation, place)` says how the server fills a parameter, which no schema shows then; None for one
+    that the caller fills. `content(annotation)` selects return types that are sent as they are, without an output schema.
+    `name` replaces the function's own.
 
     Raises DefinitionError: one line with function, file, line, parameter and what to change.
     """
     function = _callable(function, name)
-    code = _code_of(function)
-    yields = _yields(code)
-    called = name or _name_of(function)
-    place = place_of(code, called)
+    place = place_of(function, name)
+    code, kind = unwrapped(function), kind_of(function)
+    yields = kind in ("generator", "async generator")
     if yields and not generators:
         raise place.mistake("is a generator, but a call has one result; return a list, report progress by the context")
+    if chooses_by_position(function):
+        raise place.mistake(
+            "chooses by the type of its first positional argument (singledispatch), but arguments are passed by name; "
+            "register a function that calls it"
+        )
     signature = _signature(function, place)
-    if check is not None:
-        for item in signature.parameters.values():
-            check(item, place)
-    fixed = _fixed_keywords(function)
+    fixed = fixed_keywords(function)
     parameters = {name: item for name, item in signature.parameters.items() if name not in fixed}
-    _check_kinds(parameters.values(), place)
+    _check_kinds(parameters.values(), code, place)
     annotations = {name: _resolve(item.annotation, code, place, name) for name, item in parameters.items()}
-    hidden = {key: value for key, value in annotations.items() if holds(value, injected)}
+    hidden = _injected(parameters, annotations, injected, place)
+    visible = {name: item for name, item in parameters.items() if name not in hidden}
     docs = parse_docstring(_doc_of(function))
     _warn_of_slips(docs.arguments, signature.parameters, place)
-    visible = {name: item for name, item in parameters.items() if name not in hidden}
     read, definitions = _read_parameters(visible, annotations, docs.arguments, place)
     properties = {item.wire_name: item.schema for item in read}
     required = [item.wire_name for item in read if item.required]
     returned = UNSET if signature.return_annotation is EMPTY else _resolve(signature.return_annotation, code, place)
     return Signature(
-        called,
+        place,
         docs.description,
         read,
         object_schema(properties, required, definitions),
         inspect_output(UNSET if yields else returned, place, content, docs.returns),
         injected=hidden,
-        is_async=_is_async(function),
+        is_async=kind == "awaitable",
         yields=yields,
     )
+
+
+def _injected(
+    parameters: Mapping[str, inspect.Parameter],
+    annotations: Mapping[str, Any],
+    injected: Callable[[inspect.Parameter, Any, Place], Any],
+    place: Place,
+) -> dict[str, Any]:
+    """How the server fills the parameters that it does fill."""
+    hidden: dict[str, Any] = {}
+    for name, item in parameters.items():
+        try:
+            how = injected(item, annotations[name], place)
+        except DefinitionError:
+            raise
+        except Exception as error:  # in a `type X = …`, which Python evaluates here
+            raise place.mistake(f"annotation `{shown(annotations[name])}` {_unresolved(error)}", name) from None
+        if how is not None:
+            hidden[name] = how
+        elif item.annotation is EMPTY:
+            raise place.mistake(_unannotated(item), name)
+    return hidden
 
 
 def _warn_of_slips(described: Mapping[str, str], parameters: Collection[str], place: Place) -> None:
@@ -166,8 +191,8 @@ def _callable(function: Any, name: str | None) -> Callable[..., Any]:
         function = function.__func__
     if isinstance(function, classmethod):
         raise DefinitionError(
-            f"{_name_of(function.__func__)} is a classmethod that isn't bound to its class yet; register it after the "
-            f"class, as `Class.{_name_of(function.__func__)}`"
+            f"{name_of(function.__func__)} is a classmethod that isn't bound to its class yet; register it after the "
+            f"class, as `Class.{name_of(function.__func__)}`"
         )
     if isinstance(function, type):
         raise DefinitionError(
@@ -175,52 +200,40 @@ def _callable(function: Any, name: str | None) -> Callable[..., Any]:
         )
     if not callable(function):
         raise DefinitionError(f"{shown(function)} is not callable; register a function")
-    unwrapped: Callable[..., Any] = function
-    return unwrapped
+    checked: Callable[..., Any] = function
+    return checked
 
 
-def _yields(code: Any) -> bool:
-    """Whether it is a generator function, sync or async."""
-    flags: int = getattr(getattr(code, "__code__", None), "co_flags", 0)
-    return bool(flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR))
+def kind_of(function: Any) -> str:
+    """What calling it gives: "generator", "async generator", "awaitable" or "plain"."""
+    inner = behind_partials(function)
+    if not inspect.isroutine(inner) and not isinstance(inner, type):
+        inner = type(inner).__call__
+    if inspect.isasyncgenfunction(inner):
+        return "async generator"
+    if inspect.isgeneratorfunction(inner):
+        return "generator"
+    return "awaitable" if inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(function) else "plain"
 
 
-def _inner(function: Any) -> Any:
-    """What runs in the end: the function behind partials, or the `__call__` of an object."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    if inspect.isroutine(function) or isinstance(function, type):
-        return function
-    return type(function).__call__
-
-
-def _code_of(function: Any) -> Any:
-    """The Python function whose code, names and place count: behind partials, methods and decorators."""
-    inner = inspect.unwrap(_inner(function))
-    return getattr(inner, "__func__", inner)
-
-
-def _name_of(function: Any) -> str:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return getattr(function, "__name__", None) or type(function).__name__
+def chooses_by_position(function: Any) -> bool:
+    """Whether it comes from functools.singledispatch or singledispatchmethod."""
+    code = getattr(function, "__code__", None)
+    is_of_functools = (
+        type(function).__module__ == "functools" or getattr(code, "co_filename", None) == functools.__file__
+    )
+    return is_of_functools and hasattr(function, "register")
 
 
 def _doc_of(function: Any) -> str | None:
     """The docstring; of an object its `__call__`'s, or its class's."""
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = behind_partials(function)
     if inspect.isroutine(function):
         return function.__doc__ or inspect.getdoc(function)
     return type(function).__call__.__doc__ or inspect.getdoc(type(function))
 
 
-def _is_async(function: Any) -> bool:
-    inner = _inner(function)
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(function)
-
-
-def _fixed_keywords(function: Any) -> set[str]:
+def fixed_keywords(function: Any) -> set[str]:
     """The keywords that partials fill: a caller must neither see nor set them."""
     fixed: set[str] = set()
     while isinstance(function, functools.partial):
@@ -233,7 +246,7 @@ def _signature(function: Callable[..., Any], place: Place) -> inspect.Signature:
     try:
         return inspect.signature(function)
     except NameError as error:  # Python 3.14 evaluates annotations here
-        raise place.mistake(f"an annotation can't be resolved: {error}; {_UNRESOLVED}") from None
+        raise place.mistake(f"an annotation {_unresolved(error)}") from None
     except (ValueError, TypeError) as error:
         raise place.mistake(f"has no signature that Python can read ({error}); wrap it in a function") from None
 
@@ -243,19 +256,51 @@ def _resolve(annotation: Any, code: Any, place: Place, parameter: str | None = N
         return resolve(annotation, code)
     except Exception as error:
         what = f"annotation `{shown(annotation)}`" if parameter else f"the return annotation `{shown(annotation)}`"
-        raise place.mistake(f"{what} can't be resolved: {error}; {_UNRESOLVED}", parameter) from None
+        raise place.mistake(f"{what} {_unresolved(error)}", parameter) from None
+
+
+def _unresolved(error: Exception) -> str:
+    """What is wrong with an annotation whose text, or whose part, Python can't evaluate."""
+    text = f"can't be resolved: {' '.join(str(error).split())}"
+    return f"{text}; {_UNRESOLVED}" if isinstance(error, NameError) else text
 
 
 # ---------------------------------------------------------------- parameters
 
 
-def _check_kinds(parameters: Iterable[inspect.Parameter], place: Place) -> None:
+def _check_kinds(parameters: Iterable[inspect.Parameter], code: Any, place: Place) -> None:
     """Raises DefinitionError for parameters that can't be filled by name from JSON."""
-    for parameter in parameters:
-        if parameter.kind in _KINDS:
-            raise place.mistake(_KINDS[parameter.kind].format(name=parameter.name), parameter.name)
-        if parameter.annotation is EMPTY:
-            raise place.mistake(_unannotated(parameter), parameter.name)
+    kinds = {parameter.kind: parameter for parameter in parameters}
+    rest, options = kinds.get(inspect.Parameter.VAR_POSITIONAL), kinds.get(inspect.Parameter.VAR_KEYWORD)
+    positional = kinds.get(inspect.Parameter.POSITIONAL_ONLY)
+    if rest is not None and options is not None:
+        raise place.mistake(
+            f"`*{rest.name}, **{options.name}` have no schema; if a decorator made it, write `@functools.wraps(function)` "
+            "above the function that the decorator returns",
+            rest.name,
+        )
+    if rest is not None:
+        raise place.mistake(
+            f"`*{rest.name}` has no schema; name each parameter, or take a `{rest.name}: list[str]`", rest.name
+        )
+    if options is not None:
+        instead = _unpacked(options.annotation, code) or "dict[str, Any]"
+        raise place.mistake(
+            f"`**{options.name}` has no schema; name each parameter, or take a `{options.name}: {instead}`",
+            options.name,
+        )
+    if positional is not None:
+        advice = "remove the `/`" if hasattr(code, "__code__") else "wrap it in a function"
+        raise place.mistake(f"is positional-only, but arguments are passed by name; {advice}", positional.name)
+
+
+def _unpacked(annotation: Any, code: Any) -> str | None:
+    """The TypedDict of `**options: Unpack[…]`; None for another annotation."""
+    try:
+        annotation = resolve(annotation, code)
+    except Exception:  # the author is told another mistake already
+        return None
+    return shown(typing.get_args(annotation)[0]) if typing.get_origin(annotation) is typing.Unpack else None
 
 
 def _unannotated(parameter: inspect.Parameter) -> str:
@@ -281,6 +326,10 @@ def _read_parameters(
     ]
     taken: set[str] = set()
     for parameter in read:
+        if parameter.name.startswith("__") or not _NAMEABLE(parameter.wire_name):
+            raise place.mistake(
+                f"a caller can't pass an argument named `{parameter.wire_name}`; rename it", parameter.name
+            )
         if parameter.wire_name in taken:
             raise place.mistake(f"the name `{parameter.wire_name}` is taken by another parameter", parameter.name)
         taken.add(parameter.wire_name)
@@ -296,7 +345,7 @@ def _read_parameter(
     elif is_annotated(annotation):
         field = next(filter(is_field_info, metadata_of(annotation)), None)
     if field is not None and default is EMPTY and not field.is_required():
-        default = _Factory(field.default_factory) if field.default_factory is not None else field.default
+        default = _default_of(field, name, place)
     try:
         kind = value_type(annotation, writer)
     except (TypeError, NameError) as reason:
@@ -305,9 +354,9 @@ def _read_parameter(
     if text := described_by(annotation) or schema.get("description") or doc:
         schema["description"] = text
     if default is not EMPTY and not isinstance(default, _Factory) and default is not msgspec.UNSET:
-        schema["default"] = _default(default, kind, annotation, writer, place, name)
-    wire_name = getattr(field, "alias", None) or name
-    return Parameter(name, wire_name, kind, schema, _maker(default))
+        listed = _listed_default(default, kind, annotation, writer, place, name)
+        schema.update({} if listed is UNSET else {"default": listed})
+    return Parameter(name, _wire_name(field, name, place), kind, schema, _maker(default))
 
 
 class _Factory(NamedTuple):
@@ -316,10 +365,39 @@ class _Factory(NamedTuple):
     factory: Callable[[], Any]
 
 
+def _default_of(field: Any, name: str, place: Place) -> Any:
+    """The default of pydantic's Field."""
+    if field.default_factory is None:
+        return field.default
+    if getattr(field, "default_factory_takes_validated_data", False):
+        raise place.mistake("its default_factory takes the other arguments, which is possible only in a model", name)
+    return _Factory(field.default_factory)
+
+
+def _wire_name(field: Any, name: str, place: Place) -> str:
+    """The name that callers use: an alias in pydantic's Field, or else the parameter's."""
+    alias = getattr(field, "validation_alias", None)
+    if alias is not None and not isinstance(alias, str):
+        raise place.mistake('an argument has one name; write Field(alias="…") with a string', name)
+    return alias or name
+
+
 def _maker(default: Any) -> Callable[[], Any] | None:
+    """What makes the default of one call. One that can change is copied, so that callers share nothing."""
     if default is EMPTY:
         return None
-    return default.factory if isinstance(default, _Factory) else lambda: default
+    if isinstance(default, _Factory):
+        return default.factory
+    return functools.partial(copy.deepcopy, default) if _can_change(default) else lambda: default
+
+
+def _can_change(value: Any) -> bool:
+    """Whether a value is mutable, as Python tells it: what has no hash."""
+    try:
+        hash(value)
+    except TypeError:
+        return True
+    return False
 
 
 def _unusable(annotation: Any, reason: Exception) -> str:
@@ -331,10 +409,13 @@ def _unusable(annotation: Any, reason: Exception) -> str:
     )
 
 
-def _default(default: Any, kind: ValueType, annotation: Any, writer: SchemaWriter, place: Place, name: str) -> Any:
-    """The default as JSON, checked like a caller's value."""
+def _listed_default(
+    default: Any, kind: ValueType, annotation: Any, writer: SchemaWriter, place: Place, name: str
+) -> Any:
+    """The default as JSON, checked like a caller's value; UNSET if that would be another value, such as a hidden secret."""
     try:
-        return msgspec.json.decode(kind.write_default(default))
+        text = kind.write_default(default)
+        return msgspec.json.decode(text) if _reads_back(default, kind, text) else UNSET
     except NotSerializable as error:
         raise place.mistake(
             f"its default, of type {error}, can't be shown in the schema; use None or a JSON value", name
@@ -350,3 +431,15 @@ def _default(default: Any, kind: ValueType, annotation: Any, writer: SchemaWrite
         raise place.mistake(
             f"its default doesn't fit its annotation: {'; '.join(error_lines(violations))}", name
         ) from None
+
+
+def _reads_back(default: Any, kind: ValueType, text: bytes) -> bool:
+    """Whether a caller who passes the text passes the default."""
+    try:
+        value = kind.read(text)
+        same = value == default
+        return bool(same) or (
+            isinstance(default, Sequence | Set) and sorted(value, key=repr) == sorted(default, key=repr)
+        )
+    except Exception:  # a class of the author's compares or reads it
+        return False

@@ -19,7 +19,7 @@ import msgspec.inspect as mi
 from msgspec import UNSET, Raw
 
 from gemel.jsonrpc import check_finite, may_hold_null
-from gemel.server.functions.annotations import Traits, bare, traits_of
+from gemel.server.functions.annotations import Traits, bare, no_type, traits_of
 from gemel.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
 from gemel.server.functions.validation_errors import MAX_EXPLAINED, Path, Rejection, rejection_of
 from gemel.version import install_command
@@ -76,6 +76,26 @@ class ValueType(Protocol):
 
 def value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
     """The reader and writer of an annotation. Raises TypeError with the reason for one that JSON can't carry."""
+    if (mistake := no_type(annotation)) is not None:
+        raise TypeError(mistake)
+    try:
+        return _value_type(annotation, writer)
+    except (TypeError, NameError):
+        raise
+    except Exception as error:  # of a library, or of the author's own hook into one
+        if "regex parse error" in str(error):
+            raise TypeError(_NO_PATTERN) from None
+        raise TypeError(f"{type(error).__name__}: {_one_line(error)}") from None
+
+
+#: pydantic compiles patterns by Rust's regex crate, msgspec and the other engine of pydantic by Python's `re`.
+_NO_PATTERN = (
+    "pydantic can't compile its pattern, for it may be invalid or hold a look-ahead, look-behind or back-reference; write "
+    "Annotated[str, msgspec.Meta(pattern=…)], or in a model ConfigDict(regex_engine='python-re')"
+)
+
+
+def _value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
     traits = _traits(annotation)
     if not traits.pydantic:
         try:
