@@ -11,7 +11,6 @@ import pytest
 from gemel import DefinitionError
 from gemel.server.functions.signature import inspect_function
 
-
 CONSTANT = ("a", 1)
 
 
@@ -145,7 +144,7 @@ def test_defaults_are_shown_in_the_schema_as_json() -> None:
 def test_a_default_that_can_change_is_copied_for_each_call() -> None:
     def function(
         a: list[int] = [1],  # noqa: B006  # what is tested
-        b: dict[str, list[int]] = pydantic.Field({"x": []}),
+        b: dict[str, list[int]] = pydantic.Field({"x": []}),  # noqa: B008
         c: Any = CONSTANT,
     ) -> None: ...
 
