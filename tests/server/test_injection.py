@@ -29,9 +29,8 @@ NEW_ALIASES: dict[str, Any] = {}
 if sys.version_info >= (3, 12):
     exec(
         "type Simple = Context\ntype Generic_[T] = Context[T] | None\ntype Marked = Annotated[str, Depends(user)]\n"
-        "type Again = Again | None\ntype Grows[T] = T | Grows[list[T]]",
-        globals(),
-        NEW_ALIASES,
+        "type Lost = Nowhere",
+        NEW_ALIASES := {"Context": Context, "Annotated": Annotated, "Depends": Depends, "user": user},
     )
 
 CONTEXTS: dict[str, Any] = {
@@ -191,7 +190,7 @@ REFUSED: list[tuple[Any, str]] = [
     (Principal, "a caller can't pass `Principal`; write `given: Annotated[Principal, Depends(function)]`"),
     (Server[Any] | None, "a caller can't pass `Server`"),
     (Annotated[str, Depends_of_another()], "`Depends` of fastapi fills nothing; write `from gemel import Depends`"),
-    *([(NEW_ALIASES["Again"], "")] if NEW_ALIASES else []),
+    *([(NEW_ALIASES["Lost"], "name 'Nowhere' is not defined")] if NEW_ALIASES else []),
 ]
 
 

@@ -14,7 +14,7 @@ from gemel.errors import DefinitionError, MissingClientCapability, shorten
 from gemel.server.context import Context
 from gemel.server.elicitation.elicit import Declined
 from gemel.server.elicitation.forms import form_of
-from gemel.server.functions.annotations import Place, Predicate, place_of, resolve, unwrapped
+from gemel.server.functions.annotations import Place, Predicate, place_of, resolve, shown, unresolved, unwrapped
 from gemel.server.functions.signature import Signature, chooses_by_position, fixed_keywords, inspect_function, kind_of
 from gemel.server.injection import Ask, Depends, Injected, injected
 from gemel.server.threads import Threads
@@ -332,11 +332,9 @@ class _Compiler:
                 continue
             try:
                 annotation = resolve(item.annotation, code)
-                how = injected(item, annotation, place)
-            except DefinitionError:
-                raise
             except Exception as exc:
-                raise place.mistake(f"its annotation can't be resolved: {exc}", item.name) from None
+                raise place.mistake(f"annotation `{shown(item.annotation)}` {unresolved(exc)}", item.name) from None
+            how = injected(item, annotation, place)
             if how is not None:
                 yield item.name, self.slot(how, parameter, trail)
             elif item.name in self._arguments:

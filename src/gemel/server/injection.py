@@ -21,6 +21,7 @@ from gemel.server.functions.annotations import (
     place_of,
     resolve,
     shown,
+    unresolved,
     unwrapped,
 )
 
@@ -109,6 +110,15 @@ def injected(parameter: inspect.Parameter, annotation: Any, place: Place) -> Inj
 
     Raises DefinitionError, which shows the right spelling, for a marker that nothing would read.
     """
+    try:
+        return _injected(parameter, annotation, place)
+    except DefinitionError:
+        raise
+    except Exception as error:  # in a `type X = …`, which Python evaluates here
+        raise place.mistake(f"annotation `{shown(annotation)}` {unresolved(error)}", parameter.name) from None
+
+
+def _injected(parameter: inspect.Parameter, annotation: Any, place: Place) -> Injected | None:
     name = parameter.name
     for default in (
         parameter.default,

@@ -90,6 +90,13 @@ def resolve(annotation: Any, function: Any) -> Any:
         return _evaluate(annotation, names, {**_running_names(names), **_own_names(function)})
 
 
+def unresolved(error: Exception) -> str:
+    """What is wrong with an annotation whose text, or whose part, Python can't evaluate; for messages."""
+    text = f"can't be resolved: {' '.join(str(error).split())}"
+    advice = "; import the name at runtime (not only under TYPE_CHECKING) or define it at module level"
+    return text + (advice if isinstance(error, NameError) else "")
+
+
 def _is_resolved(annotation: Any) -> bool:
     """Whether it is a Literal, or an alias of classes alone: `list[int]`, `str | None`."""
     arguments = getattr(annotation, "__args__", ())
@@ -234,9 +241,8 @@ def _shown(annotation: Any) -> str:
         return f"{left}{', '.join(map(_shown, annotation))}{right}"
     if origin is not None and arguments:
         return f"{_shown(origin)}[{', '.join(map(_shown, arguments))}]"
-    if _named_type(annotation) is not None or inspect.isroutine(annotation) or inspect.ismodule(annotation):
-        return str(annotation.__name__)
-    return "..." if annotation is ... else repr(annotation).removeprefix("typing.")
+    name = getattr(annotation, "__name__", None)  # of a name for a type, a type variable, a function, a module
+    return name if isinstance(name, str) else "..." if annotation is ... else repr(annotation).removeprefix("typing.")
 
 
 def no_type(annotation: Any) -> str | None:

@@ -32,6 +32,7 @@ from gemel.server.functions.annotations import (
     place_of,
     resolve,
     shown,
+    unresolved,
     unwrapped,
 )
 from gemel.server.functions.arguments import Arguments, Parameter
@@ -47,8 +48,6 @@ EMPTY = inspect.Parameter.empty
 
 #: Whether msgspec takes it for a member of an object.
 _NAMEABLE = re.compile(r'[^"\\\x00-\x1f]+').fullmatch
-
-_UNRESOLVED = "import the name at runtime (not only under TYPE_CHECKING) or define it at module level"
 
 
 class Signature:
@@ -165,12 +164,7 @@ def _injected(
     """How the server fills the parameters that it does fill."""
     hidden: dict[str, Any] = {}
     for name, item in parameters.items():
-        try:
-            how = injected(item, annotations[name], place)
-        except DefinitionError:
-            raise
-        except Exception as error:  # in a `type X = …`, which Python evaluates here
-            raise place.mistake(f"annotation `{shown(annotations[name])}` {_unresolved(error)}", name) from None
+        how = injected(item, annotations[name], place)
         if how is not None:
             hidden[name] = how
         elif item.annotation is EMPTY:
@@ -246,7 +240,7 @@ def _signature(function: Callable[..., Any], place: Place) -> inspect.Signature:
     try:
         return inspect.signature(function)
     except NameError as error:  # Python 3.14 evaluates annotations here
-        raise place.mistake(f"an annotation {_unresolved(error)}") from None
+        raise place.mistake(f"an annotation {unresolved(error)}") from None
     except (ValueError, TypeError) as error:
         raise place.mistake(f"has no signature that Python can read ({error}); wrap it in a function") from None
 
@@ -256,13 +250,7 @@ def _resolve(annotation: Any, code: Any, place: Place, parameter: str | None = N
         return resolve(annotation, code)
     except Exception as error:
         what = f"annotation `{shown(annotation)}`" if parameter else f"the return annotation `{shown(annotation)}`"
-        raise place.mistake(f"{what} {_unresolved(error)}", parameter) from None
-
-
-def _unresolved(error: Exception) -> str:
-    """What is wrong with an annotation whose text, or whose part, Python can't evaluate."""
-    text = f"can't be resolved: {' '.join(str(error).split())}"
-    return f"{text}; {_UNRESOLVED}" if isinstance(error, NameError) else text
+        raise place.mistake(f"{what} {unresolved(error)}", parameter) from None
 
 
 # ---------------------------------------------------------------- parameters
