@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gemel import Client, StartError
 from gemel.cli.arguments.parser import COMMANDS, parse
 from tests.quick_commands import QUICK
 from tests.typist import at_the_terminal
@@ -85,6 +86,17 @@ def test_each_command_shows_examples_that_can_be_parsed(name: str, capsys: pytes
 def test_why_a_server_did_not_start_is_told_once() -> None:
     done = gemel("list", "nowhere.py")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "gemel: No such file: nowhere.py\n")
+
+
+def test_a_file_that_hides_the_package_is_named(tmp_path: Path) -> None:
+    hiding = tmp_path / "gemel.py"
+    hiding.write_text(SERVER)
+    (tmp_path / "shop.py").write_text(SERVER)
+    line = f"gemel: {hiding} hides the package gemel, because Python imports it first: rename the file\n"
+    assert [gemel(command, str(hiding)).stderr for command in ("run", "list")] == [line, line]
+    for target in (str(hiding), str(tmp_path / "shop.py"), f"{hiding}:server"):
+        with pytest.raises(StartError, match="hides the package gemel"):
+            Client(target)
 
 
 def test_errors_are_json_where_results_are(file: str) -> None:

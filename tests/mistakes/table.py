@@ -118,12 +118,12 @@ MISTAKES = (
     Mistake(
         "a prompt that returns an int",
         "@s.prompt\ndef p() -> int: return 1\n",
-        "Prompt 'p' returns integer: return a text, a Message, or a list of these",
+        "p(): returns integer; return a text, a Message, or a list of these",
     ),
     Mistake(
         "a prompt that returns numbers in a list",
         "@s.prompt\ndef p() -> list[int]: return [1]\n",
-        "Prompt 'p' returns a list of integer: return a text, a Message, or a list of these",
+        "p(): returns a list of integer; return a text, a Message, or a list of these",
     ),
     Mistake(
         "a prompt that returns an int, not annotated",

@@ -317,9 +317,12 @@ def test_dependencies_that_cannot_be_called_are_refused() -> None:
 
     for function, text in (
         (managed, "managed() gives a context manager; remove its decorator: Depends takes the generator"),
-        (dispatched, "dispatched() chooses by its first positional argument, but is called by name"),
-        (positional, "is positional-only, but dependencies are called by name; remove the `/`"),
-        (min, "min() has no signature that Python can read"),
+        (
+            dispatched,
+            "chooses by the type of its first positional argument (singledispatch), but arguments are passed by name",
+        ),
+        (positional, "parameter `value`: is positional-only, but dependencies are called by name; remove the `/`"),
+        (min, "the dependency min() at <built-in>:0: has no signature that Python can read"),
     ):
 
         def tool(value: str, got: Annotated[str, Depends(function)]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 from urllib.parse import urlsplit
 
 from gemel.channel import Transport
-from gemel.errors import DefinitionError, shorten
+from gemel.errors import DefinitionError, StartError, shorten
 from gemel.local_sockets import is_pipe
 from gemel.options import options_of
 from gemel.protocol.limits import Limits
@@ -155,9 +155,17 @@ def _interpreter() -> str:
     return interpreter
 
 
+def check_script(path: Path) -> None:
+    """Raise StartError if Python would import a file in the folder of this one in place of the package."""
+    hiding = path.with_name("gemel.py")
+    if hiding.is_file():
+        raise StartError(f"{hiding} hides the package gemel, because Python imports it first: rename the file")
+
+
 def command_line(target: Any) -> list[str]:
-    """The words of a command line; a Python file runs in this interpreter. Raises DefinitionError."""
+    """The words of a command line; a Python file runs in this interpreter. Raises DefinitionError, StartError."""
     if isinstance(target, Path) or (isinstance(target, str) and target.endswith(".py") and Path(target).is_file()):
+        check_script(Path(target))
         return [_interpreter(), str(target)]
     if isinstance(target, str):
         if _BARE_ADDRESS.fullmatch(target):

@@ -15,7 +15,7 @@ from gemel.server.context import Context
 from gemel.server.elicitation.elicit import Declined
 from gemel.server.elicitation.forms import form_of
 from gemel.server.functions.annotations import Place, Predicate, place_of, resolve, shown, unresolved, unwrapped
-from gemel.server.functions.signature import Signature, chooses_by_position, fixed_keywords, inspect_function, kind_of
+from gemel.server.functions.signature import Signature, fixed_keywords, inspect_function, kind_of, read_signature
 from gemel.server.injection import Ask, Depends, Injected, injected
 from gemel.server.threads import Threads
 
@@ -359,19 +359,10 @@ class _Compiler:
                 f"the dependency {called(function)} gives a context manager; remove its decorator: Depends takes the generator",
                 parameter,
             )
-        if chooses_by_position(function):
-            raise self._place.mistake(
-                f"the dependency {called(function)} chooses by its first positional argument, but is called by name; "
-                "write a function that calls it",
-                parameter,
-            )
         try:
-            return list(inspect.signature(function).parameters.values())
-        except (ValueError, TypeError, NameError) as exc:
-            raise self._place.mistake(
-                f"the dependency {called(function)} has no signature that Python can read ({exc}); wrap it in a function",
-                parameter,
-            ) from None
+            return list(read_signature(function, place_of(function)).parameters.values())
+        except DefinitionError as exc:
+            raise self._place.mistake(f"the dependency {exc}", parameter) from None
 
 
 def _makes_context_manager(function: Any) -> bool:

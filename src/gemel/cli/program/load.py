@@ -16,6 +16,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, get_origin
 
+from gemel.client.targets import check_script
 from gemel.errors import GemelError, StartError
 from gemel.options import similar
 from gemel.server.run import loading
@@ -208,6 +209,8 @@ def _file(path: Path) -> ModuleType:
     """Import a file under the name that it has for other modules of its package. Raises StartError."""
     if not path.is_file():
         raise StartError(f"No such file: {path}")
+    if path.name == "gemel.py":
+        check_script(path)
     folder, place = package_folder(path), path.resolve()
     packages = list(place.parent.relative_to(folder).parts)
     sys.path.insert(0, str(folder))

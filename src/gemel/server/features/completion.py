@@ -17,8 +17,8 @@ from gemel.server.context import Context
 from gemel.server.dependencies import contexts_of, plan_dependencies
 from gemel.server.features.content import checked
 from gemel.server.features.visibility import Registered, require_scopes
-from gemel.server.functions.annotations import Place, place_of, resolve, unwrapped
-from gemel.server.functions.signature import Signature
+from gemel.server.functions.annotations import Place, place_of, resolve, shown, unresolved, unwrapped
+from gemel.server.functions.signature import Signature, kind_of, read_signature
 from gemel.server.injection import Ask, injected
 from gemel.server.threads import Threads
 
@@ -46,6 +46,8 @@ class RegisteredCompleter:
         self._contexts = contexts_of(hidden)
         self._given = [item.name for item in given[:2]]
         needed = [item for item in given[2:] if item.default is item.empty]
+        if kind_of(function) == "async generator":
+            raise place.mistake("is an async generator; return a list")
         if not given or needed or any(item.kind is not item.POSITIONAL_OR_KEYWORD for item in given[:2]):
             raise place.mistake(
                 "completes an argument: write `(value: str)`, or `(value: str, arguments: dict[str, str])`, "
@@ -74,11 +76,15 @@ class RegisteredCompleter:
 
 def _parameters(function: Completer, place: Place) -> list[tuple[inspect.Parameter, Any]]:
     """The parameters and their annotations, which may be missing. Raises DefinitionError."""
-    code = unwrapped(function)
-    try:
-        return [(item, resolve(item.annotation, code)) for item in inspect.signature(function).parameters.values()]
-    except Exception as exc:
-        raise place.mistake(f"completes an argument, but its parameters can't be read: {exc}") from None
+    if not callable(function):
+        raise DefinitionError(f"{shown(function)} can't complete an argument: it is not a function")
+    code, read = unwrapped(function), list[tuple[inspect.Parameter, Any]]()
+    for item in read_signature(function, place).parameters.values():
+        try:
+            read.append((item, resolve(item.annotation, code)))
+        except Exception as exc:
+            raise place.mistake(f"annotation `{shown(item.annotation)}` {unresolved(exc)}", item.name) from None
+    return read
 
 
 def of_choices(signature: Signature) -> dict[str, RegisteredCompleter]:

@@ -164,7 +164,7 @@ class Prompts(Entries[RegisteredPrompt]):
         signature = inspect_handler(function, _returns_messages, options.get("name"))
         name = signature.name
         if wrong := _not_messages(signature.output_schema):
-            raise DefinitionError(f"Prompt {name!r} returns {wrong}: return a text, a Message, or a list of these")
+            raise signature.place.mistake(f"returns {wrong}; return a text, a Message, or a list of these")
         if name == "<lambda>":
             raise DefinitionError('A prompt needs a name: write server.prompt("name")(function)')
         prompt = Prompt(

@@ -307,10 +307,10 @@ class Tools(Entries[RegisteredTool]):
             check_values(params.arguments, ctx._session.connection.limits.values // 2)
         in_order, run = entry.in_order, entry.run
         try:
-            given: Any = (in_order or entry.arguments.from_json)(params.arguments)
-        except InvalidArguments as exc:
-            return _invalid_arguments(ctx, entry, params, exc)
-        try:
+            try:
+                given: Any = (in_order or entry.arguments.from_json)(params.arguments)
+            except InvalidArguments as exc:
+                return _invalid_arguments(ctx, entry, params, exc)
             if in_order is not None:
                 return entry.result(await entry._function(*given))
             return await run(ctx, given)

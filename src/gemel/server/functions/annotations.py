@@ -6,6 +6,7 @@ Knows Python's typing rules, nothing of JSON.
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import functools
 import inspect
 import sys
@@ -64,12 +65,15 @@ def name_of(function: Any) -> str:
 
 
 def place_of(function: Any, name: str | None = None) -> Place:
-    """The location of a function under its own name or another; callables without Python code have line 0."""
+    """The location of a function or class under its own name or another; callables without Python code have line 0."""
     called = name or name_of(function)
     inner = unwrapped(function)
     code = getattr(inner, "__code__", None)
     if code is not None:
         return Place(called, code.co_filename, code.co_firstlineno)
+    if isinstance(inner := behind_partials(function), type):
+        with contextlib.suppress(OSError, TypeError):  # it is not written in Python
+            return Place(called, inspect.getfile(inner), inspect.getsourcelines(inner)[1])
     module = sys.modules.get(getattr(inner, "__module__", None) or "")
     return Place(called, getattr(module, "__file__", None) or "<built-in>", 0)
 
@@ -219,7 +223,10 @@ def members(annotation: Any) -> tuple[Any, ...]:
 
 def shown(annotation: Any) -> str:
     """The annotation as an author would write it, without modules and metadata, shortened, for messages."""
-    return shorten(_shown(annotation))
+    try:
+        return shorten(_shown(annotation))
+    except Exception:  # the author's own __repr__
+        return f"<{type(annotation).__name__}>"
 
 
 def _shown(annotation: Any) -> str:

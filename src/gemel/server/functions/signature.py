@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from gemel.errors import DefinitionError
+from gemel.errors import DefinitionError, shorten
 from gemel.options import similar
 from gemel.server.functions.annotations import (
     Place,
@@ -125,12 +125,7 @@ def inspect_function(
     yields = kind in ("generator", "async generator")
     if yields and not generators:
         raise place.mistake("is a generator, but a call has one result; return a list, report progress by the context")
-    if chooses_by_position(function):
-        raise place.mistake(
-            "chooses by the type of its first positional argument (singledispatch), but arguments are passed by name; "
-            "register a function that calls it"
-        )
-    signature = _signature(function, place)
+    signature = read_signature(function, place)
     fixed = fixed_keywords(function)
     parameters = {name: item for name, item in signature.parameters.items() if name not in fixed}
     _check_kinds(parameters.values(), code, place)
@@ -184,13 +179,13 @@ def _callable(function: Any, name: str | None) -> Callable[..., Any]:
     if isinstance(function, staticmethod):
         function = function.__func__
     if isinstance(function, classmethod):
-        raise DefinitionError(
-            f"{name_of(function.__func__)} is a classmethod that isn't bound to its class yet; register it after the "
-            f"class, as `Class.{name_of(function.__func__)}`"
+        raise place_of(function.__func__, name).mistake(
+            "is a classmethod that isn't bound to its class yet; register it after the class, as "
+            f"`Class.{name_of(function.__func__)}`"
         )
     if isinstance(function, type):
-        raise DefinitionError(
-            f"{name or function.__name__} is a class; register a function, a bound method, or an object with `__call__`"
+        raise place_of(function, name).mistake(
+            "is a class; register a function, a bound method, or an object with `__call__`"
         )
     if not callable(function):
         raise DefinitionError(f"{shown(function)} is not callable; register a function")
@@ -210,7 +205,7 @@ def kind_of(function: Any) -> str:
     return "awaitable" if inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(function) else "plain"
 
 
-def chooses_by_position(function: Any) -> bool:
+def _chooses_by_position(function: Any) -> bool:
     """Whether it comes from functools.singledispatch or singledispatchmethod."""
     code = getattr(function, "__code__", None)
     is_of_functools = (
@@ -236,13 +231,28 @@ def fixed_keywords(function: Any) -> set[str]:
     return fixed
 
 
-def _signature(function: Callable[..., Any], place: Place) -> inspect.Signature:
+def read_signature(function: Callable[..., Any], place: Place) -> inspect.Signature:
+    """The signature of what is called by name. Raises DefinitionError if that isn't possible."""
+    if _chooses_by_position(function):
+        raise place.mistake(
+            "chooses by the type of its first positional argument (singledispatch), but arguments are passed by name; "
+            "write a function that calls it"
+        )
     try:
-        return inspect.signature(function)
+        signature = inspect.signature(function)
     except NameError as error:  # Python 3.14 evaluates annotations here
         raise place.mistake(f"an annotation {unresolved(error)}") from None
     except (ValueError, TypeError) as error:
         raise place.mistake(f"has no signature that Python can read ({error}); wrap it in a function") from None
+    kinds = {parameter.kind: parameter.name for parameter in signature.parameters.values()}
+    rest, options = kinds.get(inspect.Parameter.VAR_POSITIONAL), kinds.get(inspect.Parameter.VAR_KEYWORD)
+    if rest and options and not isinstance(function, type):
+        raise place.mistake(
+            f"`*{rest}, **{options}` have no schema; if a decorator made it, write `@functools.wraps(function)` above the "
+            "function that the decorator returns",
+            rest,
+        )
+    return signature
 
 
 def _resolve(annotation: Any, code: Any, place: Place, parameter: str | None = None) -> Any:
@@ -261,12 +271,6 @@ def _check_kinds(parameters: Iterable[inspect.Parameter], code: Any, place: Plac
     kinds = {parameter.kind: parameter for parameter in parameters}
     rest, options = kinds.get(inspect.Parameter.VAR_POSITIONAL), kinds.get(inspect.Parameter.VAR_KEYWORD)
     positional = kinds.get(inspect.Parameter.POSITIONAL_ONLY)
-    if rest is not None and options is not None:
-        raise place.mistake(
-            f"`*{rest.name}, **{options.name}` have no schema; if a decorator made it, write `@functools.wraps(function)` "
-            "above the function that the decorator returns",
-            rest.name,
-        )
     if rest is not None:
         raise place.mistake(
             f"`*{rest.name}` has no schema; name each parameter, or take a `{rest.name}: list[str]`", rest.name
@@ -300,7 +304,11 @@ def _unannotated(parameter: inspect.Parameter) -> str:
     if default is EMPTY or default is None or is_field_info(default):
         return f"has no annotation, so there is no schema for it; write e.g. `{name}: str`"
     kind = type(default).__name__
-    return f"has no annotation, so there is no schema for it; write e.g. `{name}: {kind} = {default!r}`"
+    try:
+        written = shorten(repr(default))
+    except Exception:  # the author's own
+        written = "…"
+    return f"has no annotation, so there is no schema for it; write e.g. `{name}: {kind} = {written}`"
 
 
 def _read_parameters(

@@ -79,13 +79,16 @@ def value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
     if (mistake := no_type(annotation)) is not None:
         raise TypeError(mistake)
     try:
-        return _value_type(annotation, writer)
+        kind = _value_type(annotation, writer)
     except (TypeError, NameError):
         raise
     except Exception as error:  # of a library, or of the author's own hook into one
         if "regex parse error" in str(error):
             raise TypeError(_NO_PATTERN) from None
         raise TypeError(f"{type(error).__name__}: {_one_line(error)}") from None
+    if not kind.exact and (word := _misapplied([kind.schema, writer.definitions])) is not None:
+        raise TypeError(f"`{word}` can't limit a value of that type")
+    return kind
 
 
 #: pydantic compiles patterns by Rust's regex crate, msgspec and the other engine of pydantic by Python's `re`.
@@ -93,6 +96,33 @@ _NO_PATTERN = (
     "pydantic can't compile its pattern, for it may be invalid or hold a look-ahead, look-behind or back-reference; write "
     "Annotated[str, msgspec.Meta(pattern=…)], or in a model ConfigDict(regex_engine='python-re')"
 )
+
+
+#: Keywords that limit values of a JSON type, by the names of pydantic's Field.
+_LIMITS = {
+    "minLength": ("string", "min_length"),
+    "maxLength": ("string", "max_length"),
+    "pattern": ("string", "pattern"),
+    "minItems": ("array", "min_length"),
+    "maxItems": ("array", "max_length"),
+    "multipleOf": ("number", "multiple_of"),
+    "multiple_of": ("number", "multiple_of"),
+    **{name: ("number", name) for name in ("ge", "gt", "le", "lt")},
+    **{word: ("number", name) for word, name in (("minimum", "ge"), ("exclusiveMinimum", "gt"), ("maximum", "le"))},
+}
+
+
+def _misapplied(schema: Any) -> str | None:
+    """The limit in a schema of pydantic's that is for another type: each call would fail; None if there is none."""
+    if isinstance(schema, list):
+        return next(filter(None, map(_misapplied, schema)), None)
+    if not isinstance(schema, dict):
+        return None
+    kind = "number" if schema.get("type") == "integer" else schema.get("type")
+    for word, limit in schema.items():
+        if word in _LIMITS and isinstance(kind, str) and _LIMITS[word][0] != kind and isinstance(limit, int | float):
+            return _LIMITS[word][1]
+    return _misapplied(list(schema.values()))
 
 
 def _value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
@@ -213,6 +243,10 @@ def _finite(value: Any, text: bytes) -> bytes:
 _NOT_FINITE = "NaN or infinity"
 
 
+#: What pydantic raises for a limit that can't be compared with the value: `min_length` of a number.
+_UNLIMITED = re.compile(r"Unable to apply constraint '(\w+)'")
+
+
 class PydanticType:
     """pydantic reads and writes; strict, as JSON."""
 
@@ -240,6 +274,12 @@ class PydanticType:
             return self._adapter.validate_json(bytes(text), strict=True)
         except _validation_error() as error:
             raise _rejected(error, _decoded(text)) from None
+        except TypeError as error:
+            limit = _UNLIMITED.match(str(error))
+            if limit is None:
+                raise  # of the author's own validator
+            rejection = Rejection((), fallback=f"expected a value that {limit[1]} can limit")
+            raise ValueRejected([rejection], _decoded(text)) from None
 
     def write(self, value: Any) -> bytes:
         try:
@@ -296,7 +336,7 @@ def _adapter(annotation: Any) -> tuple[TypeAdapter[Any], bool]:
 
     with warnings.catch_warnings():
         # Field(alias=...) on a parameter: pydantic can't know that the function's struct renames it.
-        warnings.filterwarnings("ignore", message=".*'alias' attribute")
+        warnings.filterwarnings("ignore", message=".*alias' attribute")
         try:
             return TypeAdapter(annotation, config=ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")), True
         except PydanticUserError as error:
