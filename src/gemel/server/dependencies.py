@@ -266,11 +266,17 @@ class _Compiler:
         self.forms: list[FormParameter] = []
         self.steps: list[Step] = []
 
-    def slot(self, how: Injected, parameter: str, trail: tuple[Callable[..., Any], ...] = ()) -> int:
-        """Where the value of a parameter will be."""
+    def slot(
+        self,
+        how: Injected,
+        parameter: str,
+        trail: tuple[Callable[..., Any], ...] = (),
+        at: tuple[Place, str] | None = None,
+    ) -> int:
+        """Where the value of a parameter will be; `at` is the place and the name of one of a dependency."""
         match how.marker:
             case Ask() as ask:
-                return self._form_parameter(ask, how, parameter)
+                return self._form_parameter(ask, how, *(at or (self._place, parameter)))
             case Depends() as depends:
                 return self._step(depends, parameter, trail)
         return CONTEXT
@@ -279,28 +285,26 @@ class _Compiler:
         self._next += 1
         return self._next - 1
 
-    def _form_parameter(self, ask: Ask, how: Injected, parameter: str) -> int:
+    def _form_parameter(self, ask: Ask, how: Injected, place: Place, parameter: str) -> int:
         try:
             form_of(how.type)
         except DefinitionError as exc:
-            raise self._place.mistake(str(exc), parameter) from None
-        names = self._names(ask.message, parameter)
+            raise place.mistake(str(exc), parameter) from None
+        names = self._names(ask.message, place, parameter)
         parameter_form = FormParameter(ask.message, names, how.type, how.optional, self._new_slot())
         self.forms.append(parameter_form)
         return parameter_form.slot
 
-    def _names(self, message: str, parameter: str) -> tuple[str, ...]:
+    def _names(self, message: str, place: Place, parameter: str) -> tuple[str, ...]:
         """The arguments that a message mentions."""
         try:
             parts = [part[1:] for part in string.Formatter().parse(message) if part[1] is not None]
         except ValueError as exc:
-            raise self._place.mistake(
-                f"the message of Ask can't be read: {exc}; write a brace as {{{{", parameter
-            ) from None
+            raise place.mistake(f"the message of Ask can't be read: {exc}; write a brace as {{{{", parameter) from None
         for name, spec, conversion in parts:
             if name not in self._arguments or spec or conversion:
                 arguments = ", ".join(f"{{{argument}}}" for argument in self._arguments) or "none"
-                raise self._place.mistake(
+                raise place.mistake(
                     f"the message of Ask holds {{{name}}}, which is no argument of this function; there are: {arguments}",
                     parameter,
                 )
@@ -336,7 +340,7 @@ class _Compiler:
                 raise place.mistake(f"annotation `{shown(item.annotation)}` {unresolved(exc)}", item.name) from None
             how = injected(item, annotation, place)
             if how is not None:
-                yield item.name, self.slot(how, parameter, trail)
+                yield item.name, self.slot(how, parameter, trail, (place, item.name))
             elif item.name in self._arguments:
                 yield item.name, item.name
             elif item.default is item.empty:

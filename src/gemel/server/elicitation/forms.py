@@ -127,10 +127,15 @@ class Form:
             raise ValueError("; ".join(error_lines(silent)) or "not what the form asked for") from None
 
 
-@functools.lru_cache(maxsize=512)
 def form_of(annotation: Any) -> Form:
     """The form of a type, made once. Raises DefinitionError for a type that no form can carry."""
-    return Form(annotation)
+    try:
+        return _remembered(annotation)
+    except TypeError:  # its metadata has no hash
+        return Form(annotation)
+
+
+_remembered = functools.lru_cache(maxsize=512)(Form)
 
 
 def _resolved(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:

@@ -224,7 +224,7 @@ def members(annotation: Any) -> tuple[Any, ...]:
 def shown(annotation: Any) -> str:
     """The annotation as an author would write it, without modules and metadata, shortened, for messages."""
     try:
-        return shorten(_shown(annotation))
+        return shorten(" ".join(_shown(annotation).split()))
     except Exception:  # the author's own __repr__
         return f"<{type(annotation).__name__}>"
 
@@ -333,10 +333,17 @@ def _parts(annotation: Any, fields: bool, seen: set[int]) -> Iterator[Any]:
 
 
 def has_fields(annotation: Any) -> TypeGuard[type]:
-    """Whether it is a class with annotated fields: dataclass, TypedDict, NamedTuple, attrs, msgspec Struct."""
+    """Whether it is a class with annotated fields: dataclass, TypedDict, NamedTuple, attrs, Struct, pydantic model."""
     if not isinstance(annotation, type):
         return False
-    marks = ("__dataclass_fields__", "__attrs_attrs__", "__struct_fields__", "__total__", "_fields")
+    marks = (
+        "__dataclass_fields__",
+        "__attrs_attrs__",
+        "__struct_fields__",
+        "__pydantic_fields__",
+        "__total__",
+        "_fields",
+    )
     return any(hasattr(annotation, mark) for mark in marks)
 
 
