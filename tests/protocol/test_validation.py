@@ -438,6 +438,31 @@ def test_a_value_is_valid_if_it_has_no_problems() -> None:
     assert validator.problems("5") == ['the value is not of type "integer"']
 
 
+def test_alternatives_are_named_with_the_reason_of_each() -> None:
+    """Also behind a reference; the value itself is never repeated."""
+    card = {"title": "Card", "type": "object", "properties": {"number": {"type": "string"}}, "required": ["number"]}
+    one_of = {"oneOf": [{"$ref": "#/$defs/card"}, {"$ref": "#/$defs/Iban"}, {"type": "integer", "minimum": 3}]}
+    schema = {
+        "properties": {"pay": {"$ref": "#/$defs/pay"}},
+        "$defs": {"pay": one_of, "card": card, "Iban": {"type": "string", "maxLength": 3}},
+    }
+    assert compile_schema(schema).problems({"pay": {"number": 1}}) == [
+        'pay: fits none of 3 alternatives: card (number: the value is not of type "string"), '
+        'Iban (the value is not of type "string"), integer (the value is not of type "integer")'
+    ]
+    unnamed = {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    assert compile_schema(unnamed).problems({}) == [
+        'fits none of 2 alternatives: alternative 1 ("a" is a required property), alternative 2 ("b" is a required property)'
+    ]
+
+
+def test_of_many_alternatives_the_first_are_explained() -> None:
+    schema = {"anyOf": [{"title": "x" * 1000, "required": ["y" * 1000]} for _ in range(30)]}
+    (problem,) = compile_schema(schema).problems({})
+    assert problem.endswith(" and 18 more")
+    assert len(problem) < 3000
+
+
 def test_at_most_twenty_problems_are_listed() -> None:
     problems, _ = asked({"items": {"type": "integer"}}, ["x"] * 100)
     assert len(problems) == 20

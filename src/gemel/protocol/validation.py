@@ -6,7 +6,7 @@ jsonschema_rs validates. It cannot be interrupted, so the work is estimated befo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +32,9 @@ MAX_STEPS = 10_000_000
 MAX_STEPS_FIRST = 100_000
 MAX_STEPS_ALL = 10_000
 MAX_PROBLEMS = 20
+#: So many alternatives of an `anyOf` or `oneOf` are explained, each in so many characters.
+MAX_ALTERNATIVES = 12
+_MAX_REASON = 160
 #: All patterns of a schema together may take so much memory, compiled, and so much again while they are used.
 MAX_PATTERN_BYTES = 32 * 1024 * 1024
 #: A number with more digits is not validated: comparing takes the square of their number.
@@ -250,11 +253,21 @@ def _slow_numbers(numbers: bytes, *, pairs: bool) -> int:
 class Validator:
     """A compiled schema. It decides first and explains afterwards, both within counted steps; see `compile_schema`."""
 
-    __slots__ = ("_at_numbers", "_at_texts", "_compares_items", "_compiled", "_looks", "_schema_parts", "_small")
+    __slots__ = (
+        "_at_numbers",
+        "_at_texts",
+        "_compares_items",
+        "_compiled",
+        "_looks",
+        "_schema",
+        "_schema_parts",
+        "_small",
+    )
 
     def __init__(self, compiled: jsonschema_rs.Validator, looks: _Looks, schema: Any) -> None:
         self._compiled = compiled
         self._looks = looks
+        self._schema = schema
         #: Further looks of the slowest place.
         self._at_numbers = _Counter(schema, _looks_at_number).count().worst
         self._at_texts = _Counter(schema, _looks_at_text).count().worst
@@ -280,8 +293,8 @@ class Validator:
         if steps > MAX_STEPS_FIRST:
             return ["it does not fit the schema, and is too large to say where"]
         if steps > MAX_STEPS_ALL:
-            return [_line(_first_error(self._compiled, value))]
-        return [_line(error) for error in islice(self._compiled.iter_errors(value), MAX_PROBLEMS)]
+            return [_line(_first_error(self._compiled, value), self._schema)]
+        return [_line(error, self._schema) for error in islice(self._compiled.iter_errors(value), MAX_PROBLEMS)]
 
     def _is_small(self, value: Any) -> bool:
         """Whether a value is within MAX_STEPS even if each byte of its text were a part: nothing has to be counted then."""
@@ -359,11 +372,41 @@ def _patterns(schema: Any) -> Iterator[str]:
         pending += _inner(part)
 
 
-def _line(exc: Exception) -> str:
-    """What is wrong and where, without the picture that the library draws of it."""
-    text = getattr(exc, "message", None) or str(exc).partition("\n")[0]
-    place = ".".join(map(str, getattr(exc, "instance_path", ())))
-    return shorten(f"{place}: {text}" if place else text)
+def _line(exc: Exception, schema: Any = None, outer: int = 0) -> str:
+    """What is wrong and where, without the picture that the library draws of it; `outer` steps of the path are left out."""
+    path = list(getattr(exc, "instance_path", ()))
+    text = shorten(getattr(exc, "message", None) or str(exc).partition("\n")[0])
+    alternatives = getattr(getattr(exc, "kind", None), "context", None)
+    if schema is not None and alternatives and all(alternatives):  # an alternative that fits has no error
+        names = _names(exc, schema, len(alternatives))
+        text = explain_alternatives(names, [_line(errors[0], None, len(path)) for errors in alternatives])
+    place = shorten(".".join(map(str, path[outer:])))
+    return f"{place}: {text}" if place else text
+
+
+def _names(exc: Any, schema: Any, count: int) -> list[str]:
+    """Names for the alternatives of an `anyOf` or `oneOf` that a value does not fit; empty ones if they are not found."""
+    for step in exc.schema_path:
+        known = step in schema if isinstance(schema, dict) else isinstance(schema, list) and isinstance(step, int)
+        schema = schema[step] if known else None
+    branches = schema if isinstance(schema, list) else ()
+    names = [name_of(branch) or str(branch.get("type", "")) for branch in branches if isinstance(branch, dict)]
+    return names if len(names) == count else [""] * count
+
+
+def name_of(schema: Mapping[str, Any]) -> str:
+    """The title of a schema, or the last word of its reference; empty for neither."""
+    return str(schema.get("title") or str(schema.get("$ref", "")).rpartition("/")[2])
+
+
+def explain_alternatives(names: Sequence[str], reasons: Sequence[str]) -> str:
+    """Say which alternatives a value does not fit, and of the first ones why."""
+    if len(set(names)) < len(names) or not all(names):
+        names = [f"alternative {number}" for number in range(1, len(names) + 1)]
+    named = [shorten(name, _MAX_REASON) for name in names[:MAX_ALTERNATIVES]]
+    told = [f"{name} ({shorten(reason, _MAX_REASON)})" for name, reason in zip(named, reasons, strict=False)]
+    more = f" and {len(names) - len(named)} more" if len(names) > len(named) else ""
+    return f"fits none of {len(names)} alternatives: {', '.join(told or named)}{more}"
 
 
 def first_problem(validator: Validator, value: Any) -> str | None:

@@ -243,10 +243,110 @@ def test_the_schemas_of_both_libraries_are_alike(function: Callable[..., Any]) -
     assert text == msgspec.json.encode(inspect_function(search).input_schema, order="sorted")
 
 
+@dataclass
+class DatedPoint:
+    x: int
+    day: datetime.date
+
+
+@dataclass
+class NamedPoint:
+    name: str
+    x: str
+
+
+class DatedModel(pydantic.BaseModel):
+    x: int
+    day: datetime.date
+
+
+class NamedModel(pydantic.BaseModel):
+    name: str
+    x: str
+
+
 @pytest.mark.parametrize("annotation", [list[Even], list[EvenModel]])
 def test_an_authors_check_speaks_for_itself(annotation: Any) -> None:
     where = "x[1]" if annotation == list[Even] else "x[1].n"
     assert problems(taking(annotation), b'{"x":[{"n":2},{"n":3}]}') == [f"{where}: must be even"]
+
+
+DAY, HOUR = datetime.date(2020, 1, 1), datetime.timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "line"),
+    [
+        (pydantic.PastDate, '"2999-01-01"', 'x: must be in the past, got string "2999-01-01"'),
+        (pydantic.PastDate | None, '"2999-01-01"', 'x: must be in the past, got string "2999-01-01"'),
+        (list[pydantic.FutureDate], '["2000-01-01"]', 'x[0]: must be in the future, got string "2000-01-01"'),
+        (pydantic.PastDate, '"x"', 'x: expected date string like "2026-01-31", got string "x"'),
+        (
+            Annotated[datetime.date, pydantic.Field(ge=DAY)],
+            '"2019-01-01"',
+            "x: must be greater than or equal to 2020-01-01, got",
+        ),
+        (
+            Annotated[datetime.timedelta, pydantic.Field(gt=HOUR)],
+            '"PT5M"',
+            'x: must be greater than 1 hour, got string "PT5M"',
+        ),
+        (pydantic.AwareDatetime, '"2020-01-01T00:00:00"', "x: must have timezone info, got"),
+        (
+            Annotated[datetime.datetime, msgspec.Meta(tz=True)],
+            '"2020-01-01T00:00:00"',
+            "x: must be datetime with a timezone",
+        ),
+        (
+            Annotated[datetime.datetime, msgspec.Meta(tz=False)],
+            '"2020-01-01T00:00:00Z"',
+            "x: must be datetime with no timezone",
+        ),
+        (Annotated[int, pydantic.Field(gt=0, lt=10)], "10", "x: expected integer > 0 and < 10, got integer 10"),
+        (Annotated[decimal.Decimal, pydantic.Field(gt=0)], '"0"', 'x: must be greater than 0, got string "0"'),
+        (pydantic.HttpUrl, '"ftp://a.b/c"', "x: URL scheme must be 'http' or 'https', got string \"ftp://a.b/c\""),
+        (pydantic.HttpUrl, '"nowhere"', 'x: expected uri string like "https://example.org/"'),
+        (
+            pydantic.DirectoryPath,
+            '"/there/is/none"',
+            'x: path does not point to a directory, got string "/there/is/none"',
+        ),
+        (pydantic.NewPath, '"/"', 'x: path already exists, got string "/"'),
+        (pydantic.UUID4, '"12345678-1234-1234-1234-123456789012"', "x: UUID version 4 expected, got"),
+        (Annotated[bytes, msgspec.Meta(min_length=3)], '"aGk="', 'x: must be bytes of length >= 3, got string "aGk="'),
+        (
+            Annotated[bytes, pydantic.Field(min_length=3)],
+            '"aGk="',
+            'x: data must have at least 3 bytes, got string "aGk="',
+        ),
+        (dict[int, int], '{"a":1}', 'x: each key must be integer, got object {"a":1}'),
+        (dict[int, pydantic.PastDate], '{"a":"2000-01-01"}', "x.a: the key must be a valid integer"),
+        (dict[Literal["a", "b"], int], '{"c":1}', 'x.c: the key must be one of "a", "b"'),
+        (dict[Annotated[str, pydantic.Field(pattern="^a")], int], '{"b":1}', "x.b: the key must match pattern '^a'"),
+        (
+            dict[Annotated[str, msgspec.Meta(min_length=2)], int],
+            '{"b":1}',
+            "x.b: the key must be string of at least 2 characters",
+        ),
+    ],
+)
+def test_the_check_that_failed_is_told(annotation: Any, text: str, line: str) -> None:
+    (found,) = problems(taking(annotation), f'{{"x":{text}}}'.encode())
+    assert found.startswith(line)
+
+
+def test_the_key_of_a_large_argument_is_told() -> None:
+    text = msgspec.json.encode({"x": {**{str(number): number for number in range(20_000)}, "a": 1}})
+    assert problems(taking(dict[int, int]), text) == ["x: each key must be integer"]
+
+
+@pytest.mark.parametrize("alternatives", [DatedPoint | NamedPoint, DatedModel | NamedModel])
+def test_alternatives_are_named_with_the_reason_of_each(alternatives: Any) -> None:
+    first, second = (kind.__name__ for kind in alternatives.__args__)
+    assert problems(taking(list[alternatives]), b'{"x":[{"x":1,"day":"x"}]}') == [
+        f'x[0]: fits none of 2 alternatives: {first} (day: expected date string like "2026-01-31", got string "x"), '
+        f"{second} (name: missing (required string); x: expected string, got integer 1)"
+    ]
 
 
 @pytest.mark.parametrize(

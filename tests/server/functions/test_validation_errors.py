@@ -129,7 +129,7 @@ def test_keys_that_are_no_names_stand_in_brackets() -> None:
 
 def test_names_that_a_map_refuses_are_told() -> None:
     schema = {"type": "object", "propertyNames": {"minLength": 2}}
-    assert told(schema, {"a": 1, "bb": 2}) == ["a: the name is not allowed here"]
+    assert told(schema, {"a": 1, "bb": 2}) == ["a: the key must be string of at least 2 characters"]
 
 
 CAT = {"type": "object", "properties": {"kind": {"const": "cat"}, "lives": {"type": "integer"}}, "required": ["kind"]}
@@ -149,10 +149,37 @@ def test_without_a_tag_the_type_of_the_value_tells_the_branch() -> None:
     assert told(schema, "x") == ['expected integer or array, got string "x"']
 
 
-def test_of_several_objects_the_closest_is_explained() -> None:
+def test_of_several_objects_each_is_explained_by_its_name() -> None:
     near = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     far = {"type": "object", "required": ["x", "y", "z"]}
-    assert told({"anyOf": [far, near]}, {"a": "1"}) == ['a: expected integer, got string "1"']
+    schema = {"anyOf": [{"$ref": "#/$defs/Far"}, {"$ref": "#/$defs/Near"}], "$defs": {"Far": far, "Near": near}}
+    assert told(schema, {"a": "1"}) == [
+        "fits none of 2 alternatives: Far (x: missing (required any value); y: missing (required any value); 1 more), "
+        'Near (a: expected integer, got string "1")'
+    ]
+    assert told({"properties": {"b": {"anyOf": [far, near]}}}, {"b": {"a": "1"}})[0].startswith(
+        "b: fits none of 2 alternatives: alternative 1 (x: missing (required any value)"
+    )
+
+
+def test_alternatives_keep_within_the_bounds_of_all_errors() -> None:
+    inner = {"anyOf": [{"type": "object", "required": [name]} for name in "ab"]}
+    many = [{"type": "object", "properties": {"a": inner, f"b{number}": {"type": "null"}}} for number in range(30)]
+    value = {"a": {"é": 1}, **{f"b{number}": "é" * 1000 for number in range(30)}}
+    (line,) = told({"anyOf": many}, value)
+    assert line.count("alternative 1 (") == 1
+    assert line.count("(a: fits none of 2 alternatives: alternative 1, alternative 2;") == 12
+    assert line.endswith(" and 18 more")
+    assert len(line) < 2500
+    assert line.count("é") * 2 <= ECHO_LIMIT
+
+
+def test_lists_of_different_types_are_told_apart() -> None:
+    schema = {"anyOf": [{"type": "array", "items": {"type": kind}} for kind in ("integer", "string")]}
+    assert told(schema, [1, "x"]) == [
+        'fits none of 2 alternatives: array of integer ([1]: expected integer, got string "x"), '
+        "array of string ([0]: expected string, got integer 1)"
+    ]
 
 
 def test_unknown_names_are_answered_with_the_closest_known() -> None:
@@ -170,9 +197,11 @@ def test_an_authors_own_check_is_told_in_his_words() -> None:
 
 
 def test_a_refusal_that_the_schema_cannot_explain_uses_the_spare_words() -> None:
-    refusal = Rejection((), fallback="expected a valid thing")
+    refusal = Rejection((), fallback="expected a valid thing", form=True)
     assert told({"type": "string"}, "x", refusal) == ['expected a valid thing, got string "x"']
     assert told({"type": "string", "format": "ipv4"}, "x", refusal) == ['expected ipv4 string, got string "x"']
+    meant = Rejection((), fallback="must be a private address")
+    assert told({"type": "string", "format": "ipv4"}, "x", meant) == ['must be a private address, got string "x"']
 
 
 def test_unless_sure_only_differences_at_refused_places_count() -> None:

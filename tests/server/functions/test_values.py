@@ -1,5 +1,6 @@
 """One annotation: which library serves it, that both read and write alike, and what they say when they refuse."""
 
+import datetime
 import ipaddress
 import sys
 from pathlib import Path
@@ -84,13 +85,14 @@ def test_bytes_are_base64_but_a_models_own_configuration_counts() -> None:
 @pytest.mark.parametrize(
     ("annotation", "text", "refusal"),
     [
-        (list[dict[str, int]], b'[{"a":"x"}]', Rejection((0,))),
-        (dict[str, list[int]], b'{"a":["x"]}', Rejection(())),
-        (Struct, b'{"n":"x"}', Rejection(("n",))),
-        (dict[int, int], b'{"a":1}', Rejection(())),
+        (list[dict[str, int]], b'[{"a":"x"}]', Rejection((0,), fallback="must be integer")),
+        (dict[str, list[int]], b'{"a":["x"]}', Rejection((), fallback="must be integer")),
+        (Struct, b'{"n":"x"}', Rejection(("n",), fallback="must be integer")),
+        (dict[int, int], b'{"a":1}', Rejection((), fallback="each key must be integer")),
+        (list[datetime.date], b'["x"]', Rejection((0,), fallback="must be a valid RFC3339 encoded date", form=True)),
     ],
 )
-def test_msgspecs_words_are_read_for_the_place_only(annotation: Any, text: bytes, refusal: Rejection) -> None:
+def test_msgspecs_words_are_read_for_the_place_and_the_check(annotation: Any, text: bytes, refusal: Rejection) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.json.decode(text, type=annotation)
     assert rejection_of(caught.value) == refusal

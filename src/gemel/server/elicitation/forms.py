@@ -123,8 +123,8 @@ class Form:
         except ValueRejected as exc:
             path = ("value",) if self._wrapped else ()
             violations = explain(self._whole, exc.value, exc.rejections, path=path, exact=self._type.exact)
-            silent = [violation._replace(value=msgspec.UNSET) for violation in violations]
-            raise ValueError("; ".join(error_lines(silent)) or "not what the form asked for") from None
+            silent = error_lines([violation.without_values() for violation in violations])
+            raise ValueError("; ".join(silent) or "not what the form asked for") from None
 
 
 def form_of(annotation: Any) -> Form:

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from gemel.errors import ECHO_LIMIT, shorten
+from gemel.protocol.validation import MAX_ALTERNATIVES, explain_alternatives, name_of
 
 #: At most this many errors are listed: a model corrects a few at a time.
 MAX_ERRORS = 20
@@ -25,8 +26,8 @@ MAX_ERRORS = 20
 _MAX_VISITS = 10_000
 #: Of JSON text with more bytes only the first error is reported.
 MAX_EXPLAINED = 64 * 1024
-#: At most this many alternatives are described, and so deep.
-_MAX_ALTERNATIVES = 12
+#: Of each alternative so many differences are told. Nested ones are described so deep.
+_MAX_REASONS = 2
 _MAX_DESCRIBED_DEPTH = 4
 #: How similar two names must be for one to be suggested in place of the other, 0 to 1.
 _SIMILARITY = 0.7
@@ -55,21 +56,33 @@ class Rejection(NamedTuple):
     """A library rejected a value at this place.
 
     `reason` is the text of the author's own check, if one failed; `fallback` is used when the schema doesn't explain it.
-    `member` says that the value was tried as one of several types that might have fitted.
+    `form` says that this is about the form of a text, which the schema's format or pattern tells better. `member` says that
+    the value was tried as one of several types that might have fitted, `key` that the last step of the path is what is wrong.
     """
 
     path: Path
     reason: str | None = None
     fallback: str | None = None
+    form: bool = False
     member: bool = False
+    key: bool = False
 
 
 class Violation(NamedTuple):
-    """One difference. `text` is complete; when `value` is given, "got" and that value are appended."""
+    """One difference. `text` is complete; when `value` is given, "got" and that value are appended.
+
+    With `alternatives` there is no text: the value fits none of them, and each has a name and differences of its own.
+    """
 
     path: Path
     text: str
     value: Any = UNSET
+    alternatives: tuple[tuple[str, list[Violation]], ...] = ()
+
+    def without_values(self) -> Violation:
+        """The same, without what the caller sent."""
+        inner = tuple((name, [one.without_values() for one in inside]) for name, inside in self.alternatives)
+        return self._replace(value=UNSET, alternatives=inner)
 
 
 def error_lines(violations: Sequence[Violation]) -> list[str]:
@@ -107,9 +120,11 @@ def explain(
     return [violation._replace(path=path + violation.path) for violation in violations]
 
 
-_PLACE = re.compile(r" - at `(?:key in `)?\$(.*?)`$")
+_PLACE = re.compile(r" - at (?P<key>`key` in )?`\$(?P<path>.*?)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 _GOT = re.compile(r", got `(\w+)`$")
+_EXPECTED = re.compile(r"Expected `(.+?)`(.*?)(?:, got `\w+`)?$")
+_INVALID = re.compile(r"Invalid ([^']*\w)")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`$")
 _NAMES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
@@ -117,16 +132,30 @@ _NAMES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean
 
 def rejection_of(error: msgspec.ValidationError) -> Rejection:
     """Where msgspec rejected a value, with the text of the author's own check (`__post_init__`) if that raised."""
-    path, text = _place_of(error)
+    path, text, key = _place_of(error)
     certain = path[: path.index(_SOME_KEY)] if _SOME_KEY in path else path
-    return Rejection(certain, text if error.__cause__ is not None else None)
+    if error.__cause__ is not None:
+        return Rejection(certain, text)
+    return Rejection(certain, fallback=_reworded(text, key=key), form=text.startswith("Invalid") and not key)
+
+
+def _reworded(text: str, *, key: bool) -> str:
+    """What msgspec expects: "must be integer >= 2", "must be datetime with no timezone component"."""
+    subject = "each key must be" if key else "must be"
+    if expected := _EXPECTED.match(text):
+        return f"{subject} {_NAMES.get(expected[1], expected[1])}{expected[2]}"
+    if invalid := _INVALID.match(text):
+        return f"{subject} a valid {invalid[1]}"
+    return text[:1].lower() + text[1:]
 
 
 def first_violation(error: msgspec.ValidationError, schema: Schema, what: str) -> Violation:
     """What msgspec says about a value that is too large to look at. `what` are the members of its root."""
-    path, text = _place_of(error)
+    path, text, key = _place_of(error)
     if error.__cause__ is not None:
         return Violation(path, shorten(" ".join(text.split())))
+    if key:
+        return Violation(path, _reworded(text, key=key))
     here = schema_at(schema, path)
     if unknown := _UNKNOWN.match(text):
         return unknown_member(unknown[1], here.get("properties", ()), path, "field" if path else what)
@@ -142,13 +171,16 @@ def first_violation(error: msgspec.ValidationError, schema: Schema, what: str) -
 _SOME_KEY = "…"
 
 
-def _place_of(error: msgspec.ValidationError) -> tuple[Path, str]:
+def _place_of(error: msgspec.ValidationError) -> tuple[Path, str, bool]:
+    """The path, the text without it, and whether a key of the value there is wrong."""
     text = str(error)
     place = _PLACE.search(text)
+    if place is None:
+        return (), text, False
     path: Path = ()
-    for step in _STEP.finditer(place[1] if place else ""):
+    for step in _STEP.finditer(place["path"]):
         path += (step[1] or (int(step[2]) if step[2] else _SOME_KEY),)
-    return path, text[: place.start()] if place else text
+    return path, text[: place.start()], place["key"] is not None
 
 
 def unknown_member(name: str, known: Iterable[str], path: Path = (), what: str = "field") -> Violation:
@@ -201,7 +233,11 @@ def from_rejection(schema: Schema, value: Any, rejection: Rejection, path: Path 
         except (KeyError, IndexError, TypeError):
             return Violation(place, "missing")
     here = schema_at(schema, rejection.path)
-    if rejection.fallback is not None and not here.keys() & {"format", "pattern", "contentEncoding"}:
+    if rejection.key and rejection.fallback is not None:
+        return Violation((*place[:-1], Key(place[-1])), shorten(rejection.fallback))
+    if rejection.fallback is not None and not (
+        rejection.form and here.keys() & {"format", "pattern", "contentEncoding"}
+    ):
         return Violation(place, shorten(rejection.fallback), part)
     return Violation(place, f"expected {describe(here, schema)}", part)
 
@@ -256,6 +292,8 @@ class SchemaComparison:
         return is_listed(schema, value)
 
     def _within_limits(self, schema: Schema, value: Any) -> bool:
+        if schema.get("contentEncoding") == "base64":  # the library counts the bytes
+            return not isinstance(value, str) or has_format(schema, value)
         for word, holds in _LIMITS.items():
             applies = word in schema and isinstance(value, _LIMITED[word]) and not isinstance(value, bool)
             if applies and not holds(value, schema[word]):
@@ -281,8 +319,11 @@ class SchemaComparison:
                 yield unknown_member(name, properties, path)
             else:
                 yield from self.violations(others, item, (*path, Key(name)))
-                if any(self.violations(schema.get("propertyNames", True), name, path)):
-                    yield Violation((*path, Key(name)), "the name is not allowed here")
+                names = schema.get("propertyNames", True)
+                if not self.fits(names, name):
+                    yield Violation(
+                        (*path, Key(name)), f"the key must be {describe({'type': 'string', **names}, self.root)}"
+                    )
         if not _counts(schema, len(value), "minProperties", "maxProperties"):
             yield Violation(path, f"expected {describe(schema, self.root)}", value)
 
@@ -297,27 +338,35 @@ class SchemaComparison:
             yield from self.violations(first[index] if index < len(first) else rest, item, (*path, index))
 
     def _union(self, schema: Schema, value: Any, path: Path) -> Iterator[Violation]:
-        """Nothing if a branch fits, else the violations of the branch that was most likely meant."""
-        branches = [resolved(self.root, branch) for branch in schema.get("anyOf") or schema["oneOf"]]
-        tagged = [branch for branch in branches if _has_tag_of(branch, value)]
-        meant: list[list[Violation]] = []
-        for branch in tagged or branches:
+        """Nothing if a branch fits, else the violations of the branch that was meant, or of each that may be meant."""
+        branches = [(branch, resolved(self.root, branch)) for branch in schema.get("anyOf") or schema["oneOf"]]
+        tagged = [pair for pair in branches if _has_tag_of(pair[1], value)]
+        meant: list[tuple[Schema, list[Violation]]] = []
+        for branch, plain in tagged or branches:
             violations = list(islice(self.violations(branch, value, path), MAX_ERRORS + 1))
             if not violations:
                 return
-            if has_type(branch, value):
-                meant.append(violations)
-        closest = min(meant, key=len, default=[])
-        if isinstance(value, dict) and not tagged and (tags := _tags(branches)):
+            if has_type(plain, value):
+                meant.append((branch, violations))
+        if isinstance(value, dict) and not tagged and (tags := _tags([plain for _, plain in branches])):
             name, options = tags
             if name not in value:
                 yield missing((*path, name), {"enum": options}, self.root)
             else:
                 yield Violation((*path, name), f"expected {describe({'enum': options}, self.root)}", value[name])
-        elif len(meant) == 1 or any(violation.path != path for violation in closest):
-            yield from closest
+        elif len(meant) == 1:
+            yield from meant[0][1]
+        elif any(violation.path != path for _, violations in meant for violation in violations):
+            inside = [[one._replace(path=one.path[len(path) :]) for one in violations] for _, violations in meant]
+            names = [self._name(branch) for branch, _ in meant]
+            yield Violation(path, "", alternatives=tuple(zip(names, inside, strict=True)))
         else:
             yield Violation(path, f"expected {describe(schema, self.root)}", value)
+
+    def _name(self, branch: Schema) -> str:
+        """The name of the type in a branch, or what it expects."""
+        items = f" of {describe(branch['items'], self.root)}" if branch.get("items") else ""
+        return name_of(branch) or describe(branch, self.root) + items
 
 
 def has_type(schema: Schema, value: Any) -> bool:
@@ -380,12 +429,21 @@ class _LineWriter:
     def __init__(self) -> None:
         self.remaining = ECHO_LIMIT
 
-    def line(self, violation: Violation) -> str:
+    def line(self, violation: Violation, *, nested: bool = False) -> str:
         path = self.path(violation.path)
         text = violation.text
+        if alternatives := violation.alternatives:
+            reasons = [self._reason(inner) for _, inner in alternatives[:MAX_ALTERNATIVES]] if not nested else []
+            text = explain_alternatives([name for name, _ in alternatives], reasons)
         if violation.value is not UNSET:
             text += f", got {self.value(violation.value)}{_json_in_a_string(violation)}"
         return f"{path}: {text}" if path else text
+
+    def _reason(self, violations: Sequence[Violation]) -> str:
+        """The first differences from one alternative."""
+        first = violations[:_MAX_REASONS]
+        more = [f"{len(violations) - len(first)} more"] if len(violations) > len(first) else []
+        return "; ".join([*(self.line(one, nested=True) for one in first), *more])
 
     def path(self, path: Path) -> str:
         text = ""
@@ -532,8 +590,8 @@ def describe(schema: Schema | bool, root: Schema, depth: int = 0) -> str:
     schema = resolved(root, schema)
     branches = schema.get("anyOf") or schema.get("oneOf")
     if branches:
-        texts = [describe(branch, root, depth + 1) for branch in branches[:_MAX_ALTERNATIVES]]
-        return " or ".join(dict.fromkeys([*texts, *["…"] * (len(branches) > _MAX_ALTERNATIVES)]))
+        texts = [describe(branch, root, depth + 1) for branch in branches[:MAX_ALTERNATIVES]]
+        return " or ".join(dict.fromkeys([*texts, *["…"] * (len(branches) > MAX_ALTERNATIVES)]))
     if "const" in schema:
         return _json(schema["const"])
     if "enum" in schema:

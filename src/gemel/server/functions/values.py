@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import re
 import sys
-import typing
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -392,10 +391,23 @@ def _rejected(error: ValidationError, value: Any) -> ValueRejected:
         return ValueRejected([Rejection((), fallback=f"has {error.error_count()} errors")], value)
     rejections: list[Rejection] = []
     for problem in error.errors(include_url=False, include_input=False):
-        path = _path_of(problem["loc"], value, missing=problem["type"] == "missing")
-        reason, fallback = _words(problem["type"], problem["msg"])
-        rejections.append(Rejection(path, reason, fallback, member=len(path) < len(problem["loc"])))
+        location, kind = problem["loc"], problem["type"]
+        key = bool(location) and location[-1] == "[key]"
+        location = location[:-1] if key else location
+        path = _path_of(location, value, missing=kind == "missing")
+        reason, fallback = _words(kind, problem["msg"])
+        if key and fallback is not None:
+            fallback = "the key " + re.sub(r"^\w+ should ", "must ", problem["msg"].partition(", ")[0])
+        form = _FORM.fullmatch(kind) is not None
+        rejections.append(Rejection(path, reason, fallback, form, member=len(path) < len(location), key=key))
     return ValueRejected(rejections, value)
+
+
+#: Kinds of errors about the form of a value. All others are about what it means.
+_FORM = re.compile(
+    r".*(_type|_parsing|_inexact)|.*_invalid|url_syntax_violation|bytes_invalid_encoding|string_pattern_mismatch|string_unicode"
+    r"|int_from_float|enum|literal_error|none_required"
+)
 
 
 def _path_of(location: Sequence[str | int], value: Any, *, missing: bool) -> Path:
@@ -417,16 +429,10 @@ def _words(kind: str, message: str) -> tuple[str | None, str | None]:
     """The text of a check that the author wrote, or else the library's own, reworded."""
     if kind in ("value_error", "assertion_error"):
         return message.removeprefix("Value error, ").removeprefix("Assertion failed, "), None
-    if kind not in _kinds():
-        return None, message
-    return None, message.partition(", ")[0].replace("Input should be", "expected")
-
-
-@functools.cache
-def _kinds() -> frozenset[str]:
-    from pydantic_core.core_schema import ErrorType
-
-    return frozenset(typing.get_args(ErrorType))
+    if _FORM.fullmatch(kind):
+        return None, message.partition(", ")[0].replace("Input should be", "expected")
+    text = re.sub(r"^(Input|Value|Date|Datetime) must ", "must ", message.replace(" should ", " must ", 1))
+    return None, text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
 def _one_line(error: Exception) -> str:
