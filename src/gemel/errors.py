@@ -83,7 +83,11 @@ class StartError(GemelError):
 
 
 class ToolError(GemelError):
-    """Raise it in a tool to report a failure to the model: the result is `isError` with this text."""
+    """Raise it to report a failure to the model: the result of the call is `isError` with this text.
+
+    It may be raised in a tool, a dependency, a middleware or a `connection_lifespan`. Requests that are no calls of tools
+    get a JSON-RPC error with the text.
+    """
 
 
 class ErrorObject(msgspec.Struct, omit_defaults=True):
@@ -351,8 +355,8 @@ class PeerError(CallError):
     outcome = Outcome.ANSWERED
 
     def __init__(self, error: ErrorObject, status: int | None = None) -> None:
-        super().__init__(f"{error.message}{_about(error.data)} ({error.code})")
         self.error = error
+        super().__init__(f"{self.description} ({error.code})")
         self.status = status
         if error.code == NotFinished.code:
             self.outcome = Outcome.UNKNOWN
@@ -366,6 +370,11 @@ class PeerError(CallError):
     def message(self) -> str:
         """The text of the error."""
         return self.error.message
+
+    @property
+    def description(self) -> str:
+        """The text of the error, with what its `data` names: a short text, or a URI."""
+        return f"{self.error.message}{_about(self.error.data)}"
 
     @property
     def data(self) -> Any:

@@ -25,6 +25,7 @@ from gemel import (
     ProgressParams,
     ProtocolError,
     Server,
+    ToolCallError,
     UrlElicitationRequired,
 )
 from gemel.schema.lifecycle import ServerCapabilities
@@ -585,7 +586,7 @@ async def test_a_page_that_must_be_opened_first_is_asked_for_in_a_round() -> Non
 
     proxied = Server.from_client(Client(server, era="2025"))
     async with Client(proxied, era="2026", on_elicit_url=lambda page: False) as client:
-        with pytest.raises(PeerError, match="declined"):
+        with pytest.raises(ToolCallError, match="declined"):
             await client.call_tool("need")
     async with Client(proxied, era="2026", on_elicit_url=open_it) as client:
         assert (await client.call_tool("need")).text == "done"

@@ -7,11 +7,13 @@ that are then standard input and output; the word in return is that the server i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
 import sys
 from collections import defaultdict
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ if __name__ == "__main__":
 
 import msgspec
 
-from gemel import Context, Limits, ProtocolError, ResultLimit, Server, Tasks, ToolError, errors
+from gemel import CallNext, Client, Context, Limits, ProtocolError, ResultLimit, Server, Tasks, ToolError, errors
 from gemel.schema.notifications import LOGGING_LEVELS
 
 #: What `acme/throw` and the tool `throw` can raise: the kinds of failure that a handler knows.
@@ -56,11 +58,17 @@ class Pong(msgspec.Struct):
 def build(**options: Any) -> Server[Any]:
     """A server with one of everything. `shelf` tools stand in its list, and what happens is kept to be asked for.
 
-    With `spill` it keeps results of more bytes in pages; with `tasks` it has tools that become tasks.
+    With `spill` it keeps results of more bytes in pages; with `tasks` it has tools that become tasks. `deny` says where a
+    ToolError ends what comes: in "middleware", in that of a "mounted" server or of a "gateway", or in "connection_lifespan".
     """
     shelf = options.pop("shelf", 0)
+    deny = options.pop("deny", None)
     spill = options.pop("spill", None)
     has_tasks = options.pop("tasks", False)
+    if deny in ("mounted", "gateway"):
+        return _denied_inside(deny)
+    if deny is not None:
+        options |= {"middleware": [_deny]} if deny == "middleware" else {"connection_lifespan": _denied_connection}
     if spill is not None:
         options["middleware"] = [ResultLimit(spill, spill=True)]
     if "limits" in options:
@@ -81,6 +89,30 @@ def build(**options: Any) -> Server[Any]:
     if has_tasks:
         _add_tasks(server, gates)
     return server
+
+
+async def _deny(ctx: Context[Any], call_next: CallNext) -> Any:
+    if ctx.method in ("tools/call", "prompts/get"):
+        raise ToolError("Ask an admin for access")
+    return await call_next(ctx)
+
+
+@contextlib.asynccontextmanager
+async def _denied_connection(ctx: Context[Any]) -> AsyncIterator[None]:
+    if ctx.method != "ping":
+        raise ToolError("Ask an admin for access")
+    yield
+
+
+def _denied_inside(deny: str) -> Server[Any]:
+    """A server in front of another one, with the middleware in one of them."""
+    if deny == "gateway":
+        gateway = Server.from_client(Client(build()), name="wire", version="1")
+        gateway.add_middleware(_deny)
+        return gateway
+    outer: Server[Any] = Server("wire", version="1")
+    outer.mount(build(middleware=[_deny]))
+    return outer
 
 
 def _shelve(server: Server[Any], name: str) -> None:

@@ -40,8 +40,10 @@ from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.http.headers import judge_name
 from gemel.protocol.limits import Limits
 from gemel.schema.base import EmptyResult, Result
+from gemel.schema.content import TextContent
 from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.methods import METHODS, Method, method_in
+from gemel.schema.tools import CallToolResult
 from gemel.server.context import Context
 from gemel.server.injection import without_markers
 
@@ -224,9 +226,9 @@ class Dispatch:
         except BaseException as exc:
             result = await _end_round(ctx, task, exc)
             if result is None:
-                if isinstance(exc, ToolError) and not isinstance(exc, ToolCallError):
-                    raise InternalError(str(exc)) from exc  # outside of a tool: its text is meant for the caller
-                raise
+                if not isinstance(exc, ToolError):
+                    raise
+                result = _report(ctx, exc)
         else:
             if (ctx._root or ctx)._elicitation is not None:
                 result = await _end_round(ctx, task, None) or result
@@ -330,12 +332,34 @@ async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], 
         result = await handler(ctx, argument)
     except BaseException as exc:
         suspended = await _end_round(ctx, task, exc)
-        if suspended is None:
+        if suspended is not None:
+            return suspended
+        if not isinstance(exc, ToolError):
             raise
-        return suspended
+        return _report(ctx, exc)
     finally:
         ctx._task = outer
     return await _end_round(ctx, task, None) or result
+
+
+def failure(text: str) -> CallToolResult:
+    """A result with `isError` and a text for the model."""
+    return CallToolResult(content=[TextContent(text=text)], is_error=True)
+
+
+def _report(ctx: Context[Any], error: ToolError) -> CallToolResult:
+    """The result for a ToolError that a handler or a middleware raised, if the request is a `tools/call`.
+
+    Raises what ends other requests: an InternalError with its text, or the error itself if a handler made the request. The
+    text of another server's ToolCallError is not for the caller: it is raised again, too.
+    """
+    if isinstance(error, ToolCallError):
+        raise error
+    if ctx.method == "tools/call":
+        return failure(str(error))
+    if ctx.depth:
+        raise error
+    raise InternalError(str(error)) from error
 
 
 async def _end_round(

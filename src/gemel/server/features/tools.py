@@ -47,6 +47,7 @@ from gemel.server.composition.namespace import argument_names, called, suggest
 from gemel.server.concurrency import ConcurrencyLimit, limited_in_time
 from gemel.server.context import Context
 from gemel.server.dependencies import Run, contexts_of, dependencies_of, inspect_handler
+from gemel.server.dispatch import failure
 from gemel.server.features.caching import list_scope
 from gemel.server.features.content import checked, returns_blocks, to_blocks
 from gemel.server.features.options import (
@@ -342,11 +343,6 @@ def _takes_by_position(function: ToolFunction, signature: Signature) -> bool:
         return False
     code = function.__code__
     return code.co_varnames[: code.co_argcount] == tuple(map(_name_of, signature.parameters))
-
-
-def failure(text: str) -> CallToolResult:
-    """A result with `isError` and a text for the model."""
-    return CallToolResult(content=[TextContent(text=text)], is_error=True)
 
 
 def _unexpected(ctx: Context[Any], name: str) -> CallToolResult:

@@ -67,9 +67,7 @@ def build_chains(
     outer = [observer] if observer else []
     shaping = [innermost] if innermost else []
     return Chains(
-        request=compose(
-            [*outer, *([dispatch.finish_results] if middleware else []), *inner, *shaping], dispatch.request
-        ),
+        request=compose([*outer, *([dispatch.finish_results] if inner else []), *inner, *shaping], dispatch.request),
         notification=compose([*outer, *inner], dispatch.notification),
         mounted=compose(inner, dispatch.within),
         nested=compose(middleware, dispatch.within),
