@@ -10,9 +10,21 @@ import pydantic
 import pytest
 from msgspec import UNSET
 
-from gemel import CallToolResult, Client, InvalidResponse, Server, Tool, ToolAnnotations
+from gemel import (
+    CallToolResult,
+    Client,
+    ClientGroup,
+    InvalidResponse,
+    PeerError,
+    Server,
+    Tasks,
+    TasksClient,
+    Tool,
+    ToolAnnotations,
+)
 from gemel.client.tools import ToolIndex
-from tests.client.puppet import done, modern
+from gemel.sync import Client as SyncClient
+from tests.client.puppet import Error, done, modern
 from tests.support import EraName
 
 OBJECT: dict[str, Any] = {"type": "object"}
@@ -242,3 +254,53 @@ async def test_only_what_is_marked_or_asked_for_is_unwrapped(marker: str | None)
             assert (await client.call_tool("answer", returns=dict[str, int])).data == {"result": 42}
         with pytest.raises(InvalidResponse):
             await client.call_tool("answer", returns=list[int])
+
+
+# ---------------------------------------------------------------- what models make up
+
+
+def forecasts(**options: Any) -> Server[Any]:
+    server: Server[Any] = Server("weather", **options)
+
+    @server.tool
+    async def forecast(city: str) -> str:
+        return f"{city}: fine"
+
+    return server
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_a_name_or_arguments_that_a_model_made_up_give_an_error_result_if_wanted(era: EraName) -> None:
+    async with Client(forecasts(), era=era) as client:
+        unknown = await client.call_tool("forcast", {"city": "Oslo"}, raise_on_error=False)
+        wrong = await client.call_tool("forecast", {"town": "Oslo"}, raise_on_error=False, returns=str)
+        with pytest.raises(PeerError) as refused:
+            await client.call_tool("forcast", {"city": "Oslo"})
+    assert unknown.is_error
+    assert unknown.text == "Unknown tool: forcast. Did you mean 'forecast'?"
+    assert wrong.is_error
+    assert "city" in wrong.text
+    assert refused.value.code == -32602
+
+
+async def test_the_same_of_a_group_a_task_and_a_client_without_async() -> None:
+    tasks = forecasts()
+    tasks.add_extension(Tasks())
+    async with ClientGroup({"a": forecasts(), "b": tasks}, prefix="always") as group:
+        unknown = await group.call_tool("a_forcast", raise_on_error=False)
+        of_server = await group.call_tool("forcast", server="b", raise_on_error=False)
+    assert unknown.is_error
+    assert unknown.text.startswith("No server has tool 'a_forcast'; did you mean 'a_forecast'")
+    assert of_server.is_error
+    assert of_server.text.startswith("Unknown tool: forcast.")
+    async with Client(tasks, extensions=[TasksClient]) as client:
+        task = await client.call_tool("forcast", task=True, raise_on_error=False)
+        assert (await task.result()).is_error
+    with SyncClient(forecasts()) as blocking:
+        assert blocking.call_tool("forcast", raise_on_error=False).is_error
+
+
+async def test_what_the_server_refuses_for_another_reason_is_raised() -> None:
+    async with Client(modern(tools_call=Error(-32603, "Internal server error"))) as client:
+        with pytest.raises(PeerError, match="Internal"):
+            await client.call_tool("forecast", raise_on_error=False)

@@ -157,7 +157,7 @@ def _refusal(error: PeerError) -> CallToolResult:
     """The refusal as the error of a tool. Raises the error if it is not the model's."""
     if error.code not in _FOR_THE_MODEL:
         raise error
-    return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
+    return CallToolResult(content=[TextContent(text=error.description)], is_error=True)
 
 
 def text_for_model(result: CallToolResult) -> str:

@@ -17,11 +17,12 @@ from gemel.client.cache import CacheMode
 from gemel.client.call_options import CallOptions, OnProgress, RequestOptions
 from gemel.client.negotiation import Discovery
 from gemel.client.tasks import ClientTasks, ToolTask
-from gemel.client.tools import KnownTool, ToolIndex, converted, is_wrapped
+from gemel.client.tools import KnownTool, ToolIndex, converted, is_wrapped, refused
 from gemel.errors import (
     CallError,
     CallTimeout,
     DefinitionError,
+    InvalidParams,
     InvalidResponse,
     MethodNotFound,
     NotSent,
@@ -493,7 +494,8 @@ class ClientMethods(ABC):
             returns: The type of `data` of the result: a dataclass, a TypedDict, a msgspec struct, a pydantic model or a
                 built-in type. By default `data` is the structured content as decoded JSON.
             raise_on_error: Whether a result that is marked as an error raises ToolCallError. Otherwise look at `is_error`;
-                the `data` of an error does not have the type `returns`.
+                the `data` of an error does not have the type `returns`. A call that the server refuses with -32602 (an
+                unknown tool, arguments that don't fit) then gives such a result, too, since a model made them up.
             task: Whether the server may run the call as a task: then this returns its handle at once. A server or tool
                 without tasks is called plainly, and the handle has its result.
             task_ttl: Seconds for which the server is to keep the task; only servers of 2025-11-25 are told.
@@ -527,6 +529,8 @@ class ClientMethods(ABC):
         try:
             result: CallToolResult[DataT] = await self._chain(request)
         except PeerError as exc:
+            if not raise_on_error and exc.code == InvalidParams.code:
+                return refused(exc)
             if tool is not None or exc.code != MethodNotFound.code or not self.server_capabilities.tasks:
                 raise
             if not any(

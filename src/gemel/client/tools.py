@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from gemel.errors import DefinitionError, InvalidResponse, shorten
+from gemel.errors import DefinitionError, InvalidParams, InvalidResponse, PeerError, shorten
 from gemel.protocol.http.mirror import ParamHeader, collect_param_headers, may_annotate, param_headers
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.protocol.validation import Validator, compile_schema, first_problem
+from gemel.schema.content import TextContent
 from gemel.schema.tools import WRAP_MARKERS, CallToolResult, Tool
 
 if TYPE_CHECKING:
@@ -108,7 +109,17 @@ class ToolIndex:
         return param_headers(tool.headers, arguments) if tool is not None and tool.headers else {}
 
 
-# ---------------------------------------------------------------- data of results
+# ---------------------------------------------------------------- results
+
+
+def refused(error: PeerError) -> CallToolResult[Any]:
+    """The error result for a call that the server refused with -32602: a model invents names and arguments.
+
+    Raises any other error.
+    """
+    if error.code != InvalidParams.code:
+        raise error
+    return CallToolResult(content=[TextContent(text=error.description)], is_error=True)
 
 
 def is_wrapped(value: Any) -> bool:

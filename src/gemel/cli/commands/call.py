@@ -12,7 +12,7 @@ from gemel.cli.console import Console, as_json
 from gemel.cli.values import parse_arguments
 from gemel.client.client import Client
 from gemel.client.terminal.display import escape_line
-from gemel.errors import PeerError, StartError
+from gemel.errors import PeerError, StartError, ToolCallError
 from gemel.schema.prompts import Prompt
 from gemel.schema.tools import Tool
 
@@ -31,9 +31,9 @@ async def run(options: argparse.Namespace) -> int:
             try:
                 if options.task:
                     return await _call_as_task(console, client, arguments, options)
-                result = await client.call_tool(
-                    options.name, arguments, on_progress=console.progress, raise_on_error=False, **limits
-                )
+                result = await client.call_tool(options.name, arguments, on_progress=console.progress, **limits)
+            except ToolCallError as exc:
+                result = exc.result
             except PeerError as exc:
                 if tool is not None or "Did you mean" in exc.message:
                     raise
@@ -46,7 +46,7 @@ async def _call_as_task(
     console: Console, client: Client, arguments: dict[str, Any], options: argparse.Namespace
 ) -> int:
     """Start a task and wait for it, unless nobody wants to. What is called plainly has its result already."""
-    task = await client.call_tool(options.name, arguments, task=True, raise_on_error=False)
+    task = await client.call_tool(options.name, arguments, task=True)
     if task.id is not None and options.no_wait:
         console.print(as_json(task.info) if options.json else task.id)
         return 0

@@ -9,7 +9,7 @@ from gemel.cli.connect import client_for
 from gemel.cli.console import Console, as_json
 from gemel.client.tasks import TaskInfo, ToolTask
 from gemel.client.terminal.display import escape_line
-from gemel.errors import StartError
+from gemel.errors import StartError, ToolCallError
 
 
 async def run(options: argparse.Namespace) -> int:
@@ -27,7 +27,7 @@ async def run(options: argparse.Namespace) -> int:
                 console.print(as_json(tasks) if options.json else "\n".join(lines) or "no tasks")
                 return 0
             if options.action == "result":
-                task = await client.tasks.resume(task_id, raise_on_error=False)
+                task = await client.tasks.resume(task_id)
                 return await print_result(console, task, options)
             if options.action == "cancel":
                 await client.tasks.cancel(task_id)
@@ -48,7 +48,10 @@ async def print_result(console: Console, task: ToolTask[Any], options: argparse.
             console.note(text)
         shown = text
 
-    result = await task.result(total=options.timeout, on_status=show)
+    try:
+        result = await task.result(total=options.timeout, on_status=show)
+    except ToolCallError as exc:
+        result = exc.result
     console.result(result, options)
     return 1 if result.is_error else 0
 

@@ -23,7 +23,7 @@ from gemel.client.methods import ResultT
 from gemel.client.options import CALLBACKS, ClientGroupOptions
 from gemel.errors import CallError, ConnectFailed, NotSent, shorten
 from gemel.options import accepts, check_option, instance, resolve
-from gemel.schema.content import ResourceLink
+from gemel.schema.content import ResourceLink, TextContent
 from gemel.schema.prompts import GetPromptResult, Prompt
 from gemel.schema.resources import ReadResourceResult, Resource, ResourceTemplate
 from gemel.schema.tools import CallToolResult, DataT, Tool
@@ -248,7 +248,8 @@ class ClientGroup:
             name: The merged name, or with `server` the name that the server uses.
             arguments: The arguments, by name.
             returns: The type of `data` of the result.
-            raise_on_error: Whether a result that is marked as an error raises ToolCallError.
+            raise_on_error: Whether a result that is marked as an error raises ToolCallError. Otherwise a tool that no server
+                has gives such a result, too.
             server: The name of the server.
             **options: See `CallOptions`.
 
@@ -260,7 +261,12 @@ class ClientGroup:
             ToolCallError: The tool reported an error.
             CallError: There is no result for another reason.
         """
-        origin = await self._find("tools", name, server)
+        try:
+            origin = await self._find("tools", name, server)
+        except NotSent as exc:
+            if raise_on_error:
+                raise
+            return CallToolResult(content=[TextContent(text=str(exc))], is_error=True)
         async with self._member(origin.server).turn() as client:
             result = await client.call_tool(
                 origin.name, arguments, returns=returns, raise_on_error=raise_on_error, **options

@@ -21,6 +21,7 @@ from gemel.client.extensions import ClientExtension, ClientMethod, SentMethod
 from gemel.client.methods import ClientContext, ClientMethods
 from gemel.client.middleware import ClientMiddleware
 from gemel.client.tasks import ClientTasks, OnStatus, TaskInfo, ToolTask
+from gemel.client.tools import refused
 from gemel.errors import CallTimeout, ErrorObject, InvalidResponse, NotSent, PeerError, shorten
 from gemel.extensions.tasks.receiver import ReceivedTasks
 from gemel.extensions.tasks.stateless import ID
@@ -144,7 +145,13 @@ class TasksOfClient(ClientTasks):
             token = f"task-{next(self._tokens)}"
             params["_meta"] = {"progressToken": token}
             handle.receive_progress(self._client, token, options.get("on_progress"))
-        result = await self._client.request_raw("tools/call", self._declaring(params), ("task",), options)
+        try:
+            result = await self._client.request_raw("tools/call", self._declaring(params), ("task",), options)
+        except PeerError as exc:
+            if raise_on_error:
+                raise
+            handle.outcome = msgspec.to_builtins(refused(exc))
+            return handle
         if self._stateless and result.get("resultType") == "task":
             handle.take(_read(result, _Task))
         elif "task" in params:
