@@ -1,4 +1,4 @@
-"""Every error of Gemel, and the one map from an exception to an error object on the wire.
+"""Every error of Gemel, the one map from an exception to an error object on the wire, and what the log says of a failure.
 
     GemelError
     ├── DefinitionError          invalid signature, name or option; raised at registration
@@ -43,8 +43,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from traceback import FrameSummary, TracebackException
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -545,3 +548,102 @@ def internal_error(exc: BaseException) -> InternalError:
         text = "Internal server error: a store that the server needs can't be used now"
         return InternalError(text, {"retryAfterMs": exc.retry_after_ms})
     return InternalError()
+
+
+# ---------------------------------------------------------------- the log
+
+#: With this environment variable set to "full", texts have all frames.
+_SETTING = "GEMEL_TRACEBACKS"
+
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: The standard library, and the scripts of the environment: `gemel` is one.
+_PYTHON = tuple(
+    os.path.dirname(os.path.abspath(file)) + os.sep for file in (os.__file__, sys.executable or os.__file__)
+)
+_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+class _FoldedTracebacks(logging.Filter):
+    """Writes the text of its exception into each record. Formatters use it; see `logging.Formatter.format`."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Prepare a record.
+
+        Args:
+            record: The record.
+
+        Returns:
+            True.
+        """
+        if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
+            record.exc_text = describe_failure(record.exc_info[1])
+        return True
+
+
+def describe_failure(exc: BaseException) -> str:
+    """The traceback of an exception and of its causes, as Python writes it, without the frames of Gemel.
+
+    All frames are there if none is the user's, since the failure is Gemel's then, or if the setting says so.
+
+    Args:
+        exc: The exception.
+
+    Returns:
+        The lines, without a line end.
+    """
+    told = TracebackException.from_exception(exc, compact=True)
+    hidden = 0 if os.environ.get(_SETTING) == "full" else _fold(told)
+    text = "".join(told.format()).rstrip("\n")
+    if not hidden:
+        return text
+    frames = "1 frame of Gemel is" if hidden == 1 else f"{hidden} frames of Gemel are"
+    return f"{text}\n({frames} not shown; {_SETTING}=full shows all)"
+
+
+def _fold(told: TracebackException) -> int:
+    """Remove the frames that are not the user's. Returns how many, 0 if nothing was removed."""
+    parts = _parts(told)
+    shown = [_of_user(part.stack or ()) for part in parts]
+    if not any(shown):
+        return 0
+    hidden = 0
+    for part, frames in zip(parts, shown, strict=True):
+        hidden += len(part.stack or ()) - len(frames)
+        if frames:
+            part.stack[:] = frames
+        else:
+            part.stack = None  # type: ignore[assignment]  # leaves out the heading, too
+    return hidden
+
+
+def _parts(told: TracebackException) -> list[TracebackException]:
+    """The exception, its causes, and the members of groups."""
+    parts = [told]
+    for part in parts:
+        parts += [one for one in (part.__cause__, part.__context__, *(part.exceptions or ())) if one is not None]
+    return parts
+
+
+def _of_user(stack: Sequence[FrameSummary]) -> list[FrameSummary]:
+    """The frames of the user, and those of Python that they called, unless these led back to Gemel."""
+    frames: list[FrameSummary] = []
+    called: list[FrameSummary] | None = None
+    for frame in stack:
+        if frame.filename.startswith(_OURS):
+            called = None
+        elif not _is_python(frame.filename):
+            frames += [*(called or ()), frame]
+            called = []
+        elif called is not None:
+            called.append(frame)
+    return frames + (called or [])
+
+
+def _is_python(filename: str) -> bool:
+    """Whether a frame is of Python or of an extension module: it belongs to what called it."""
+    if filename.startswith(("<frozen ", *_PYTHON)):
+        return not any(packages in filename for packages in _PACKAGES)
+    return filename.endswith(".pyx")
+
+
+logger.addFilter(_FoldedTracebacks())

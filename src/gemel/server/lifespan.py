@@ -99,6 +99,7 @@ class Lifespan:
                 await leave.wait()
         except BaseException as exc:
             if not ready.done():
+                exc.add_note(f"The lifespan of {self._owner} failed")
                 ready.set_exception(exc)
             elif isinstance(exc, Exception):
                 logger.exception("The lifespan of %s failed when it was left", self._owner)
@@ -174,6 +175,10 @@ class ConnectionLifespans:
             logger.warning("%s: leaving its connection_lifespan took longer than %g seconds", ctx.method, bound)
             if failure is not None:
                 raise failure from None
+        except Exception as exc:
+            if exc is not failure:
+                exc.add_note("The lifespan of a connection failed")
+            raise
         return result
 
     async def _state(self, ctx: Context[Any]) -> Any:

@@ -1,26 +1,31 @@
-"""How a script ends that registers something wrong: with the one line that says so, without a traceback above it."""
+"""How a script ends by an exception: with one line if it registers something wrong, else without the frames of Gemel."""
 
 from __future__ import annotations
 
 import sys
 from types import TracebackType
 
-from gemel.errors import DefinitionError
+from gemel.errors import DefinitionError, describe_failure
+
+_PACKAGE = __file__.rpartition("server")[0]
 
 
-def report_in_one_line() -> None:
-    """Let a script that registers something wrong end with the one line that says so, without a traceback above it."""
+def report_briefly() -> None:
+    """Print exceptions that nobody catches without the frames of Gemel, and a DefinitionError in one line."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _report
 
 
 def _report(kind: type[BaseException], exc: BaseException, trace: TracebackType | None) -> None:
-    if not isinstance(exc, DefinitionError) or hasattr(sys, "ps1"):
-        sys.__excepthook__(kind, exc, trace)
-        return
-    place, package = "", __file__.rpartition("server")[0]
-    while trace is not None and not trace.tb_frame.f_code.co_filename.startswith(package):
-        file = trace.tb_frame.f_code.co_filename
+    place = ""
+    while trace is not None and not (file := trace.tb_frame.f_code.co_filename).startswith(_PACKAGE):
         place = "" if file in str(exc) else f"{file}:{trace.tb_lineno}: "
         trace = trace.tb_next
-    print(f"gemel: {place}{exc}", file=sys.stderr)
+    if hasattr(sys, "ps1") or not isinstance(exc, Exception):
+        sys.__excepthook__(kind, exc, exc.__traceback__)
+    elif isinstance(exc, DefinitionError):
+        print(f"gemel: {place}{exc}", file=sys.stderr)
+    elif trace is None:  # it did not pass through Gemel
+        sys.__excepthook__(kind, exc, exc.__traceback__)
+    else:
+        print(describe_failure(exc), file=sys.stderr)

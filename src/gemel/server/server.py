@@ -52,7 +52,7 @@ from gemel.server.options import (
     effective_limits,
 )
 from gemel.server.router import Router
-from gemel.server.script_errors import report_in_one_line
+from gemel.server.script_errors import report_briefly
 from gemel.server.watchdog import unwatch, watch
 from gemel.session import Session
 from gemel.telemetry import current_telemetry
@@ -110,7 +110,7 @@ class Server(Router, Generic[StateT]):
         lifespan: Callable[[Server[StateT]], AbstractAsyncContextManager[StateT]] | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        report_in_one_line()
+        report_briefly()
         check_option("lifespan", lifespan, LIFESPAN)
         settings = resolve(ServerOptions, options, "Server")
         info = Implementation(

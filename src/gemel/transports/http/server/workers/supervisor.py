@@ -12,11 +12,10 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from types import FrameType
 
-from gemel.errors import GemelError, StartError
+from gemel.errors import GemelError, StartError, describe_failure
 from gemel.transports.http.server.run import RETIRE_SECONDS
 from gemel.transports.http.server.workers.status import State, StatusBoard
 from gemel.transports.http.server.workers.worker import BEAT, DUMP, READY, RETIRE, tell
@@ -299,8 +298,8 @@ class Supervisor:
             status = 0
         except GemelError as exc:
             print(f"gemel: {exc}", file=sys.stderr)
-        except BaseException:
-            traceback.print_exc()
+        except BaseException as exc:
+            print(describe_failure(exc), file=sys.stderr)
         finally:
             try:
                 sys.stdout.flush()
