@@ -374,3 +374,103 @@ def test_what_a_program_prints_is_told_from_a_malformed_message(text: bytes, pri
 )
 def test_the_members_of_a_malformed_message_tell_what_it_was_meant_to_be(text: str, meant: str | None) -> None:
     assert jsonrpc.meant_as(text.encode()) == meant
+
+
+# ---------------------------------------------------------------- what is not JSON
+
+#: Parts of params that no reader of JSON takes, or that hold half of a surrogate pair.
+BROKEN = [
+    b"NaN",
+    b"-Infinity",
+    b"tru",
+    b'"\xff"',
+    b'"\\ud83d"',
+    b'"\\udc00"',
+    b'"\\x"',
+    b'"\x01"',
+    b"[1,]",
+    b'{"a" 1}',
+    b"1 2",
+]
+
+
+@given(
+    messages.ids,
+    st.dictionaries(st.sampled_from(["id", "method", "a{", 'b"', "c\\"]), messages.values, max_size=4),
+    st.sampled_from(BROKEN),
+    st.permutations(["jsonrpc", "id", "method", "params"]),
+    st.sampled_from([",", " ,\n"]),
+)
+def test_the_id_at_the_top_level_is_read_wherever_the_message_is_broken(
+    request_id: Any, params: dict[str, Any], broken: bytes, order: list[str], comma: str
+) -> None:
+    """ERR-01, BASE-09: and no other one, whatever the params hold."""
+    texts = {
+        "jsonrpc": b'"2.0"',
+        "id": json.dumps(request_id).encode(),
+        "method": b'"m"',
+        "params": b'{"broken":' + broken + b"," + json.dumps(params).encode().removeprefix(b"{"),
+    }
+    if not params:
+        texts["params"] = b'{"broken":' + broken + b"}"
+    text = b"{" + comma.encode().join(f'"{name}":'.encode() + texts[name] for name in order) + b"}"
+    with pytest.raises((ParseError, Unreadable)) as refused:
+        jsonrpc.decode(text)
+    found = jsonrpc.id_of(refused.value, text)
+    assert found == request_id
+    assert type(found) is type(request_id)
+    assert jsonrpc.meant_as(text) == "request"
+    twice = text[:-1] + b',"id":1}'
+    assert jsonrpc.id_of(ParseError("x"), twice) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "request_id"),
+    [
+        ('{"id":1,"method":', 1),
+        ('{"id":1,"params":{"id":2,"text":"cut', 1),
+        ('{"id":1,"params":{"id":2}}}', 1),
+        ('{"method":"m","id":12', None),
+        ('{"method":"m","params":{"id":5}', None),
+        ('{"params":{"a":[1},"id":5}', None),
+        ('{"params":{"text":"a"b"},"id":5}', None),
+        ('{"id":5,"params":{"text":"a"b"}}', 5),
+        ('{"id":1 "method":"m","id":2}', None),
+        ('{"id":1}{"id":2}', None),
+        ('[{"id":1},NaN]', None),
+        ('say {"id":1,"x":NaN}', None),
+        ("{'id': 1}", None),
+    ],
+)
+def test_an_id_is_read_only_where_no_other_can_be_meant(text: str, request_id: Any) -> None:
+    """SEC-13: an error for the wrong id would fail somebody else's call."""
+    assert jsonrpc.id_of(ParseError("x"), text.encode()) == request_id
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * 4_000_000,
+        b'{"a":' * 800_000,
+        b'{"id":1,"params":[' + b'{"a":["b"]},' * 400_000 + b"NaN]}",
+        b'{"id":1,' + b'"a":1,' * 600_000,
+        b'{"a":["' + b'"i' * 2_000_000,
+        b'{"a":' + b" " * 4_000_000,
+    ],
+)
+def test_the_work_of_reading_a_broken_message_is_bounded(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-32: by bytes, brackets, levels and members."""
+    steps = 0
+    match = jsonrpc._BRACKET.match
+
+    def count(*arguments: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return match(*arguments)
+
+    class Counted:
+        match = staticmethod(count)
+
+    monkeypatch.setattr(jsonrpc, "_BRACKET", Counted)
+    jsonrpc.meant_as(text)
+    assert steps <= jsonrpc.MAX_BRACKETS

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from gemel.errors import ErrorObject, InvalidRequest, ParseError
+from gemel.errors import ErrorObject, InvalidRequest, ParseError, ProtocolError
 
 #: A request id: a string or an integer. The response has it in the same JSON type.
 RequestId: TypeAlias = str | int
@@ -86,6 +86,9 @@ class _Members(msgspec.Struct):
     error: Raw = ABSENT
 
 
+_MEMBERS = _Members.__struct_fields__
+
+
 class Unreadable(InvalidRequest):
     """JSON that is not a message. `request_id` is its id if that could be read, for the error response."""
 
@@ -103,11 +106,32 @@ MAX_FRAME = 65536
 #: `params` and the text of its `method`, in the shortest notation, which most peers write. One more `id` would not fit.
 MAX_REQUEST_FRAME = len('{"jsonrpc":"2.0","id":1234567,"method":"","params":}')
 MAX_RESULT_FRAME = len('{"jsonrpc":"2.0","id":1234567,"result":}')
+#: The most bytes of a malformed message that are read at its beginning for its id, and those at the end of a longer one.
+MAX_OUTLINE = 1 << 20
+TAIL = 256
+#: Brackets of a malformed message, and levels of nesting, that are looked at for its id.
+MAX_BRACKETS = 10_000
+MAX_LEVELS = 1_000
 _NAME = re.compile(rb'\s*[{,]\s*"(?:[^"\\]|\\.)*"\s*:\s*', re.DOTALL)
 _END = re.compile(rb"\s*(\{\s*)?\}\s*\Z")
 
 #: How a message begins, or a batch of them.
 _BEGUN = re.compile(rb"(\xef\xbb\xbf)?\s*(\[\s*)?\{\s*[\"}]")
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+#: Up to the next bracket that is not of an object or array without others in it.
+_TEXT = rb'[^"{}\[\]]*+(?:' + _STRING + rb'[^"{}\[\]]*+)*+'
+_BRACKET = re.compile(
+    rb'[^"{}\[\]]*+(?:(?:' + _STRING + rb"|\{" + _TEXT + rb"\}|\[" + _TEXT + rb'\])[^"{}\[\]]*+)*+([{}\[\]])\s*+', re.DOTALL
+)
+_MEMBER = re.compile(rb"\s*+(" + _STRING + rb")\s*+:\s*+", re.DOTALL)
+_SCALAR = re.compile(rb"(" + _STRING + rb'|[^\s,:{}\[\]"]++)\s*+', re.DOTALL)
+_CLOSING = {b"{": b"}", b"[": b"]"}
+_INTEGER = re.compile(rb"-?\d+")
+#: An id at the end of an object.
+_LAST_ID = re.compile(rb'[,{]\s*"id"\s*:\s*(-?\d+|' + _STRING + rb")\s*\}\s*\Z", re.DOTALL)
+#: The name of one more id in what could not be read.
+_ID = re.compile(rb'"(?:i|\\u0069)(?:d|\\u0064)"')
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _decode = msgspec.json.Decoder(_Envelope).decode
 _id_decoder = msgspec.json.Decoder(_IdOnly)
 _members_decoder = msgspec.json.Decoder(_Members)
@@ -124,18 +148,103 @@ _spare: list[bytearray] = []
 _MAX_SPARE = 1 << 22
 
 
+class Outline:
+    """The members at the top level of a message that is not valid JSON, as far as they can be read.
+
+    Args:
+        text: The message, or the beginning of a long one.
+        tail: The end of a long one, of which the id is read only.
+
+    Attributes:
+        names: Their names.
+        is_whole: Whether these are all.
+        request_id: The id; None if there is none, if it can't be read, or if there may be several.
+    """
+
+    def __init__(self, text: bytes, tail: bytes = b"") -> None:
+        if len(text) > MAX_OUTLINE:
+            text, tail = text[:MAX_OUTLINE], text[max(MAX_OUTLINE, len(text) - TAIL) :]
+        self.names: set[str] = set()
+        self.is_whole = False
+        self.request_id: RequestId | None = None
+        ids: list[RequestId | None] = []
+        text = text.removeprefix(b"\xef\xbb\xbf").lstrip()
+        position, delimiter = 0, b"," if text.startswith(b"{") else b""
+        for _ in range(MAX_MEMBERS):
+            member = _MEMBER.match(text, position + 1) if delimiter == b"," else None
+            if member is None:
+                break
+            name, value = _text_of(member[1]), _SCALAR.match(text, member.end())
+            position = value.end() if value is not None else _end_of_value(text, member.end())
+            delimiter = text[position : position + 1]
+            self.names.add(name)
+            if name == "id":
+                ids.append(_id_of(value[1]) if value is not None and delimiter in (b",", b"}") else None)
+        if last := _LAST_ID.search(tail):
+            ids.append(_id_of(last[1]))
+        self.is_whole = delimiter == b"}" and not tail and not text[position + 1 :].strip()
+        if len(ids) == 1 and not _ID.search(text, position):
+            self.request_id = ids[0]
+
+
+def _end_of_value(text: bytes, start: int) -> int:
+    """Where an object or array ends: at the end of a text that was cut off, at its start if that can't be found out."""
+    if text[start : start + 1] not in (b"{", b"["):
+        return start if text[start : start + 1] != b'"' else len(text)  # a string that was cut off
+    levels = [_CLOSING[text[start : start + 1]]]
+    position = start + 1
+    for _ in range(MAX_BRACKETS):
+        bracket = _BRACKET.match(text, position)
+        if bracket is None:
+            return len(text)
+        position = bracket.end()
+        if bracket[1] in _CLOSING:
+            levels.append(_CLOSING[bracket[1]])
+        elif levels.pop() != bracket[1]:
+            return start
+        if not levels:
+            return position
+        if len(levels) > MAX_LEVELS:
+            return start
+    return start
+
+
+def _text_of(string: bytes) -> str:
+    try:
+        return msgspec.json.decode(string, type=str)
+    except (msgspec.MsgspecError, UnicodeError):
+        return ""
+
+
+def _id_of(value: bytes) -> RequestId | None:
+    if value[:1] != b'"' and _INTEGER.fullmatch(value) is None:
+        return None
+    try:
+        return msgspec.json.decode(value, type=int | str)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
+def id_of(error: ProtocolError, data: bytes) -> RequestId | None:
+    """The id of a message that `decode` refused with this error, for the answer."""
+    return error.request_id if isinstance(error, Unreadable) else Outline(data).request_id
+
+
 def meant_as(data: bytes) -> Literal["request", "notification", "response"] | None:
-    """Tell what a malformed message was meant to be, by the names of its members. None if they don't say, or if it is no JSON."""
+    """Tell what a malformed message was meant to be, by the names of its members. None if they don't say."""
     try:
         members = _members_decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return None
-    has_outcome = members.result is not ABSENT or members.error is not ABSENT
-    if members.method is ABSENT:
-        return "response" if has_outcome or members.id is not ABSENT else None
+        outline = Outline(data)
+        names, is_whole = outline.names, outline.is_whole
+    else:
+        names, is_whole = {name for name in _MEMBERS if getattr(members, name) is not ABSENT}, True
+    has_outcome = not names.isdisjoint(("result", "error"))
+    if "method" not in names:
+        return "response" if has_outcome or (is_whole and "id" in names) else None
     if has_outcome:
         return None
-    return "notification" if members.id is ABSENT else "request"
+    return "request" if "id" in names else "notification" if is_whole else None
 
 
 def is_print(data: bytes) -> bool:
@@ -198,7 +307,8 @@ def decode(data: bytes) -> Message:
     except msgspec.ValidationError as exc:
         raise _unreadable(data, str(exc)) from exc
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as exc:
-        raise ParseError("Parse error: not valid JSON in UTF-8") from exc
+        half = ", perhaps half of a surrogate pair in a string" if _SURROGATE.search(data) else ""
+        raise ParseError(f"Parse error: not valid JSON in UTF-8{half}") from exc
     if envelope.jsonrpc != "2.0":
         raise _unreadable(data, 'the member "jsonrpc" must be "2.0"')
     method, request_id, params = envelope.method, envelope.id, envelope.params

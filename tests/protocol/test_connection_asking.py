@@ -66,6 +66,9 @@ def test_a_result_that_is_no_object_is_no_valid_answer(answer: bytes) -> None:
         b'{"jsonrpc":"2.0","id":"1","result":{}}',
         b'{"jsonrpc":"2.0","id":1,"result":{},"result":{}}',
         b'{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"text":"cut \\ud83d","id":2}}',
+        b'{"jsonrpc":"2.0","result":{"value":NaN},"id":1}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"cut',
     ],
 )
 def test_an_answer_that_cannot_be_read_ends_the_request_that_it_names(text: bytes) -> None:
@@ -132,12 +135,21 @@ def test_a_malformed_response_to_no_request_of_the_server_is_answered_with_an_er
     assert pending.state is PendingState.WAITING
 
 
-@pytest.mark.parametrize("params", [b"null", b"5", b'"x"', b"[]", b'{"a":1,"a":2}'])
+@pytest.mark.parametrize("params", [b'{"level":"info","data":NaN}', b'{"level":"info","data":"\\ud83d"}'])
+def test_a_malformed_notification_of_a_server_ends_no_request(params: bytes) -> None:
+    connection = client()
+    pending, _ = ask(connection)
+    text = b'{"jsonrpc":"2.0","method":"notifications/message","params":%s}'
+    assert connection.receive(text % params) is None
+    assert pending.state is PendingState.WAITING
+
+
+@pytest.mark.parametrize("params", [b"null", b"5", b'"x"', b"[]", b'{"a":1,"a":2}', b'{"a":NaN}', b'{"a":"\\ud83d"}'])
 def test_a_malformed_request_of_a_server_is_answered_with_an_error(params: bytes) -> None:
     connection = client()
     pending, _ = ask(connection)
     reply = connection.receive(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":%s}' % params)
-    assert error_of(reply)["code"] == -32600
+    assert error_of(reply)["code"] in (-32600, -32700)
     assert pending.state is PendingState.WAITING
 
 

@@ -261,7 +261,7 @@ class Connection(Record):
 
         A client takes everything that is not a request as a response: its calls must not wait for one in vain.
         """
-        request_id = exc.request_id if isinstance(exc, Unreadable) else None
+        request_id = jsonrpc.id_of(exc, data)
         meant_as, is_client = jsonrpc.meant_as(data), self.description is None
         if meant_as == "response" or (is_client and (meant_as != "request" or request_id is None)):
             why = f"{exc}: {_excerpt(data)}" if data else str(exc)

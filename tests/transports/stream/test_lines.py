@@ -103,6 +103,12 @@ def test_the_id_of_a_discarded_line_is_read_at_the_top_level_only(
     assert (found.id, found.is_response) == (expected_id, answers)
 
 
+def test_of_two_ids_none_is_read() -> None:
+    """SEC-13: at the beginning and at the end of a discarded line, or both at its beginning."""
+    assert Overlong(b'{"id":1,"method":"m","params":{"pad":"xxx', b'xxx"},"id":2}').id is None
+    assert Overlong(b'{"id":1,"id":2,"method":"m","params":{"pad":"xxx', b'xxx"}}').id is None
+
+
 def test_an_id_that_is_cut_off_is_not_read() -> None:
     """12 of 1234 would be another call's id."""
     assert Overlong(b'{"method":"m","id":12', b"").id is None

@@ -10,18 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import cast
-
-import msgspec
 
 from gemel import jsonrpc
 from gemel.channel import ChannelKind, SessionLike
 from gemel.errors import ChannelClosed, ParseError, ProtocolError
-from gemel.jsonrpc import RequestId
 from gemel.protocol.limits import Limits
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.protocol.records import UNKNOWN_ORIGIN, Origin, Outgoing
@@ -40,15 +35,8 @@ ONE_WRITE = 65536
 #: Lines that are handled at once, or one batch. Between further ones, the event loop does other work.
 LINES_AT_ONCE = 100
 
-#: How many bytes of a line over the limit are kept to read its id: at its beginning and at its end.
+#: How many bytes are kept of the beginning of a line over the limit, to read its id.
 HEAD = 4096
-TAIL = 256
-
-#: One member at the beginning of an object, with its value if that is a string or an integer.
-_MEMBER = re.compile(rb'\s*[{,]\s*"(\w+)"\s*:\s*(?:(-?\d+|"(?:[^"\\]|\\.)*")\s*(?=[,}]))?', re.DOTALL)
-_BATCH = re.compile(rb"\s*\[\s*\{")
-#: An id at the end of an object.
-_LAST_ID = re.compile(rb'[,{]\s*"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.)*")\s*\}\s*$', re.DOTALL)
 
 
 class Overlong:
@@ -57,20 +45,11 @@ class Overlong:
     __slots__ = ("id", "is_response", "may_be_response")
 
     def __init__(self, head: bytes, tail: bytes) -> None:
-        members: dict[bytes, bytes | None] = {}
-        position = 0 if _BATCH.match(head) else max(head.find(b"{"), 0)  # a text may stand before the message
-        while member := _MEMBER.match(head, position):
-            name, value = member.groups()
-            members[name] = value
-            if value is None:  # an object, a list, or cut off
-                break
-            position = member.end()
-        self.is_response = b"method" not in members and (b"result" in members or b"error" in members)
-        self.may_be_response = b"method" not in members and b"{" in head
-        last = _LAST_ID.search(tail)
-        self.id: RequestId | None = None
-        with suppress(msgspec.MsgspecError, ValueError):
-            self.id = msgspec.json.decode(members.get(b"id") or (last[1] if last else b""), type=int | str)
+        start = 0 if jsonrpc.is_batch(head) else max(head.find(b"{"), 0)  # a text may stand before the message
+        outline = jsonrpc.Outline(head[start:], tail)
+        self.is_response = "method" not in outline.names and not outline.names.isdisjoint(("result", "error"))
+        self.may_be_response = "method" not in outline.names and b"{" in head
+        self.id = outline.request_id
 
 
 class LineSplitter:
@@ -110,7 +89,7 @@ class LineSplitter:
         if rest:
             self._held += rest
             if len(self._held) > self._limit + 1:
-                self._tail = bytes(self._held[-TAIL:])
+                self._tail = bytes(self._held[-jsonrpc.TAIL :])
                 del self._held[HEAD:]
         return [line[:-1] if line.endswith(b"\r") else line for line in lines if line not in (b"", b"\r")]
 
@@ -124,16 +103,16 @@ class LineSplitter:
     def _fits(self, line: bytes) -> bool:
         if len(line) <= self._limit or (len(line) == self._limit + 1 and line.endswith(b"\r")):
             return True
-        self.discarded.append(Overlong(line[:HEAD], line[-TAIL:]))
+        self.discarded.append(Overlong(line[:HEAD], line[max(HEAD, len(line) - jsonrpc.TAIL) :]))
         return False
 
     def _skip(self, chunk: bytes, tail: bytes) -> bytes:
         """Discard up to the end of the line. Returns what follows."""
         end = chunk.find(b"\n")
         if end < 0:
-            self._tail = (tail + chunk[-TAIL:])[-TAIL:]
+            self._tail = (tail + chunk[-jsonrpc.TAIL :])[-jsonrpc.TAIL :]
             return b""
-        self._discard((tail + chunk[max(0, end - TAIL) : end])[-TAIL:])
+        self._discard((tail + chunk[max(0, end - jsonrpc.TAIL) : end])[-jsonrpc.TAIL :])
         return chunk[end + 1 :]
 
     def _discard(self, tail: bytes) -> None:

@@ -213,7 +213,10 @@ async def test_only_json_is_taken_even_when_there_is_no_body(site: Site, kind: s
     [
         (b"", -32700, None),
         (b"{", -32700, None),
-        (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', -32700, 1),
+        (b'{"jsonrpc":"2.0","method":"tools/call","params":{"x":"\\ud83d"},"id":"a"}', -32700, "a"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"id":2,"x":NaN}}', -32700, 1),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","x":NaN,"id":1}', -32700, None),
         (b"[]", -32600, None),
         (b"1", -32600, None),
         (b'{"id":"a","method":"ping"}', -32600, "a"),

@@ -13,7 +13,7 @@ from gemel import jsonrpc
 from gemel.channel import Serve
 from gemel.errors import ProtocolError
 from gemel.http1.asgi import Scope
-from gemel.jsonrpc import Failure, RequestId, Response, Unreadable
+from gemel.jsonrpc import Failure, RequestId, Response
 from gemel.protocol.connection import LIVENESS_RESERVE
 from gemel.protocol.eras import detect
 from gemel.protocol.eras.base import Era
@@ -224,7 +224,7 @@ class Endpoint:
         self, exc: ProtocolError, exchange: Exchange, head: Head, origin: Origin, body: bytes
     ) -> None:
         """Refuse what is not a message. A malformed response fails the request of the server that it is for."""
-        request_id = exc.request_id if isinstance(exc, Unreadable) else None
+        request_id = jsonrpc.id_of(exc, body)
         if head.session_id is not None and jsonrpc.meant_as(body) == "response":
             session = await self._find(head, origin)
             if not isinstance(session, Refusal) and await self._fail_request(session, body, origin, request_id):

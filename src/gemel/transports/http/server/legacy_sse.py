@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, quote
 from gemel import jsonrpc
 from gemel.channel import ChannelKind, Serve
 from gemel.errors import ChannelClosed, DefinitionError, ProtocolError, UnsupportedVersion
-from gemel.jsonrpc import Notification, Request, Unreadable
+from gemel.jsonrpc import Notification, Request
 from gemel.protocol.eras import detect
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.http import sse
@@ -131,7 +131,7 @@ class LegacyEndpoint:
             message = None if jsonrpc.is_batch(body) else jsonrpc.decode(body)
             call = detect.classify(message, (HANDSHAKE,)) if isinstance(message, (Request, Notification)) else None
         except ProtocolError as exc:
-            request_id = exc.request_id if isinstance(exc, Unreadable) else None
+            request_id = jsonrpc.id_of(exc, body)
             if jsonrpc.meant_as(body) == "response" and session.fail_request(body, origin):
                 request_id = None  # the id is one of the server's own
             await exchange.reply(400, jsonrpc.encode_failure(request_id, exc.error))
