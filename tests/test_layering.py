@@ -14,7 +14,7 @@ from tests.source import PACKAGE, Module, bare_strings, import_cycles, imports_o
 # Leftmost first; layers on one line don't know each other. Each imports only from lines above its own, and itself.
 LAYERS = (
     ("errors", "version", "structs"),
-    ("options",),
+    ("options", "values"),
     ("jsonrpc",),
     ("schema",),
     ("protocol",),
@@ -35,7 +35,7 @@ LAYERS = (
     ("__init__", "__main__"),
 )
 RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}
-PURE = ("errors", "structs", "jsonrpc", "schema", "protocol")
+PURE = ("errors", "structs", "values", "jsonrpc", "schema", "protocol")
 
 IMPURE_MODULES = frozenset(
     {

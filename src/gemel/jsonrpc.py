@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from gemel.errors import ErrorObject, InvalidRequest, ParseError, ProtocolError
+from gemel.values.unicode import replace_surrogates
 
 #: A request id: a string or an integer. The response has it in the same JSON type.
 RequestId: TypeAlias = str | int
@@ -393,8 +394,14 @@ class _Failure(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
 
 
 def encode_value(value: Any) -> bytes:
-    """A value as JSON text. Raises TypeError (or another of msgspec's errors), and ValueError for NaN and infinity."""
-    text = _encoder.encode(value)
+    """A value as JSON text, with U+FFFD for what is not Unicode.
+
+    Raises TypeError (or another of msgspec's errors), and ValueError for NaN and infinity.
+    """
+    try:
+        text = _encoder.encode(value)
+    except UnicodeEncodeError:
+        text = _encoder.encode(replace_surrogates(value))
     if may_hold_null(text):
         check_finite(value, len(text))
     return text

@@ -22,7 +22,23 @@ if __name__ == "__main__":
 
 import msgspec
 
-from gemel import CallNext, Client, Context, Limits, ProtocolError, ResultLimit, Server, Tasks, ToolError, errors
+from gemel import (
+    CallNext,
+    CallToolResult,
+    Client,
+    ContentBlock,
+    Context,
+    Limits,
+    ProtocolError,
+    ResourceContents,
+    ResourceLink,
+    ResultLimit,
+    Server,
+    Tasks,
+    TextContent,
+    ToolError,
+    errors,
+)
 from gemel.schema.notifications import LOGGING_LEVELS
 
 #: What `acme/throw` and the tool `throw` can raise: the kinds of failure that a handler knows.
@@ -58,13 +74,15 @@ class Pong(msgspec.Struct):
 def build(**options: Any) -> Server[Any]:
     """A server with one of everything. `shelf` tools stand in its list, and what happens is kept to be asked for.
 
-    With `spill` it keeps results of more bytes in pages; with `tasks` it has tools that become tasks. `deny` says where a
+    With `spill` it keeps results of more bytes in pages; with `tasks` it has tools that become tasks, with `files` some that
+    say the name of a file, which is not Unicode. `deny` says where a
     ToolError ends what comes: in "middleware", in that of a "mounted" server or of a "gateway", or in "connection_lifespan".
     """
     shelf = options.pop("shelf", 0)
     deny = options.pop("deny", None)
     spill = options.pop("spill", None)
     has_tasks = options.pop("tasks", False)
+    has_files = options.pop("files", False)
     if deny in ("mounted", "gateway"):
         return _denied_inside(deny)
     if deny is not None:
@@ -84,6 +102,8 @@ def build(**options: Any) -> Server[Any]:
     _add_waiting(server, gates, events)
     _add_asking(server, events)
     _add_methods(server, events)
+    if has_files:
+        _add_files(server)
     if spill is not None:
         _add_long(server)
     if has_tasks:
@@ -175,6 +195,60 @@ def _add_long(server: Server[Any]) -> None:
     @server.tool
     async def numbers(count: int) -> list[int]:
         return list(range(count))
+
+
+def _add_files(server: Server[Any]) -> None:
+    name = os.fsdecode(b"caf\xe9") if os.name == "posix" else "caf\udce9"
+
+    @server.tool
+    async def text() -> str:
+        return name
+
+    @server.tool
+    async def refuse() -> str:
+        raise ToolError(f"no {name}")
+
+    @server.tool
+    async def blocks() -> list[ContentBlock]:
+        return [TextContent(text=name), ResourceLink(uri=f"file:///{name}", name=name)]
+
+    @server.tool
+    async def structured() -> CallToolResult:
+        return CallToolResult(content=[], structured_content={name: [name], "uri": f"file:///{name}"})
+
+    @server.tool
+    async def names() -> list[str]:
+        return [name]
+
+    @server.tool
+    async def tell(ctx: Context[Any]) -> str:
+        await ctx.warning({"name": name})
+        await ctx.report_progress(1, 1, name)
+        return "told"
+
+    @server.tool
+    async def ask(ctx: Context[Any]) -> str:
+        return await ctx.elicit(f"Delete {name}?")
+
+    @server.tool
+    async def fail_file() -> str:
+        raise errors.ResourceNotFound(f"file:///{name}")
+
+    @server.prompt
+    async def about() -> str:
+        return name
+
+    @server.resource("list://files")
+    async def files() -> str:
+        return name
+
+    @server.resource("one://{number}")
+    async def one(number: int) -> ResourceContents:
+        return ResourceContents(uri=f"file:///{name}", text=name)
+
+    @server.request("acme/cursor")
+    async def cursor(ctx: Context[Any], params: Any) -> Any:
+        return {"nextCursor": name}
 
 
 def _add_tasks(server: Server[Any], gates: defaultdict[str, asyncio.Event]) -> None:

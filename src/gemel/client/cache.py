@@ -13,6 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.limits import DEFAULT_LIMITS
+from gemel.values.unicode import encode_unicode
 
 CacheMode: TypeAlias = Literal["use", "refresh", "bypass"]
 
@@ -32,6 +33,7 @@ class _Hint(msgspec.Struct, rename="camel"):
 
 
 _hint = msgspec.json.Decoder(_Hint)
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class CacheEntry(msgspec.Struct, frozen=True):
@@ -121,7 +123,7 @@ class Cache:
     def key(self, method: str, params: dict[str, Any], revision: str) -> str:
         """The key of a request: its method, params and revision."""
         asked = {name: value for name, value in params.items() if name != "_meta"}
-        text = msgspec.json.encode([revision, asked], order="deterministic").decode()
+        text = encode_unicode(_encode, [revision, asked]).decode()
         return f"{method}\n{self._partition}\n{text}"
 
     def get(self, key: str) -> CacheEntry | None:

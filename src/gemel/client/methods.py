@@ -47,6 +47,7 @@ from gemel.schema.resources import (
 )
 from gemel.schema.tools import CallToolResult, DataT, ListToolsResult, Tool
 from gemel.structs import sets_like_slots
+from gemel.values.unicode import as_uri, is_unicode
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -659,7 +660,7 @@ class ClientMethods(ABC):
         found = uri if isinstance(uri, str) else getattr(uri, "uri", None)
         if not isinstance(found, str):
             raise DefinitionError(f"read_resource needs a URI or a listed resource, not {type(uri).__name__}")
-        params = {"uri": found}
+        params = {"uri": as_uri(found)}
         return await self.request("resources/read", params, result=ReadResourceResult, cache=cache, **options)
 
     # ---------------------------------------------------------------- prompts
@@ -739,8 +740,10 @@ class ClientMethods(ABC):
         """
         if (prompt is None) == (resource is None):
             raise ValueError("Say what to complete: prompt=… or resource=…, one of them")
-        ref = {"type": "ref/prompt", "name": prompt} if prompt else {"type": "ref/resource", "uri": resource}
-        params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
+        ref: dict[str, Any] = {"type": "ref/resource", "uri": resource}
+        if prompt:
+            ref = {"type": "ref/prompt", "name": _name(prompt, "complete", "prompt")}
+        params = {"ref": ref, "argument": {"name": _name(argument, "complete", "variable"), "value": value}}
         if given is not None:
             params["context"] = {"arguments": dict(given)}
         result = await self.request("completion/complete", params, result=CompleteResult, **options)
@@ -748,9 +751,11 @@ class ClientMethods(ABC):
 
 
 def _name(name: Any, method: str, kind: str) -> str:
-    """The name of a tool or prompt. Raises DefinitionError for anything else."""
+    """The name of a tool or prompt. Raises DefinitionError for anything else, and NotSent for what is not Unicode."""
     if isinstance(name, str):
-        return name
+        if name.isascii() or is_unicode(name):
+            return name
+        raise NotSent(f"{method} was not sent: the name {name!a} is not Unicode")
     named = getattr(name, "name", None) or getattr(name, "__name__", None) or "name"
     raise DefinitionError(f"{method} needs the name of a {kind}, not {type(name).__name__}: write {method}({named!r})")
 

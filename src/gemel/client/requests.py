@@ -183,7 +183,10 @@ class Requests:
         discovery = self._connection.discovery
         if discovery is None or not self._connection.era.may_cache(request.params):
             return None
-        return self._cache.key(request.method, request.params, discovery.revision)
+        try:
+            return self._cache.key(request.method, request.params, discovery.revision)
+        except (TypeError, ValueError):  # they can't be sent, which says why
+            return None
 
     def _required_pages(self, error: CallError) -> UrlElicitationRequired | None:
         """The pages that the server requires first; only revisions with `elicitationId` have such an error."""

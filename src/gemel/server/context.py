@@ -572,7 +572,7 @@ class Context(Record, Generic[StateT]):
         if isinstance(result, Result):
             raise GemelError(f"{method} gave a {type(result).__name__}, which only a client can go on with")
         try:
-            return msgspec.json.decode(msgspec.json.encode(result), type=kind)
+            return msgspec.json.decode(encode_value(result), type=kind)
         except msgspec.ValidationError as exc:
             raise GemelError(f"{method}: its result doesn't fit the protocol: {shorten(str(exc))}") from None
 

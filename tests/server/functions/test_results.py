@@ -230,8 +230,9 @@ def test_a_value_that_contains_itself_is_told() -> None:
     assert mistake(output(list), endless).startswith("returned list (contains itself, or is nested too deeply), which")
 
 
-def test_text_that_is_no_unicode_is_told() -> None:
-    assert "surrogates not allowed" in mistake(output(list[str]), ["\ud800"])
+def test_text_that_is_not_unicode_is_replaced() -> None:
+    _, text = output(list[str]).encode(["caf\udce9", "\ud83d\ude00"])
+    assert text == '["caf\ufffd","😀"]'
 
 
 @pytest.mark.parametrize("annotation", [Plain, list[Plain]])

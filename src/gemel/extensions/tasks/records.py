@@ -24,6 +24,7 @@ from gemel.errors import BackendError, ErrorObject, GemelError, LogConflict, Ove
 from gemel.protocol.eras.base import EraName
 from gemel.protocol.http.request import Owner, Principal
 from gemel.protocol.records import Origin
+from gemel.values.unicode import encode_unicode
 
 logger = logging.getLogger("gemel")
 
@@ -495,7 +496,7 @@ def _remaining(record: TaskRecord) -> float:
 
 
 def _encode(record: TaskRecord) -> bytes:
-    return msgspec.msgpack.encode(record)
+    return encode_unicode(msgspec.msgpack.encode, record)
 
 
 def _decode(data: bytes | None) -> TaskRecord | None:

@@ -46,6 +46,7 @@ from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.notifications import ProgressParams
 from gemel.server.elicitation.elicit import ClientInput, ElicitationStrategy, InputRefused, StepCall
 from gemel.session import Session
+from gemel.values.unicode import encode_unicode
 
 logger = logging.getLogger("gemel")
 
@@ -64,6 +65,7 @@ class _TaskNotification(msgspec.Struct):
 
 _progress = msgspec.json.Decoder(ProgressParams)
 _notification = msgspec.json.Decoder(_TaskNotification)
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class TaskChannel:
@@ -227,7 +229,7 @@ class RunningTask:
                 _, text = await call.run(hashlib.sha256(f"{self.record.id}:{key}".encode()).hexdigest()[:32])
             except Exception as exc:
                 if not call.retry:
-                    text = shorten(f"{call.name} failed: {exc}", MESSAGE_LENGTH).encode()
+                    text = shorten(f"{call.name} failed: {exc}", MESSAGE_LENGTH).encode("utf-8", "replace")
                     await self.journal.append("failed", key, text)
                 raise
             await self.journal.append("done", key, text)
@@ -410,7 +412,7 @@ class TaskElicitation(ElicitationStrategy):
     def add(self, item: ClientInput[Any]) -> None:
         """Enter a request for input. Raises GemelError for a key that is used already."""
         super().add(item)
-        params = msgspec.json.encode(item.params, order="deterministic") if item.params is not UNSET else b""
+        params = encode_unicode(_encode, item.params) if item.params is not UNSET else b""
         if item.key is None:
             digest = hashlib.sha256(params).hexdigest()[:8]
             item.key = self._numbered(f"{item.method.partition('/')[0]}-{digest}")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
+from gemel.jsonrpc import encode_value
 from gemel.schema.base import Model
 from gemel.schema.content import AudioContent, EmbeddedResource, ResourceLink, TextContent
 from gemel.schema.sampling import ToolResultContent, ToolUseContent
@@ -24,7 +23,7 @@ def _link(block: ResourceLink, revision: str) -> TextContent:
 
 
 def _tool_use(block: ToolUseContent, revision: str) -> TextContent:
-    return TextContent(text=f"[Call of tool {block.name}: {msgspec.json.encode(block.input).decode()}]")
+    return TextContent(text=f"[Call of tool {block.name}: {encode_value(block.input).decode()}]")
 
 
 def _tool_result(block: ToolResultContent, revision: str) -> TextContent:

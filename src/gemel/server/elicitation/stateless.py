@@ -23,6 +23,7 @@ from gemel.server.elicitation.elicit import ClientInput, ElicitationStrategy, In
 from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.session import Session
 from gemel.timeouts import wait_shared
+from gemel.values.unicode import encode_unicode
 
 
 class _Retry(msgspec.Struct):
@@ -45,6 +46,7 @@ class _StoredState(msgspec.Struct, array_like=True):
 
 
 _retry_decoder = msgspec.json.Decoder(_Retry)
+_encode = msgspec.json.Encoder(order="deterministic").encode
 _state_decoder = msgspec.msgpack.Decoder(_StoredState)
 
 
@@ -179,7 +181,7 @@ class StatelessElicitation(ElicitationStrategy):
             )
         super().add(item)
         if item.key is None:
-            text = msgspec.json.encode(item.params, order="deterministic") if item.params is not UNSET else b""
+            text = encode_unicode(_encode, item.params) if item.params is not UNSET else b""
             item.key = self._numbered(f"{item.method.partition('/')[0]}-{_hash(text).hex()[:8]}")
         elif item.key in self._requested:
             raise GemelError(

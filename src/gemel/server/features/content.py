@@ -257,7 +257,9 @@ class File(Media):
         """The `resource` block."""
         from urllib.parse import quote
 
-        contents = contents_from_bytes(self.data, f"file:///{quote(self.name)}", self.mime_type)
+        contents = contents_from_bytes(
+            self.data, f"file:///{quote(self.name, errors='surrogateescape')}", self.mime_type
+        )
         return EmbeddedResource(resource=contents, annotations=self.annotations, meta=self.meta)
 
 

@@ -25,7 +25,7 @@ _VARIABLE = re.compile(
 _PART = re.compile(r"[^{]+|\{(?P<inner>[^}]*)\}|\{")
 _BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 #: Not allowed in literals (RFC 6570 section 2.1; its errata allows the apostrophe).
-_NOT_LITERAL = re.compile(rf"[\x00-\x20\"<>\\^`|}}\x7f]|{_BARE_PERCENT.pattern}")
+_NOT_LITERAL = re.compile(rf"[\x00-\x20\"<>\\^`|}}\x7f\ud800-\udfff]|{_BARE_PERCENT.pattern}")
 #: The characters that separate the parts of a URI (RFC 3986 section 2.2).
 RESERVED = ":/?#[]@!$&'()*+,;="
 #: Reserved by RFC 6570 section 2.2 for later versions.
@@ -178,8 +178,8 @@ def _encode(value: Scalar, operator: Operator, prefix: int | None = None) -> str
 
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     if not operator.reserved:
-        return quote(text[:prefix], safe="")
-    return quote(_BARE_PERCENT.sub("%25", text[:prefix]), safe=RESERVED + "%")
+        return quote(text[:prefix], safe="", errors="surrogateescape")
+    return quote(_BARE_PERCENT.sub("%25", text[:prefix]), safe=RESERVED + "%", errors="surrogateescape")
 
 
 # ---------------------------------------------------------------- matching

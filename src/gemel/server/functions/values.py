@@ -21,6 +21,7 @@ from gemel.jsonrpc import check_finite, may_hold_null
 from gemel.server.functions.annotations import Traits, bare, no_type, traits_of
 from gemel.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
 from gemel.server.functions.validation_errors import MAX_EXPLAINED, Path, Rejection, rejection_of
+from gemel.values.unicode import encode_unicode
 from gemel.version import install_command
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def encode(value: Any) -> bytes:
 
 def _written(value: Any) -> bytes:
     try:
-        return _encode(value)
+        return encode_unicode(_encode, value)
     except TypeError as error:
         unsupported = re.search(r"objects of type (\S+) is unsupported", str(error))
         raise NotSerializable(unsupported[1] if unsupported else str(error)) from None
@@ -300,7 +301,12 @@ class PydanticType:
         raise ValueRejected([Rejection((), fallback="has a part of another type than annotated")], _decoded(text))
 
     def _dumped(self, value: Any) -> bytes:
-        text = self._adapter.dump_json(value, warnings="error", by_alias=True)
+        try:
+            text = self._adapter.dump_json(value, warnings="error", by_alias=True)
+        except _serialization_error() as error:
+            if "surrogates not allowed" not in str(error):
+                raise
+            return encode(self._adapter.dump_python(value, mode="json", warnings="error", by_alias=True))
         if b"null" in text:
             try:
                 check_finite(self._adapter.dump_python(value, mode="json", warnings="none"))

@@ -33,6 +33,7 @@ from gemel.server.middleware.chain import CallNext
 from gemel.server.middleware.repeated_text import same_json
 from gemel.server.middleware.result_pages import BackendPages, KeptPage, MemoryPages, PageStore, Parts, Spill, divide
 from gemel.session import Session
+from gemel.values.unicode import encode_unicode
 
 logger = logging.getLogger("gemel")
 
@@ -130,7 +131,7 @@ class ResultLimit:
             result = await _resources(ctx, call_next)
         if ctx.method not in self._methods or ctx.request_id is None:
             return result
-        text = msgspec.json.encode(result)
+        text = encode_unicode(msgspec.json.encode, result)
         if len(text) <= self.size:
             return result
         if ctx.method == "tools/call" and (shortened := await self._shortened(ctx, text)) is not None:
@@ -292,13 +293,15 @@ def _with_template(result: Any) -> Any:
             return result
         return structs.replace(result, resource_templates=[*result.resource_templates, _TEMPLATE])
     try:
-        page = msgspec.convert(msgspec.json.decode(msgspec.json.encode(result)), ListResourceTemplatesResult)
+        page = msgspec.convert(
+            msgspec.json.decode(encode_unicode(msgspec.json.encode, result)), ListResourceTemplatesResult
+        )
     except msgspec.ValidationError:
         return result
     added = _with_template(page)
     if added is page:
         return result
-    members = msgspec.json.decode(msgspec.json.encode(result))
+    members = msgspec.json.decode(encode_unicode(msgspec.json.encode, result))
     return {**members, "resourceTemplates": [*members["resourceTemplates"], msgspec.to_builtins(_TEMPLATE)]}
 
 

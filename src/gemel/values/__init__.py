@@ -1,0 +1,1 @@
+"""Python values as JSON and back, the same at every outlet."""
