@@ -6,6 +6,7 @@ Invariant: any bytes become messages or a ProtocolError, nothing else.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from math import isfinite
 from struct import Struct
 from typing import Any, Final, Literal, TypeAlias, final
@@ -14,7 +15,6 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from gemel.errors import ErrorObject, InvalidRequest, ParseError, ProtocolError
-from gemel.values.unicode import replace_surrogates
 
 #: A request id: a string or an integer. The response has it in the same JSON type.
 RequestId: TypeAlias = str | int
@@ -122,7 +122,8 @@ _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 #: Up to the next bracket that is not of an object or array without others in it.
 _TEXT = rb'[^"{}\[\]]*+(?:' + _STRING + rb'[^"{}\[\]]*+)*+'
 _BRACKET = re.compile(
-    rb'[^"{}\[\]]*+(?:(?:' + _STRING + rb"|\{" + _TEXT + rb"\}|\[" + _TEXT + rb'\])[^"{}\[\]]*+)*+([{}\[\]])\s*+', re.DOTALL
+    rb'[^"{}\[\]]*+(?:(?:' + _STRING + rb"|\{" + _TEXT + rb"\}|\[" + _TEXT + rb'\])[^"{}\[\]]*+)*+([{}\[\]])\s*+',
+    re.DOTALL,
 )
 _MEMBER = re.compile(rb"\s*+(" + _STRING + rb")\s*+:\s*+", re.DOTALL)
 _SCALAR = re.compile(rb"(" + _STRING + rb'|[^\s,:{}\[\]"]++)\s*+', re.DOTALL)
@@ -401,10 +402,23 @@ def encode_value(value: Any) -> bytes:
     try:
         text = _encoder.encode(value)
     except UnicodeEncodeError:
-        text = _encoder.encode(replace_surrogates(value))
+        text = encode_unicode(_encoder.encode, value)
     if may_hold_null(text):
         check_finite(value, len(text))
     return text
+
+
+def encode_unicode(encode: Callable[[Any], bytes], value: Any) -> bytes:
+    """The text of a value by any encoder, with U+FFFD for what is not Unicode.
+
+    Raises what the encoder raises, and ValueError where no character can stand in its place.
+    """
+    try:
+        return encode(value)
+    except UnicodeEncodeError:
+        from gemel.values.unicode import replace_surrogates
+
+        return encode(replace_surrogates(value))
 
 
 def may_hold_null(text: bytes) -> bool:

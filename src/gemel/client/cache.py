@@ -11,9 +11,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from gemel.jsonrpc import encode_unicode
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.limits import DEFAULT_LIMITS
-from gemel.values.unicode import encode_unicode
 
 CacheMode: TypeAlias = Literal["use", "refresh", "bypass"]
 

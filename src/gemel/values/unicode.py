@@ -75,14 +75,6 @@ def replace_surrogates(value: Any, convert: Callable[[Any], Any] | None = None, 
     return plain if plain is value else replace_surrogates(plain, convert, member=member)
 
 
-def encode_unicode(encode: Callable[[Any], bytes], value: Any) -> bytes:
-    """The text of a value by any encoder; what is not Unicode is replaced. Raises what the encoder and the replacement raise."""
-    try:
-        return encode(value)
-    except UnicodeEncodeError:
-        return encode(replace_surrogates(value))
-
-
 def _part(value: Any, convert: Callable[[Any], Any] | None, member: Any) -> Any:
     return replace_surrogates(value, convert, member=member if isinstance(member, str) else "")
 

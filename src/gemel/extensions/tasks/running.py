@@ -39,6 +39,7 @@ from gemel.extensions.tasks.records import (
     TaskStore,
     key_of_step,
 )
+from gemel.jsonrpc import encode_unicode
 from gemel.protocol.records import Call, Outgoing
 from gemel.protocol.states import CallState
 from gemel.schema.base import RESERVED
@@ -46,7 +47,6 @@ from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.notifications import ProgressParams
 from gemel.server.elicitation.elicit import ClientInput, ElicitationStrategy, InputRefused, StepCall
 from gemel.session import Session
-from gemel.values.unicode import encode_unicode
 
 logger = logging.getLogger("gemel")
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from gemel.errors import GemelError, InvalidParams
-from gemel.jsonrpc import ABSENT
+from gemel.jsonrpc import ABSENT, encode_unicode
 from gemel.protocol.records import Call
 from gemel.protocol.states import RUNNING
 from gemel.schema.input_required import InputRequest, InputRequiredResult
@@ -23,7 +23,6 @@ from gemel.server.elicitation.elicit import ClientInput, ElicitationStrategy, In
 from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.session import Session
 from gemel.timeouts import wait_shared
-from gemel.values.unicode import encode_unicode
 
 
 class _Retry(msgspec.Struct):

@@ -17,11 +17,10 @@ import msgspec
 import msgspec.inspect as mi
 from msgspec import UNSET, Raw
 
-from gemel.jsonrpc import check_finite, may_hold_null
+from gemel.jsonrpc import check_finite, encode_unicode, may_hold_null
 from gemel.server.functions.annotations import Traits, bare, no_type, traits_of
 from gemel.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
 from gemel.server.functions.validation_errors import MAX_EXPLAINED, Path, Rejection, rejection_of
-from gemel.values.unicode import encode_unicode
 from gemel.version import install_command
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from msgspec import UNSET, structs
 
 from gemel.backends.base import Backend
 from gemel.errors import BackendError, DefinitionError, InternalError, MethodNotFound, Overloaded
+from gemel.jsonrpc import encode_unicode
 from gemel.options import METHOD_NAMES, Check, check_values, function, or_none, whole
 from gemel.protocol.eras.base import OPEN_STATES
 from gemel.protocol.http.headers import judge_name
@@ -33,7 +34,6 @@ from gemel.server.middleware.chain import CallNext
 from gemel.server.middleware.repeated_text import same_json
 from gemel.server.middleware.result_pages import BackendPages, KeptPage, MemoryPages, PageStore, Parts, Spill, divide
 from gemel.session import Session
-from gemel.values.unicode import encode_unicode
 
 logger = logging.getLogger("gemel")
 
