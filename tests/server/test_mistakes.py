@@ -139,7 +139,7 @@ def test_an_option_that_does_not_exist() -> None:
 
 def test_a_class_in_place_of_a_function() -> None:
     assert told(lambda: mistaken().tool(Weather)) == (
-        "Weather is a class; register a function, a bound method, or an object with `__call__`"
+        "Weather(): is a class; register a function, a bound method, or an object with `__call__`"
     )
 
 
