@@ -194,7 +194,7 @@ WORKS: dict[str, Any] = {
     "overloads with their function": overloaded,
     "keyword-only": keyword,
     "TypeVar": with_annotation(T),
-    "TypedDict with Required": with_annotation(TypedDict("Total", {"x": typing.Required[int]}, total=False) | int),  # type: ignore[operator]
+    "TypedDict with Required": with_annotation(TypedDict("Total", {"x": typing.Required[int]}, total=False) | int),  # type: ignore[operator]  # it is possible
     "string": with_annotation("int"),
     "NoReturn": with_result(NoReturn),
     "alias": with_annotation(Annotated[int, pydantic.Field(validation_alias="y")]),
@@ -260,7 +260,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "tuple of types": (with_annotation((int, str)), "it is a value, not a type; write `tuple[…]`"),
     "dict of types": (with_annotation({"x": int}), "it is a value, not a type; write `dict[…]`"),
     "number": (with_annotation(3), "it is a value, not a type; write `Literal[3]`"),
-    "any": (with_annotation(dict[str, any]), "`any` is a function, not a type; write `Any`, of typing"),  # type: ignore[valid-type]
+    "any": (with_annotation(dict[str, any]), "`any` is a function, not a type; write `Any`, of typing"),  # type: ignore[valid-type]  # the mistake itself
     "function as type": (with_annotation(plain), "`plain` is a function, not a type"),
     "module": (with_annotation(datetime), "`datetime` is a module, not a type; write `datetime.datetime`"),
     "instance": (with_annotation(Unreadable()), "annotation `<Unreadable>` can't be read from JSON"),
