@@ -242,6 +242,7 @@ async def lifespan(server):
     yield
 
 server = Server("x")
+server.tool("here")(lambda: None)
 unready = Server("x", lifespan=lifespan)
 unreachable = Server.from_client("http://127.0.0.1:1/mcp")
 
