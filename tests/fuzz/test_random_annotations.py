@@ -350,6 +350,32 @@ def register(server: Server[Any], function: Any, way: str) -> None:
         prompt.complete("value")(complete)
 
 
+@pytest.mark.parametrize("way", ["tool", "prompt", "resource"])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(annotations)
+def test_a_result_is_registered_or_refused_in_one_line(way: str, written: Written) -> None:
+    server: Server[Any] = Server("random")
+
+    def function() -> Any:
+        return "done"
+
+    function.__annotations__["return"] = written.annotation
+    register_result = {"tool": server.tool, "prompt": server.prompt, "resource": server.resource("page://now")}[way]
+    try:
+        register_result(function)
+    except DefinitionError as error:
+        text = str(error)
+        assert "\n" not in text
+        assert text.startswith(f"function() at {__file__}:")
+        assert "return" in text
+        return
+    logging.disable()
+    try:
+        asyncio.run(use(server, marked=False))
+    finally:
+        logging.disable(logging.NOTSET)
+
+
 @pytest.mark.parametrize("way", ["tool", "prompt", "resource", "dependency", "completion"])
 @settings(max_examples=examples(120), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(annotations, st.just(NO_DEFAULT) | pick(DEFAULTS))
