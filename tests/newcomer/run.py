@@ -30,6 +30,7 @@ from tests.docs.console import commands, compare
 from tests.docs.documents import Block, blocks
 from tests.packages.run import Environment
 from tests.ports import free_port
+from tests.programs import find
 from tests.source import ROOT
 
 HOW_TO = ROOT / "docs" / "how-to"
@@ -258,6 +259,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("documents", nargs="*", type=Path)
     parser.add_argument("--short", action="store_true", help="the README and the tutorial only")
     options = parser.parse_args(words)
+    if find("bash") is None:
+        print("make newcomer types into bash, which is not installed: apt install bash")
+        return 1
     chosen = [path.resolve() for path in options.documents] or [*SHORT, *([] if options.short else HOW_TO.glob("*.md"))]
     failed: list[str] = []
     begin = time.monotonic()
