@@ -20,6 +20,7 @@ import yaml
 from tests.adapters.run import ADAPTERS
 from tests.extras.run import EXTRAS
 from tests.packages.run import WAYS
+from tests.programs import require
 from tests.source import ROOT
 from tools import ci, pythons
 from tools.ci import ALWAYS, Record, Step, jobs_of
@@ -64,10 +65,7 @@ class Checkout:
         for each in (self.programs, self.stubs):
             each.mkdir()
         for name in PROGRAMS:
-            program = shutil.which(name)
-            if program is None:
-                pytest.skip(f"{name} is not installed")
-            (self.programs / name).symlink_to(program)
+            (self.programs / name).symlink_to(require(name))
         self.program("make", MAKE)
         for names in ci.TOOLS.values():
             self.program(names[0], "")
