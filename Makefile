@@ -184,7 +184,7 @@ lowest: .venv/.test
 
 DIR ?= tests/server
 bare-path: .venv/.test
-	PATH="$$($(PY) -m tests.programs .cache/programs)" $(PY) -m $(PYTEST) -n auto --dist worksteal -rs -m "not long" $(DIR)
+	PATH="$$($(PY) -m tests.programs .cache/programs)" $(PY) -m $(PYTEST) -n auto --dist worksteal -rs $(STRUCTURE:%=--ignore=%) $(DIR)
 
 EXTRAS ?=
 extras: .venv/.demo

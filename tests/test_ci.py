@@ -383,5 +383,4 @@ def test_every_package_agent_extra_and_part_of_the_tests_has_its_turn() -> None:
     assert variables("AGENTS") == ADAPTERS.keys()
     assert variables("EXTRAS") == EXTRAS.keys()
     assert variables("PART") == pythons.PARTS.keys()
-    assert variables("DIR") >= {"tests/server", "tests/docs", "tests/test_*.py"}
-    assert all(list(ROOT.glob(folder)) for folder in variables("DIR"))
+    assert variables("DIR") >= {"tests", "tests/server", "tests/docs"}
