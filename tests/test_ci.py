@@ -25,6 +25,8 @@ from tests.source import ROOT
 from tools import ci, pythons
 from tools.ci import ALWAYS, Record, Step, jobs_of
 
+pytestmark = pytest.mark.timeout(120)  # some tests start pytest six times
+
 #: What a checkout needs for its steps to be started.
 FILES = (".ci/run", "tools/__init__.py", "tools/ci.py", "tools/pythons.py", "tools/repeat.py")
 #: Notes its words, and does what a file of the name of its target says.
@@ -109,7 +111,7 @@ class Checkout:
     def run(self, *words: str, **variables: str) -> str:
         """Run it. Returns the last line that it printed; the exit code fits it."""
         process = self.start(*words, **variables)
-        self.output, _ = process.communicate(timeout=25)
+        self.output, _ = process.communicate()
         last = self.output.splitlines()[-1]
         assert process.returncode == (0 if last.startswith("ci: passed in ") else 1), self.output
         return last
@@ -284,7 +286,7 @@ def test_a_run_that_is_ended_says_so_and_leaves_no_process(checkout: Checkout) -
     while "begun" not in process.stdout.readline():
         pass
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=20)
+    output, _ = process.communicate()
     assert "FAILED" in output.splitlines()[-1]
     assert "stopped by a signal" in output
     assert process.returncode == 1

@@ -3,7 +3,7 @@
 python -m tests.extras.run                 all extras of pyproject.toml
 python -m tests.extras.run otel redis      some of them
 
-What an extra is used for stands in `programs/`, in a file of its name. It runs outside the repository.
+What an extra is used for stands in `programs/with_EXTRA.py`, which runs outside the repository.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIMIT = 240
 
 def program_of(extra: str) -> Path:
     """The program that uses the extra."""
-    return PROGRAMS / f"{extra.replace('-', '_')}.py"
+    return PROGRAMS / f"with_{extra.replace('-', '_')}.py"
 
 
 def use(extra: str, wheel: Path, folder: Path) -> None:

@@ -72,7 +72,7 @@ def main(word: str, *arguments: str) -> None:
     if word == "pytest":
         import pytest
 
-        vars(io).setdefault("_WindowsConsoleIO", type("_WindowsConsoleIO", (), {}))  # pytest asks what a terminal is
+        setattr(io, "_WindowsConsoleIO", type("_WindowsConsoleIO", (), {}))  # noqa: B010 (pytest asks what a terminal is)
         sys.exit(pytest.main([*arguments]))
     if word == "import":
         import_everything()
