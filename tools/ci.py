@@ -74,24 +74,24 @@ def _test_folders() -> tuple[str, ...]:
 
 #: They run each time.
 ALWAYS = (
-    Step("test", "make test", 25, 480, must=True),
-    Step("check", "make -k check", 10, 300, must=True),
-    Step("test-long", "make test-long", 10, 160),
-    Step("shape", "make shape", 2, 20),
+    Step("test", "make test", 25, 360, must=True),
+    Step("check", "make -k check", 12, 200, must=True),
+    Step("test-long", "make test-long", 12, 180),
+    Step("shape", "make shape", 3, 20),
     Step("demo", "make demo", 2, 5),
-    Step("site", "make site", 3, 30),
-    Step("packages", "make packages PACKAGES='wheel zip'", 4, 30),
-    Step("newcomer", "make newcomer NEWCOMER=--short", 4, 60),
-    Step("http-differential", "make http-differential", 4, 60),
-    Step("fuzz", "make fuzz FUZZ_SECONDS=5", 4, 45),
-    Step("conformance", "make conformance", 8, 120, needs=("npm",)),
-    Step("interop-matrix", "make interop-matrix INTEROP=--short", 12, 240, needs=("npm",)),
-    Step("interop-tests", "make interop-tests", 8, 150, needs=("npm",)),
-    Step("interop-auth", "make interop-auth", 6, 90, needs=("chromium", "npm")),
-    Step("browser", "make browser", 10, 150, needs=("chromium", "npm")),
-    Step("bench-quick", "make bench-quick", 8, 150, needs=("valgrind",)),
+    Step("site", "make site", 4, 15),
+    Step("packages", "make packages PACKAGES='wheel zip'", 5, 30),
+    Step("newcomer", "make newcomer NEWCOMER=--short", 6, 60),
+    Step("http-differential", "make http-differential", 4, 15),
+    Step("fuzz", "make fuzz FUZZ_SECONDS=5", 6, 45),
+    Step("conformance", "make conformance", 8, 80, needs=("npm",)),
+    Step("interop-matrix", "make interop-matrix INTEROP=--short", 15, 200, needs=("npm",)),
+    Step("interop-tests", "make interop-tests", 10, 120, needs=("npm",)),
+    Step("interop-auth", "make interop-auth", 8, 90, needs=("chromium", "npm")),
+    Step("browser", "make browser", 12, 150, needs=("chromium", "npm")),
+    Step("bench-quick", "make bench-quick", 10, 160, needs=("valgrind",)),
     Step("coverage-ids", "make coverage-ids", 1, 5),
-    Step("bare-path", "make bare-path DIR='{}'", 8, 60, _test_folders()),
+    Step("bare-path", "make bare-path DIR='{}'", 12, 80, _test_folders()),
 )
 _FRAMEWORKS = sorted(pythons.FRAMEWORKS)
 _OTHER_EXTRAS = sorted(pythons.PROJECT["project"]["optional-dependencies"].keys() - pythons.FRAMEWORKS)
@@ -106,22 +106,22 @@ def rotation(versions: Iterable[str]) -> tuple[Step, ...]:
     parts = tuple(pythons.PARTS)
     others = tuple(f"VERSIONS={version} PART={part}" for version in versions for part in parts)
     return (
-        Step("hostile", "make hostile", 6, 90),
-        Step("load", "make load soak", 5, 50),
-        Step("mutants", "make mutants MUTANTS=30", 10, 240),
-        *([Step("pythons", "make pythons {}", 10, 150, others)] if others else []),
-        Step("lowest", "make lowest PART={}", 10, 150, parts),
-        Step("cluster", "make cluster CLUSTER=--short", 6, 120, needs=("haproxy", "npm", "redis-server")),
-        Step("agent-clients", "make agent-clients", 10, 200, needs=("npm",)),
+        Step("hostile", "make hostile", 8, 90),
+        Step("load", "make load soak", 8, 50),
+        Step("mutants", "make mutants MUTANTS=30", 15, 240),
+        *([Step("pythons", "make pythons {}", 15, 180, others)] if others else []),
+        Step("lowest", "make lowest PART={}", 15, 180, parts),
+        Step("cluster", "make cluster CLUSTER=--short", 8, 120, needs=("haproxy", "npm", "redis-server")),
+        Step("agent-clients", "make agent-clients", 15, 180, needs=("npm",)),
         Step(
             "agent-adapters",
             "make agent-adapters AGENTS={}",
-            8,
+            12,
             100,
             tuple(name.replace("-", "_") for name in _FRAMEWORKS),
         ),
-        Step("extras", "make extras EXTRAS='{}'", 8, 120, (" ".join(_OTHER_EXTRAS), *_FRAMEWORKS)),
-        Step("all-packages", "make packages PACKAGES={}", 6, 60, ("pipx", "sdist", "zipapp", "frozen", "written")),
+        Step("extras", "make extras EXTRAS='{}'", 10, 120, (" ".join(_OTHER_EXTRAS), *_FRAMEWORKS)),
+        Step("all-packages", "make packages PACKAGES={}", 8, 60, ("pipx", "sdist", "zipapp", "frozen", "written")),
     )
 
 
