@@ -23,7 +23,7 @@ help:
 	@echo "make hostile       some 2,300 malicious and malformed messages and requests against server and client"
 	@echo "make reliability   the same against servers of other SDKs, for docs/reliability.md; takes 20 minutes (needs npm)"
 	@echo "make fuzz          coverage-guided fuzzing of what has no I/O, FUZZ_SECONDS=60 for each target (needs atheris)"
-	@echo "make mutants       changes of the source that no test notices: MUTANTS=60 of them, chosen by SEED, which is the date; takes 7 minutes"
+	@echo "make mutants       changes of the source that no test notices: MUTANTS=60 of them, chosen by SEED, which is the date; ends within 8 minutes"
 	@echo "make http-differential  raw requests to Gemel's HTTP server, to others, and through nginx and haproxy"
 	@echo "make load soak     streams, calls, slow readers, sessions on a server, with bounds on what it holds"
 	@echo "make cluster       foreign clients on four processes behind haproxy that are killed meanwhile, over SQLite and Redis (needs npm, haproxy, redis-server); CLUSTER=--short for 40 s, CLUSTER='--seconds 600' for long"

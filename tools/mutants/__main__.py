@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
     parser.add_argument("files", nargs="*", help="source files; all by default")
     parser.add_argument("--count", type=int, default=40, help="how many mutants; 0 for all of the files")
     parser.add_argument("--seed", type=int, default=int(f"{date.today():%Y%m%d}"), help="the date by default")
-    parser.add_argument("--seconds", type=float, default=420.0, help="after these no further mutant is tried")
+    parser.add_argument("--seconds", type=float, default=360.0, help="after these no further mutant is tried")
     parser.add_argument("--limit", type=float, default=40.0, help="seconds of tests for a mutant")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many at a time")
     options = parser.parse_args(arguments)
