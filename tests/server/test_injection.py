@@ -189,7 +189,10 @@ REFUSED: list[tuple[Any, str]] = [
     (SyncContext, "`SyncContext` is made from a Context; write `given: Context` and use `given.sync`"),
     (Principal, "a caller can't pass `Principal`; write `given: Annotated[Principal, Depends(function)]`"),
     (Server[Any] | None, "a caller can't pass `Server`"),
-    (Annotated[str, Depends_of_another()], "`Depends` of fastapi fills nothing; write `from gemel import Depends`"),
+    (
+        Annotated[str, Depends_of_another()],
+        "`Depends` of fastapi fills nothing; write `given: Annotated[str, Depends(function)]` with the names of gemel",
+    ),
     *([(NEW_ALIASES["Lost"], "name 'Nowhere' is not defined")] if NEW_ALIASES else []),
 ]
 

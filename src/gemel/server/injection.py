@@ -119,13 +119,10 @@ def injected(parameter: inspect.Parameter, annotation: Any, place: Place) -> Inj
 
 
 def _injected(parameter: inspect.Parameter, annotation: Any, place: Place) -> Injected | None:
-    name = parameter.name
-    for default in (
-        parameter.default,
-        getattr(parameter.default, "default", None),
-    ):  # the second one is of pydantic's Field
-        if _is_marker(default) or _is_foreign(default):
-            _refuse(default, "can't be a default", name, annotation, place)
+    name, default = parameter.name, parameter.default
+    for one in (default, getattr(default, "default", None)):  # the second one is of pydantic's Field
+        if _is_marker(one) or _is_foreign(one):
+            _refuse(one, "can't be a default", name, annotation, place)
     kind, metadata, optional = peel(annotation)
     markers = [item for item in metadata if _is_marker(item) or _is_foreign(item)]
     if len(markers) > 1:
@@ -135,10 +132,11 @@ def _injected(parameter: inspect.Parameter, annotation: Any, place: Place) -> In
             _refuse(marker, "fills nothing", name, annotation, place)
     if not markers and any(map(_is_context, members(kind))):
         return Injected(None)
-    for part in parts(kind, fields=not markers or isinstance(markers[0], Ask)):
+    is_value = not markers or isinstance(markers[0], Ask)  # what somebody sends; a dependency may give anything
+    for part in parts(kind, fields=is_value):
         if _is_marker(part) or _is_foreign(part):
             _refuse(part, "stands inside of the annotation, where nothing reads it", name, annotation, place)
-        if not markers or isinstance(markers[0], Ask):
+        if is_value and is_class(part):
             _check_class(part, name, annotation, place)
     if not markers:
         return None
@@ -182,16 +180,20 @@ def _is_marker(part: Any) -> bool:
 
 def _is_foreign(part: Any) -> bool:
     """Whether it is the marker of another library."""
-    return any(cls.__name__.lstrip("_") in _FOREIGN_MARKERS for cls in type(part).__mro__) and not _is_marker(part)
+    cls = type(part)
+    if cls is type or cls.__module__ in ("builtins", "typing", "types", "msgspec") or _is_marker(part):
+        return False
+    return any(base.__name__.lstrip("_") in _FOREIGN_MARKERS for base in cls.__mro__)
 
 
 def _refuse(marker: Any, why: str, name: str, annotation: Any, place: Place) -> NoReturn:
     """Raise DefinitionError for a marker that nothing reads, with the spelling that works."""
     if _is_foreign(marker):
-        cls = type(marker)
+        cls, spelling = type(marker), f"Annotated[{_type_of(annotation)}, Depends(function)]"
+        spelling = "Context" if any(map(_is_context, members(annotation))) else spelling
         raise place.mistake(
-            f"`{cls.__name__.lstrip('_')}` of {cls.__module__.partition('.')[0]} {why}; write `from gemel import Depends` and "
-            f"`{name}: Annotated[{_type_of(annotation)}, Depends(function)]`",
+            f"`{cls.__name__.lstrip('_')}` of {cls.__module__.partition('.')[0]} {why}; write `{name}: {spelling}` with the "
+            "names of gemel",
             name,
         )
     spelling = {Depends: "Depends(function)", Ask: "Ask('Which one?')"}.get(marker, repr(marker))
@@ -209,8 +211,6 @@ def _type_of(annotation: Any) -> str:
 
 def _check_class(part: Any, name: str, annotation: Any, place: Place) -> None:
     """Refuse classes whose instances only the server makes: no caller may."""
-    if not is_class(part):
-        return
     if issubclass(part, SyncContext):
         raise place.mistake(
             f"`{shown(part)}` is made from a Context; write `{name}: Context` and use `{name}.sync`", name

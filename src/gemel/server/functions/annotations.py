@@ -350,9 +350,14 @@ def has_fields(annotation: Any) -> TypeGuard[type]:
 def class_hints(cls: type) -> dict[str, Any]:
     """The annotations of a class's fields; empty if they can't be resolved, which msgspec or pydantic reports."""
     try:
-        hints = typing.get_type_hints(cls, include_extras=True)
+        return _class_hints(cls)
     except Exception:
         return {}
+
+
+@functools.lru_cache(maxsize=512)
+def _class_hints(cls: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls, include_extras=True)
     return {name: _unqualified(hint) for name, hint in hints.items()}
 
 
