@@ -250,6 +250,8 @@ def dependencies_of(signature: Signature) -> Dependencies | None:
 
 def plan_dependencies(injected: Mapping[str, Injected], arguments: Sequence[str], place: Place) -> Dependencies | None:
     """The same for a function without a Signature. `arguments` are those that it is passed besides."""
+    if not injected:
+        return None
     compiler = _Compiler(place, arguments)
     parameters = [(name, compiler.slot(how, name)) for name, how in injected.items() if how.marker is not None]
     return Dependencies(compiler.forms, compiler.steps, parameters) if parameters else None

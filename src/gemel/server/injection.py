@@ -15,6 +15,7 @@ from gemel.server.context import Context, SyncContext
 from gemel.server.functions.annotations import (
     Place,
     is_class,
+    is_plain,
     members,
     parts,
     peel,
@@ -99,6 +100,7 @@ class Injected(NamedTuple):
 
 
 _MARKERS = (Depends, Ask)
+_BUILT_IN = frozenset({bool, int, float, str, bytes, list, dict, tuple, set, type(None)})
 #: Names of the classes by which FastAPI, FastMCP and the official SDK mark parameters that a server fills.
 _FOREIGN_MARKERS = frozenset({"Depends", "Dependency", "Resolve"})
 #: Packages whose `Context` is easily imported instead of Gemel's. The classes of others may be the author's own data.
@@ -120,6 +122,8 @@ def injected(parameter: inspect.Parameter, annotation: Any, place: Place) -> Inj
 
 def _injected(parameter: inspect.Parameter, annotation: Any, place: Place) -> Injected | None:
     name, default = parameter.name, parameter.default
+    if is_plain(annotation) and (default is inspect.Parameter.empty or type(default) in _BUILT_IN):
+        return None
     for one in (default, getattr(default, "default", None)):  # the second one is of pydantic's Field
         if _is_marker(one) or _is_foreign(one):
             _refuse(one, "can't be a default", name, annotation, place)

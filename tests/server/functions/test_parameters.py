@@ -167,11 +167,12 @@ def test_a_default_that_hides_what_it_holds_is_not_listed() -> None:
         a: pydantic.SecretStr = pydantic.SecretStr("hidden"),  # noqa: B008
         b: Login = login,
         c: Sequence[int] = (1, 2),
+        d: pydantic.SecretStr = "hidden",  # type: ignore[assignment]  # pydantic reads it
     ) -> None: ...
 
     signature = inspect_function(function)
     listed = {name: item.get("default") for name, item in signature.input_schema["properties"].items()}
-    assert listed == {"a": None, "b": None, "c": [1, 2]}
+    assert listed == {"a": None, "b": None, "c": [1, 2], "d": None}
     assert signature.arguments.from_json(b"{}")["a"].get_secret_value() == "hidden"
 
 

@@ -51,6 +51,8 @@ def behind_partials(function: Any) -> Any:
 
 def unwrapped(function: Any) -> Any:
     """The Python function whose code, names and place count: behind partials, methods, objects, classes and decorators."""
+    if type(function) is types.FunctionType and not hasattr(function, "__wrapped__"):
+        return function  # for speed, as nearly all are
     function = behind_partials(function)
     if isinstance(function, type):
         return next((vars(base)["__init__"] for base in function.__mro__ if "__init__" in vars(base)), function)
@@ -139,6 +141,19 @@ def _running_names(module: dict[str, Any]) -> dict[str, Any]:
 def is_class(annotation: Any) -> TypeGuard[type]:
     """Whether it is a class and not an alias such as `list[int]`."""
     return type(annotation) is type or (isinstance(annotation, type) and typing.get_origin(annotation) is None)
+
+
+def is_plain(annotation: Any) -> bool:
+    """Whether it is made of built-in classes alone, or a Literal. Most are: nothing has to be looked for in these."""
+    if type(annotation) is type:
+        return annotation.__module__ == "builtins"
+    if isinstance(annotation, _ANNOTATED):
+        return False
+    origin, arguments = getattr(annotation, "__origin__", None), getattr(annotation, "__args__", ())
+    if origin is typing.Literal:
+        return True
+    built_in = {type(part) is type and part.__module__ for part in arguments} == {"builtins"}
+    return built_in and (origin in (list, dict, set, tuple, typing.Union) or type(annotation) is types.UnionType)
 
 
 def is_annotated(annotation: Any) -> bool:
@@ -254,6 +269,8 @@ def _shown(annotation: Any) -> str:
 
 def no_type(annotation: Any) -> str | None:
     """What is wrong with an annotation, or a part of one, that is a value and no type; None if nothing is."""
+    if is_plain(annotation):
+        return None
     kind = peel(annotation).type
     if inspect.isroutine(kind):
         return f"`{kind.__name__}` is a function, not a type" + ("; write `Any`, of typing" if kind is any else "")

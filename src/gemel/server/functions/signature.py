@@ -12,6 +12,7 @@ import logging
 import re
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from types import FunctionType
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -45,6 +46,8 @@ from gemel.server.functions.values import NotSerializable, ValueRejected, ValueT
 logger = logging.getLogger("gemel")
 
 EMPTY = inspect.Parameter.empty
+_VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+_KINDS = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 #: Whether msgspec takes it for a member of an object.
 _NAMEABLE = re.compile(r'[^"\\\x00-\x1f]+').fullmatch
@@ -195,6 +198,12 @@ def _callable(function: Any, name: str | None) -> Callable[..., Any]:
 
 def kind_of(function: Any) -> str:
     """What calling it gives: "generator", "async generator", "awaitable" or "plain"."""
+    if type(function) is FunctionType and (flags := function.__code__.co_flags & _KINDS):
+        return (
+            "awaitable"
+            if flags & inspect.CO_COROUTINE
+            else f"{'async ' * bool(flags & inspect.CO_ASYNC_GENERATOR)}generator"
+        )
     inner = behind_partials(function)
     if not inspect.isroutine(inner) and not isinstance(inner, type):
         inner = type(inner).__call__
@@ -244,6 +253,8 @@ def read_signature(function: Callable[..., Any], place: Place) -> inspect.Signat
         raise place.mistake(f"an annotation {unresolved(error)}") from None
     except (ValueError, TypeError) as error:
         raise place.mistake(f"has no signature that Python can read ({error}); wrap it in a function") from None
+    if type(function) is FunctionType and ~function.__code__.co_flags & _VARIADIC:
+        return signature  # it does not have both, as nearly all functions
     kinds = {parameter.kind: parameter.name for parameter in signature.parameters.values()}
     rest, options = kinds.get(inspect.Parameter.VAR_POSITIONAL), kinds.get(inspect.Parameter.VAR_KEYWORD)
     if rest and options and not isinstance(function, type):
@@ -352,7 +363,7 @@ def _read_parameter(
     if default is not EMPTY and not isinstance(default, _Factory) and default is not msgspec.UNSET:
         listed = _listed_default(default, kind, annotation, writer, place, name)
         schema.update({} if listed is UNSET else {"default": listed})
-    return Parameter(name, _wire_name(field, name, place), kind, schema, _maker(default))
+    return Parameter(name, _wire_name(field, name, place) if field is not None else name, kind, schema, _maker(default))
 
 
 class _Factory(NamedTuple):
@@ -431,6 +442,8 @@ def _listed_default(
 
 def _reads_back(default: Any, kind: ValueType, text: bytes) -> bool:
     """Whether a caller who passes the text passes the default."""
+    if kind.exact and (default is None or isinstance(default, str | int | float)):
+        return True
     try:
         value = kind.read(text)
         same = value == default
