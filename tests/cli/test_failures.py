@@ -94,7 +94,7 @@ def test_a_file_that_hides_the_package_is_named(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SERVER)
     line = f"gemel: {hiding} hides the package gemel, because Python imports it first: rename the file\n"
     assert [gemel(command, str(hiding)).stderr for command in ("run", "list")] == [line, line]
-    for target in (str(hiding), str(tmp_path / "shop.py"), f"{hiding}:server"):
+    for target in (str(hiding), str(tmp_path / "shop.py")):
         with pytest.raises(StartError, match="hides the package gemel"):
             Client(target)
 

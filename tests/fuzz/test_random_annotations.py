@@ -5,6 +5,7 @@ Annotations are made at random of types, values in place of types, typing forms,
 
 import asyncio
 import collections
+import collections.abc
 import dataclasses
 import datetime
 import decimal
@@ -288,8 +289,10 @@ GENERICS: list[tuple[Any, ...]] = [
 
 
 def generic(form: tuple[Any, ...], part: Any) -> Any:
-    arguments = tuple(part if item is HOLE else [part] if item == [HOLE] else item for item in form[1:])
-    return form[0][arguments if len(arguments) > 1 else arguments[0]]
+    arguments: tuple[Any, ...] = tuple(
+        part if item is HOLE else [part] if item == [HOLE] else item for item in form[1:]
+    )
+    return form[0][arguments[0] if len(arguments) == 1 else arguments]
 
 
 def extended(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

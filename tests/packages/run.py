@@ -232,7 +232,7 @@ def _index(wheel: Path) -> Iterator[str]:
         def __init__(self, *words: Any) -> None:
             super().__init__(*words, directory=str(root))
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Files) as server:

@@ -41,7 +41,7 @@ CONTEXTS: dict[str, Any] = {
     "Optional[Context[int]]": Optional[Context[int]],  # noqa: UP045  # what is tested
     "Annotated[Context, …]": Annotated[Context, "the context"],
     "Annotated[Context | None, …]": Annotated[Context[int] | None, "the context"],
-    "Annotated[Context, …] | None": Annotated[Context[int], "the context"] | None,
+    "Annotated[Context, …] | None": Optional[Annotated[Context[int], "the context"]],  # noqa: UP045  # for pyright
     "Union of contexts": Union[Context[int], Context[str], None],  # noqa: UP007  # what is tested
     "Context | str": Context | str,
     "str annotation": "Context | None",
@@ -55,7 +55,7 @@ CONTEXTS: dict[str, Any] = {
 USERS: dict[str, Any] = {
     "Annotated[str, Depends(…)]": Annotated[str, Depends(user)],
     "Annotated[str | None, Depends(…)]": Annotated[str | None, Depends(user)],
-    "Annotated[str, Depends(…)] | None": Annotated[str, Depends(user)] | None,
+    "Annotated[str, Depends(…)] | None": Optional[Annotated[str, Depends(user)]],  # noqa: UP045  # for pyright
     "Optional alias": Optional[User],  # noqa: UP045  # what is tested
     "nested Annotated": Annotated[Annotated[str, Depends(user)], "who"],
     "holds a Context": Annotated[Callable[[Context], str], Depends(user)],
@@ -137,7 +137,7 @@ async def test_the_user_is_asked_however_the_parameter_is_annotated() -> None:
     server: Server[Any] = Server("asking")
     for name, annotation in {
         "inside": Annotated[str | None, Ask("Who?")],
-        "outside": Annotated[str, Ask("Who?")] | None,
+        "outside": Optional[Annotated[str, Ask("Who?")]],  # noqa: UP045  # for pyright
         "string": "Annotated[str, Ask('Who?')] | None",
     }.items():
         server.tool(name)(annotated(annotation))

@@ -154,8 +154,9 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any] | None)
 def without_markers(function: FunctionT) -> FunctionT:
     """The same function, one that gets its arguments by position. Raises DefinitionError if it has a marked parameter."""
     code, place = unwrapped(function), place_of(function)
+    inspected: Any = function
     try:
-        parameters = list(inspect.signature(function).parameters.values()) if callable(function) else []
+        parameters = list(inspect.signature(inspected).parameters.values()) if callable(function) else []
     except (ValueError, TypeError, NameError):
         return function
     for parameter in parameters:

@@ -109,7 +109,7 @@ def test_members_of_a_union_are_without_annotated() -> None:
     assert members(Annotated[int | None, "x"]) == (int, type(None))
 
 
-Distance = NewType("Distance", Annotated[int, "in metres"])
+Distance = NewType("Distance", Annotated[int, "in metres"])  # pyright: ignore[reportGeneralTypeIssues]  # Python takes it
 Bound = TypeVar("Bound", bound=Point)
 
 
