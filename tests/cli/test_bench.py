@@ -134,7 +134,7 @@ ON_LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the 
 
 
 @ON_LINUX
-@pytest.mark.parametrize("target", ["{file}", "sh -c '{python} -m gemel run {file}; true'"])
+@pytest.mark.parametrize("target", ["{file}", "/bin/sh -c '{python} -m gemel run {file}; true'"])
 def test_the_cost_of_a_program_and_of_those_that_it_starts_is_read(file: str, target: str) -> None:
     """Log messages and progress of the calls are not asked for, so that they are not printed."""
     words = (target.format(file=file, python=sys.executable), "compute", "--calls", "20", "--warm-up", "0.01")

@@ -61,6 +61,7 @@ def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.timeout(120)  # mypy reads all that the module imports
 def test_a_module_is_printed_typed_and_used(place: Path) -> None:
     done = run(place, "-m", "gemel", "stubs", "shop_server.py")
     assert (done.returncode, done.stderr) == (0, "")

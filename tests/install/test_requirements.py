@@ -18,8 +18,8 @@ import pytest
 from gemel.cli import main
 from gemel.install import own_command
 from gemel.version import DISTRIBUTION, __version__, requirement
+from tests.source import ROOT, bare_strings, read_package
 
-ROOT = Path(__file__).parents[2]
 #: Distributions of others that documents, messages and written files name, and what for.
 OTHERS = {
     "fastapi": "the web framework of a how-to",
@@ -65,12 +65,11 @@ def texts() -> Iterator[tuple[str, str]]:
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         if path.parent.name != "decisions":
             yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
-    for path in sorted((ROOT / "src").rglob("*.py")):
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-        docstrings = {node.value for node in nodes if isinstance(node, ast.Expr)}
-        for node in nodes:
+    for module in read_package():
+        docstrings = bare_strings(module.tree)
+        for node in ast.walk(module.tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
-                yield f"{path.relative_to(ROOT)}:{node.lineno}", node.value
+                yield module.at(node.lineno), node.value
 
 
 def test_documents_and_messages_have_no_unknown_distribution_installed() -> None:
