@@ -32,6 +32,7 @@ def find(name: str) -> str | None:
 
 def require(name: str) -> str:
     """The path of a program of this machine. Without it the test is skipped."""
+    __tracebackhide__ = True  # so that the summary names the line of the test
     path = find(name)
     if path is None:
         pytest.skip(f"{name} is not installed")
