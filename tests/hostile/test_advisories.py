@@ -115,6 +115,7 @@ async def test_no_answer_is_a_page(accept: str, markup: str) -> None:
     """Ruby SDK #175: an error answered with text of the request, which a browser took for a page."""
     async with serving(Server("plain")) as site:
         headers, body = modern_call(markup)
+        pages: set[bytes] = set()
         wrong = [
             ({**headers, "Accept": accept}, body, "POST", "/mcp"),
             ({**headers, "Accept": accept}, {**body, "method": markup}, "POST", "/mcp"),
@@ -126,11 +127,15 @@ async def test_no_answer_is_a_page(accept: str, markup: str) -> None:
         ]
         for arguments in wrong:
             reply = await site.ask(*arguments)
-            assert reply.headers.get("content-type", "application/json").partition(";")[0] in (
-                "application/json",
-                "text/plain",
-            ), (arguments, reply.headers)
-            assert b"<script" not in reply.body or reply.headers["content-type"] == "application/json"
+            kind = reply.headers.get("content-type", "application/json").partition(";")[0]
+            if kind == "text/html":  # the page for a browser at the endpoint
+                assert "default-src 'none'" in reply.headers["content-security-policy"], arguments
+                assert not any(part in reply.body for part in (b"<script", b"<img")), arguments
+                pages.add(reply.body)
+            else:
+                assert kind in ("application/json", "text/plain"), (arguments, reply.headers)
+            assert b"<script" not in reply.body or kind == "application/json"
+        assert len(pages) <= 1, "the page is the same whatever was asked"
 
 
 async def test_members_are_told_by_their_exact_names() -> None:
