@@ -363,7 +363,8 @@ def test_a_result_is_registered_or_refused_in_one_line(way: str, written: Writte
         return "done"
 
     function.__annotations__["return"] = written.annotation
-    register_result = {"tool": server.tool, "prompt": server.prompt, "resource": server.resource("page://now")}[way]
+    ways: dict[str, Any] = {"tool": server.tool, "prompt": server.prompt, "resource": server.resource("page://now")}
+    register_result = ways[way]
     try:
         register_result(function)
     except DefinitionError as error:
