@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 from msgspec import UNSET
@@ -24,7 +24,9 @@ from gemel import (
     ProgressParams,
     Root,
     TextContent,
+    ToolCallError,
 )
+from gemel.client.call_options import CallOptions
 from tests.interop.answers import MODEL, Asked
 from tests.interop.report import Heard, OnProgress, Settings, settings, shape, walk
 
@@ -129,14 +131,24 @@ class Ours:
             params = {"name": name, "arguments": arguments, "_meta": {LOG_LEVEL_KEY: level}}
             result = await self.client.request("tools/call", params, result=CallToolResult)
         else:
-            result = await self.client.call_tool(name, arguments, on_progress=seen.append, raise_on_error=False)
+            result = await self._result(name, arguments, on_progress=seen.append)
         for one in seen if progress is not None else ():
             assert progress is not None
             await progress(one.progress, one.total, one.message)
         return _shaped(result)
 
     async def call_with_limit(self, name: str, arguments: dict[str, Any], seconds: float) -> dict[str, Any]:
-        return _shaped(await self.client.call_tool(name, arguments, total=seconds, raise_on_error=False))
+        return _shaped(await self._result(name, arguments, total=seconds))
+
+    async def _result(
+        self, name: str, arguments: dict[str, Any], **options: Unpack[CallOptions]
+    ) -> CallToolResult[Any]:
+        """The result, also of a tool that fails; what the server refuses is raised, with the code on the wire."""
+        try:
+            return await self.client.call_tool(name, arguments, **options)
+        except ToolCallError as failed:
+            result: CallToolResult[Any] = failed.result
+            return result
 
     async def set_log_level(self, level: str) -> None:
         await self.client.request("logging/setLevel", {"level": level})
