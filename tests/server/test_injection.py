@@ -3,11 +3,11 @@
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, NewType, Optional, TypeAlias, TypedDict, TypeVar, Union
+from typing import Annotated, Any, Literal, NewType, Optional, TypeAlias, TypedDict, TypeVar, Union
 
 import pytest
 
-from gemel import Ask, Context, DefinitionError, Depends, Method, Principal, Server, Topic
+from gemel import Ask, Context, DefinitionError, Depends, Method, Principal, Server, Titled, Topic
 from gemel.extensions.base import Extension
 from gemel.server.context import SyncContext
 from gemel.server.features.visibility import Caller, Item
@@ -189,6 +189,11 @@ REFUSED: list[tuple[Any, str]] = [
     (SyncContext, "`SyncContext` is made from a Context; write `given: Context` and use `given.sync`"),
     (Principal, "a caller can't pass `Principal`; write `given: Annotated[Principal, Depends(function)]`"),
     (Server[Any] | None, "a caller can't pass `Server`"),
+    (
+        Annotated[Literal["a"], Titled(a="A")],
+        "`Titled` is read in forms, by `Ask` and `ctx.elicit`; describe the choices",
+    ),
+    (list[Annotated[str, Titled(a="A")]] | None, "`Titled` is read in forms"),
     (
         Annotated[str, Depends_of_another()],
         "`Depends` of fastapi fills nothing; write `given: Annotated[str, Depends(function)]` with the names of gemel",

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar, get_origin
 
 from gemel.errors import DefinitionError
 from gemel.server.context import Context, SyncContext
+from gemel.server.elicitation.forms import Titled
 from gemel.server.functions.annotations import (
     Place,
     is_class,
@@ -143,6 +144,10 @@ def _injected(parameter: inspect.Parameter, annotation: Any, place: Place) -> In
         if is_value and is_class(part):
             _check_class(part, name, annotation, place)
     if not markers:
+        if any(isinstance(part, Titled) for part in (*metadata, *parts(kind, fields=False))):
+            raise place.mistake(
+                "`Titled` is read in forms, by `Ask` and `ctx.elicit`; describe the choices in the docstring", name
+            )
         return None
     others = tuple(item for item in metadata if item is not markers[0])
     return Injected(markers[0], Annotated[(kind, *others)] if others else kind, optional)
