@@ -155,6 +155,15 @@ async def try_once(route: str, mishap: Mishap) -> tuple[Counter[str], dict[str, 
     return endings, passed
 
 
+async def try_until_it_happens(route: str, mishap: Mishap) -> Counter[str]:
+    """How the calls ended. On a busy machine those with a short patience may end before as many bytes have passed."""
+    for _ in range(5):
+        endings, _ = await try_once(route, mishap)
+        if mishap.happened:
+            break
+    return endings
+
+
 @pytest.mark.parametrize("kind", ["delay", "drip"])
 @pytest.mark.parametrize("route", ROUTES)
 async def test_a_slow_or_scattered_stream_harms_nobody(route: str, kind: str) -> None:
@@ -173,7 +182,7 @@ async def test_a_stream_that_breaks_at_any_byte_ends_each_call_once(route: str, 
     places, allowed = MISHAPS[kind]
     mishaps = [Mishap(kind, direction, at=passed[direction] * number // places) for number in range(places)]
     async with quiet_loop():
-        tried = await asyncio.gather(*(try_once(route, mishap) for mishap in mishaps))
-    for mishap, (endings, _) in zip(mishaps, tried, strict=True):
+        tried = await asyncio.gather(*(try_until_it_happens(route, mishap) for mishap in mishaps))
+    for mishap, endings in zip(mishaps, tried, strict=True):
         assert mishap.happened
         assert set(endings) <= allowed, f"at byte {mishap.at}: {endings}"
