@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,8 +44,8 @@ TOOLS = {
     "redis-server": ("redis-server", "valkey-server"),
     "valgrind": ("valgrind",),
 }
-#: Seconds for the installation of one package, and those that a process has to end after SIGTERM.
-INSTALL_SECONDS, END_SECONDS = 300, 30
+#: Seconds for the installation of one package, and for the rest of the output of a command that has ended.
+INSTALL_SECONDS, REST_SECONDS = 300, 30
 
 
 class Step(NamedTuple):
@@ -353,21 +353,27 @@ def execute(command: Sequence[str], limit: float, hear: Callable[[str], None]) -
     try:
         return process.wait(limit)
     except subprocess.TimeoutExpired:
-        _signal(process, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(END_SECONDS)
         return None
     finally:
-        _signal(process, signal.SIGKILL)  # what it left behind, too
+        # What it started may be in sessions of their own, and is no longer its family once it has ended.
+        for pid in [*_family(process.pid)] if process.returncode is None else []:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        reader.join(END_SECONDS)  # longer, if something that it started is in another session and writes on
+        reader.join(REST_SECONDS)  # longer, if something that it started is in another session and writes on
         if not reader.is_alive():
             process.stdout.close()
 
 
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+def _family(pid: int) -> Iterator[int]:
+    """The processes that a process has started and that run, and theirs, where the system tells."""
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, file.read_text().split()):
+                yield child
+                yield from _family(child)
 
 
 def _pass_on(output: IO[bytes], hear: Callable[[str], None]) -> None:
