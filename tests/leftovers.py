@@ -5,12 +5,13 @@ are watched. Ports that tests reserve stay reserved.
 """
 
 import asyncio
+import contextlib
+import functools
 import gc
 import os
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,12 +32,6 @@ GRACE_TURNS = 10
 
 #: Workers that wait a while for more work, and then end by themselves: daemons, which hold nothing up.
 LASTING_THREADS = frozenset({"gemel-tool"})
-
-# Opened by the module with its first event loop, once, and kept for the life of the process.
-KEPT_BY_MODULE = {
-    "uvloop": Counter({"pipe": 2}),
-}
-_keepers_seen: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,7 @@ class Belongings:
         return cls(threads, frozenset(_children()), frozenset(_descriptors()), len(running) - len(threads))
 
     def __sub__(self, before: "Belongings") -> "Belongings":
-        opened = _without_what_modules_keep(self.descriptors - before.descriptors)
+        opened = self.descriptors - before.descriptors
         eventfds = sorted(one for one in opened if one[1] == "anon_inode:[eventfd]")
         return Belongings(
             self.threads - before.threads,
@@ -97,20 +92,13 @@ def _descriptors() -> Iterator[tuple[int, str]]:
             continue
 
 
-def _without_what_modules_keep(opened: frozenset[tuple[int, str]]) -> frozenset[tuple[int, str]]:
-    for module, kept in KEPT_BY_MODULE.items():
-        if module not in sys.modules or module in _keepers_seen:
-            continue
-        allowance, granted = kept.copy(), set[tuple[int, str]]()
-        for number, what in sorted(opened):
-            kind = what.split(":[")[0] if what.startswith("pipe") else what
-            if allowance[kind]:
-                allowance[kind] -= 1
-                granted.add((number, what))
-        if not allowance.total():
-            _keepers_seen.add(module)
-            opened -= granted
-    return opened
+@functools.cache
+def _open_what_stays() -> None:
+    """With its first event loop, uvloop opens a pipe that it keeps for the life of the process."""
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        uvloop.new_event_loop().close()
 
 
 def _command(pid: int) -> str:
@@ -129,6 +117,7 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
 
     It is set up before the test's event loop and looks when that is closed.
     """
+    _open_what_stays()
     before, files = Belongings.now(), _files(request.config.rootpath)
     yield
     if strays := _files(request.config.rootpath) - files:

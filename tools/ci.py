@@ -356,11 +356,12 @@ def execute(command: Sequence[str], limit: float, hear: Callable[[str], None]) -
         return None
     finally:
         # What it started may be in sessions of their own, and is no longer its family once it has ended.
-        for pid in [*_family(process.pid)] if process.returncode is None else []:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        family = [*_family(process.pid)] if process.returncode is None else []
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        for pid in family:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.wait()
         reader.join(REST_SECONDS)  # longer, if something that it started is in another session and writes on
         if not reader.is_alive():
