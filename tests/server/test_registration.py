@@ -262,6 +262,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "number": (with_annotation(3), "it is a value, not a type; write `Literal[3]`"),
     "any": (with_annotation(dict[str, any]), "`any` is a function, not a type; write `Any`, of typing"),  # type: ignore[valid-type]  # the mistake itself
     "function as type": (with_annotation(plain), "`plain` is a function, not a type"),
+    "imaginary number": (with_annotation(3j), "it is a value, not a type"),
+    "number with limits": (with_annotation(3, pydantic.Field(gt=1)), "it is a value, not a type; write `Literal[3]`"),
+    "module with limits": (with_annotation(datetime, pydantic.Field(gt=1)), "`datetime` is a module, not a type"),
     "module": (with_annotation(datetime), "`datetime` is a module, not a type; write `datetime.datetime`"),
     "instance": (with_annotation(Unreadable()), "annotation `<Unreadable>` can't be read from JSON"),
     "class object": (with_annotation(type[int]), "a class can't be written in JSON"),

@@ -30,6 +30,7 @@ from gemel.server.functions.annotations import (
     is_field_info,
     metadata_of,
     name_of,
+    no_type,
     place_of,
     resolve,
     shown,
@@ -348,6 +349,8 @@ def _read_parameter(
 ) -> Parameter:
     field = None
     if is_field_info(default):
+        if (mistake := no_type(annotation)) is not None:
+            raise place.mistake(_unusable(annotation, TypeError(mistake)), name)
         field, annotation, default = default, Annotated[annotation, default], EMPTY
     elif is_annotated(annotation):
         field = next(filter(is_field_info, metadata_of(annotation)), None)
