@@ -1,6 +1,7 @@
 """Connections for the fuzz tests: what a server offers, and a handshake done by hand. No event loop anywhere.
 
-`GEMEL_FUZZ=50 python -m pytest tests/fuzz` tries fifty times as much, and something new each time; so does `make test GEMEL_FUZZ=3`.
+`GEMEL_FUZZ=50 python -m pytest tests/fuzz` tries fifty times as much, and something new each time; so does
+`make test GEMEL_FUZZ=3`.
 """
 
 from __future__ import annotations
