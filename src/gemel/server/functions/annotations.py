@@ -281,7 +281,7 @@ def no_type(annotation: Any) -> str | None:
         return f"it is a value, not a type; write `{type(kind).__name__}[…]`"
     if isinstance(kind, bool | int | float | str | bytes):
         return f"it is a value, not a type; write `Literal[{kind!r}]`"
-    if not hasattr(kind, "__module__"):
+    if kind is not None and kind is not ... and not hasattr(kind, "__module__"):
         return "it is a value, not a type"
     origin = typing.get_origin(kind)
     if origin is type:
