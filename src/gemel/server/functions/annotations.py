@@ -272,6 +272,8 @@ def no_type(annotation: Any) -> str | None:
     if is_plain(annotation):
         return None
     kind = peel(annotation).type
+    if kind is None or kind is ... or isinstance(kind, str):  # text is the name of a type, inside of an alias
+        return None
     if inspect.isroutine(kind):
         return f"`{kind.__name__}` is a function, not a type" + ("; write `Any`, of typing" if kind is any else "")
     if inspect.ismodule(kind):
@@ -279,9 +281,9 @@ def no_type(annotation: Any) -> str | None:
         return f"`{name}` is a module, not a type" + (f"; write `{name}.{name}`" if hasattr(kind, name) else "")
     if isinstance(kind, list | tuple | dict):
         return f"it is a value, not a type; write `{type(kind).__name__}[…]`"
-    if isinstance(kind, bool | int | float | str | bytes):
+    if isinstance(kind, bool | int | float | bytes):
         return f"it is a value, not a type; write `Literal[{kind!r}]`"
-    if kind is not None and kind is not ... and not hasattr(kind, "__module__"):
+    if not hasattr(kind, "__module__"):
         return "it is a value, not a type"
     origin = typing.get_origin(kind)
     if origin is type:
