@@ -6,8 +6,6 @@ Invariant: any bytes become messages or a ProtocolError, nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from math import isfinite
 from struct import Struct
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -15,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from gemel.errors import ErrorObject, InvalidRequest, ParseError, ProtocolError
+from gemel.values.encoding import encode_value
 
 #: A request id: a string or an integer. The response has it in the same JSON type.
 RequestId: TypeAlias = str | int
@@ -141,13 +140,6 @@ _raw_members_decoder = msgspec.json.Decoder(dict[str, Raw])
 _error_decoder = msgspec.json.Decoder(ErrorObject)
 _array_decoder = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
-#: Bytes of JSON text that are searched for a null.
-_LONG = 16384
-_packer = msgspec.msgpack.Encoder()
-#: Buffers for the MessagePack of long values that nobody uses now: the pages of a new one cost more than to fill it.
-_spare: list[bytearray] = []
-#: Bytes of a buffer that is kept.
-_MAX_SPARE = 1 << 22
 
 
 class Outline:
@@ -392,97 +384,6 @@ class _Response(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
 class _Failure(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
     id: RequestId | UnsetType
     error: ErrorObject
-
-
-def encode_value(value: Any) -> bytes:
-    """A value as JSON text, with U+FFFD for what is not Unicode.
-
-    Raises TypeError (or another of msgspec's errors), and ValueError for NaN and infinity.
-    """
-    try:
-        text = _encoder.encode(value)
-    except UnicodeEncodeError:
-        text = encode_unicode(_encoder.encode, value)
-    if may_hold_null(text):
-        check_finite(value, len(text))
-    return text
-
-
-def encode_unicode(encode: Callable[[Any], bytes], value: Any) -> bytes:
-    """The text of a value by any encoder, with U+FFFD for what is not Unicode.
-
-    Raises what the encoder raises, and ValueError where no character can stand in its place.
-    """
-    try:
-        return encode(value)
-    except UnicodeEncodeError:
-        from gemel.values.unicode import replace_surrogates
-
-        return encode(replace_surrogates(value))
-
-
-def may_hold_null(text: bytes) -> bool:
-    """Whether JSON text may hold a null. A long one is not searched: `check_finite` takes less time than that."""
-    # `in` would be slower: it tries first whether the bytes are a number, by an exception. So would `find`, whose call costs
-    # more than the search.
-    return len(text) > _LONG or bool(text.partition(b"null")[1])
-
-
-def check_finite(value: Any, size: int = 0) -> None:
-    """Raise ValueError for NaN and infinity, which JSON can't represent and msgspec writes as null.
-
-    Args:
-        value: What was encoded.
-        size: The bytes of its text, if they are known.
-    """
-    try:
-        if not (_may_hold_nan(_packer.encode(value)) if size <= _LONG else _long_may_hold_nan(value)):
-            return
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        pass
-    _check_parts(value)
-
-
-def _may_hold_nan(packed: bytes | bytearray) -> bool:
-    """Whether MessagePack may hold NaN or infinity, for which it has a form.
-
-    Their exponent is all ones, and so they begin with these bytes, as very large numbers do. The first test is the fastest.
-    """
-    return packed.find(b"\xcb") >= 0 and (packed.find(b"\xcb\x7f") >= 0 or packed.find(b"\xcb\xff") >= 0)
-
-
-def _long_may_hold_nan(value: Any) -> bool:
-    try:
-        buffer = _spare.pop()
-    except IndexError:
-        buffer = bytearray()
-    _packer.encode_into(value, buffer)
-    found = _may_hold_nan(buffer)
-    if len(buffer) <= _MAX_SPARE:
-        _spare.append(buffer)
-    return found
-
-
-def _check_parts(value: Any) -> None:
-    if isinstance(value, float):
-        if not isfinite(value):
-            raise ValueError("NaN and infinity have no form in JSON")
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            _check_parts(getattr(value, name))
-    elif isinstance(value, dict):
-        for each in value.values():
-            _check_parts(each)
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        for each in value:
-            _check_parts(each)
-    elif not isinstance(value, (str, int, bytes, Raw, UnsetType)) and value is not None:
-        try:
-            plain = msgspec.to_builtins(value, str_keys=True)
-        except TypeError:  # it holds JSON text
-            return
-        if plain is not value:
-            _check_parts(plain)
 
 
 def encode_request(request_id: RequestId, method: str, params: Any = UNSET) -> bytes:

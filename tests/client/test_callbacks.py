@@ -390,7 +390,7 @@ WRONG: list[tuple[str, str, Any, str]] = [
     ("elicitation/create", "on_elicit", ElicitResult(action="yes"), "ElicitResult.action: Invalid enum value 'yes'"),  # type: ignore[arg-type]  # a wrong value, on purpose
     ("elicitation/create", "on_elicit", ElicitResult(action="accept", content={"name": 5}), "does not fit the form"),
     ("elicitation/create", "on_elicit", ElicitResult(action="accept"), "does not fit the form"),
-    ("elicitation/create", "on_elicit", {"name": "A", "more": float("nan")}, "NaN and infinity have no form in JSON"),
+    ("elicitation/create", "on_elicit", {"name": "A", "more": float("nan")}, "NaN at `more` has no JSON form"),
     ("page", "on_elicit_url", "no", "expected ElicitResult, got str"),
     ("page", "on_elicit_url", None, "expected ElicitResult, got NoneType"),
     ("page", "on_elicit_url", {"action": "no"}, "Invalid enum value 'no'"),

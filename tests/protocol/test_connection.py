@@ -14,6 +14,7 @@ from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
 from gemel.protocol.states import CallState, HandshakeState
 from gemel.schema.lifecycle import ClientCapabilities
+from gemel.values.encoding import encode_value
 from tests.fuzz.ends import ME, Work, description_of, hello, initialize_result, shake_hands
 from tests.support import (
     V2025_03,
@@ -171,8 +172,8 @@ def test_large_requests_are_refused_while_others_take_the_room() -> None:
 
 def test_the_handshake_has_a_limit_of_its_own_since_it_is_kept() -> None:
     limits = Limits(handshake_bytes=10_000)
-    largest = json.loads(jsonrpc.encode_value(hello())) | {"_meta": {"acme/padding": ""}}
-    largest["_meta"]["acme/padding"] = "x" * (10_000 - len(jsonrpc.encode_value(largest)))
+    largest = json.loads(encode_value(hello())) | {"_meta": {"acme/padding": ""}}
+    largest["_meta"]["acme/padding"] = "x" * (10_000 - len(encode_value(largest)))
     connection = server(shaken=False, limits=limits)
     larger = largest | {"capabilities": {"roots": {}}}
     assert error_of(connection.receive(request(1, "initialize", **larger)))["code"] == InvalidParams.code

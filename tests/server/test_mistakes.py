@@ -248,8 +248,8 @@ async def test_a_returned_value_that_json_cannot_say(caplog: pytest.LogCaptureFi
         return Connection()
 
     assert await logged(caplog, connect) == (
-        "Tool 'tool': tool(): returned Connection, which can't become JSON; return a dataclass, TypedDict, "
-        "msgspec.Struct, pydantic model, dict, list, number or str, or convert the value to one"
+        "Tool 'tool': tool(): returned Connection, which has no JSON form: convert it to a str, number, list, dict, "
+        "dataclass or pydantic model"
     )
 
 
@@ -260,7 +260,7 @@ async def test_a_picture_that_no_annotation_announces_is_explained(caplog: pytes
         return ["look", Image(data=b"\x89PNG\r\n\x1a\n")]
 
     assert await logged(caplog, tool) == (
-        "Tool 'tool': tool(): returned Image, which its annotation doesn't say: "
+        "Tool 'tool': tool(): returned Image at `[1]`, which its annotation doesn't say: "
         "annotate `-> Image`, or `-> list[str | Image]` for several"
     )
 

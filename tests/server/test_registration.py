@@ -12,7 +12,7 @@ import msgspec
 import pydantic
 import pytest
 
-from gemel import Client, DefinitionError, Server
+from gemel import CallToolResult, Client, DefinitionError, Server
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -198,6 +198,7 @@ WORKS: dict[str, Any] = {
     "string": with_annotation("int"),
     "NoReturn": with_result(NoReturn),
     "alias": with_annotation(Annotated[int, pydantic.Field(validation_alias="y")]),
+    "alias that names itself": with_annotation(pydantic.JsonValue),
     "look-ahead of msgspec": with_annotation(Annotated[str, msgspec.Meta(pattern="^(?=g)")] | int),
     "look-ahead in a model that says so": with_annotation(LooksAhead | int),
 }
@@ -226,7 +227,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "async generator": (async_generator, "is a generator, but a call has one result; return a list"),
     "context manager": (
         contextlib.contextmanager(generator),
-        "the return annotation `Iterator[str]` can't become JSON",
+        "makes a context manager, but a call has one result; return what it yields",
     ),
     "builtin": (len, "parameter `obj`: is positional-only, but arguments are passed by name; wrap it in a function"),
     "builtin without signature": (min, "has no signature that Python can read"),
@@ -311,6 +312,18 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "result: look-ahead": (
         with_result(list[Annotated[str, pydantic.Field(pattern="(?=a)")]]),
         "pydantic can't compile its pattern",
+    ),
+    "result: look-ahead in a model that says so": (
+        with_result(LooksAhead),
+        "results can't be validated against the return annotation `LooksAhead`: ",
+    ),
+    "result: look-ahead of a CallToolResult": (
+        with_result(Annotated[CallToolResult, LooksAhead]),
+        "results can't be validated against the return annotation `LooksAhead`: ",
+    ),
+    "result: look-ahead of msgspec": (
+        with_result(Annotated[str, msgspec.Meta(pattern="^(?=g)")] | int),
+        "results can't be validated against the return annotation `str | int`: ",
     ),
     "result: Self": (with_result(Self), "the return annotation `Self` can't become JSON"),
 }

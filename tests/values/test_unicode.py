@@ -32,8 +32,8 @@ from gemel import (
     Tasks,
     TextContent,
 )
+from gemel.values.encoding import NotSerializable, encode_value
 from gemel.values.unicode import replace_surrogates
-from tests.support import jsonrpc
 from tests.transports.http_rig import serving
 
 NAME = "caf\udce9"
@@ -74,7 +74,7 @@ class Kind(enum.Enum):
     ],
 )
 def test_what_is_not_unicode_is_replaced(value: Any, written: Any) -> None:
-    assert json.loads(jsonrpc.encode_value(value)) == written
+    assert json.loads(encode_value(value)) == written
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_what_is_not_unicode_is_replaced(value: Any, written: Any) -> None:
     ],
 )
 def test_what_would_name_something_else_is_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match="not Unicode"):
-        jsonrpc.encode_value(value)
+    with pytest.raises(NotSerializable, match="not Unicode"):
+        encode_value(value)
 
 
 def test_types_that_msgspec_does_not_know_are_converted_as_its_encoder_does() -> None:

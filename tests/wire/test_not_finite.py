@@ -20,7 +20,7 @@ from gemel import (
     Server,
     TextContent,
 )
-from gemel.jsonrpc import encode_value
+from gemel.values.encoding import encode_value
 
 VALUES = [math.nan, math.inf, -math.inf]
 
@@ -94,7 +94,7 @@ async def test_what_a_client_writes(era: Any, value: float) -> None:
             lambda: client.notify("acme/note", {"x": value}),
         ]
         for call in calls:
-            with pytest.raises(GemelError, match="NaN and infinity"):
+            with pytest.raises(GemelError, match=r"(NaN|infinity) at .* has no JSON form"):
                 await call()
         await client.call_tool("take", {"x": None})
         assert client.session is not None
@@ -103,7 +103,7 @@ async def test_what_a_client_writes(era: Any, value: float) -> None:
 
 
 async def test_a_listing_is_refused_when_it_is_registered() -> None:
-    with pytest.raises(DefinitionError, match="NaN and infinity"):
+    with pytest.raises(DefinitionError, match=r"(NaN|infinity) at .* has no JSON form"):
         Server("numbers").tool(lambda: None, name="x", meta={"com.example/x": math.nan})
 
 

@@ -11,9 +11,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from gemel.jsonrpc import encode_unicode
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.limits import DEFAULT_LIMITS
+from gemel.values.encoding import ordered_text
 
 CacheMode: TypeAlias = Literal["use", "refresh", "bypass"]
 
@@ -33,7 +33,6 @@ class _Hint(msgspec.Struct, rename="camel"):
 
 
 _hint = msgspec.json.Decoder(_Hint)
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class CacheEntry(msgspec.Struct, frozen=True):
@@ -123,7 +122,7 @@ class Cache:
     def key(self, method: str, params: dict[str, Any], revision: str) -> str:
         """The key of a request: its method, params and revision."""
         asked = {name: value for name, value in params.items() if name != "_meta"}
-        text = encode_unicode(_encode, [revision, asked]).decode()
+        text = ordered_text([revision, asked]).decode()
         return f"{method}\n{self._partition}\n{text}"
 
     def get(self, key: str) -> CacheEntry | None:

@@ -26,7 +26,6 @@ from gemel.errors import (
     ProtocolError,
     shorten,
 )
-from gemel.jsonrpc import check_finite
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.handshake import HANDSHAKE
@@ -35,7 +34,7 @@ from gemel.protocol.records import Call
 from gemel.protocol.revisions.adapt import shape
 from gemel.protocol.validation import compile_schema, first_problem
 from gemel.schema.base import Model, Result
-from gemel.schema.checks import check_model
+from gemel.schema.checks import checked_model
 from gemel.schema.content import TextContent
 from gemel.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from gemel.schema.input_required import InputRequest, InputRequiredResult
@@ -44,6 +43,7 @@ from gemel.schema.notifications import LogParams
 from gemel.schema.roots import ListRootsResult, Root
 from gemel.schema.sampling import CreateMessageParams, CreateMessageResult
 from gemel.session import Session
+from gemel.values.encoding import NotSerializable, check_finite, encode_value, plain_value
 
 logger = logging.getLogger("gemel")
 
@@ -211,7 +211,7 @@ class Callbacks:
         requests = {
             str(number): InputRequest(method="elicitation/create", params=page) for number, page in enumerate(pages)
         }
-        answers = msgspec.to_builtins(await answer_all(requests, answer))
+        answers = plain_value(await answer_all(requests, answer))
         return all(response.get("action") == "accept" for response in answers.values())
 
     def refuse_nested(self, method: str) -> None:
@@ -301,7 +301,7 @@ async def _answer_input(request: InputRequest, answer: AnswerRequest) -> Any:
     if method not in ("elicitation/create", "sampling/createMessage", "roots/list"):
         raise InvalidResponse(f"The server requested the input {shorten(method)!r}, which is not allowed")
     try:
-        return await answer(method, msgspec.json.encode({} if request.params is UNSET else request.params))
+        return await answer(method, encode_value({} if request.params is UNSET else request.params))
     except MethodNotFound as exc:
         raise InvalidResponse(f"The server requested {method}, which this client did not declare") from exc
     except InvalidParams as exc:
@@ -359,10 +359,10 @@ def check_answer(method: str, result: Any) -> Any:
     try:
         if isinstance(result, kind):
             if isinstance(result, Model):
-                check_model(result)
+                result = checked_model(result)
         elif isinstance(result, Mapping):
             if kind is not msgspec.Struct:
-                msgspec.json.decode(msgspec.json.encode(result), type=kind)  # parts of it may be JSON text
+                msgspec.json.decode(encode_value(result), type=kind)  # parts of it may be JSON text
         elif not isinstance(result, msgspec.Raw):
             raise ValueError(f"expected {kind.__name__}, got {type(result).__name__}")
         check_finite(result)
@@ -374,7 +374,9 @@ def check_answer(method: str, result: Any) -> Any:
 def _check(content: dict[str, Any], request: ElicitFormParams) -> None:
     """Validate the callback's answer against the form, with bounded effort. Raises InvalidAnswer."""
     try:
-        problem = first_problem(compile_schema(request.requested_schema), content)
+        problem = first_problem(compile_schema(request.requested_schema), plain_value(content))
+    except NotSerializable as exc:
+        raise InvalidAnswer(f"The answer of on_elicit can't be sent: {exc}") from None
     except ValueError as exc:
         raise InvalidParams(f"The form has {exc}") from exc
     if problem is not None:
@@ -455,7 +457,7 @@ class InboundMessages:
             return await serve(method, ctx)
         if ctx.method == "ping":
             return {}
-        return await self.callbacks.answer(ctx.method, msgspec.json.encode(ctx.params))
+        return await self.callbacks.answer(ctx.method, encode_value(ctx.params))
 
     async def _notified(self, call: Call) -> None:
         try:

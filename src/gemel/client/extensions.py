@@ -23,6 +23,7 @@ from gemel.protocol.eras.detect import ERAS, parse_eras
 from gemel.protocol.meta import check_extension_id
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.methods import METHODS
+from gemel.values.encoding import encode_value
 
 logger = logging.getLogger("gemel")
 
@@ -221,7 +222,7 @@ class ClientExtensions:
             if not limit.expired():
                 raise
             raise CallTimeout(f"{request.method}: {extension.id} has no result after {seconds:.1f} seconds") from exc
-        return resolved if isinstance(resolved, Raw) else Raw(msgspec.json.encode(resolved))
+        return resolved if isinstance(resolved, Raw) else Raw(encode_value(resolved))
 
     def request_method(self, method: str, era: Era) -> ClientMethod | None:
         """What serves a request of the server."""

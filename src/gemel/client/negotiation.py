@@ -43,6 +43,7 @@ from gemel.schema.lifecycle import (
 )
 from gemel.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from gemel.session import Session
+from gemel.values.encoding import plain_value
 
 if TYPE_CHECKING:
     from gemel.recorder import ObservedMessage
@@ -370,9 +371,9 @@ class Negotiation:
     async def _ask(self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"]) -> StepAnswer:
         try:
             pending = self._session.register_request(method)
-            with self._observe(method, msgspec.to_builtins(params), pending.id) as (operation, trace):
+            with self._observe(method, plain_value(params), pending.id) as (operation, trace):
                 if trace:
-                    params = msgspec.to_builtins(params)
+                    params = plain_value(params)
                     params["_meta"] = {**params.get("_meta", {}), **trace}
                 result = await self._session.send_request(pending, params, headers=headers)
                 if operation is not None:

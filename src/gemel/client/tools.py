@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import sys
 import typing
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -19,9 +17,8 @@ from gemel.protocol.peer_log import warn_about_peer
 from gemel.protocol.validation import Validator, compile_schema, first_problem
 from gemel.schema.content import TextContent
 from gemel.schema.tools import WRAP_MARKERS, CallToolResult, Tool
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+from gemel.values.encoding import NotSerializable, encode_value, plain_value
+from gemel.values.reading import read_as
 
 logger = logging.getLogger("gemel")
 
@@ -106,7 +103,12 @@ class ToolIndex:
     def headers(self, name: str, arguments: Mapping[str, Any]) -> dict[str, str]:
         """The headers that repeat the arguments of a call; none for an unknown tool."""
         tool = self.by_name.get(name)
-        return param_headers(tool.headers, arguments) if tool is not None and tool.headers else {}
+        if tool is None or not tool.headers:
+            return {}
+        try:
+            return param_headers(tool.headers, plain_value(arguments))
+        except NotSerializable:  # then the request is not sent
+            return {}
 
 
 # ---------------------------------------------------------------- results
@@ -140,11 +142,11 @@ def converted(kind: Any, result: CallToolResult[Any], name: str, *, wraps: bool)
         elif is_wrapped(value) and wraps:
             value = value["result"]
         try:
-            return _convert(value, kind)
+            return read_as(kind, encode_value(value))
         except ValueError:
             if not is_wrapped(value) or wraps:
                 raise
-            return _convert(value["result"], kind)
+            return read_as(kind, encode_value(value["result"]))
     except ValueError as exc:  # of msgspec and of pydantic
         raise InvalidResponse(
             f"Tool {name!r}: the result does not have the type {_name_of(kind)}: {shorten(str(exc))}"
@@ -163,21 +165,3 @@ def _name_of(kind: Any) -> str:
     if kind is NoneType:
         return "None"
     return kind.__name__ if isinstance(kind, type) and not typing.get_args(kind) else str(kind)
-
-
-def _convert(value: Any, kind: Any) -> Any:
-    if "pydantic" in sys.modules and _uses_pydantic(kind):
-        return _adapter(kind).validate_python(value)
-    return msgspec.convert(value, kind)
-
-
-def _uses_pydantic(kind: Any) -> bool:
-    """Whether a type is one of pydantic's, or contains one: `list[Model]`, `Model | None`."""
-    return hasattr(kind, "__pydantic_core_schema__") or any(map(_uses_pydantic, typing.get_args(kind)))
-
-
-@lru_cache(maxsize=64)
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)

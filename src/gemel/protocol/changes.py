@@ -10,6 +10,7 @@ import msgspec
 
 from gemel import jsonrpc
 from gemel.schema.base import SUBSCRIPTION_ID
+from gemel.values.encoding import encode_value
 
 #: The notification of a changed list, by kind.
 LIST_CHANGED = {
@@ -84,7 +85,7 @@ def encode_change(change: Changed) -> ChangeMessage:
 
 def subscription_end(request_id: jsonrpc.RequestId) -> bytes:
     """What completes `ChangeMessage.opening` for the reader of one subscription."""
-    return jsonrpc.encode_value({SUBSCRIPTION_ID: request_id})[1:] + b"}}"
+    return encode_value({SUBSCRIPTION_ID: request_id})[1:] + b"}}"
 
 
 class _BufferedChange(msgspec.Struct, frozen=True, eq=False):

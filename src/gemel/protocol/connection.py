@@ -42,6 +42,7 @@ from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin,
 from gemel.protocol.states import CALL_MOVES, CLOSED, PENDING_MOVES, RUNNING, WAITING, HandshakeState
 from gemel.schema.notifications import CancelledParams
 from gemel.structs import sets_like_slots
+from gemel.values.encoding import encode_value
 
 logger = logging.getLogger("gemel")
 
@@ -352,7 +353,7 @@ class Connection(Record):
         data, response = b"", None
         try:
             if self.hands_over:
-                response = Response(call.id, msgspec.Raw(jsonrpc.encode_value(result)))
+                response = Response(call.id, msgspec.Raw(encode_value(result)))
             else:
                 data = jsonrpc.encode_response(call.id, result)
             if call.inline:
@@ -411,13 +412,13 @@ class Connection(Record):
         `meta` is `_meta` as JSON text, to which the progress token is added; empty if the params have theirs.
         """
         if meta:
-            members = jsonrpc.encode_value(params)[:-1]
+            members = encode_value(params)[:-1]
             comma = b"," if len(members) > 1 else b""
             parts = members, comma, b'"_meta":{"progressToken":', _encode_token(pending.id), b",", meta[1:], b"}"
             params = msgspec.Raw(b"".join(parts))
         data, request = b"", None
         if self.hands_over and params is not msgspec.UNSET:
-            text = params if type(params) is msgspec.Raw else msgspec.Raw(jsonrpc.encode_value(params))
+            text = params if type(params) is msgspec.Raw else msgspec.Raw(encode_value(params))
             request = Request(pending.id, pending.method, text, detect.with_token(meta, pending.id) if meta else None)
         else:
             data = jsonrpc.encode_request(pending.id, pending.method, params)

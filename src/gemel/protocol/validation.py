@@ -333,8 +333,8 @@ def _first_error(validator: jsonschema_rs.Validator, value: Any) -> jsonschema_r
     raise AssertionError("an invalid value has an error")
 
 
-def compile_schema(schema: Any) -> Validator:
-    """A validator by the dialect that `$schema` names, 2020-12 by default.
+def compile_schema(schema: Any, formats: Mapping[str, Callable[[str], bool]] | None = None) -> Validator:
+    """A validator by the dialect that `$schema` names, 2020-12 by default. `formats` are checked; by default none is.
 
     References leave the schema only within itself: nothing is ever fetched. Raises ValueError, in words for people, for a
     schema that is too large, too deep, repeats itself too often, refers elsewhere, or is no valid schema.
@@ -352,7 +352,14 @@ def compile_schema(schema: Any) -> Validator:
     share = MAX_PATTERN_BYTES // (len(set(_patterns(schema))) or 1)
     options = jsonschema_rs.RegexOptions(size_limit=share, dfa_size_limit=share)
     try:
-        compiled = jsonschema_rs.validator_for(schema, retriever=_refuse, pattern_options=options, mask="the value")
+        compiled = jsonschema_rs.validator_for(
+            schema,
+            retriever=_refuse,
+            pattern_options=options,
+            mask="the value",
+            validate_formats=formats is not None,
+            formats=None if formats is None else dict(formats),
+        )
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as exc:
         hint = " that can be used here (without lookaround, small when compiled)" if '"regex"' in str(exc) else ""
         raise ValueError(f"no usable JSON Schema: {shorten(_line(exc))}{hint}") from exc

@@ -30,6 +30,7 @@ from gemel.schema.elicitation import ElicitResult
 from gemel.schema.input_required import InputRequest, InputRequiredResult
 from gemel.server.context import Context, served_call
 from gemel.server.elicitation.elicit import Declined, require
+from gemel.values.encoding import plain_value
 
 
 class _RoundState(msgspec.Struct, array_like=True):
@@ -96,7 +97,7 @@ class Rounds:
             return await self._upstream.request(call, sent.method, params, sent.headers)
         except CallerInputRequired as exc:
             opaque = exc.required.request_state
-            round_state = _RoundState(state=None if opaque is UNSET else opaque, own=msgspec.to_builtins(exc.own))
+            round_state = _RoundState(state=None if opaque is UNSET else opaque, own=plain_value(exc.own))
             return InputRequiredResult(
                 input_requests=exc.required.input_requests, request_state=await self._encrypt(ctx, round_state)
             )

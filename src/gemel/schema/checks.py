@@ -4,22 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from gemel.schema.base import Model
+from gemel.values.encoding import NotSerializable, encode_value, simplified
+
+ModelT = TypeVar("ModelT", bound=Model)
 
 
-def check_model(model: Model) -> None:
+def checked_model(model: ModelT) -> ModelT:
     """Check the types of all members, also of the models inside.
 
     Args:
-        model: A model of the protocol. Values of any JSON type are not looked at.
+        model: A model of the protocol.
+
+    Returns:
+        The same model, or a copy where members were of a subclass, as `markupsafe.Markup` for a text.
 
     Raises:
-        ValueError: A member has the wrong type; the message names it.
+        ValueError: A member has the wrong type, or no JSON form; the message names it.
     """
+    try:
+        _check(model)
+    except ValueError:
+        try:
+            return msgspec.convert(simplified(model), type(model))
+        except (TypeError, ValueError):
+            pass
+        raise
+    return model
+
+
+def _check(model: Model) -> None:
     pending: list[tuple[str, Any]] = [(type(model).__name__, model)]
     while pending:
         place, value = pending.pop()
@@ -29,7 +47,9 @@ def check_model(model: Model) -> None:
                 continue
             try:
                 msgspec.convert(member, kind)
-            except msgspec.ValidationError as exc:
+                if isinstance(member, dict):  # `_meta` and the like hold any values
+                    encode_value(member)
+            except (msgspec.ValidationError, NotSerializable) as exc:
                 raise ValueError(f"{place}.{name}: {exc}") from exc
             pending += _models(f"{place}.{name}", member)
 

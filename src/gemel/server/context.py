@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from math import isfinite
+from numbers import Real
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
@@ -26,7 +27,7 @@ from gemel.errors import (
     ToolError,
     shorten,
 )
-from gemel.jsonrpc import ABSENT, RequestId, encode_value
+from gemel.jsonrpc import ABSENT, RequestId
 from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
@@ -72,6 +73,7 @@ from gemel.server.threads import LoopCalls, Threads
 from gemel.session import Session
 from gemel.structs import sets_like_slots
 from gemel.timeouts import PausableTimeout
+from gemel.values.encoding import encode_value, plain_value
 
 logger = logging.getLogger("gemel")
 
@@ -603,7 +605,7 @@ class Context(Record, Generic[StateT]):
         """
         given: Any
         for given in (progress, 0 if total is None else total):
-            if not isinstance(given, int | float) or not isfinite(given):
+            if not isinstance(given, Real) or not isfinite(given):
                 raise GemelError(f"Progress can't be {given!r}: give a number, neither NaN nor infinite")
         meta = self._call.meta
         if meta is None or meta.progress_token is None or self.depth or self._call.state is not CallState.RUNNING:
@@ -747,7 +749,7 @@ class Context(Record, Generic[StateT]):
 
 
 def _member(params: Any, name: str) -> Any:
-    members = {} if params is UNSET else msgspec.to_builtins(params)
+    members = {} if params is UNSET else plain_value(params)
     return members.get(name) if isinstance(members, dict) else None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import logging
 import string
@@ -15,7 +14,14 @@ from gemel.server.context import Context
 from gemel.server.elicitation.elicit import Declined
 from gemel.server.elicitation.forms import form_of
 from gemel.server.functions.annotations import Place, Predicate, place_of, resolve, shown, unresolved, unwrapped
-from gemel.server.functions.signature import Signature, fixed_keywords, inspect_function, kind_of, read_signature
+from gemel.server.functions.signature import (
+    Signature,
+    fixed_keywords,
+    inspect_function,
+    kind_of,
+    makes_context_manager,
+    read_signature,
+)
 from gemel.server.injection import Ask, Depends, Injected, injected
 from gemel.server.threads import Threads
 
@@ -360,7 +366,7 @@ class _Compiler:
 
     def _parameters(self, function: Callable[..., Any], parameter: str) -> list[inspect.Parameter]:
         """The parameters of a dependency. Raises DefinitionError for a function that can't be one."""
-        if _makes_context_manager(function):
+        if makes_context_manager(function):
             raise self._place.mistake(
                 f"the dependency {called(function)} gives a context manager; remove its decorator: Depends takes the generator",
                 parameter,
@@ -369,12 +375,6 @@ class _Compiler:
             return list(read_signature(function, place_of(function)).parameters.values())
         except DefinitionError as exc:
             raise self._place.mistake(f"the dependency {exc}", parameter) from None
-
-
-def _makes_context_manager(function: Any) -> bool:
-    """Whether it is decorated with @contextmanager or @asynccontextmanager."""
-    code = getattr(function, "__code__", None)
-    return getattr(code, "co_filename", None) == contextlib.__file__ and "generator" in kind_of(unwrapped(function))
 
 
 def _identity(function: Callable[..., Any]) -> object:

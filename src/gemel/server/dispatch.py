@@ -30,7 +30,7 @@ from gemel.errors import (
     ToolError,
     shorten,
 )
-from gemel.jsonrpc import ABSENT, OBJECT, encode_value, opening
+from gemel.jsonrpc import ABSENT, OBJECT, opening
 from gemel.options import is_async, is_function
 from gemel.protocol.connection import LIVENESS_RESERVE
 from gemel.protocol.decoding import SMALL
@@ -46,6 +46,7 @@ from gemel.schema.methods import METHODS, Method, method_in
 from gemel.schema.tools import CallToolResult
 from gemel.server.context import Context
 from gemel.server.injection import without_markers
+from gemel.values.encoding import encode_value
 
 logger = logging.getLogger("gemel")
 

@@ -53,6 +53,7 @@ from gemel.testing.recording_file import (
     redact_message,
 )
 from gemel.testing.wire_log import ForwardingChannel
+from gemel.values.encoding import plain_value
 
 _GREETINGS = frozenset({"initialize", "server/discover", "ping"})
 #: Requests that change nothing: repeated ones get the last response again.
@@ -113,7 +114,7 @@ class ReplayServer:
     def _key(self, method: str, params: Any, request_id: object) -> bytes:
         if request_id is None:  # the params of notifications don't count
             return request_key(method, {}, ())
-        own = msgspec.json.decode(msgspec.json.encode({"method": method, "params": params}))
+        own = plain_value({"method": method, "params": params})
         own = redact_message(own, self._options.redact)
         return request_key(method, own.get("params", {}), self._options.ignore)
 
@@ -232,7 +233,7 @@ class ReplayServer:
         """Require the recorded response of the client: what follows in the recording depends on it."""
         assert request.answer is not None
         then, ignore = request.answer.message, self._options.ignore
-        own = redact_message(msgspec.json.decode(msgspec.json.encode(answer)), self._options.redact)
+        own = redact_message(plain_value(answer), self._options.redact)
         for member in ("result", "error"):
             old, new = comparable({member: then.get(member)}, ignore), comparable({member: own.get(member)}, ignore)
             if member == "error":  # the text does not matter

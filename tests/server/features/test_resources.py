@@ -510,7 +510,7 @@ async def test_a_resource_may_be_a_generator_of_chunks(era: str) -> None:
         (lambda: ReadResourceResult(contents=[]), "raise ResourceNotFound instead"),
         (lambda: _chunks("a", b"b"), "all chunks must be of one kind"),
         (lambda: _chunks(1), "chunks are str or bytes"),
-        (lambda: object(), "can't become JSON"),
+        (lambda: object(), "has no JSON form"),
     ],
 )
 async def test_what_can_not_be_sent_is_the_authors_error_and_the_reader_learns_nothing(

@@ -300,7 +300,7 @@ DAY, HOUR = datetime.date(2020, 1, 1), datetime.timedelta(hours=1)
         (
             Annotated[datetime.datetime, msgspec.Meta(tz=False)],
             '"2020-01-01T00:00:00Z"',
-            "x: must be datetime with no timezone",
+            'x: expected date-time string without a time zone like "2026-01-31T12:00:00", got string',
         ),
         (Annotated[int, pydantic.Field(gt=0, lt=10)], "10", "x: expected integer > 0 and < 10, got integer 10"),
         (Annotated[decimal.Decimal, pydantic.Field(gt=0)], '"0"', 'x: must be greater than 0, got string "0"'),
@@ -319,7 +319,7 @@ DAY, HOUR = datetime.date(2020, 1, 1), datetime.timedelta(hours=1)
             '"aGk="',
             'x: data must have at least 3 bytes, got string "aGk="',
         ),
-        (dict[int, int], '{"a":1}', 'x: each key must be integer, got object {"a":1}'),
+        (dict[int, int], '{"a":1}', "x.a: the key must be integer"),
         (dict[int, pydantic.PastDate], '{"a":"2000-01-01"}', "x.a: the key must be a valid integer"),
         (dict[Literal["a", "b"], int], '{"c":1}', 'x.c: the key must be one of "a", "b"'),
         (dict[Annotated[str, pydantic.Field(pattern="^a")], int], '{"b":1}', "x.b: the key must match pattern '^a'"),

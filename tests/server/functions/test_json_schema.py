@@ -299,7 +299,11 @@ def test_arguments_without_parameters_are_an_empty_closed_object() -> None:
 
 
 def test_a_root_that_is_a_reference_becomes_what_it_names() -> None:
-    definitions: dict[str, Schema] = {"A": {"type": "object"}, "B": {"type": "string"}}
+    definitions: dict[str, Schema] = {
+        "A": {"type": "object", "additionalProperties": {"$ref": "#/$defs/B"}},
+        "B": {"type": "string"},
+        "C": {"type": "null"},
+    }
     schema = root_schema({"$ref": "#/$defs/A", "description": "d"}, definitions)
-    assert schema == {"type": "object", "description": "d", "$defs": {"B": {"type": "string"}}}
+    assert schema == {**definitions["A"], "description": "d", "$defs": {"B": {"type": "string"}}}
     assert root_schema({"type": "integer"}, {}) == {"type": "integer"}

@@ -68,8 +68,8 @@ async def test_what_fits_a_schema_of_the_authors_own_goes_out(era: Era, annotati
         (TextContent, TextContent(text="x"), "it has an output schema, but returned content: "),
         (CallToolResult, made(), "it has an output schema, but returned a result without structured content: "),
         (CallToolResult, made({"y": 1}), "what it returned doesn't fit its output schema: "),
-        (CallToolResult, made(object()), "it returned object, which can't become JSON"),
-        (Any, object(), "returned object, which can't become JSON"),
+        (CallToolResult, made(object()), "it returned object, which has no JSON form"),
+        (Any, object(), "returned object, which has no JSON form"),
     ],
 )
 async def test_what_does_not_fit_never_leaves(

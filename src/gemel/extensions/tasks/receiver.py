@@ -24,6 +24,7 @@ from gemel.extensions.tasks.times import timestamp
 from gemel.protocol.revisions.adapt import shape
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.revisions import V2025_11
+from gemel.values.encoding import plain_value
 
 logger = logging.getLogger("gemel")
 
@@ -140,7 +141,7 @@ class ReceivedTasks:
         try:
             async with asyncio.timeout(task.ttl):
                 answer = check_answer(ctx.method, await call_next(ctx))
-            task.result = msgspec.to_builtins(shape(answer, ctx.protocol_version))
+            task.result = plain_value(shape(answer, ctx.protocol_version))
             task.end("completed")
         except ProtocolError as exc:
             task.error = exc.error

@@ -21,10 +21,10 @@ from msgspec import Raw, Struct, field
 
 from gemel.backends.base import MAX_LOG_BYTES, Backend
 from gemel.errors import BackendError, ErrorObject, GemelError, LogConflict, Overloaded, shorten
-from gemel.jsonrpc import encode_unicode
 from gemel.protocol.eras.base import EraName
 from gemel.protocol.http.request import Owner, Principal
 from gemel.protocol.records import Origin
+from gemel.values.encoding import encode_unicode
 
 logger = logging.getLogger("gemel")
 

@@ -39,7 +39,6 @@ from gemel.extensions.tasks.records import (
     TaskStore,
     key_of_step,
 )
-from gemel.jsonrpc import encode_unicode
 from gemel.protocol.records import Call, Outgoing
 from gemel.protocol.states import CallState
 from gemel.schema.base import RESERVED
@@ -47,6 +46,7 @@ from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.notifications import ProgressParams
 from gemel.server.elicitation.elicit import ClientInput, ElicitationStrategy, InputRefused, StepCall
 from gemel.session import Session
+from gemel.values.encoding import ordered_text
 
 logger = logging.getLogger("gemel")
 
@@ -65,7 +65,6 @@ class _TaskNotification(msgspec.Struct):
 
 _progress = msgspec.json.Decoder(ProgressParams)
 _notification = msgspec.json.Decoder(_TaskNotification)
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class TaskChannel:
@@ -412,7 +411,7 @@ class TaskElicitation(ElicitationStrategy):
     def add(self, item: ClientInput[Any]) -> None:
         """Enter a request for input. Raises GemelError for a key that is used already."""
         super().add(item)
-        params = encode_unicode(_encode, item.params) if item.params is not UNSET else b""
+        params = ordered_text(item.params) if item.params is not UNSET else b""
         if item.key is None:
             digest = hashlib.sha256(params).hexdigest()[:8]
             item.key = self._numbered(f"{item.method.partition('/')[0]}-{digest}")

@@ -49,7 +49,6 @@ from gemel.extensions.tasks.records import (
     owner_of,
 )
 from gemel.extensions.tasks.running import RunningTask, TaskChannel, TaskElicitation, error_of
-from gemel.jsonrpc import encode_value
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.connection import Connection
 from gemel.protocol.eras.base import Era, EraName
@@ -71,6 +70,7 @@ from gemel.server.features.visibility import require_scopes
 from gemel.server.middleware.rate_limit import caller_of
 from gemel.server.server import Server
 from gemel.session import Session
+from gemel.values.encoding import encode_value
 
 logger = logging.getLogger("gemel")
 

@@ -19,7 +19,6 @@ from gemel.jsonrpc import (
     Request,
     RequestId,
     Unreadable,
-    encode_value,
     has_repeated_member,
 )
 from gemel.protocol.eras.base import Era, EraName
@@ -29,6 +28,7 @@ from gemel.protocol.records import UNKNOWN_ORIGIN, Call
 from gemel.schema.base import NOTHING, ProgressToken, RequestMeta
 from gemel.schema.methods import METHODS
 from gemel.schema.tools import NO_ARGUMENTS, CallToolParams
+from gemel.values.encoding import encode_value
 
 #: All eras by name, the oldest first.
 ERAS: dict[EraName, Era] = {era.name: era for era in (HANDSHAKE, STATELESS)}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gemel.jsonrpc import encode_value
 from gemel.schema.base import Model
 from gemel.schema.content import AudioContent, EmbeddedResource, ResourceLink, TextContent
 from gemel.schema.sampling import ToolResultContent, ToolUseContent
+from gemel.values.encoding import encode_value
 
 
 def _audio(block: AudioContent, revision: str) -> TextContent:

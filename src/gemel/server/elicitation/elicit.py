@@ -25,7 +25,6 @@ from gemel.errors import (
     ToolError,
     shorten,
 )
-from gemel.jsonrpc import encode_value
 from gemel.protocol.records import Call, Record
 from gemel.protocol.revisions.adapt import known_in, shape
 from gemel.protocol.states import HandshakeState
@@ -36,6 +35,8 @@ from gemel.schema.lifecycle import ClientCapabilities, Sampling
 from gemel.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
 from gemel.session import Session
 from gemel.timeouts import PausableTimeout
+from gemel.values.encoding import encode_value
+from gemel.values.reading import read_as
 
 ValueT = TypeVar("ValueT")
 
@@ -213,7 +214,7 @@ class StepCall:
             kind = get_type_hints(inspect.unwrap(self._function)).get("return", Any)
         except (NameError, TypeError, AttributeError):
             kind = Any
-        return msgspec.json.decode(text, type=kind)
+        return read_as(kind, text)
 
 
 class ElicitationStrategy(ABC):

@@ -12,6 +12,7 @@ from gemel.errors import GemelError, PeerError, ToolError
 from gemel.schema.input_required import InputRequiredResult
 from gemel.server.elicitation.elicit import ClientInput, ElicitationStrategy, InputRefused, StepCall
 from gemel.telemetry import current_telemetry
+from gemel.values.encoding import plain_value
 
 
 class HandshakeElicitation(ElicitationStrategy):
@@ -42,7 +43,7 @@ class HandshakeElicitation(ElicitationStrategy):
         pending = session.register_request(item.method)
         network, details = describe_request(session, self._call.revision, pending.id)
         with telemetry.sending(item.method, {}, network, details) as (_, trace):
-            params = msgspec.to_builtins(item.params)
+            params = plain_value(item.params)
             params["_meta"] = {**params.get("_meta", {}), **trace}
             return await session.send_request(pending, params, about=self._call, total=limit)
 

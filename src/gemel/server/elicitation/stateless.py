@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from gemel.errors import GemelError, InvalidParams
-from gemel.jsonrpc import ABSENT, encode_unicode
+from gemel.jsonrpc import ABSENT
 from gemel.protocol.records import Call
 from gemel.protocol.states import RUNNING
 from gemel.schema.input_required import InputRequest, InputRequiredResult
@@ -23,6 +23,7 @@ from gemel.server.elicitation.elicit import ClientInput, ElicitationStrategy, In
 from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.session import Session
 from gemel.timeouts import wait_shared
+from gemel.values.encoding import ordered_text
 
 
 class _Retry(msgspec.Struct):
@@ -45,7 +46,6 @@ class _StoredState(msgspec.Struct, array_like=True):
 
 
 _retry_decoder = msgspec.json.Decoder(_Retry)
-_encode = msgspec.json.Encoder(order="deterministic").encode
 _state_decoder = msgspec.msgpack.Decoder(_StoredState)
 
 
@@ -180,7 +180,7 @@ class StatelessElicitation(ElicitationStrategy):
             )
         super().add(item)
         if item.key is None:
-            text = encode_unicode(_encode, item.params) if item.params is not UNSET else b""
+            text = ordered_text(item.params) if item.params is not UNSET else b""
             item.key = self._numbered(f"{item.method.partition('/')[0]}-{_hash(text).hex()[:8]}")
         elif item.key in self._requested:
             raise GemelError(

@@ -193,9 +193,10 @@ class Completions:
 def _limited(values: Values) -> Completion:
     """At most 100 values, and whether there are more."""
     if isinstance(values, Completion):
-        checked(values)
+        values = checked(values)
         total = values.total if values.total is not None else len(values.values)
         more = values.has_more or len(values.values) > MAX_VALUES
         return Completion(values=values.values[:MAX_VALUES], total=total, has_more=more)
-    texts = [str(value) for value in values]
+    given: Iterable[Any] = values
+    texts = [str.__str__(value) if isinstance(value, str) else str(value) for value in given]
     return Completion(values=texts[:MAX_VALUES], total=len(texts), has_more=len(texts) > MAX_VALUES)

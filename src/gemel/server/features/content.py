@@ -12,13 +12,14 @@ import copy
 import io
 import os
 import typing
+from collections import UserString
 from collections.abc import AsyncIterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 
 from gemel.errors import DefinitionError, InternalError, ResourceNotFound, shorten
 from gemel.schema.base import Annotations, Model, Result
-from gemel.schema.checks import check_model
+from gemel.schema.checks import checked_model
 from gemel.schema.content import (
     AudioContent,
     ContentBlock,
@@ -29,7 +30,7 @@ from gemel.schema.content import (
 )
 from gemel.schema.resources import ReadResourceResult
 from gemel.server.context import Context
-from gemel.server.functions.results import is_content
+from gemel.server.functions.results import is_content, serialized
 from gemel.server.functions.signature import Signature
 from gemel.server.threads import Threads
 
@@ -282,31 +283,40 @@ def returns_blocks(annotation: Any) -> bool:
 def checked(model: ModelT) -> ModelT:
     """A model that a function of the user made, after its types were checked. Raises DefinitionError."""
     try:
-        check_model(model)
+        return checked_model(model)
     except ValueError as exc:
         raise DefinitionError(f"it returned a value that can't be sent: {exc}") from None
-    return model
 
 
-def to_blocks(value: Any) -> list[ContentBlock] | None:
-    """Text, content blocks, media, and lists of these, as content blocks; None for any other value."""
+def to_blocks(value: Any, *, lists: bool = False) -> list[ContentBlock] | None:
+    """Text, content blocks, media, and lists that hold one of the latter, as content blocks; None for any other value.
+
+    Other items of such a list become JSON, as text. With `lists` it is any list or iterable. Raises DefinitionError for an
+    item that has no JSON form.
+    """
     if isinstance(value, str):
-        return [TextContent(text=value)]
+        return [TextContent(text=str.__str__(value))]
     if isinstance(value, _BLOCKS):
         return [checked(cast("ContentBlock", value))]
     if value is None:
         return []
     if isinstance(value, Media):
         return [checked(value.content())]
-    if isinstance(value, list | tuple) and value and any(isinstance(item, (*_BLOCKS, Media)) for item in value):
-        blocks: list[ContentBlock] = []
-        for item in cast("list[Any]", value):
-            item_blocks = to_blocks(item)
-            if item_blocks is None:
-                return None
-            blocks.extend(item_blocks)
-        return blocks
-    return None
+    if lists and is_list(value):
+        value = list(value)
+    elif not isinstance(value, list | tuple) or not any(isinstance(item, (*_BLOCKS, Media)) for item in value):
+        return None
+    blocks: list[ContentBlock] = []
+    for item in value:
+        item_blocks = to_blocks(item, lists=lists)
+        blocks += [TextContent(text=serialized(item).decode())] if item_blocks is None else item_blocks
+    return blocks
+
+
+def is_list(value: Any) -> bool:
+    """Whether a value stands for its items. Models and mappings, which Python can iterate over, don't."""
+    lists = (collections.abc.Sequence, collections.abc.Set, collections.abc.MappingView, collections.abc.Iterator)
+    return isinstance(value, lists) and not isinstance(value, str | bytes | bytearray | memoryview | UserString)
 
 
 # ---------------------------------------------------------------- what resources return
@@ -383,7 +393,7 @@ class ResourceOutput:
             return checked(value)
         if isinstance(value, str):
             kind = self._mime_type or guess_mime_type(uri) or TEXT
-            return ResourceContents(uri=uri, text=value, mime_type=kind)
+            return ResourceContents(uri=uri, text=str.__str__(value), mime_type=kind)
         if isinstance(value, bytes | bytearray | memoryview):
             kind = self._mime_type or guess_mime_type(uri) or BINARY
             return ResourceContents(uri=uri, blob=base64.b64encode(value).decode(), mime_type=kind)

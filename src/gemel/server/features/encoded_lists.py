@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec import Raw
 
-from gemel.jsonrpc import encode_value
 from gemel.protocol.revisions.adapt import shape
 from gemel.server.context import Context
 from gemel.server.dispatch import RequestHandler
 from gemel.server.features.visibility import Entries
+from gemel.values.encoding import encode_value
 
 
 def encoded_once(

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import datetime
 import re
-import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
 from gemel.errors import DefinitionError, shorten
-from gemel.jsonrpc import encode_value
 from gemel.options import Check, check_names, check_option, one_of, similar
 from gemel.schema.base import Annotations, Icon
 from gemel.schema.tools import ToolAnnotations
 from gemel.server.features.caching import CacheScope
 from gemel.server.features.visibility import Caller, Item, ItemKind, View, view_of
 from gemel.server.functions.signature import Signature
+from gemel.values.encoding import encode_value, simplified
 
 
 class ItemOptions(TypedDict, total=False):
@@ -204,17 +202,6 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 ListingT = TypeVar("ListingT", bound=msgspec.Struct)
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:\S")
-#: Types that are written as strings, but are not strings.
-_SPECIAL = (
-    bytes,
-    bytearray,
-    memoryview,
-    datetime.datetime,
-    datetime.date,
-    datetime.time,
-    datetime.timedelta,
-    uuid.UUID,
-)
 
 
 def icons_of(icons: Sequence[Icon | str] | None) -> list[Icon] | None:
@@ -246,7 +233,7 @@ def is_uri(text: str) -> bool:
 def listed(listing: ListingT, what: str) -> ListingT:
     """The same listing. Raises DefinitionError for values that clients can't read, since the whole list would fail there."""
     try:
-        msgspec.convert(msgspec.to_builtins(listing, builtin_types=_SPECIAL, str_keys=True), type(listing))
+        msgspec.convert(simplified(listing), type(listing))
         encode_value(listing)
     except (msgspec.ValidationError, TypeError, ValueError, RecursionError, OverflowError) as exc:
         raise DefinitionError(f"{what}: {exc}") from None

@@ -24,7 +24,7 @@ from gemel.server.context import Context
 from gemel.server.dependencies import Run, contexts_of, dependencies_of, inspect_handler
 from gemel.server.features.caching import list_scope
 from gemel.server.features.completion import RegisteredCompleter, of_choices
-from gemel.server.features.content import Media, checked, returns_blocks, to_blocks
+from gemel.server.features.content import Media, checked, is_list, returns_blocks, to_blocks
 from gemel.server.features.options import PromptOptions, check_options, common_members, listed, make_item
 from gemel.server.features.pagination import paginate
 from gemel.server.features.visibility import Entries, Item, Visibility, require_scopes
@@ -130,10 +130,10 @@ def to_messages(value: Any, name: str) -> list[PromptMessage]:
         return [checked(value)]
     if isinstance(value, Message):
         return [PromptMessage(role=value.role, content=value.content)]
-    blocks = to_blocks(value)
+    blocks = None if isinstance(value, list | tuple) else to_blocks(value)
     if blocks:
         return [PromptMessage(role="user", content=block) for block in blocks]
-    if isinstance(value, Iterable) and not isinstance(value, Mapping):
+    if is_list(value):
         return [message for item in value for message in to_messages(item, name)]
     raise DefinitionError(
         f"Prompt {name!r} returned {type(value).__name__}: return a text, a content block, a Message, or a list of these"

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from gemel import jsonrpc
 from gemel.protocol.changes import Changed
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.records import Call, Origin
 from gemel.server.context import Context
 from gemel.server.features.subscriptions import Subscriptions
 from gemel.session import Session
+from gemel.values.encoding import encode_value
 
 
 class SharedSubscriptions:
@@ -107,7 +107,7 @@ class SharedSubscriptions:
             origin: Who reads its stream here.
             uri: The resource.
         """
-        params = msgspec.Raw(jsonrpc.encode_value({"uri": uri}))
+        params = msgspec.Raw(encode_value({"uri": uri}))
         revision = session.connection.handshake.revision
         call = Call(None, "resources/subscribe", params, None, HANDSHAKE, revision, origin)
         await self._subscriptions.watch_again(self._context(session, call), uri)

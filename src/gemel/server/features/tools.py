@@ -65,7 +65,7 @@ from gemel.server.features.visibility import Entries, Item, View, Visibility, re
 from gemel.server.functions.arguments import Arguments, SchemaArguments
 from gemel.server.functions.coercion import CoercedArguments
 from gemel.server.functions.optional import without_null
-from gemel.server.functions.results import ADVICE_ON_CONTENT, OutputSchema, check_json
+from gemel.server.functions.results import ADVICE_ON_CONTENT, OutputSchema, serialized
 from gemel.server.functions.signature import Signature
 from gemel.server.threads import Threads
 from gemel.signals import is_ctrl_c
@@ -180,7 +180,7 @@ class RegisteredTool:
         if type(value) not in _PLAIN and isinstance(value, Result):
             return self._given(value)
         if self._free:
-            blocks = to_blocks(value)
+            blocks = to_blocks(value, lists=self.signature.lists_content)
             if blocks is not None and schema is None:
                 return CallToolResult(content=blocks)
             if blocks is not None and not isinstance(value, str) and value is not None:
@@ -201,13 +201,13 @@ class RegisteredTool:
 
     def _given(self, result: Result) -> Result:
         """A result that the function made itself, checked."""
-        checked(result)
+        result = checked(result)
         if not isinstance(result, CallToolResult):
             return result
-        if self._output_schema is not None:
+        if self._output_schema is not None and not result.is_error:
             self._output_schema.check(result)
         elif result.structured_content is not UNSET:
-            check_json(result.structured_content)
+            serialized(result.structured_content)
         if self._result_type is CallToolResult:
             return result
         members = {name: getattr(result, name) for name in CallToolResult.__struct_fields__}

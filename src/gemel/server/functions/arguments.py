@@ -96,7 +96,7 @@ class Arguments:
             if self._separate:
                 self._read_separate(values)
             return values
-        except (msgspec.MsgspecError, ValueRejected, UnicodeDecodeError, RecursionError):
+        except (msgspec.MsgspecError, ValueRejected, UnicodeDecodeError, RecursionError, TypeError):
             again = b"{}" if bytes(text).strip() in (b"", b"null") else _with_integers(text)
             if again is not None:
                 return self.from_json(again)
@@ -107,7 +107,7 @@ class Arguments:
         if len(text) <= MAX_EXPLAINED and not self._separate:
             try:
                 return _astuple((self._decoder or self._make_decoder())(text))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
                 pass
         return tuple(self.from_json(text).values())
 
@@ -122,7 +122,7 @@ class Arguments:
         with collector_paused():
             try:
                 values = _asdict((self._decoder or self._make_decoder())(text))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
                 raise self._first_error(error, rename) from None
             for parameter in self._separate:
                 value = values[parameter.name]

@@ -16,6 +16,17 @@ import msgspec.inspect as mi
 
 from gemel.server.functions.annotations import class_hints, described_by, has_fields, literals_in, shown
 from gemel.server.functions.docstring import parse_docstring
+from gemel.values.encoding import plain_value
+from gemel.values.schemas import (
+    HASHABLE,
+    INTEGER_KEY,
+    NATURAL_KEY,
+    NUMBER_KEY,
+    READ_KEYS,
+    flag_schema,
+    moment_schema,
+    with_encoded_lengths,
+)
 
 Schema = dict[str, Any]
 
@@ -34,6 +45,8 @@ class SchemaWriter:
 
     def __init__(self, *, reading: bool) -> None:
         self.reading = reading
+        #: Whether JSON text that msgspec reads as the types fits their schemas.
+        self.decoder_suffices = True
         self.definitions: dict[str, Schema] = {}
         self._names: dict[Any, str] = {}
         self._adopted: dict[bytes, str] = {}
@@ -62,6 +75,8 @@ class SchemaWriter:
                 del definition["title"]
             _add_documentation(definition, definition.pop("description", None))
         renamed = {name: self._adopted_name(name, definitions) for name in definitions}
+        for part in [adopted, *definitions.values()]:
+            _name_keys(part, definitions)
         self.definitions.update({renamed[name]: _rename(definitions[name], renamed) for name in definitions})
         renamed_root: Schema = _rename(adopted, renamed)
         return renamed_root
@@ -84,6 +99,8 @@ class SchemaWriter:
     def of(self, info: mi.Type) -> Schema:
         """The schema of one type; classes become references."""
         if isinstance(info, mi.Metadata):
+            if info.extra_json_schema:
+                self.decoder_suffices = False
             return {**self.of(info.type), **(info.extra_json_schema or {})}
         if isinstance(info, mi.StructType | mi.DataclassType | mi.TypedDictType | mi.NamedTupleType | mi.EnumType):
             return {"$ref": _REFERENCE + self._definition(info)}
@@ -101,9 +118,11 @@ class SchemaWriter:
         schema = self.definitions[name] = {}
         cls = getattr(info.cls, "__origin__", info.cls)
         if isinstance(info, mi.EnumType):
-            schema.update(_options([member.value for member in info.cls]))
+            schema.update(_enum(info.cls))
             _add_documentation(schema, own_doc(cls))
             return name
+        if self.reading and (made := _made_by_itself(cls)):
+            raise UnsupportedType(f"{shown(cls)} sets `{made}` itself (init=False)")
         hints = class_hints(cls)
         self._remember_literals(hints.values())
         fields = {field.encode_name: self._field(field, hints) for field in info.fields}
@@ -111,7 +130,7 @@ class SchemaWriter:
         if isinstance(info, mi.NamedTupleType) or (isinstance(info, mi.StructType) and info.array_like):
             schema.update(_row(info, fields, len(required)))
         else:
-            schema.update(_record(info, fields, required))
+            schema.update(_record(self, info, fields, required))
         _add_documentation(schema, own_doc(cls))
         return name
 
@@ -123,7 +142,7 @@ class SchemaWriter:
         if field.default_factory in (list, dict, set, frozenset, tuple):
             default = field.default_factory()
         if default is not msgspec.NODEFAULT and default is not msgspec.UNSET:
-            schema["default"] = msgspec.to_builtins(default, str_keys=True)
+            schema["default"] = plain_value(default)
         return schema
 
     def _remember_literals(self, annotations: Iterable[Any]) -> None:
@@ -145,25 +164,25 @@ def object_schema(properties: Mapping[str, Schema], required: list[str], definit
     if required:
         schema["required"] = required
     schema["additionalProperties"] = False
-    if definitions:
-        schema["$defs"] = dict(definitions)
-    return schema
+    return _with_definitions(schema, definitions)
 
 
 def root_schema(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
     """A schema with its definitions. A reference at its root is resolved: older revisions need a `type` there."""
-    unused = dict(definitions)
     if isinstance(reference := schema.get("$ref"), str):
-        name = reference.removeprefix(_REFERENCE)
-        root = unused.pop(name)
-        if _refers(list(unused.values()), reference) or _refers(root, reference):
-            unused[name] = root
-        schema = {**root, **{key: value for key, value in schema.items() if key != "$ref"}}
-    return {**schema, **({"$defs": unused} if unused else {})}
+        others = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = {**definitions[reference.removeprefix(_REFERENCE)], **others}
+    return _with_definitions(schema, definitions)
 
 
-def _refers(schema: Any, reference: str) -> bool:
-    return reference.removeprefix(_REFERENCE) in _references(schema)
+def _with_definitions(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
+    """A schema with those definitions that it refers to."""
+    if not definitions:
+        return schema
+    used = _references(schema)
+    for name in [*used]:
+        _reached(definitions, name, used)
+    return {**schema, "$defs": {name: definitions[name] for name in definitions if name in used}} if used else schema
 
 
 def _references(schema: Any) -> set[str]:
@@ -190,14 +209,31 @@ def _rename(schema: Any, renamed: Mapping[str, str]) -> Any:
         return [_rename(item, renamed) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    copy = {key: _rename(value, renamed) for key, value in schema.items()}
-    if "oneOf" in copy and "propertyName" in copy.get("discriminator", ()):
-        del copy["discriminator"]  # an OpenAPI keyword; the constants in the branches say the same
+    copy = {key: _rename(value, renamed) for key, value in schema.items() if key != READ_KEYS}
+    if copy.get("propertyNames") == {}:
+        del copy["propertyNames"]
     reference = copy.get("$ref")
     if isinstance(reference, str) and reference.startswith(_REFERENCE):
         name = reference.removeprefix(_REFERENCE)
         copy["$ref"] = _REFERENCE + renamed.get(name, name)
     return copy
+
+
+def _name_keys(schema: Any, definitions: Mapping[str, Schema]) -> None:
+    """Replace the schemas of keys by those of their names. Raises UnsupportedType for keys that have none."""
+    for item in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        _name_keys(item, definitions)
+    if isinstance(schema, dict) and isinstance(keys := schema.get("propertyNames"), dict):
+        names = key_schema(keys, definitions)
+        if names is None:
+            raise UnsupportedType("a dict with keys that aren't read from strings has no JSON form")
+        schema["propertyNames"] = names
+
+
+def _made_by_itself(cls: Any) -> str | None:
+    """The first field of a dataclass or an attrs class that is no argument of its `__init__`."""
+    fields = getattr(cls, "__attrs_attrs__", None) or getattr(cls, "__dataclass_fields__", {}).values()
+    return next((field.name for field in fields if not field.init), None)
 
 
 def own_doc(cls: type) -> str | None:
@@ -227,6 +263,10 @@ def _plain_name(cls: Any) -> str:
     return re.sub(r"\W+", "_", name).strip("_") or "type"
 
 
+def _enum(cls: type[enum.Enum]) -> Schema:
+    return flag_schema(cls) if issubclass(cls, enum.Flag) else _options([member.value for member in cls])
+
+
 def _options(values: list[Any]) -> Schema:
     kinds = {type(value.value if isinstance(value, enum.Enum) else value) for value in values}
     kind = _KINDS.get(kinds.pop()) if len(kinds) == 1 else None
@@ -238,9 +278,13 @@ _KINDS: dict[type, str] = {str: "string", int: "integer", bool: "boolean"}
 
 
 def _record(
-    info: mi.StructType | mi.DataclassType | mi.TypedDictType, fields: dict[str, Schema], required: list[str]
+    writer: SchemaWriter,
+    info: mi.StructType | mi.DataclassType | mi.TypedDictType,
+    fields: dict[str, Schema],
+    required: list[str],
 ) -> Schema:
     if isinstance(info, mi.StructType) and info.tag_field is not None:
+        writer.decoder_suffices = False  # without a union it reads an object without the tag
         fields = {info.tag_field: _options([info.tag]), **fields}
         required = [info.tag_field, *required]
     schema: Schema = {"type": "object", "properties": fields}
@@ -274,18 +318,15 @@ def _number(kind: str, _writer: SchemaWriter, info: Any) -> Schema:
     return {"type": kind, **_limits(info, **words, multipleOf="multiple_of")}
 
 
-def _string(_writer: SchemaWriter, info: Any) -> Schema:
+def _string(writer: SchemaWriter, info: Any) -> Schema:
+    if info.pattern is not None:
+        writer.decoder_suffices = False  # its `$` allows a newline after it
     return {"type": "string", **_limits(info, minLength="min_length", maxLength="max_length", pattern="pattern")}
 
 
 def _binary(_writer: SchemaWriter, info: Any) -> Schema:
-    """Lengths count characters of base64: four for each three bytes begun."""
     limits = _limits(info, minLength="min_length", maxLength="max_length")
-    return {
-        "type": "string",
-        "contentEncoding": "base64",
-        **{word: (limit + 2) // 3 * 4 for word, limit in limits.items()},
-    }
+    return with_encoded_lengths({"type": "string", "contentEncoding": "base64", **limits})
 
 
 def _literal(writer: SchemaWriter, info: Any) -> Schema:
@@ -297,11 +338,35 @@ def _literal(writer: SchemaWriter, info: Any) -> Schema:
 
 
 def _union(writer: SchemaWriter, info: Any) -> Schema:
+    if writer.reading:
+        _check_limits(info)
     options: list[Schema] = []
     for member in sorted(info.types, key=lambda member: isinstance(member, mi.NoneType)):
         option = writer.of(member)
         options += option["anyOf"] if option.keys() == {"anyOf"} else [option]
     return {"anyOf": options} if len(options) > 1 else options[0]
+
+
+def _check_limits(union: Any) -> None:
+    """Refuse unions that msgspec reads by one member only: by the limits of a type, or an integer never as a float."""
+    kinds = [member.type if isinstance(member, mi.Metadata) else member for member in union.types]
+    texts = [kind for kind in kinds if isinstance(kind, mi.StrType) or _lists(kind, str)]
+    integers = [kind for kind in kinds if isinstance(kind, mi.IntType) or _lists(kind, int)]
+    floats = [kind for kind in kinds if isinstance(kind, mi.FloatType)]
+    only_certain = integers and mi.IntType() not in integers
+    if any(map(_has_limited_member, (texts, integers))) or len(floats) > 1 or (floats and only_certain):
+        raise UnsupportedType("a union in which a type has limits beside others of its kind can't be read")
+
+
+def _has_limited_member(kinds: list[mi.Type]) -> bool:
+    limited = [kind for kind in kinds if isinstance(kind, mi.StrType | mi.IntType)]
+    return len(kinds) > 1 and any(kind not in (mi.StrType(), mi.IntType()) for kind in limited)
+
+
+def _lists(kind: Any, of: type) -> bool:
+    """Whether it is an enum or a Literal with values of this type."""
+    values = kind.values if isinstance(kind, mi.LiteralType) else kind.cls if isinstance(kind, mi.EnumType) else ()
+    return any(isinstance(getattr(value, "value", value), of) for value in values)
 
 
 def _list(writer: SchemaWriter, info: Any) -> Schema:
@@ -311,8 +376,14 @@ def _list(writer: SchemaWriter, info: Any) -> Schema:
 
 
 def _set(writer: SchemaWriter, info: Any) -> Schema:
-    """Duplicates are accepted, but never sent."""
-    return _list(writer, info) if writer.reading else {**_list(writer, info), "uniqueItems": True}
+    """Duplicates are read, unless items are counted, and never sent."""
+    if not writer.reading:
+        writer.decoder_suffices = False
+    schema = _list(writer, info)
+    if "items" not in schema:
+        schema["items"] = HASHABLE
+    counts = info.min_length is not None or info.max_length is not None
+    return {**schema, "uniqueItems": True} if counts or not writer.reading else schema
 
 
 def _tuple(writer: SchemaWriter, info: Any) -> Schema:
@@ -325,20 +396,57 @@ def _dict(writer: SchemaWriter, info: Any) -> Schema:
     schema: Schema = {"type": "object"}
     if values := writer.of(info.value_type):
         schema["additionalProperties"] = values
-    names = writer.of(info.key_type)
-    if names.pop("type", None) == "string" and names:
+    if isinstance(info.key_type, mi.BoolType | mi.NoneType):
+        raise UnsupportedType("dict with keys of bool or None has no JSON form")
+    names = key_schema(writer.of(info.key_type), writer.definitions)
+    if names is None:
+        raise UnsupportedType("a dict with keys that aren't read from strings has no JSON form")
+    if names:
         schema["propertyNames"] = names
     return {**schema, **_limits(info, minProperties="min_length", maxProperties="max_length")}
 
 
+def key_schema(schema: Schema, definitions: Mapping[str, Schema]) -> Schema | None:
+    """The schema of the keys of an object, which are strings; None if no value of the schema can be a key."""
+    if isinstance(reference := schema.get("$ref"), str):
+        return key_schema(definitions[reference.removeprefix(_REFERENCE)], definitions)
+    if options := schema.get("anyOf") or schema.get("oneOf"):
+        names: list[Schema] = []
+        for option in options:
+            name = key_schema(option, definitions)
+            if name is not None and name not in names:
+                names.append(name)
+        return None if not names else {} if {} in names else names[0] if len(names) == 1 else {"anyOf": names}
+    if READ_KEYS in schema:
+        return {"enum": schema[READ_KEYS]} if schema[READ_KEYS] else None
+    if "const" in schema or "enum" in schema:
+        values = schema["enum"] if "enum" in schema else [schema["const"]]
+        return {"enum": [value if isinstance(value, str) else msgspec.json.encode(value).decode() for value in values]}
+    match schema.get("type"):
+        case "string" if schema.get("format") == "decimal":
+            return {"pattern": NUMBER_KEY}
+        case "string":
+            return {word: value for word, value in schema.items() if word not in ("type", "title", "description")}
+        case "integer":
+            is_natural = any(schema.get(word, -1) >= 0 for word in ("minimum", "exclusiveMinimum"))
+            return {"pattern": NATURAL_KEY if is_natural else INTEGER_KEY}
+        case "number":
+            return {"pattern": NUMBER_KEY}
+        case "boolean":
+            return {"enum": ["true", "false"]}
+    return {} if "type" not in schema else None
+
+
 def _moment(form: str, writer: SchemaWriter, info: Any) -> Schema:
-    """The formats `date-time` and `time` require a time zone, which what is sent may lack unless the type requires it."""
-    return {"type": "string", "format": form} if writer.reading or info.tz else {"type": "string"}
+    return moment_schema(form, zone=info.tz, reading=writer.reading)
 
 
 def _decimal(writer: SchemaWriter, _info: Any) -> Schema:
     text: Schema = {"type": "string", "format": "decimal"}
-    return {"anyOf": [{"type": "number"}, text]} if writer.reading else text
+    if writer.reading:
+        return {"anyOf": [{"type": "number"}, text]}
+    writer.decoder_suffices = False  # it reads numbers
+    return text
 
 
 def _fixed(**schema: str) -> Callable[[SchemaWriter, Any], Schema]:

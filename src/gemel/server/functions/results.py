@@ -1,46 +1,48 @@
 """Results of a function: the output schema that its annotation gives, and each returned value as structured content and text.
 
-A returned value is checked against the annotation, or against an explicit output schema, before it is sent. A mistake is a
-DefinitionError for the log. A schema whose root isn't an object is kept; older revisions leave it out.
+One rule: what is sent fits the listed output schema, and a value that fits it after the serialisation of its own library is
+sent. A mistake is a DefinitionError for the log. A schema whose root isn't an object is kept; older revisions leave it out.
 """
 
 from __future__ import annotations
 
 import collections.abc
 import enum
+import functools
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from gemel.errors import DefinitionError
-from gemel.jsonrpc import check_finite, may_hold_null
 from gemel.protocol.validation import Validator, compile_schema, first_problem
 from gemel.schema.base import Result
 from gemel.schema.content import ContentBlock
 from gemel.schema.tools import CallToolResult
 from gemel.server.functions.annotations import Place, Predicate, bare, members, metadata_of, shown
 from gemel.server.functions.json_schema import Schema, SchemaWriter, root_schema
-from gemel.server.functions.validation_errors import error_lines, explain
-from gemel.server.functions.values import MsgspecType, NotSerializable, ValueRejected, encode, value_type
+from gemel.server.functions.validation_errors import FORMATS, Rejection, error_lines, explain, has_format
+from gemel.server.functions.values import MsgspecType, ValueRejected, value_type
+from gemel.values.encoding import NotSerializable, encode_value
 
 _AWAITED = (collections.abc.Awaitable, collections.abc.Coroutine)
-_CONTAINERS = (list, tuple, collections.abc.Sequence)
 _CONTENT_TYPES = (*typing.get_args(ContentBlock), Result)
-
-_to_json = msgspec.json.Encoder().encode
 
 #: A returned value, encoded once: the structured content as JSON text, UNSET for plain text and None; and the text.
 Encoded: TypeAlias = tuple[Raw | UnsetType, str]
 
 
 class Output(NamedTuple):
-    """How a function's values are sent. `schema` is None if its annotation gives none."""
+    """How a function's values are sent. `schema` is None if its annotation gives none.
+
+    `lists` says that a list is sent as content blocks, one for each item, whatever is in it.
+    """
 
     schema: Schema | None
     encode: Callable[[Any], Encoded]
+    lists: bool = False
 
 
 def is_content(annotation: Any) -> bool:
@@ -63,8 +65,9 @@ def inspect_output(annotation: Any, place: Place, content: Predicate, descriptio
     if structured is not None:
         return Output(_TypedOutput(place, structured).schema, _FreeOutput(place).encode)
     kinds = members(annotation)
-    if annotation is UNSET or any(kind in (Any, object) for kind in kinds) or _has_content(kinds, content):
-        return Output(None, _FreeOutput(place).encode)
+    lists = any(_lists_content(kind, content) for kind in kinds)
+    if annotation is UNSET or lists or any(kind in (Any, object) or content(kind) for kind in kinds):
+        return Output(None, _FreeOutput(place).encode, lists)
     never = (type(None), typing.NoReturn, typing.Never)
     if all(kind is str or kind in never for kind in kinds):
         return Output(None, _TextOutput(place, annotation).encode)
@@ -89,12 +92,15 @@ def _structured_type(annotation: Any, content: Predicate) -> Any:
     return next(types, None)
 
 
-def _has_content(kinds: tuple[Any, ...], content: Predicate) -> bool:
-    for kind in kinds:
-        inner = typing.get_args(kind) if typing.get_origin(kind) in _CONTAINERS else ()
-        if content(kind) or any(_has_content(members(item), content) for item in inner):
-            return True
-    return False
+def _lists_content(kind: Any, content: Predicate) -> bool:
+    """Whether it is a list, or another iterable, whose items may be content."""
+    origin = typing.get_origin(kind)
+    if not isinstance(origin, type) or not issubclass(origin, collections.abc.Iterable):
+        return False
+    if issubclass(origin, collections.abc.Mapping):
+        return False
+    items = [item for argument in typing.get_args(kind) for item in members(argument)]
+    return any(content(item) or _lists_content(item, content) for item in items)
 
 
 class _FreeOutput:
@@ -107,9 +113,9 @@ class _FreeOutput:
         if value is None:
             return UNSET, ""
         if isinstance(value, str) and not isinstance(value, enum.Enum):
-            return UNSET, str(value)
+            return UNSET, str.__str__(value)
         try:
-            text = encode(value)
+            text = encode_value(value)
         except NotSerializable as error:
             raise _not_serializable(self.place, error) from None
         return Raw(text), text.decode()
@@ -129,7 +135,7 @@ class _TextOutput:
             raise self.place.mistake(
                 f"returned {type(value).__name__}, but is annotated `-> {shown(self.annotation)}`; {_ADVICE}"
             )
-        return UNSET, "" if value is None else str(value)
+        return UNSET, "" if value is None else str.__str__(value)
 
 
 class _TypedOutput:
@@ -147,52 +153,46 @@ class _TypedOutput:
                 "or remove the annotation to send text"
             ) from None
         self.schema = root_schema(self.type.schema, writer.definitions)
-        self._checked = self.type if isinstance(self.type, MsgspecType) else None
-        self._may_hold_nan = _may_hold_nan(self.schema)
+        self._validator = SchemaValidator(self.schema, formats=True)
+        #: What msgspec reads fits the schema. It is faster, and may refuse what fits.
+        self._reader = self.type if isinstance(self.type, MsgspecType) and self.type.decoder_suffices else None
+        if self._reader is None:
+            self._compile()
+
+    def _compile(self) -> None:
+        """Raise DefinitionError for a schema that no result could be held against."""
+        try:
+            self._validator.compile()
+        except ValueError as reason:
+            raise self.place.mistake(
+                f"results can't be validated against the return annotation `{shown(self.annotation)}`: {reason}; change its "
+                "pattern or limits, or remove the annotation to send text"
+            ) from None
 
     def encode(self, value: Any) -> Encoded:
-        if self._checked is not None:
-            try:
-                text = _to_json(value)
-                self._checked.decode(text)
-                if self._may_hold_nan and may_hold_null(text):
-                    check_finite(value)
-                return Raw(text), text.decode()
-            except (TypeError, ValueError, RecursionError, OverflowError):
-                pass  # `write` raises the error that explains it
         try:
             text = self.type.write(value)
         except ValueRejected as error:
-            raise self._wrong_value(error) from None
+            raise self._mistake(error.value, error.rejections) from None
         except NotSerializable as error:
             raise _not_serializable(self.place, error) from None
+        try:
+            if self._reader is not None:
+                self._reader.decode(text)
+                return Raw(text), text.decode()
+        except (msgspec.ValidationError, TypeError):
+            pass  # the schema decides
+        problem = self._validator.problem(text)
+        if problem is not None:
+            raise self._mistake(msgspec.json.decode(text), (), problem)
         return Raw(text), text.decode()
 
-    def _wrong_value(self, rejected: ValueRejected) -> DefinitionError:
-        violations = explain(self.schema, rejected.value, rejected.rejections, exact=self.type.exact)
-        text = "; ".join(error_lines(violations))
-        if any(error.value is None and "number" in error.text for error in violations):
-            text += " (NaN and infinity have no JSON form)"
-        return self.place.mistake(f"returned a value that doesn't fit `-> {shown(self.annotation)}`: {text}; {_ADVICE}")
-
-
-def _may_hold_nan(schema: Any) -> bool:
-    """Whether a part of a schema accepts any number, or any value: NaN would be written as null."""
-    if not isinstance(schema, dict):
-        return schema is True
-    inner = [*schema.get("$defs", {}).values(), *schema.get("anyOf", ()), *schema.get("oneOf", ())]
-    match schema.get("type"):
-        case "number":
-            return True
-        case "object":
-            inner += schema.get("properties", {}).values()
-            inner.append(schema.get("additionalProperties", "properties" not in schema))
-        case "array":
-            inner += schema.get("prefixItems", ())
-            inner.append(schema.get("items", "prefixItems" not in schema))
-        case None:
-            inner.append(not schema.keys() & {"anyOf", "oneOf", "enum", "const", "$ref"})
-    return any(map(_may_hold_nan, inner))
+    def _mistake(self, value: Any, rejections: Sequence[Rejection], problem: str = "") -> DefinitionError:
+        """The error for a value that doesn't fit, in the words for arguments if they say what is wrong."""
+        lines = error_lines(explain(self.schema, value, rejections, exact=not rejections)) or [problem]
+        return self.place.mistake(
+            f"returned a value that doesn't fit `-> {shown(self.annotation)}`: {'; '.join(lines)}; {_ADVICE}"
+        )
 
 
 #: Types that become content blocks where the annotation names them.
@@ -202,17 +202,63 @@ _ADVICE = "return what the annotation says, or change the annotation"
 
 
 def _not_serializable(place: Place, error: NotSerializable) -> DefinitionError:
-    if str(error) in _CONTENT:
+    if error.kind in _CONTENT:
         return place.mistake(
-            f"returned {error}, which its annotation doesn't say: annotate `-> {error}`, or `-> list[str | {error}]` for several"
+            f"returned {error.part}, which its annotation doesn't say: annotate `-> {error.kind}`, or "
+            f"`-> list[str | {error.kind}]` for several"
         )
-    return place.mistake(f"returned {error}, which can't become JSON; {_SUGGESTED}, or convert the value to one")
+    return place.mistake(f"returned {error.part}, which has no JSON form: {error.advice}")
 
 
-# ---------------------------------------------------------------- an explicit output schema
+# ---------------------------------------------------------------- results against their schema
 
 #: What an author can do about a result without structured content.
 ADVICE_ON_CONTENT = "return a CallToolResult with structured_content, or say output_schema=None"
+
+
+class SchemaValidator:
+    """Validates JSON text against an output schema; compiled when it is needed first.
+
+    With `formats`, it also checks the formats of dates and the like, which JSON Schema leaves open.
+    """
+
+    __slots__ = ("_compiled", "_formats", "_schema")
+
+    def __init__(self, schema: Schema, *, formats: bool) -> None:
+        self._schema = schema
+        self._formats = formats
+        self._compiled: Validator | None = None
+
+    def compile(self) -> Validator:
+        """The compiled schema. Raises ValueError for one that can't be used."""
+        if self._compiled is None:
+            if self._formats:
+                self._compiled = compile_schema(_with_known_formats(self._schema), _FORMATS)
+            else:
+                self._compiled = compile_schema(self._schema)
+        return self._compiled
+
+    def problem(self, text: bytes) -> str | None:
+        """What is wrong with JSON text first; None if it fits."""
+        return first_problem(self.compile(), msgspec.json.decode(text))
+
+
+_FORMATS = {name: functools.partial(has_format, {"format": name}) for name in FORMATS}
+
+
+def _with_known_formats(schema: Any) -> Any:
+    """The schema with base64 as a format, and without formats that are not checked: the library would check them."""
+    if isinstance(schema, list):
+        return [_with_known_formats(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    known = {
+        word: _with_known_formats(inner)
+        for word, inner in schema.items()
+        if word != "format" or isinstance(inner, dict) or inner in (*_FORMATS, "ipv4", "ipv6", "uri")
+    }
+    encoding = schema.get("contentEncoding")
+    return {**known, "format": encoding} if encoding in ("base64", "base64url") else known
 
 
 class OutputSchema:
@@ -222,46 +268,39 @@ class OutputSchema:
     Raises ValueError for an explicit schema that can't be used.
     """
 
-    __slots__ = ("_schema", "_validator", "explicit")
+    __slots__ = ("_validator", "explicit")
 
     def __init__(self, schema: Any, *, explicit: bool) -> None:
         if not isinstance(schema, Mapping):
             raise ValueError("no usable JSON Schema: write it as a dict")
         self.explicit = explicit
-        self._schema = schema
-        self._validator: Validator | None = compile_schema(schema) if explicit else None
+        self._validator = SchemaValidator(dict(schema), formats=not explicit)
+        if explicit:
+            self._validator.compile()
 
-    def check(self, result: Result) -> Result:
+    def check(self, result: CallToolResult) -> None:
         """Check a result that the function returned. Raises DefinitionError if its structured content doesn't fit."""
-        if isinstance(result, CallToolResult) and not result.is_error:
-            if result.structured_content is UNSET:
-                raise DefinitionError(
-                    f"it has an output schema, but returned a result without structured content: {ADVICE_ON_CONTENT}"
-                )
-            self._validate(_serialized(result.structured_content))
-        return result
+        if result.structured_content is UNSET:
+            raise DefinitionError(
+                f"it has an output schema, but returned a result without structured content: {ADVICE_ON_CONTENT}"
+            )
+        self._validate(serialized(result.structured_content))
 
     def structured(self, value: Any, encoded: Raw | UnsetType) -> Raw:
         """The structured content of a returned value. Raises DefinitionError if it doesn't fit."""
-        text = _serialized(value) if encoded is UNSET else bytes(encoded)
+        text = serialized(value) if encoded is UNSET else bytes(encoded)
         self._validate(text)
         return Raw(text)
 
     def _validate(self, text: bytes) -> None:
-        if self._validator is None:
-            self._validator = compile_schema(self._schema)
-        error = first_problem(self._validator, msgspec.json.decode(text))
-        if error is not None:
-            raise DefinitionError(f"what it returned doesn't fit its output schema: {error}")
+        problem = self._validator.problem(text)
+        if problem is not None:
+            raise DefinitionError(f"what it returned doesn't fit its output schema: {problem}")
 
 
-def check_json(value: Any) -> None:
-    """Check that a value has a JSON form. Raises DefinitionError."""
-    _serialized(value)
-
-
-def _serialized(value: Any) -> bytes:
+def serialized(value: Any) -> bytes:
+    """A part of a result as JSON text. Raises DefinitionError if it has no JSON form."""
     try:
-        return encode(value)
+        return encode_value(value)
     except NotSerializable as error:
-        raise DefinitionError(f"it returned {error}, which can't become JSON") from None
+        raise DefinitionError(f"it returned {error.part}, which has no JSON form: {error.advice}") from None

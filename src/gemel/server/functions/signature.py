@@ -5,6 +5,7 @@ Every mistake of the function's author is a DefinitionError in one line, with fi
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import inspect
@@ -42,7 +43,8 @@ from gemel.server.functions.docstring import parse_docstring
 from gemel.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType, object_schema
 from gemel.server.functions.results import Encoded, Output, inspect_output, is_content
 from gemel.server.functions.validation_errors import error_lines, explain
-from gemel.server.functions.values import NotSerializable, ValueRejected, ValueType, value_type
+from gemel.server.functions.values import ValueRejected, ValueType, value_type
+from gemel.values.encoding import NotSerializable
 
 logger = logging.getLogger("gemel")
 
@@ -64,6 +66,7 @@ class Signature:
         "injected",
         "input_schema",
         "is_async",
+        "lists_content",
         "name",
         "output_schema",
         "parameters",
@@ -105,6 +108,8 @@ class Signature:
         #: A returned value as structured content and text. Raises DefinitionError if it doesn't fit the annotation or
         #: can't become JSON; the text is for the log.
         self.encode: Callable[[Any], Encoded] = output.encode
+        #: Whether a returned list is sent as content blocks, whatever is in it.
+        self.lists_content = output.lists
 
 
 def inspect_function(
@@ -129,6 +134,8 @@ def inspect_function(
     yields = kind in ("generator", "async generator")
     if yields and not generators:
         raise place.mistake("is a generator, but a call has one result; return a list, report progress by the context")
+    if makes_context_manager(function) and not generators:
+        raise place.mistake("makes a context manager, but a call has one result; return what it yields")
     signature = read_signature(function, place)
     fixed = fixed_keywords(function)
     parameters = {name: item for name, item in signature.parameters.items() if name not in fixed}
@@ -213,6 +220,12 @@ def kind_of(function: Any) -> str:
     if inspect.isgeneratorfunction(inner):
         return "generator"
     return "awaitable" if inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(function) else "plain"
+
+
+def makes_context_manager(function: Any) -> bool:
+    """Whether it is decorated with @contextmanager or @asynccontextmanager."""
+    code = getattr(function, "__code__", None)
+    return getattr(code, "co_filename", None) == contextlib.__file__ and "generator" in kind_of(unwrapped(function))
 
 
 def _chooses_by_position(function: Any) -> bool:
@@ -428,7 +441,7 @@ def _listed_default(
         return msgspec.json.decode(text) if _reads_back(default, kind, text) else UNSET
     except NotSerializable as error:
         raise place.mistake(
-            f"its default, of type {error}, can't be shown in the schema; use None or a JSON value", name
+            f"its default, of type {error.part}, can't be shown in the schema; use None or a JSON value", name
         ) from None
     except ValueRejected as error:
         if default is None:

@@ -19,6 +19,7 @@ from msgspec import UNSET, Raw
 
 from gemel.errors import ECHO_LIMIT, shorten
 from gemel.protocol.validation import MAX_ALTERNATIVES, explain_alternatives, name_of
+from gemel.values.schemas import PATTERNS
 
 #: At most this many errors are listed: a model corrects a few at a time.
 MAX_ERRORS = 20
@@ -292,7 +293,7 @@ class SchemaComparison:
         return is_listed(schema, value)
 
     def _within_limits(self, schema: Schema, value: Any) -> bool:
-        if schema.get("contentEncoding") == "base64":  # the library counts the bytes
+        if schema.get("contentEncoding") in _ENCODINGS:  # the library counts the bytes
             return not isinstance(value, str) or has_format(schema, value)
         for word, holds in _LIMITS.items():
             applies = word in schema and isinstance(value, _LIMITED[word]) and not isinstance(value, bool)
@@ -503,7 +504,10 @@ _EXAMPLES = {
     "email": '"name@example.org"',
     "uri": '"https://example.org/"',
 }
-_FORMATS: dict[str, type] = {
+#: Formats that are checked, by the type that reads them.
+FORMATS: dict[str, type] = {
+    "base64": bytes,
+    "base64url": bytes,
     "date": datetime.date,
     "date-time": datetime.datetime,
     "time": datetime.time,
@@ -511,6 +515,8 @@ _FORMATS: dict[str, type] = {
     "uuid": uuid.UUID,
     "decimal": decimal.Decimal,
 }
+_ENCODINGS = ("base64", "base64url")
+_URL_ALPHABET = str.maketrans("-_", "+/")
 _TYPES: dict[type, str] = {
     bool: "boolean",
     int: "integer",
@@ -529,9 +535,13 @@ def json_type(value: Any) -> str:
 
 def has_format(schema: Schema, value: str) -> bool:
     """Whether the string has the schema's format or encoding; formats that aren't known here always fit."""
-    kind = bytes if schema.get("contentEncoding") == "base64" else _FORMATS.get(schema.get("format", ""))
+    encoding = schema.get("contentEncoding")
+    form = encoding if encoding in _ENCODINGS else schema.get("format", "")
+    kind = FORMATS.get(form)
     if kind is None:
         return True
+    if form == "base64url":
+        value = value.translate(_URL_ALPHABET)
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -631,8 +641,10 @@ def _number_limits(schema: Schema) -> str:
 
 
 def _string(schema: Schema) -> str:
-    if schema.get("contentEncoding") == "base64":
-        return "base64 string"
+    if schema.get("contentEncoding") in _ENCODINGS:
+        return f"{schema['contentEncoding']} string"
+    if schema.get("pattern") in PATTERNS:
+        return PATTERNS[schema["pattern"]]
     text = "string"
     if form := schema.get("format"):
         text = f"{form} string"

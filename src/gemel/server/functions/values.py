@@ -6,10 +6,12 @@ Both are strict: values are never coerced. Their error texts stay in this file: 
 
 from __future__ import annotations
 
+import collections.abc
 import functools
 import re
 import sys
-import warnings
+import types
+import typing
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,18 +19,16 @@ import msgspec
 import msgspec.inspect as mi
 from msgspec import UNSET, Raw
 
-from gemel.jsonrpc import check_finite, encode_unicode, may_hold_null
-from gemel.server.functions.annotations import Traits, bare, no_type, traits_of
+from gemel.server.functions.annotations import Traits, bare, is_plain, metadata_of, no_type, parts, shown, traits_of
 from gemel.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
 from gemel.server.functions.validation_errors import MAX_EXPLAINED, Path, Rejection, rejection_of
+from gemel.values.encoding import encode_by_pydantic, encode_value, explained
+from gemel.values.reading import with_lists
 from gemel.version import install_command
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter, ValidationError
-    from pydantic.json_schema import GenerateJsonSchema
-    from pydantic_core import PydanticSerializationError
+    from pydantic import ValidationError
 
-_encode = msgspec.json.Encoder().encode
 #: More errors of pydantic are only counted.
 _MAX_ERRORS = 1_000
 
@@ -46,10 +46,6 @@ class ValueRejected(ValueError):
         self.value = value
 
 
-class NotSerializable(TypeError):
-    """A value can't become JSON; the text names the type that has no JSON form."""
-
-
 class ValueType(Protocol):
     """Reads and writes the values of one annotation."""
 
@@ -65,11 +61,11 @@ class ValueType(Protocol):
         ...
 
     def write(self, value: Any) -> bytes:
-        """A value as JSON text that fits the schema. Raises ValueRejected, NotSerializable."""
+        """A value as JSON text, which need not fit the schema. Raises NotSerializable, ValueRejected."""
         ...
 
     def write_default(self, value: Any) -> bytes:
-        """Like `write`, for a default: a value that a caller could have sent as well."""
+        """Like `write`, for a default: a value that a caller could have sent as well. Raises ValueRejected for others."""
         ...
 
 
@@ -125,6 +121,9 @@ def _misapplied(schema: Any) -> str | None:
 
 
 def _value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
+    if not is_plain(annotation):
+        annotation = with_lists(annotation, reading=writer.reading)
+        _refuse_crash(annotation)
     traits = _traits(annotation)
     if not traits.pydantic:
         try:
@@ -136,6 +135,36 @@ def _value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
     if traits.msgspec_limits:
         raise TypeError("it limits pydantic's types by msgspec.Meta; use pydantic's Field for that")
     return PydanticType(annotation, writer)
+
+
+def _refuse_crash(annotation: Any) -> None:
+    """Refuse the unions for which msgspec 0.22 reads memory that is not its own: the garbage collector ends the process.
+
+    They are a text with a pattern beside a list, set or dict, and a type with limits beside a tuple of fixed length:
+    https://github.com/msgspec/msgspec/issues/717. Raises TypeError.
+    """
+    for part in parts(annotation):
+        if typing.get_origin(part) not in (typing.Union, types.UnionType):
+            continue
+        members = typing.get_args(part)
+        limits = [limit for member in members for limit in metadata_of(member) if isinstance(limit, msgspec.Meta)]
+        kinds = [bare(member) for member in members]
+        if (limits and any(map(_is_fixed_tuple, kinds))) or (
+            any(limit.pattern is not None for limit in limits) and any(map(_is_container, kinds))
+        ):
+            raise TypeError(
+                f"msgspec can't read `{shown(part)}` with these limits; leave them out, or use pydantic's Field"
+            )
+
+
+def _is_fixed_tuple(kind: Any) -> bool:
+    return typing.get_origin(kind) is tuple and ... not in typing.get_args(kind)
+
+
+def _is_container(kind: Any) -> bool:
+    cls = typing.get_origin(kind) or kind
+    texts = (str, bytes, bytearray, memoryview)
+    return isinstance(cls, type) and issubclass(cls, collections.abc.Collection) and not issubclass(cls, texts)
 
 
 def _traits(annotation: Any) -> Traits:
@@ -170,6 +199,8 @@ class MsgspecType:
         except TypeError as reason:
             raise UnsupportedType(_one_line(reason)) from None
         self.schema = writer.write(info, annotation)
+        #: Whether text that is read fits the schema.
+        self.decoder_suffices = writer.decoder_suffices
 
     @functools.cached_property
     def decode(self) -> Callable[[bytes | Raw], Any]:
@@ -181,16 +212,15 @@ class MsgspecType:
             return self.decode(text)
         except msgspec.ValidationError as error:
             raise ValueRejected([rejection_of(error)], _decoded(text)) from None
+        except TypeError:  # an item of a set has no hash
+            raise ValueRejected([Rejection(())], _decoded(text)) from None
 
-    def write(self, value: Any) -> bytes:
-        text = _written(value)
-        try:
-            self.decode(text)
-        except msgspec.ValidationError as error:
-            raise ValueRejected([rejection_of(error)], _decoded(text)) from None
-        return _finite(value, text)
+    write = staticmethod(encode_value)
 
-    write_default = write
+    def write_default(self, value: Any) -> bytes:
+        text = encode_value(value)
+        self.read(text)
+        return text
 
 
 def _shared_type(annotation: Any, writer: SchemaWriter) -> MsgspecType | None:
@@ -212,36 +242,6 @@ def _without_definitions(annotation: Any, _text: str, reading: bool) -> MsgspecT
     return None if writer.definitions else shared
 
 
-def encode(value: Any) -> bytes:
-    """Any value that msgspec knows as JSON text. Raises NotSerializable."""
-    return _finite(value, _written(value))
-
-
-def _written(value: Any) -> bytes:
-    try:
-        return encode_unicode(_encode, value)
-    except TypeError as error:
-        unsupported = re.search(r"objects of type (\S+) is unsupported", str(error))
-        raise NotSerializable(unsupported[1] if unsupported else str(error)) from None
-    except RecursionError:  # each version of Python has another text for it
-        raise NotSerializable(f"{type(value).__name__} (contains itself, or is nested too deeply)") from None
-    except (ValueError, OverflowError) as error:
-        raise NotSerializable(f"{type(value).__name__} ({error})") from None
-
-
-def _finite(value: Any, text: bytes) -> bytes:
-    """The text of a value, which is checked for numbers that msgspec writes as null. Raises NotSerializable."""
-    if may_hold_null(text):
-        try:
-            check_finite(value)
-        except ValueError:
-            raise NotSerializable(_NOT_FINITE) from None
-    return text
-
-
-_NOT_FINITE = "NaN or infinity"
-
-
 #: What pydantic raises for a limit that can't be compared with the value: `min_length` of a number.
 _UNLIMITED = re.compile(r"Unable to apply constraint '(\w+)'")
 
@@ -255,22 +255,21 @@ class PydanticType:
     def __init__(self, annotation: Any, writer: SchemaWriter) -> None:
         from pydantic import PydanticUndefinedAnnotation, PydanticUserError
 
+        from gemel.values.pydantic_types import PydanticCodec
+
         try:
-            self._adapter, base64 = _adapter(annotation)
-            schema = self._adapter.json_schema(
-                mode="validation" if writer.reading else "serialization", schema_generator=_generator()
-            )
+            self._codec = PydanticCodec(annotation)
+            schema = self._codec.schema(reading=writer.reading)
         except PydanticUndefinedAnnotation as error:
             raise TypeError(f"name '{error.name}' is not defined") from None
         except PydanticUserError as error:
             undefined = error.code == "class-not-fully-defined"
             raise TypeError("a model in it is not fully defined yet" if undefined else _one_line(error)) from None
-        schema.pop("default", None)
-        self.schema = writer.adopt(_with_base64(schema) if base64 else schema, bare(annotation))
+        self.schema = writer.adopt(schema, bare(annotation))
 
     def read(self, text: bytes | Raw) -> Any:
         try:
-            return self._adapter.validate_json(bytes(text), strict=True)
+            return self._codec.adapter.validate_json(bytes(text), strict=True)
         except _validation_error() as error:
             raise _rejected(error, _decoded(text)) from None
         except TypeError as error:
@@ -282,43 +281,23 @@ class PydanticType:
 
     def write(self, value: Any) -> bytes:
         try:
-            return self._dumped(value)
-        except _serialization_error():
-            pass
+            return encode_by_pydantic(self._codec, value, warnings="error")
+        except (TypeError, ValueError):  # pydantic expects another type there
+            fitting = self._validated(value)
         try:
-            fitting = self._adapter.validate_python(value)
-        except _validation_error() as error:
-            raise _rejected(error, _plain(value)) from None
-        try:
-            return self._dumped(fitting)
-        except _serialization_error():
-            pass
-        try:
-            text = self._adapter.dump_json(fitting, warnings="none", by_alias=True)
-        except _serialization_error() as error:
-            raise NotSerializable(f"{type(value).__name__} ({_one_line(error)})") from None
-        raise ValueRejected([Rejection((), fallback="has a part of another type than annotated")], _decoded(text))
-
-    def _dumped(self, value: Any) -> bytes:
-        try:
-            text = self._adapter.dump_json(value, warnings="error", by_alias=True)
-        except _serialization_error() as error:
-            if "surrogates not allowed" not in str(error):
-                raise
-            return encode(self._adapter.dump_python(value, mode="json", warnings="error", by_alias=True))
-        if b"null" in text:
-            try:
-                check_finite(self._adapter.dump_python(value, mode="json", warnings="none"))
-            except ValueError as error:
-                raise NotSerializable(_NOT_FINITE) from error
-        return text
+            return encode_by_pydantic(self._codec, fitting)
+        except Exception as error:
+            raise explained(value, error) from None
 
     def write_default(self, value: Any) -> bytes:
-        try:
-            self._adapter.validate_python(value)
-        except _validation_error() as error:
-            raise _rejected(error, _plain(value)) from None
+        self._validated(value)
         return self.write(value)
+
+    def _validated(self, value: Any) -> Any:
+        try:
+            return self._codec.adapter.validate_python(value)
+        except _validation_error() as error:
+            raise _rejected(error, _named(value)) from None
 
 
 # An except clause evaluates its class only when something was raised, so that calls pay for no import statement.
@@ -326,54 +305,6 @@ def _validation_error() -> type[ValidationError]:
     from pydantic import ValidationError
 
     return ValidationError
-
-
-def _serialization_error() -> type[PydanticSerializationError]:
-    from pydantic_core import PydanticSerializationError
-
-    return PydanticSerializationError
-
-
-def _adapter(annotation: Any) -> tuple[TypeAdapter[Any], bool]:
-    """The adapter, and whether it reads and writes bytes as base64: a model has a configuration of its own."""
-    from pydantic import ConfigDict, PydanticUserError, TypeAdapter
-
-    with warnings.catch_warnings():
-        # Field(alias=...) on a parameter: pydantic can't know that the function's struct renames it.
-        warnings.filterwarnings("ignore", message=".*alias' attribute")
-        try:
-            return TypeAdapter(annotation, config=ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")), True
-        except PydanticUserError as error:
-            if error.code != "type-adapter-config-unused":
-                raise
-        return TypeAdapter(annotation), False
-
-
-@functools.cache
-def _generator() -> type[GenerateJsonSchema]:
-    from pydantic.json_schema import GenerateJsonSchema
-
-    class Untitled(GenerateJsonSchema):
-        def field_title_should_be_set(self, schema: Any) -> bool:
-            return False
-
-        def sort(self, value: Any, parent_key: str | None = None) -> Any:
-            return value
-
-    return Untitled
-
-
-def _with_base64(schema: Any) -> Any:
-    """Mark bytes as base64, except in the definitions, where a model's own configuration decides."""
-    if isinstance(schema, list):
-        return [_with_base64(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    copy = {key: value if key == "$defs" else _with_base64(value) for key, value in schema.items()}
-    if copy.get("format") in ("binary", "base64url") and copy.get("type") == "string":
-        del copy["format"]
-        copy["contentEncoding"] = "base64"
-    return copy
 
 
 def _decoded(text: bytes | Raw) -> Any:
@@ -386,7 +317,7 @@ def _decoded(text: bytes | Raw) -> Any:
         return UNSET
 
 
-def _plain(value: Any) -> Any:
+def _named(value: Any) -> Any:
     """Any value as plain JSON types, with a name in place of what has no JSON form; for messages."""
     return msgspec.json.decode(msgspec.json.encode(value, enc_hook=lambda item: f"<{type(item).__name__}>"))
 

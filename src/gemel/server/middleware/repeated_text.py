@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from gemel.jsonrpc import encode_value
 from gemel.schema.content import TextContent
 from gemel.schema.tools import CallToolResult
 from gemel.server.context import Context
 from gemel.server.middleware.chain import CallNext
+from gemel.values.encoding import encode_value, ordered_text
 
 #: Larger JSON that is written in two ways counts as different, in bytes: decoding it would occupy the event loop.
 _MAX_COMPARED = 1024 * 1024
@@ -63,7 +63,7 @@ def _equal(text: str, structured: Any) -> bool:
     if max(len(text), len(written)) > _MAX_COMPARED:
         return False
     try:
-        return _sorted(msgspec.json.decode(text)) == _sorted(msgspec.json.decode(written))
+        return ordered_text(msgspec.json.decode(text)) == ordered_text(msgspec.json.decode(written))
     except (msgspec.MsgspecError, RecursionError):
         return False
 
@@ -74,10 +74,6 @@ def _text(block: Any) -> str | None:
         return block.text if block.annotations is None and block.meta is None else None
     is_text = isinstance(block, dict) and block.keys() == {"type", "text"} and block["type"] == "text"
     return block["text"] if is_text else None
-
-
-def _sorted(value: Any) -> bytes:
-    return msgspec.json.encode(value, order="sorted")
 
 
 def _plain(value: Any) -> Any:

@@ -16,7 +16,6 @@ from msgspec import UNSET, structs
 
 from gemel.backends.base import Backend
 from gemel.errors import BackendError, DefinitionError, InternalError, MethodNotFound, Overloaded
-from gemel.jsonrpc import encode_unicode
 from gemel.options import METHOD_NAMES, Check, check_values, function, or_none, whole
 from gemel.protocol.eras.base import OPEN_STATES
 from gemel.protocol.http.headers import judge_name
@@ -34,6 +33,7 @@ from gemel.server.middleware.chain import CallNext
 from gemel.server.middleware.repeated_text import same_json
 from gemel.server.middleware.result_pages import BackendPages, KeptPage, MemoryPages, PageStore, Parts, Spill, divide
 from gemel.session import Session
+from gemel.values.encoding import encode_value, plain_value
 
 logger = logging.getLogger("gemel")
 
@@ -131,7 +131,7 @@ class ResultLimit:
             result = await _resources(ctx, call_next)
         if ctx.method not in self._methods or ctx.request_id is None:
             return result
-        text = encode_unicode(msgspec.json.encode, result)
+        text = encode_value(result)
         if len(text) <= self.size:
             return result
         if ctx.method == "tools/call" and (shortened := await self._shortened(ctx, text)) is not None:
@@ -293,15 +293,13 @@ def _with_template(result: Any) -> Any:
             return result
         return structs.replace(result, resource_templates=[*result.resource_templates, _TEMPLATE])
     try:
-        page = msgspec.convert(
-            msgspec.json.decode(encode_unicode(msgspec.json.encode, result)), ListResourceTemplatesResult
-        )
+        page = msgspec.convert(plain_value(result), ListResourceTemplatesResult)
     except msgspec.ValidationError:
         return result
     added = _with_template(page)
     if added is page:
         return result
-    members = msgspec.json.decode(encode_unicode(msgspec.json.encode, result))
+    members = plain_value(result)
     return {**members, "resourceTemplates": [*members["resourceTemplates"], msgspec.to_builtins(_TEMPLATE)]}
 
 

@@ -21,6 +21,7 @@ from gemel.protocol.limits import Limits
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.protocol.records import UNKNOWN_ORIGIN, Origin, Outgoing
 from gemel.transports.duplex import ByteBudget, DuplexChannel
+from gemel.values.encoding import encode_value
 
 logger = logging.getLogger("gemel")
 
@@ -461,8 +462,8 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
 def _malformed_answer(line: Overlong, text: str) -> bytes:
     """Make a response that is malformed, so that the call it belongs to fails with the text."""
     if line.id is None:
-        return jsonrpc.encode_value({"jsonrpc": "2.0", "result": {"discarded": text}})
-    return jsonrpc.encode_value({"jsonrpc": "2.0", "id": line.id, "discarded": text})
+        return encode_value({"jsonrpc": "2.0", "result": {"discarded": text}})
+    return encode_value({"jsonrpc": "2.0", "id": line.id, "discarded": text})
 
 
 def _is_whole(line: bytes) -> bool:

@@ -1,0 +1,190 @@
+"""Types that pydantic reads and writes, in JSON mode. Importing this module imports pydantic."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from enum import Enum, Flag
+from typing import Any, Literal
+
+from pydantic import ConfigDict, EncodedBytes, PydanticUserError, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+
+from gemel.values.schemas import HASHABLE, READ_KEYS, flag_schema, moment_schema, with_encoded_lengths
+
+
+class PydanticCodec:
+    """Reads and writes the values of one type, and gives its JSON Schema. Raises pydantic's errors for an unknown type.
+
+    Bytes are base64, except in a model, which has a configuration of its own, and beside pydantic's encoded bytes. Members
+    have the names of their aliases. If a model sets `serialize_by_alias`, it is pydantic's rule: names, except where that is
+    true.
+    """
+
+    def __init__(self, annotation: Any) -> None:
+        with warnings.catch_warnings():
+            # Field(alias=...) on a parameter: pydantic can't know that the function's struct renames it.
+            warnings.filterwarnings("ignore", message=".*alias' attribute")
+            try:
+                config = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")
+                self.adapter: TypeAdapter[Any] = TypeAdapter(annotation, config=config)
+                has_configuration = not _has(self.adapter.core_schema, _is_encoded)
+            except PydanticUserError as error:
+                if error.code != "type-adapter-config-unused":
+                    raise
+                has_configuration = False
+            if not has_configuration:
+                self.adapter = TypeAdapter(annotation)
+        self._by_alias = None if _has(self.adapter.core_schema, _sets_by_alias) else True
+
+    def read(self, text: bytes, *, strict: bool | None = None) -> Any:
+        """A value of JSON text, with aliases or names of members. Raises pydantic's ValidationError."""
+        return self.adapter.validate_json(text, strict=strict, by_alias=True, by_name=True)
+
+    def dump(self, value: Any, fallback: Callable[[Any], Any], *, warnings: Literal["none", "error"] = "none") -> Any:
+        """A value as plain JSON types, except that NaN and infinity stay, or become None.
+
+        Args:
+            value: The value.
+            fallback: Converts a part that pydantic does not know.
+            warnings: "error" for an error, PydanticSerializationError, if pydantic does not expect a part at its place.
+        """
+        return self.adapter.dump_python(
+            value, mode="json", by_alias=self._by_alias, warnings=warnings, fallback=fallback
+        )
+
+    def parts(self, value: Any) -> Any:
+        """The same value with parts of Python's types, as `dump` has them: what may have become None there."""
+        return self.adapter.dump_python(value, by_alias=self._by_alias, warnings="none")
+
+    def schema(self, *, reading: bool) -> dict[str, Any]:
+        """The JSON Schema of what is read, or of what is written."""
+        generator = _Schemas if self._by_alias else _SchemasByName
+        mode: Literal["validation", "serialization"] = "validation" if reading else "serialization"
+        schema = self.adapter.json_schema(mode=mode, schema_generator=generator)
+        schema.pop("default", None)
+        return schema
+
+
+@functools.lru_cache(maxsize=256)
+def codec_of(kind: Any) -> PydanticCodec:
+    """The codec of a type, made once."""
+    return PydanticCodec(kind)
+
+
+def _has(schema: Any, condition: Callable[[dict[str, Any]], bool]) -> bool:
+    """Whether the condition holds for a part of a core schema."""
+    if isinstance(schema, dict):
+        return condition(schema) or any(_has(part, condition) for part in schema.values())
+    return isinstance(schema, list | tuple) and any(_has(part, condition) for part in schema)
+
+
+def _sets_by_alias(part: dict[str, Any]) -> bool:
+    return "serialize_by_alias" in (part.get("config") or ())
+
+
+def _is_encoded(part: dict[str, Any]) -> bool:
+    return isinstance(getattr(part.get("function"), "__self__", None), EncodedBytes)
+
+
+class _Schemas(GenerateJsonSchema):
+    """Lists what pydantic reads and writes where its own generator lists something else.
+
+    Keys of objects are listed like other values, also where they aren't strings. An enum or a Literal has a keyword with those
+    values that are read from keys.
+    """
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def sort(self, value: Any, parent_key: str | None = None) -> Any:
+        return value
+
+    def dict_schema(self, schema: Any) -> dict[str, Any]:
+        made: dict[str, Any] = {"type": "object", "additionalProperties": True}
+        if "values_schema" in schema:
+            made["additionalProperties"] = self.generate_inner(schema["values_schema"])
+        if "keys_schema" in schema:
+            made["propertyNames"] = self.generate_inner(schema["keys_schema"])
+        self.update_with_validations(made, schema, self.ValidationsMapping.object)
+        return made
+
+    frozendict_schema = ordered_dict_schema = counter_schema = dict_schema
+
+    def set_schema(self, schema: Any) -> dict[str, Any]:
+        made = super().set_schema(schema)
+        if made["items"] == {}:
+            made["items"] = HASHABLE
+        if self.mode == "validation" and not made.keys() & {"minItems", "maxItems"}:
+            del made["uniqueItems"]  # duplicates are read
+        return made
+
+    frozenset_schema = set_schema
+
+    def bytes_schema(self, schema: Any) -> dict[str, Any]:
+        reading, options = self.mode == "validation", self._config
+        made = super().bytes_schema(schema)
+        if (options.val_json_bytes if reading else options.ser_json_bytes) != "base64":
+            return {**made, "format": "binary"}
+        del made["format"]
+        return {**with_encoded_lengths(made), "contentEncoding": "base64" if reading else "base64url"}
+
+    def dataclass_args_schema(self, schema: Any) -> dict[str, Any]:
+        if self.mode == "validation":  # `field(init=False)`
+            given = [field for field in schema["fields"] if field.get("init", True)]
+            schema = {**schema, "fields": given}
+        return super().dataclass_args_schema(schema)
+
+    def tagged_union_schema(self, schema: Any) -> dict[str, Any]:
+        made = super().tagged_union_schema(schema)
+        if tag := made.pop("discriminator", {}).get("propertyName"):
+            made["required"] = [tag]  # also if it has a default
+        return made
+
+    def datetime_schema(self, schema: Any) -> dict[str, Any]:
+        return self._moment(super().datetime_schema(schema), schema)
+
+    def time_schema(self, schema: Any) -> dict[str, Any]:
+        return self._moment(super().time_schema(schema), schema)
+
+    def _moment(self, made: dict[str, Any], schema: Any) -> dict[str, Any]:
+        if "format" not in made:  # it is written as a number
+            return made
+        zone = {"aware": True, "naive": False}.get(schema.get("tz_constraint"))
+        return moment_schema(made["format"], zone=zone, reading=self.mode == "validation")
+
+    def decimal_schema(self, schema: Any) -> dict[str, Any]:
+        made = super().decimal_schema(schema)
+        for text in made.get("anyOf", [made]):
+            if text["type"] == "string" and "pattern" not in text:
+                text["format"] = "decimal"
+        return made
+
+    def enum_schema(self, schema: Any) -> dict[str, Any]:
+        made = super().enum_schema(schema)
+        if issubclass(schema["cls"], Flag):
+            del made["enum"]
+            return {**made, **flag_schema(schema["cls"])}
+        return made if schema.get("sub_type") == "int" else self._with_read_keys(made)
+
+    def literal_schema(self, schema: Any) -> dict[str, Any]:
+        made = super().literal_schema(schema)
+        members = [one for one in schema["expected"] if isinstance(one, Enum) and not isinstance(one, str | int)]
+        if members and self.mode == "validation":
+            raise TypeError(f"{members[0]} in a Literal is never read: write its value, or the whole enum")
+        return self._with_read_keys(made)
+
+    def _with_read_keys(self, made: dict[str, Any]) -> dict[str, Any]:
+        values = made.get("enum", [made.get("const")])
+        keys = [value for value in values if isinstance(value, str)]
+        return made if self.mode == "serialization" or keys == values else {**made, READ_KEYS: keys}
+
+
+class _SchemasByName(_Schemas):
+    """Follows `serialize_by_alias`, which pydantic's own generator doesn't."""
+
+    def _get_alias_name(self, field: Any, name: str) -> str:
+        if self.mode == "serialization" and not self._config.serialize_by_alias:
+            return name
+        return super()._get_alias_name(field, name)
