@@ -12,7 +12,7 @@ import msgspec
 import pydantic
 import pytest
 
-from gemel import CallToolResult, Client, DefinitionError, Server
+from gemel import Ask, CallToolResult, Client, DefinitionError, Depends, Server, Titled
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -325,6 +325,12 @@ REFUSED: dict[str, tuple[Any, str]] = {
         with_result(Annotated[str, msgspec.Meta(pattern="^(?=g)")] | int),
         "results can't be validated against the return annotation `str | int`: ",
     ),
+    "result: dependency": (
+        with_result(Annotated[int, Depends(plain)]),
+        "`Depends` stands in the return annotation `int`",
+    ),
+    "result: form": (with_result(list[Annotated[int, Ask("x")]]), "`Ask` stands in the return annotation `list[int]`"),
+    "result: titles": (with_result(Annotated[str, Titled(a="A")]), "`Titled` stands in the return annotation `str`"),
     "result: Self": (with_result(Self), "the return annotation `Self` can't become JSON"),
 }
 #: Those without a line of their own.

@@ -22,7 +22,7 @@ from gemel.server.functions.signature import (
     makes_context_manager,
     read_signature,
 )
-from gemel.server.injection import Ask, Depends, Injected, injected
+from gemel.server.injection import Ask, Depends, Injected, check_returned, injected
 from gemel.server.threads import Threads
 
 logger = logging.getLogger("gemel")
@@ -241,7 +241,9 @@ def inspect_handler(
     function: Any, content: Predicate, name: str | None = None, *, generators: bool = False
 ) -> Signature:
     """The signature of a function whose Context, dependencies and forms the server passes; see inspect_function."""
-    return inspect_function(function, injected=injected, content=content, name=name, generators=generators)
+    return inspect_function(
+        function, injected=injected, returned=check_returned, content=content, name=name, generators=generators
+    )
 
 
 def contexts_of(injected: Mapping[str, Injected]) -> tuple[str, ...]:

@@ -153,6 +153,24 @@ def _injected(parameter: inspect.Parameter, annotation: Any, place: Place) -> In
     return Injected(markers[0], Annotated[(kind, *others)] if others else kind, optional)
 
 
+def check_returned(annotation: Any, place: Place) -> None:
+    """Raise DefinitionError for a marker in a return annotation, where nothing reads it."""
+    if is_plain(annotation):
+        return
+    try:
+        titled = [
+            part for part in parts(annotation, fields=False) if isinstance(part, Titled)
+        ]  # a form may be returned
+        markers = [part for part in parts(annotation) if _is_marker(part) or _is_foreign(part)]
+    except Exception as error:  # in a `type X = …`, which Python evaluates here
+        raise place.mistake(f"the return annotation `{shown(annotation)}` {unresolved(error)}") from None
+    for marker in (*markers, *titled):
+        name = marker.__name__ if is_class(marker) else type(marker).__name__
+        raise place.mistake(
+            f"`{name}` stands in the return annotation `{shown(annotation)}`, where nothing reads it; mark a parameter"
+        )
+
+
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any] | None)
 
 

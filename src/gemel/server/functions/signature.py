@@ -116,6 +116,7 @@ def inspect_function(
     function: Callable[..., Any],
     *,
     injected: Callable[[inspect.Parameter, Any, Place], Any] = lambda parameter, annotation, place: None,
+    returned: Callable[[Any, Place], None] = lambda annotation, place: None,
     content: Predicate = is_content,
     name: str | None = None,
     generators: bool = False,
@@ -123,7 +124,8 @@ def inspect_function(
     """Read a function's signature. Takes functions, bound methods, partials and objects with `__call__`.
 
     `injected(parameter, annotation, place)` says how the server fills a parameter, which no schema shows then; None for one
-    that the caller fills. `content(annotation)` selects return types that are sent as they are, without an output schema.
+    that the caller fills. `returned(annotation, place)` raises for a return annotation that the server does not read.
+    `content(annotation)` selects return types that are sent as they are, without an output schema.
     `name` replaces the function's own.
 
     Raises DefinitionError: one line with function, file, line, parameter and what to change.
@@ -148,13 +150,16 @@ def inspect_function(
     read, definitions = _read_parameters(visible, annotations, docs.arguments, place)
     properties = {item.wire_name: item.schema for item in read}
     required = [item.wire_name for item in read if item.required]
-    returned = UNSET if signature.return_annotation is EMPTY else _resolve(signature.return_annotation, code, place)
+    result: Any = UNSET
+    if signature.return_annotation is not EMPTY:
+        result = _resolve(signature.return_annotation, code, place)
+        returned(result, place)
     return Signature(
         place,
         docs.description,
         read,
         object_schema(properties, required, definitions),
-        inspect_output(UNSET if yields else returned, place, content, docs.returns),
+        inspect_output(UNSET if yields else result, place, content, docs.returns),
         injected=hidden,
         is_async=kind == "awaitable",
         yields=yields,
