@@ -98,7 +98,7 @@ FUZZ_SECONDS ?= 60
 fuzz: .venv/.test
 	$(PIP) atheris
 	mkdir -p .cache
-	printf '%s\n' message server client head events values recording | xargs -P 2 -I% sh -c '\
+	printf '%s\n' message server client head events values recording agreement | xargs -P 2 -I% sh -c '\
 		$(PY) -m tests.fuzz.coverage % --seconds $(FUZZ_SECONDS) > .cache/fuzz-%.log 2>&1 || { cat .cache/fuzz-%.log; exit 1; }; \
 		echo "%: $$(tail -n 1 .cache/fuzz-%.log)"'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from gemel.testing.recording_file import parse_session, read_recording
 from tests.fuzz.ends import description_of, shake_hands
 from tests.protocol.http.heads import judged
 from tests.support import Batch, Call, Outgoing, jsonrpc
+from tests.values.agreement import disagreements
+from tests.values.annotations import Source
 
 #: Inputs are stored here, a folder for each target.
 CORPUS = Path(__file__).parent / "corpus"
@@ -113,6 +116,17 @@ def recording(data: bytes) -> None:
             parse_session(read_recording(path))
 
 
+def agreement(data: bytes) -> None:
+    """An annotation that the bytes choose is listed as it is read and written, or refused."""
+    rest = iter(data)
+
+    def below(count: int) -> int:
+        return next(rest, 0) % count
+
+    wrong, _ = asyncio.run(disagreements([Source(below)]))
+    assert not wrong, wrong[0]
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    target.__name__: target for target in (message, server, client, head, events, values, recording)
+    target.__name__: target for target in (message, server, client, head, events, values, recording, agreement)
 }
