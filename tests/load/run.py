@@ -251,13 +251,13 @@ async def hints(scale: float, **settings: float) -> None:
         for first in range(0, count, 1000):
             await load.call("change", first=first, number=1000, size=2000)
         held = await load.figures()
-        check("MiB more at the height", (held.peak - before.memory) / MIB, 12)
+        check("MiB more at the height", (held.peak - before.memory) / MIB, 24)
         check("tasks for each of 10 readers", (held.tasks - before.tasks) / 10, 4)
         await load.close()
         for session in opened:
             await load.posts.end_session(session)
         # The buffer keeps the last changes, 500 of this size and as many that were dropped, for those who may come.
-        await load.settled(before, memory=12 * MIB, blocks=BLOCKS + 10_000)
+        await load.settled(before, memory=24 * MIB, blocks=BLOCKS + 10_000)
 
 
 async def pipelines(scale: float, **settings: float) -> None:
