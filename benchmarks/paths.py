@@ -165,8 +165,8 @@ async def http_listener(server: Server[Any]) -> AsyncIterator["Listener"]:
     from gemel.http1.server.listener import Listener
 
     app = server.http_app()
-    await app.start()
-    listener = Listener(app.serve, 1 << 17)
+    life = await app.start()
+    listener = Listener(life.serve, 1 << 17)
     await listener.open([], None)
     yield listener
     for connection in list(listener.connections):

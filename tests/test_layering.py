@@ -18,6 +18,7 @@ LAYERS = (
     ("jsonrpc",),
     ("schema",),
     ("protocol",),
+    ("loops",),
     ("asyncio_tasks",),
     ("timeouts", "channel", "signals", "standard_streams", "lazy", "local_sockets", "encryption"),
     ("recorder",),

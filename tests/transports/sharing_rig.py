@@ -29,8 +29,7 @@ class App:
     @property
     def store(self) -> SharedSessionStore:
         assert self.site.app is not None
-        assert self.site.app._life is not None
-        store = self.site.app._life._sessions
+        store = self.site.app._lives.here()._sessions
         assert isinstance(store, SharedSessionStore)
         return store
 
@@ -83,7 +82,7 @@ async def apps(url: str, count: int = 2, *, log: Log | None = None, **options: A
             served.append(App(await stack.enter_async_context(serving(server, **http)), server, own))
         if url.startswith("redis"):  # the first listener gets ChangesLost when its connection is ready
             for app in served:
-                await until(lambda app=app: app.server._subscriptions.position > 0)
+                await until(lambda app=app: app.server._loops.here().subscriptions.position > 0)
         yield served
 
 

@@ -1,4 +1,4 @@
-"""The lifespan of a server: entered once per process, before serving, and left in the task that entered it."""
+"""The lifespan of a server: entered once per event loop, before serving, and left in the task that entered it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,17 @@ class Lifespan:
                 task.cancel()
                 text = "Leaving the lifespan of %s took longer than %g seconds and was given up"
                 logger.warning(text, self._owner, self._limit)
-            self.state = None
+            if self._task is None:  # nobody has entered again meanwhile
+                self.state = None
+
+    def abandon(self) -> None:
+        """Say that it can't be left, since its event loop is closed."""
+        if self._task is not None and not self._task.done():
+            logger.warning(
+                "The lifespan of %s was not left, since its event loop was closed before: leave `server.running()`, or end the "
+                "loop as asyncio.run() does",
+                self._owner,
+            )
 
     async def _run(self, manager: Any, ready: asyncio.Future[None], leave: asyncio.Event) -> None:
         try:

@@ -1,4 +1,7 @@
-"""The server: a registry of handlers shared by all connections, and the door to every transport. No per-connection state."""
+"""The server: a registry of handlers shared by all connections, and the door to every transport. No per-connection state.
+
+What belongs to one event loop, the state of the lifespan and the subscriptions, is in `LoopState`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from gemel.backends.base import Backend, Reopenable
 from gemel.channel import Channel
 from gemel.errors import DefinitionError, shorten
 from gemel.lazy import load
+from gemel.loops import Abandoned, PerLoop
 from gemel.options import accepts, check_option, resolve, shown
 from gemel.protocol.changes import Changed
 from gemel.protocol.connection import Connection
@@ -27,10 +31,12 @@ from gemel.protocol.scopes import ScopeHierarchy
 from gemel.schema.base import Implementation
 from gemel.schema.lifecycle import InitializeParams, InitializeResult
 from gemel.schema.notifications import SetLevelParams
+from gemel.schema.resources import SubscribeParams
 from gemel.schema.skills import Skill
+from gemel.schema.subscriptions import ListenParams, ListenResult
 from gemel.server.composition.mount import Catalog, ForwardedMethod
 from gemel.server.composition.transform import ToolChange, ToolChanges
-from gemel.server.context import Context, reset_current, set_current
+from gemel.server.context import Context, current, reset_current, set_current
 from gemel.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.server.extensions import BaseExtension, Extensions
@@ -80,7 +86,8 @@ class Server(Router, Generic[StateT]):
 
     Args:
         name: the server's name, as clients see it.
-        lifespan: `async with lifespan(server) as state`, entered once per process; handlers find the state at `ctx.state`.
+        lifespan: `async with lifespan(server) as state`, entered once in each event loop that serves; handlers find the state
+            at `ctx.state`.
         options: see `ServerOptions`.
 
     Raises:
@@ -163,7 +170,9 @@ class Server(Router, Generic[StateT]):
             backend=self.backend,
             server=name,
         )
-        self._lifespan = Lifespan(cast(Any, without_markers(lifespan)), self, f"server {name!r}", limits.teardown)
+        self._lifespan = cast(Any, without_markers(lifespan))
+        self._extension_lifespans: list[Callable[[Any], AbstractAsyncContextManager[Any]]] = []
+        self._loops = PerLoop(partial(LoopState, self), end=LoopState.end, abandon=LoopState.abandon)
         #: What is offered: what is registered here, and what is mounted.
         self.catalog: Catalog = self._catalog_type(
             self,
@@ -179,16 +188,14 @@ class Server(Router, Generic[StateT]):
         self._expects_offers = False
         #: The extension of `add_skills`.
         self._skills: Any = None
-        self._users = 0
-        self._subscriptions = Subscriptions(self.backend, self.catalog, limits)
         protocol_handlers: dict[str, RequestHandler] = {
             "initialize": self._initialize,
             "ping": self._ping,
             "server/discover": self._discover,
             "logging/setLevel": self._set_level,
-            "subscriptions/listen": self._dispatch.uncounted(self._subscriptions.listen),
-            "resources/subscribe": self._subscriptions.subscribe,
-            "resources/unsubscribe": self._subscriptions.unsubscribe,
+            "subscriptions/listen": self._dispatch.uncounted(self._listen),
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
         }
         for method, handler in {**protocol_handlers, **self.catalog.sole_handlers}.items():
             self._dispatch.requests[method] = Served(method, self._applied(method, handler))
@@ -353,7 +360,9 @@ class Server(Router, Generic[StateT]):
             )
         self._extensions.add(extension)
         if type(extension).lifespan is not BaseExtension.lifespan:
-            self._lifespan.add(extension.lifespan)
+            self._extension_lifespans.append(extension.lifespan)
+            for here in self._loops.all():
+                here.lifespan.add(extension.lifespan)
         self.catalog.collect_extensions()
         extension.attach(self)
         return extension
@@ -420,7 +429,10 @@ class Server(Router, Generic[StateT]):
             observer=observer,
             innermost=innermost,
         )
-        self._subscriptions.outermost = self._chains.request == self._dispatch.request
+
+    def _is_bare(self) -> bool:
+        """Whether nothing surrounds the handlers."""
+        return self._chains.request == self._dispatch.request
 
     # ---------------------------------------------------------------- serving
 
@@ -433,17 +445,7 @@ class Server(Router, Generic[StateT]):
         Returns:
             The session, to be fed with messages.
         """
-        kind = channel.kind
-        if kind == "post":
-            return Session(Connection(self._description, self.limits, True, False, NO_HANDSHAKE), channel, self.handle)
-        connection = Connection(self._description, self.limits, False, kind != "session")
-        session = Session(connection, channel, self.handle)
-        self._subscriptions.join(session)
-        if (telemetry := current_telemetry()) is not None:
-            from gemel.server.session_telemetry import observe_session
-
-            observe_session(telemetry, session)
-        return session
+        return self._loops.here().serve(channel)
 
     def notify(self, event: Changed) -> None:
         """Tell clients that something changed, from any thread and in all processes that share the backend.
@@ -458,8 +460,24 @@ class Server(Router, Generic[StateT]):
         """
         if not isinstance(event, Changed):
             raise DefinitionError(f"{event!r} is not a Changed: write server.notify(Changed({event!r}))")
-        self._subscriptions.publish(event)
+        self._publish(event)
         self.catalog.forward_change(event)
+
+    def _publish(self, event: Changed) -> None:
+        """Tell the subscribers in all processes. If the backend fails, those in this process are told all the same."""
+        subscriptions = [here.subscriptions for here in self._loops.all()]
+        for each in subscriptions:
+            each.connect_if_used()
+        try:
+            self.backend.publish(event)
+        except Exception:
+            logger.exception("The backend could not publish a change: other processes are not told")
+        else:
+            if self.backend.shared and (ctx := current.get(None)) and self.backend not in ctx._published:
+                ctx._published = (*ctx._published, self.backend)
+            subscriptions = [each for each in subscriptions if not each.connected]
+        for each in subscriptions:
+            each.tell(event)
 
     def warn_of_workers(self) -> None:
         """Log a warning for each thing that several processes need to share, and don't."""
@@ -495,8 +513,8 @@ class Server(Router, Generic[StateT]):
             logger.warning("task= has no effect on %s: add the extension with server.add_extension(Tasks())", tools)
 
     async def _drain(self) -> None:
-        """End all subscriptions with their result, because the process is about to stop."""
-        self._subscriptions.end()
+        """End all subscriptions with their result, because this event loop is about to stop serving."""
+        self._loops.here().subscriptions.end()
 
     async def handle(self, session: Session, call: Call) -> Any:
         """Serve one call through the middleware chain.
@@ -508,23 +526,7 @@ class Server(Router, Generic[StateT]):
         Returns:
             The result, ready to be encoded.
         """
-        chains, state = self._chains, self._lifespan.state
-        ctx: Context[Any] = Context(session, call, state, self._request_states, call.method, call.params, chains.nested)
-        token = set_current(ctx)
-        try:
-            result = await (chains.notification if call.id is None else chains.request)(ctx)
-            if ctx._elicitation is not None:
-                ctx._elicitation.check_awaited()
-            return result
-        finally:
-            try:  # noqa: SIM105 - on the path of every call
-                reset_current(token)
-            except ValueError:  # an abandoned coroutine is closed, in another context
-                pass
-            if ctx._log_queue is not None:
-                await ctx._log_queue.close()
-            if ctx._published:
-                await ctx._flush_changes()
+        return await self._loops.here().handle(session, call)
 
     @overload
     def run(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
@@ -609,14 +611,8 @@ class Server(Router, Generic[StateT]):
 
             app = ServerCard(card, self._description, path)
             options["routes"] = {**(options.get("routes") or {}), f"{path.rstrip('/')}/server-card": app}
-        shared: SharedState | None = None
-        if self.backend.shared:
-            from gemel.server.features.session_changes import SharedSubscriptions
-            from gemel.transports.http.server.sharing.session import SharedState
-
-            shared = SharedState(self.backend, self.name, SharedSubscriptions(self._subscriptions, self._context))
         return HttpApp(
-            self.serve,
+            lambda: self._loops.here().serve,
             path,
             limits=self.limits,
             eras=tuple(era.name for era in self._description.eras),
@@ -624,15 +620,17 @@ class Server(Router, Generic[StateT]):
             on_drain=self._drain,
             on_stop=self._exit,
             auth=self.auth,
-            shared=shared,
+            make_shared=self._shared_state if self.backend.shared else None,
             **options,
         )
 
-    def _context(self, session: Session, call: Call) -> Context[Any]:
-        chains = self._chains
-        return Context(
-            session, call, self._lifespan.state, self._request_states, call.method, call.params, chains.nested
-        )
+    def _shared_state(self) -> SharedState:
+        """What an HTTP app in the running event loop shares with other processes, and with those of other loops."""
+        from gemel.server.features.session_changes import SharedSubscriptions
+        from gemel.transports.http.server.sharing.session import SharedState
+
+        here = self._loops.here()
+        return SharedState(self.backend, self.name, SharedSubscriptions(here.subscriptions, here.context))
 
     # ---------------------------------------------------------------- methods of the protocol
 
@@ -648,6 +646,15 @@ class Server(Router, Generic[StateT]):
     async def _set_level(self, ctx: Context[Any], params: SetLevelParams) -> None:
         ctx._session.connection.handshake.log_level = params.level
 
+    async def _listen(self, ctx: Context[Any], params: ListenParams) -> ListenResult:
+        return await self._loops.here().subscriptions.listen(ctx, params)
+
+    async def _subscribe(self, ctx: Context[Any], params: SubscribeParams) -> None:
+        await self._loops.here().subscriptions.subscribe(ctx, params)
+
+    async def _unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> None:
+        await self._loops.here().subscriptions.unsubscribe(ctx, params)
+
     def _changed(self, kind: str) -> None:
         self._list_changed(Changed(kind))
 
@@ -657,7 +664,7 @@ class Server(Router, Generic[StateT]):
         Before the server is first served that is its definition, which no client has seen: the backend is left alone, since
         it may start threads, and workers can't be forked beside threads.
         """
-        if self._was_served or self._subscriptions.connected:
+        if self._was_served:
             self.notify(event)
         else:
             self.catalog.forward_change(event)
@@ -729,54 +736,39 @@ class Server(Router, Generic[StateT]):
             await self._exit()
 
     async def _enter(self) -> None:
-        """Begin to serve."""
-        self._was_served = True
-        self._users += 1
-        if self._owns_backend and isinstance(self.backend, Reopenable):
-            self.backend.reopen()
-        try:
-            await self._lifespan.enter()
-            try:
-                await self.catalog.enter()
-            except BaseException:
-                await self._lifespan.exit()
-                raise
-        except BaseException:
-            await self._leave_backend()
-            raise
-        if self._users == 1:
-            self._warn_of_plain_tools()
-            self._warn_if_empty()
-        self._build()  # telemetry may have been installed by now
-        watch(self.limits.stall)
+        """Begin to serve in the running event loop."""
+        await self._loops.here().enter()
 
     async def _exit(self) -> None:
-        """Stop serving."""
-        unwatch()
-        try:
-            await self.catalog.exit()
-        finally:
-            try:
-                await self._lifespan.exit()
-            finally:
-                await self._leave_backend()
+        """Stop serving there."""
+        here = self._loops.find()
+        if here is not None:
+            await here.exit()
 
-    async def _leave_backend(self) -> None:
-        """Remove a user; after the last one, what authorization has opened is closed, and a backend that this server made."""
-        self._users -= 1
-        if self._users:
-            return
-        self._subscriptions.disconnect()
+    def _open_backend(self) -> None:
+        if self._owns_backend and isinstance(self.backend, Reopenable):
+            self.backend.reopen()
+
+    async def _close_backend(self) -> None:
+        """Close what authorization has opened, and a backend that this server made, unless another event loop serves."""
         closes = [getattr(self.auth, "close", None), self.backend.close if self._owns_backend else None]
         for close in filter(None, closes):
+            if self._is_serving:
+                return
             try:
                 await close()
             except Exception:
                 logger.exception("The backend of server %r could not be closed", self.name)
+        if self._is_serving:  # another event loop has begun meanwhile
+            self._open_backend()
+
+    @property
+    def _is_serving(self) -> bool:
+        return any(here.users for here in self._loops.all())
 
     async def _within(self, ctx: Context[Any]) -> Any:
         """Serve a request of a server that this one is mounted in; the result does not have its final shape yet."""
-        ctx.state = self._lifespan.state
+        ctx.state = self._loops.here().lifespan.state
         ctx._serve_nested = self._chains.nested
         return await self._chains.mounted(ctx)
 
@@ -794,3 +786,119 @@ class Server(Router, Generic[StateT]):
             self._description.identify(info)
         if self._description.instructions is None:
             self._description.instructions = instructions
+
+
+class LoopState:
+    """A server in one event loop: what its lifespan yielded there, who subscribed, and how many serve it."""
+
+    def __init__(self, server: Server[Any]) -> None:
+        self._server = server
+        #: How many have entered.
+        self.users = 0
+        self.lifespan = Lifespan(server._lifespan, server, f"server {server.name!r}", server.limits.teardown)
+        for lifespan in server._extension_lifespans:
+            self.lifespan.add(lifespan)
+        self.subscriptions = Subscriptions(server.backend, server.catalog, server.limits, server._is_bare)
+        server._was_served = True
+
+    # ---------------------------------------------------------------- serving
+
+    def serve(self, channel: Channel) -> Session:
+        """Start a session over a channel."""
+        server, kind = self._server, channel.kind
+        if kind == "post":
+            connection = Connection(server._description, server.limits, True, False, NO_HANDSHAKE)
+            return Session(connection, channel, self.handle)
+        connection = Connection(server._description, server.limits, False, kind != "session")
+        session = Session(connection, channel, self.handle)
+        self.subscriptions.join(session)
+        if (telemetry := current_telemetry()) is not None:
+            from gemel.server.session_telemetry import observe_session
+
+            observe_session(telemetry, session)
+        return session
+
+    async def handle(self, session: Session, call: Call) -> Any:
+        """Serve one call through the middleware chain. Returns the result, ready to be encoded."""
+        server = self._server
+        chains = server._chains
+        ctx: Context[Any] = Context(
+            session, call, self.lifespan.state, server._request_states, call.method, call.params, chains.nested
+        )
+        token = set_current(ctx)
+        try:
+            result = await (chains.notification if call.id is None else chains.request)(ctx)
+            if ctx._elicitation is not None:
+                ctx._elicitation.check_awaited()
+            return result
+        finally:
+            try:  # noqa: SIM105 - on the path of every call
+                reset_current(token)
+            except ValueError:  # an abandoned coroutine is closed, in another context
+                pass
+            if ctx._log_queue is not None:
+                await ctx._log_queue.close()
+            if ctx._published:
+                await ctx._flush_changes()
+
+    def context(self, session: Session, call: Call) -> Context[Any]:
+        """The context of a call that is not served here."""
+        server = self._server
+        state, nested = self.lifespan.state, server._chains.nested
+        return Context(session, call, state, server._request_states, call.method, call.params, nested)
+
+    # ---------------------------------------------------------------- begin and end
+
+    async def enter(self) -> None:
+        """Begin to serve."""
+        server = self._server
+        self.users += 1
+        server._open_backend()
+        try:
+            await self.lifespan.enter()
+            try:
+                await server.catalog.enter()
+            except BaseException:
+                await self.lifespan.exit()
+                raise
+        except BaseException:
+            await self._leave()
+            raise
+        if self.users == 1:
+            server._warn_of_plain_tools()
+            server._warn_if_empty()
+        server._build()  # telemetry may have been installed by now
+        watch(server.limits.stall)
+
+    async def exit(self) -> None:
+        """Stop serving."""
+        unwatch()
+        try:
+            await self._server.catalog.exit()
+        finally:
+            try:
+                await self.lifespan.exit()
+            finally:
+                await self._leave()
+
+    async def _leave(self) -> None:
+        self.users -= 1
+        if not self.users:
+            self.subscriptions.disconnect()
+            if not self._server._is_serving:
+                await self._server._close_backend()
+
+    async def end(self) -> None:
+        """The event loop ends."""
+        while self.users:
+            await self.exit()
+        self.subscriptions.disconnect()
+
+    def abandon(self, why: Abandoned) -> None:
+        """The event loop is closed, or belongs to another process."""
+        self.users = 0
+        if why == "forked":
+            self.subscriptions.leave_to_parent()
+        else:
+            self.subscriptions.disconnect()
+            self.lifespan.abandon()

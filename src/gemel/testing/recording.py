@@ -169,7 +169,7 @@ class Recording(Transport):
         """
         from gemel.transports.http.server.app import HttpApp
 
-        return HttpApp(self.serve, path, limits=self.limits, on_stop=self._leave, **options)
+        return HttpApp(lambda: self.serve, path, limits=self.limits, on_stop=self._leave, **options)
 
     def warn_of_workers(self) -> None:
         """Do nothing: a recording has no keys that several processes must share."""

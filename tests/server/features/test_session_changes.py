@@ -30,7 +30,7 @@ def a_server(**options: Any) -> Server[Any]:
 
 
 def changes_of(server: Server[Any]) -> SharedSubscriptions:
-    return SharedSubscriptions(server._subscriptions, server._context)
+    return SharedSubscriptions(server._loops.here().subscriptions, server._loops.here().context)
 
 
 def told(end: BareEnd) -> list[Any]:

@@ -423,10 +423,10 @@ async def test_streams_that_have_ended_leave_nothing_behind() -> None:
         ):
             number, _ = await listen(talk, **wanted)
             await talk.route.cancel(number, "2026")
-            await until(lambda: len(server._subscriptions._streams) == 1)
-        assert [len(audience.streams) for audience in server._subscriptions._audiences.values()] == [1]
+            await until(lambda: len(server._loops.here().subscriptions._streams) == 1)
+        assert [len(audience.streams) for audience in server._loops.here().subscriptions._audiences.values()] == [1]
         await talk.route.cancel(staying, "2026")
-        await until(lambda: not server._subscriptions._audiences)
+        await until(lambda: not server._loops.here().subscriptions._audiences)
 
 
 async def test_subscriptions_may_take_all_the_bytes_of_their_limit() -> None:
@@ -535,18 +535,18 @@ async def test_a_listener_that_left_is_forgotten() -> None:
     server = a_server()
     async with talking(server, "2026") as talk:
         number, _ = await listen(talk, toolsListChanged=True)
-        assert len(server._subscriptions._streams) == 1
+        assert len(server._loops.here().subscriptions._streams) == 1
         await talk.route.cancel(number, "2026")
         await talk.ask("tools/list")
-        assert not server._subscriptions._streams
+        assert not server._loops.here().subscriptions._streams
     async with serving(server) as site:
         wire = await site.call(*modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
         assert (await wire.head()).streams
         await wire.event()
-        assert len(server._subscriptions._streams) == 1
+        assert len(server._loops.here().subscriptions._streams) == 1
         wire.abort()
         async with asyncio.timeout(5):
-            while server._subscriptions._streams:  # noqa: ASYNC110 (the server tells nobody)
+            while server._loops.here().subscriptions._streams:  # noqa: ASYNC110 (the server tells nobody)
                 await asyncio.sleep(0.001)
 
 
@@ -798,7 +798,7 @@ async def test_a_hook_that_goes_on_when_it_is_cancelled_does_not_keep_a_subscrip
         await talk.route.cancel(number, "2026")
         await talk.ask("tools/list")
         await turns(20)
-        assert not server._subscriptions._streams
+        assert not server._loops.here().subscriptions._streams
         assert talk.heard() == []
     assert asked == ["file:///dir/", "file:///dir/a"]
 
@@ -820,7 +820,7 @@ async def test_a_subscription_ends_with_the_session_that_ends_while_it_sends() -
         for _ in range(3):
             server.notify(Changed("tools"))
             await turns(20)
-        assert not server._subscriptions._streams
+        assert not server._loops.here().subscriptions._streams
     assert sent == 1
 
 
@@ -983,7 +983,7 @@ async def test_a_change_just_before_the_end_is_sent_first() -> None:
         number, _ = await listen(talk, toolsListChanged=True)
         await turns(20)
         server.notify(Changed("tools"))
-        server._subscriptions.end()
+        server._loops.here().subscriptions.end()
         answer = await talk.answer_to(number)
         assert answer["result"]["_meta"] | {ID: number} == answer["result"]["_meta"]
         assert [one["method"] for one in talk.heard()] == [TOOLS, "notifications/cancelled"]
@@ -1027,7 +1027,7 @@ async def test_a_resource_stays_watched_until_its_last_subscription_ends(monkeyp
         await new.route.cancel(second, "2026")
         await new.ask("tools/list")
         assert ended == ["file:///unknown", "file:///dir/x", "file:///a"]
-        assert not server._subscriptions._watchers
+        assert not server._loops.here().subscriptions._watchers
 
 
 async def test_a_resource_that_lacks_a_scope_of_the_caller_is_left_out_of_a_stream() -> None:
@@ -1067,7 +1067,7 @@ async def test_a_session_that_could_not_be_told_of_one_change_is_told_of_later_o
             server.notify(Changed(change))
             await turns(20)
         assert [one["method"] for one in end.heard] == [TOOLS]
-        subscriptions = server._subscriptions
+        subscriptions = server._loops.here().subscriptions
         missed = subscriptions.changes_after(
             subscriptions.told(end.session, sending=False)
         )  # where another stream has to go on

@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw, Struct
 
 from gemel.errors import DefinitionError, InvalidParams, MethodNotFound, ResourceNotFound
 from gemel.jsonrpc import ABSENT
+from gemel.loops import PerLoop
 from gemel.protocol.changes import Changed
 from gemel.protocol.description import ServerDescription
 from gemel.protocol.eras.base import Era
@@ -183,9 +184,7 @@ class Catalog:
         }
         self._mounts: list[Mount] = []
         self._outer: list[Catalog] = []
-        self._users = 0
-        self._entered: list[Mount] = []
-        self._entering: asyncio.Lock | None = None
+        self._entered = PerLoop(_EnteredMounts)
 
     # ---------------------------------------------------------------- what is offered
 
@@ -448,8 +447,8 @@ class Catalog:
     # ---------------------------------------------------------------- lifespans
 
     async def enter(self) -> None:
-        """Enter the lifespans of all mounted servers, because this server is going to be served."""
-        self._users += 1
+        """Enter the lifespans of all mounted servers, because this server is going to be served in the running event loop."""
+        self._entered.here().users += 1
         try:
             for mount in list(self._mounts):
                 await self._enter_mount(mount)
@@ -459,22 +458,24 @@ class Catalog:
 
     async def _enter_mount(self, mount: Mount) -> None:
         """Enter the lifespan of a mounted server, once; also of one that was mounted while serving."""
-        if self._users == 0 or mount in self._entered:
+        entered = self._entered.here()
+        if entered.users == 0 or mount in entered.mounts:
             return
-        if self._entering is None:
-            self._entering = asyncio.Lock()
-        async with self._entering:
-            if mount not in self._entered:
+        async with entered.lock:
+            if mount not in entered.mounts:
                 await mount.server._enter()
-                self._entered.append(mount)
+                entered.mounts.append(mount)
 
     async def exit(self) -> None:
-        """Leave the lifespans, the last one first, when this server is no longer served."""
-        self._users -= 1
-        if self._users == 0:
-            self._entering = None
-            while self._entered:
-                await self._entered.pop().server._exit()
+        """Leave the lifespans, the last one first, when this server is no longer served in the running event loop."""
+        entered = self._entered.find()
+        if entered is None:
+            return
+        entered.users -= 1
+        if entered.users == 0:
+            self._entered.forget()
+            while entered.mounts:
+                await entered.mounts.pop().server._exit()
 
     # ---------------------------------------------------------------- serving
 
@@ -553,6 +554,15 @@ class Catalog:
         if ctx._session.connection.description is self._description and self.capabilities().completions is None:
             raise MethodNotFound(ctx.method)
         return await self._completions.complete(ctx, params)
+
+
+class _EnteredMounts:
+    """The mounted servers whose lifespans were entered in one event loop."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self.mounts: list[Mount] = []
+        self.lock = asyncio.Lock()
 
 
 class _Part(NamedTuple):

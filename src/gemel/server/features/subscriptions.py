@@ -16,7 +16,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -47,7 +47,7 @@ from gemel.schema.base import SUBSCRIPTION_ID
 from gemel.schema.lifecycle import ServerCapabilities
 from gemel.schema.resources import SubscribeParams
 from gemel.schema.subscriptions import ListenParams, ListenResult, SubscriptionFilter
-from gemel.server.context import Context, current
+from gemel.server.context import Context
 from gemel.server.extensions import Topic, accept_topics
 from gemel.session import Session
 from gemel.telemetry import count
@@ -101,13 +101,21 @@ class Offered(Protocol):
 
 
 class Subscriptions:
-    """The subscriptions of one server."""
+    """The subscriptions of one server in one event loop.
+
+    Args:
+        backend: Tells what changes.
+        offered: The server.
+        limits: How many there may be, and their sizes.
+        can_detach: Whether nothing surrounds the handlers, such as middleware, which would notice that a call is served twice.
+    """
 
     def __init__(
         self,
         backend: Backend,
         offered: Offered,
         limits: Limits,
+        can_detach: Callable[[], bool],
     ) -> None:
         self._backend = backend
         self._offered = offered
@@ -120,10 +128,10 @@ class Subscriptions:
         self._sizes: dict[Call, int] = {}
         #: By the call of `subscriptions/listen`.
         self._streams: dict[Call, _ListenStream] = {}
-        #: The same by filter and event loop; each with topics of extensions has an audience of its own.
+        #: The same by filter; each with topics of extensions has an audience of its own.
         self._audiences: dict[object, _Audience] = {}
-        #: Whether nothing surrounds the handlers, such as middleware, which would notice that a call is served twice.
-        self.outermost = False
+        self._can_detach = can_detach
+        self._loop = asyncio.get_running_loop()
         #: By session and URI: the context of the request that subscribed to the resource.
         self._watched: dict[Session, dict[str, Context[Any]]] = {}
         self._sessions: WeakSet[Session] = WeakSet()
@@ -148,53 +156,41 @@ class Subscriptions:
         """Whether the backend was asked for changes."""
         return self._stop is not None
 
-    def publish(self, event: Changed) -> None:
-        """Tell the subscribers in all processes that something changed; from any thread.
-
-        If the backend fails, the subscribers in this process are told all the same.
-        """
-        self._connect()
-        try:
-            self._backend.publish(event)
-        except Exception:
-            logger.exception("The backend could not publish a change: other processes are not told")
-        else:
-            if self._backend.shared and (ctx := current.get(None)) and self._backend not in ctx._published:
-                ctx._published = (*ctx._published, self._backend)
-            if self._stop is not None:
-                return
-        self._on_event(event)
-
-    def _connect(self) -> None:
+    def connect(self) -> None:
+        """Be told of changes by the backend from now on."""
         if self._stop is None:
             try:
-                self._stop = self._backend.subscribe(self._on_event)
+                self._stop = self._backend.subscribe(self.tell)
             except Exception:
                 logger.exception("The backend could not subscribe: changes of other processes are not reported")
 
-    def _on_event(self, event: Event) -> None:
+    def connect_if_used(self) -> None:
+        """Connect if somebody subscribed, since an earlier attempt may have failed."""
+        if self._streams or self._sessions:
+            self.connect()
+
+    def tell(self, event: Event) -> None:
+        """Tell the subscribers in this event loop; from any thread."""
         with self._buffer.lock:
             position = self._buffer.add(event)
-            asleep: defaultdict[asyncio.AbstractEventLoop, list[ChangeReader]] = defaultdict(list)
+            asleep: list[ChangeReader] = []
             for audience in list(self._audiences.values()):
-                if audience.matches(event) and (
-                    idle := [one for one in list(audience.streams) if one.notice(position)]
-                ):
-                    asleep[audience.loop] += idle
+                if audience.matches(event):
+                    asleep += [one for one in list(audience.streams) if one.notice(position)]
             for session in list(self._sessions):
                 if session.connection.handshake.open and self.tells(ref(session), event):
                     listener = self._listener(session)
                     if listener.notice(position):
-                        asleep[listener.loop].append(listener)
-            for loop, woken in asleep.items():
+                        asleep.append(listener)
+            if asleep:
                 with suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(_wake_all, loop, woken, position)
+                    self._loop.call_soon_threadsafe(_wake_all, self._loop, asleep, position)
 
     # ---------------------------------------------------------------- handshake era
 
     def join(self, session: Session) -> None:
         """Tell a session of the handshake era about changed lists from now on."""
-        self._connect()
+        self.connect()
         listener = self._listeners.get(session)
         if listener is not None:
             listener.begin()
@@ -206,10 +202,6 @@ class Subscriptions:
     def position(self) -> int:
         """The position of the newest change that this process was told of."""
         return self._buffer.position
-
-    def connect(self) -> None:
-        """Be told of changes from now on."""
-        self._connect()
 
     def leave(self, session: Session) -> None:
         """Tell a session nothing more until it joins again."""
@@ -368,7 +360,7 @@ class Subscriptions:
         try:
             if stream is None:
                 stream = await self._open(ctx, params.notifications)
-            await stream.run(ctx, can_detach=self.outermost)
+            await stream.run(ctx, can_detach=self._can_detach())
         except Detached:
             raise
         except BaseException:
@@ -379,7 +371,7 @@ class Subscriptions:
 
     async def _open(self, ctx: Context[Any], notifications: SubscriptionFilter) -> _ListenStream:
         """Begin a subscription, and acknowledge it."""
-        self._connect()
+        self.connect()
         if len(self._streams) >= self._max_streams:
             raise Overloaded(f"Too many subscriptions: {self._max_streams} at once is the limit here")
         requested = list(dict.fromkeys(notifications.resource_subscriptions or ()))
@@ -412,11 +404,11 @@ class Subscriptions:
     def _audience(self, call: Call, agreed: SubscriptionFilter, topics: Mapping[str, tuple[Topic, Any]]) -> _Audience:
         """The streams with the same filter; only extensions know whether their keys are the same."""
         lists = _lists_of(agreed.tools_list_changed, agreed.prompts_list_changed, agreed.resources_list_changed)
-        loop, uris = asyncio.get_running_loop(), tuple(agreed.resource_subscriptions or ())
-        key = call if topics else (loop, lists, uris)
+        uris = tuple(agreed.resource_subscriptions or ())
+        key = call if topics else (lists, uris)
         audience = self._audiences.get(key)
         if audience is None:
-            audience = self._audiences[key] = _Audience(key, loop, lists, uris, topics)
+            audience = self._audiences[key] = _Audience(key, self._loop, lists, uris, topics)
         return audience
 
     def close(self, call: Call) -> None:
@@ -478,6 +470,11 @@ class Subscriptions:
             self._stop = None
             self._buffer.add(ChangesLost("the server was not connected to its backend"))
 
+    def leave_to_parent(self) -> None:
+        """Tell nobody in this process, which was forked: its subscribers are those of the parent."""
+        self._buffer.lock = threading.RLock()
+        self._audiences, self._sessions = {}, WeakSet()
+
 
 def _is_watched(change: Changed, watched: Iterable[str]) -> bool:
     changed = resource_of(change)
@@ -485,7 +482,7 @@ def _is_watched(change: Changed, watched: Iterable[str]) -> bool:
 
 
 class SharedBuffer(ChangeBuffer):
-    """The buffer of one server for all threads.
+    """The buffer of one server in one event loop, for all threads.
 
     `lock` is held while changes are added and readers are told of them, and while a reader looks for the next one.
     """
@@ -694,7 +691,7 @@ def _lists_of(*on: bool | None) -> tuple[str, ...]:
 
 
 class _Audience:
-    """The streams with one filter in one event loop.
+    """The streams with one filter.
 
     Args:
         key: Where it is found.

@@ -74,8 +74,7 @@ async def test_a_stream_that_ends_fails_what_waits_and_the_next_call_opens_anoth
             call = asyncio.create_task(client.call_tool("wait"))
             await log.until("wait begins")
             assert site.app is not None
-            assert site.app._life is not None
-            for request in site.app._life.requests.everyone():
+            for request in site.app._lives.here().requests.everyone():
                 request.cut()
             with pytest.raises(ConnectionLost):
                 await call

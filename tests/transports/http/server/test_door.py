@@ -103,7 +103,7 @@ async def test_a_mounted_app_needs_no_lifespan_of_its_parent() -> None:
         started.append("started")
 
     server = make_server(Log())
-    app = HttpApp(server.serve, on_start=on_start)
+    app = HttpApp(lambda: server.serve, on_start=on_start)
     answers = await asyncio.gather(*(through(app, *post_scope("/mcp")) for _ in range(3)))
     assert ([status for status, _ in answers], started) == ([200, 200, 200], ["started"])
 
@@ -116,7 +116,7 @@ async def test_a_start_that_fails_is_an_error_for_the_caller_and_is_tried_again(
         if len(tries) == 1:
             raise OSError("no database")
 
-    app = HttpApp(make_server(Log()).serve, on_start=on_start)
+    app = HttpApp(lambda: make_server(Log()).serve, on_start=on_start)
     status, body = await through(app, *post_scope("/mcp"))
     assert status == 500
     assert b"database" not in body
@@ -133,7 +133,7 @@ async def test_the_lifespan_of_a_server_runs_the_hooks_in_order() -> None:
         return run
 
     hooks = {name: hook(name) for name in ("on_start", "on_drain", "on_stop")}
-    app = HttpApp(make_server(Log()).serve, **hooks)
+    app = HttpApp(lambda: make_server(Log()).serve, **hooks)
     messages = iter(["lifespan.startup", "lifespan.shutdown"])
 
     async def receive() -> Message:
@@ -148,7 +148,7 @@ async def test_the_lifespan_of_a_server_runs_the_hooks_in_order() -> None:
 
 async def test_an_unknown_option_is_named_when_the_app_is_made() -> None:
     with pytest.raises(DefinitionError, match="no option 'colour'"):
-        HttpApp(make_server(Log()).serve, colour="red")  # type: ignore[call-arg]  # the mistake itself
+        HttpApp(lambda: make_server(Log()).serve, colour="red")  # type: ignore[call-arg]  # the mistake itself
 
 
 # ---------------------------------------------------------------- the door
@@ -336,7 +336,7 @@ async def test_a_server_with_all_requests_taken_still_says_that_it_lives(era: st
         for wire in spare:
             await wire.send("POST", {**headers, "Content-Length": str(len(data))})
         assert site.app is not None
-        while site.app._life.requests.running < 2 + LIVENESS_RESERVE:  # type: ignore[union-attr]  # noqa: ASYNC110
+        while site.app._lives.here().requests.running < 2 + LIVENESS_RESERVE:  # type: ignore[union-attr]  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         assert (await site.ask(headers, body)).status == 503
         wire = spare[0]
@@ -362,7 +362,7 @@ async def test_bodies_that_never_end_have_one_budget_and_keep_no_small_ones_out(
     async with serving(make_server(Log(), limits=limits), requests=1000, engine=engine) as site:
         headers, body = modern_call("add", a=1, b=2)
         assert site.app is not None
-        life = site.app._life
+        life = site.app._lives.here()
         assert life is not None
         half = b"x" * (700 << 10)
         wires = [await site.open() for _ in range(12)]
@@ -430,8 +430,7 @@ class Keeping:
 def used(site: Site) -> int:
     """Bytes of the shared half of the budget of bodies that are in use."""
     assert site.app is not None
-    assert site.app._life is not None
-    return site.app._life.requests.bodies.used
+    return site.app._lives.here().requests.bodies.used
 
 
 async def all_given_back(site: Site) -> None:

@@ -48,7 +48,7 @@ server = make_server(log, limits=Limits(drain=DRAIN))
 async def release():
     log.gate.set()
 
-app = HttpApp(server.serve, limits=server.limits, on_drain=release if RELEASE else None)
+app = HttpApp(lambda: server.serve, limits=server.limits, on_drain=release if RELEASE else None)
 if __name__ == "__main__":
     from gemel.transports.http.server.run import serve_http
     asyncio.run(serve_http(app, port=0))
@@ -112,7 +112,7 @@ async def test_a_start_hook_that_fails_is_the_servers_failure() -> None:
     from gemel.transports.http.server.app import HttpApp
 
     with pytest.raises(OSError, match="no database"):
-        await serve_http(HttpApp(make_server(Log()).serve, on_start=on_start), port=0)
+        await serve_http(HttpApp(lambda: make_server(Log()).serve, on_start=on_start), port=0)
 
 
 @pytest.mark.parametrize("engine", ["gemel", "uvicorn"])
@@ -127,7 +127,7 @@ async def test_nobody_can_connect_before_the_app_has_started(engine: Literal["ge
         starting.set()
         await go.wait()
 
-    app = HttpApp(make_server(Log()).serve, on_start=on_start)
+    app = HttpApp(lambda: make_server(Log()).serve, on_start=on_start)
     task = asyncio.create_task(serve_http(app, port=port, engine=engine, announce=ready.set_result))
     await starting.wait()
     with pytest.raises(ConnectionRefusedError):

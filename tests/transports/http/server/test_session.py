@@ -300,8 +300,7 @@ async def test_nothing_is_kept_of_sessions_that_have_ended(log: Log) -> None:
         for _ in range(3):
             await site.ask(await site.session(), b"", "DELETE")
         assert site.app is not None
-        assert site.app._life is not None
-        sessions = site.app._life._sessions
+        sessions = site.app._lives.here()._sessions
         async with asyncio.timeout(5):
             while sessions._ending:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
@@ -708,8 +707,7 @@ async def test_sessions_that_were_never_used_make_room_when_places_are_short(
 
 def sessions_of(site: Site) -> list[HttpSession]:
     assert site.app is not None
-    assert site.app._life is not None
-    return list(site.app._life._sessions.by_key.values())
+    return list(site.app._lives.here()._sessions.by_key.values())
 
 
 def age(site: Site, seconds: float) -> None:

@@ -93,8 +93,7 @@ def make_asker(log: Log, **options: Any) -> Server[Any]:
 async def until_nobody_reads(site: Site) -> None:
     """Wait until the server knows that its clients have left."""
     assert site.app is not None
-    assert site.app._life is not None
-    sessions = site.app._life._sessions.by_key
+    sessions = site.app._lives.here()._sessions.by_key
     async with asyncio.timeout(5):
         while any(each._open_responses for each in sessions.values()):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
@@ -148,8 +147,7 @@ async def test_who_comes_back_without_an_event_id_gets_no_event_twice(site: Site
         stream.close()
         await until_nobody_reads(site)
         assert site.app is not None
-        assert site.app._life is not None
-        site.app._life._sessions.expire(
+        site.app._lives.here()._sessions.expire(
             asyncio.get_running_loop().time()
         )  # as it looks for idle ones from time to time
     assert len(set(ids)) == 7

@@ -183,8 +183,7 @@ async def test_nothing_is_kept_for_a_session_that_ends_while_it_is_decided_what_
     log.gate.set()
     await log.until("cleaned up")
     assert site.app is not None
-    assert site.app._life is not None
-    assert isinstance(replay := site.app._life._sessions._replay, MemoryReplayStore)
+    assert isinstance(replay := site.app._lives.here()._sessions._replay, MemoryReplayStore)
     assert replay.bytes == 0
 
 

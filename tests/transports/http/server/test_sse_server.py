@@ -256,7 +256,7 @@ async def test_the_old_transport_is_off_unless_asked_for(log: Log) -> None:
 )
 def test_an_option_that_can_not_work_is_refused_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="sse_path"):
-        HttpApp(make_server_for_nobody().serve, **options)
+        HttpApp(lambda: make_server_for_nobody().serve, **options)
 
 
 def make_server_for_nobody() -> Any:

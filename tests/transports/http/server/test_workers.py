@@ -38,7 +38,7 @@ async def on_start() -> None:
     if FAILS:
         raise OSError("no database")
 
-run_workers(HttpApp(server.serve, sessions=False, limits=server.limits, on_start=on_start), workers=2, port=0)
+run_workers(HttpApp(lambda: server.serve, sessions=False, limits=server.limits, on_start=on_start), workers=2, port=0)
 """
 
 

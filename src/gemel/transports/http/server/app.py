@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
-from gemel.channel import Serve
+from gemel.asyncio_tasks import current_task
+from gemel.channel import Channel, Serve
 from gemel.errors import DefinitionError
 from gemel.http1.asgi import AsgiApp, Receive, Scope, Send
+from gemel.loops import Abandoned, PerLoop, running_loop
 from gemel.options import accepts, check_option, options_of, resolve
 from gemel.protocol.eras.base import EraName
 from gemel.protocol.http.headers import judge_site
@@ -34,8 +36,8 @@ logger = logging.getLogger("gemel")
 class HttpApp:
     """An ASGI 3 app that serves one MCP endpoint. Mount it in another app or run it alone.
 
-    A mounted app needs no support from its parent: it starts with its first request and watches SIGTERM itself. An app
-    runs on one event loop at a time.
+    A mounted app needs no support from its parent: it starts with its first request and watches SIGTERM itself. It starts
+    anew in each event loop; HTTP sessions belong to the loop in which they were opened.
 
     Attributes:
         options: How the app serves.
@@ -47,7 +49,7 @@ class HttpApp:
     @accepts(HttpAppOptions)
     def __init__(
         self,
-        serve: Serve,
+        make_serve: Callable[[], Serve],
         path: str = "/mcp",
         *,
         limits: Limits = DEFAULT_LIMITS,
@@ -56,13 +58,13 @@ class HttpApp:
         on_drain: Hook | None = None,
         on_stop: Hook | None = None,
         auth: Auth | None = None,
-        shared: SharedState | None = None,
+        make_shared: Callable[[], SharedState] | None = None,
         **options: Unpack[HttpAppOptions],
     ) -> None:
         """Make an app; `server.http_app()` does it for a server.
 
         Args:
-            serve: Starts a session over a channel, such as `Server.serve`.
+            make_serve: Called in each event loop that serves. Returns what starts a session over a channel, such as `Server.serve`.
             path: The path of the endpoint, unless another app mounts this one below a path.
             limits: Limits of messages, calls and sessions.
             eras: The protocol eras that are served.
@@ -70,7 +72,8 @@ class HttpApp:
             on_drain: Runs when a stop is requested, while calls may still finish.
             on_stop: Runs after all calls have ended.
             auth: Authorizes callers, in place of the option `authenticate`.
-            shared: What the server shares with other processes, which then serve its HTTP sessions, too.
+            make_shared: Called in each event loop. Returns what the server shares with other processes and loops, which then
+                serve its HTTP sessions, too.
             options: See `HttpAppOptions`.
 
         Raises:
@@ -84,20 +87,19 @@ class HttpApp:
             resolved["authenticate"] = auth.authenticate
             resolved["routes"] = {**auth.routes(path), **(resolved["routes"] or {})}
         self.options = HttpSettings(path=path, limits=limits, eras=eras, auth=auth, **resolved)
-        self._hooks = Hooks(on_start, on_drain, on_stop)
+        self.hooks = Hooks(on_start, on_drain, on_stop)
         self.health = False
         self.workers: Callable[[], list[WorkerState]] | None = None
         self.watch_signals = True
-        self._serve = serve
-        self._shared = shared
-        self._admission = Admission(self.options.authenticate)
-        self._rules = head_rules(self.options, ("GET", "POST"))
-        make_legacy_endpoint(serve, self.options, self._admission)  # reports a wrong path now
+        self.make_serve, self.make_shared = make_serve, make_shared
+        self.admission = Admission(self.options.authenticate)
+        self.rules = head_rules(self.options, ("GET", "POST"))
+        make_legacy_endpoint(_refuse_to_serve, self.options, self.admission)  # reports a wrong path now
         taken = {self.options.path, self.options.sse_path, "/livez", "/readyz"} - {None}
         routes = self.options.routes
-        self._routes = RoutedApps(routes, frozenset(map(str, taken))) if routes is not None else None
-        self._life: Lifecycle | None = None
-        self._signals = StopSignals(self.stop_soon)
+        self.routes = RoutedApps(routes, frozenset(map(str, taken))) if routes is not None else None
+        self.signals = StopSignals(self.stop_soon)
+        self._lives = PerLoop(partial(AppLife, self), end=AppLife.stop, abandon=AppLife.abandon)
 
     @property
     def holds_sessions(self) -> bool:
@@ -107,12 +109,12 @@ class HttpApp:
     @property
     def calls(self) -> int:
         """How many HTTP requests are in flight, with open streams."""
-        return 0 if self._life is None else self._life.requests.running
+        return sum(life.requests.running for life in self._lives.all())
 
     @property
     def shares_sessions(self) -> bool:
         """Whether other processes can serve the HTTP sessions of this one, so that there may be several workers."""
-        return self._shared is not None and self.options.sse_path is None
+        return self.make_shared is not None and self.options.sse_path is None
 
     # ---------------------------------------------------------------- requests
 
@@ -121,78 +123,11 @@ class HttpApp:
         if scope["type"] != "http":
             await self._serve_other(scope, receive, send)
             return
-        task = None if self._life is None else asyncio.current_task(self._life.loop)
-        if task is None:
-            self._begin_life()
-            task = asyncio.current_task()
-            assert task is not None
-        await self.serve(AsgiExchange(scope, receive, send, task))
-
-    async def serve(self, raw: RawExchange) -> None:
-        """Serve one HTTP request.
-
-        Args:
-            raw: The request, on the event loop on which the app has started or `__call__` was called.
-        """
-        life = self._life
-        assert life is not None
-        scope = raw.scope_view
-        if self._routes is not None and (routed := self._routes.find(raw.scope)) is not None:
-            await self._serve_routed(*routed, raw, life)
-            return
-        exchange = Exchange(raw, life.requests, self.options)
-        life.requests.add(exchange)
-        try:
-            if not life.started:
-                await life.start()
-            if scope["path"] == self.options.path or _is_mount_point(scope):
-                await life.endpoint.handle(exchange)
-            else:
-                await self._serve_path(scope, exchange, life)
-        except Exception as exc:
-            await exchange.fail(exc)
-        finally:
-            exchange.close()
-
-    async def _serve_path(self, scope: Scope, exchange: Exchange, life: Lifecycle) -> None:
-        path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
-        if path.rstrip("/") == self.options.path.rstrip("/"):
-            await life.endpoint.handle(exchange)
-        elif life.legacy is not None and life.legacy.serves(path):
-            await life.legacy.handle(exchange)
-        elif self.health and path in ("/livez", "/readyz"):
-            draining = path == "/readyz" and life.stopping
-            await exchange.reply(503 if draining else 200, b'"stopping"' if draining else b'"ok"')
-        elif self.health and path == "/health":
-            await exchange.reply(503 if life.stopping else 200, self._describe_health(life))
-        else:
-            place = scope.get("root_path", "") or self.options.path  # a mount point is the endpoint itself
-            await exchange.refuse(Refusal(404, f"Nothing is served here; the MCP endpoint is {place}"))
-
-    def _describe_health(self, life: Lifecycle) -> bytes:
-        from gemel.transports.http.server.workers.status import describe_health, own_state
-
-        alone = [own_state(life.began, self.calls, stopping=life.stopping)]
-        return describe_health(alone if self.workers is None else self.workers(), stopping=life.stopping)
-
-    async def _serve_routed(self, app: AsgiApp, scope: Scope, raw: RawExchange, life: Lifecycle) -> None:
-        """Serve a request for another app, after the Host and Origin checks; `any_origin` of an app leaves the latter out."""
-        request = RoutedRequest(raw, self.options.body_wait)
-        life.requests.add(request)
-        try:
-            if not life.started:
-                await life.start()
-            headers = scope["headers"]
-            if getattr(app, "any_origin", False):
-                headers = [pair for pair in headers if pair[0] != b"origin"]
-            refusal = judge_site(headers, self._rules)
-            if refusal is not None:
-                self._admission.log(refusal)
-                await request.refuse(refusal)
-            else:
-                await request.run(app, scope)
-        finally:
-            life.requests.remove(request)
+        loop = running_loop()
+        life = self._lives.of(loop) or self._lives.here()
+        task = current_task(loop)
+        assert task is not None
+        await life.serve(AsgiExchange(scope, receive, send, task))
 
     async def _serve_other(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -204,8 +139,6 @@ class HttpApp:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 try:
-                    if self._life is not None and self._life.stopping:
-                        self._begin_life()
                     await self.start()
                 except Exception as exc:
                     logger.error("the server can't start", exc_info=exc)
@@ -219,32 +152,118 @@ class HttpApp:
 
     # ---------------------------------------------------------------- start and stop
 
-    def _begin_life(self) -> Lifecycle:
-        """Begin on the running event loop, with nothing in flight."""
-        loop, signals = asyncio.get_running_loop(), self._signals if self.watch_signals else None
-        self._life = Lifecycle(loop, self._serve, self.options, self._admission, self._hooks, signals, self._shared)
-        return self._life
+    async def start(self) -> AppLife:
+        """Run `on_start` once; concurrent callers wait for the first. After `stop` the app begins anew.
 
-    async def start(self) -> None:
-        """Run `on_start` once; concurrent callers wait for the first.
+        Returns:
+            The life of the app in this event loop, which serves requests.
 
         Raises:
             Exception: What `on_start` raised. The next call tries again.
         """
-        life = self._life
-        if life is None or life.loop is not asyncio.get_running_loop():
-            life = self._begin_life()
+        life = self._lives.here()
+        if life.stopping:
+            self._lives.forget()
+            life = self._lives.here()
         await life.start()
+        return life
 
     def stop_soon(self) -> None:
-        """Request a stop, without waiting for it."""
-        if self._life is not None:
-            self._life.stop_soon()
+        """Request a stop in this event loop, without waiting for it."""
+        life = self._lives.find()
+        if life is not None:
+            life.stop_soon()
 
     async def stop(self) -> None:
         """Take no new work, end streams, let calls finish within `limits.drain`, cancel the rest. May be called twice."""
-        if self._life is not None and self._life.loop is asyncio.get_running_loop():
-            await self._life.stop()
+        life = self._lives.find()
+        if life is not None:
+            await life.stop()
+
+
+class AppLife(Lifecycle):
+    """The life of an app in one event loop, and the requests that are served there."""
+
+    def __init__(self, app: HttpApp) -> None:
+        shared = None if app.make_shared is None else app.make_shared()
+        signals = app.signals if app.watch_signals else None
+        super().__init__(running_loop(), app.make_serve(), app.options, app.admission, app.hooks, signals, shared)
+        self._app = app
+
+    def abandon(self, why: Abandoned) -> None:
+        """Its event loop runs no more."""
+        if why == "closed":
+            self._app.signals.disarm()
+
+    async def serve(self, raw: RawExchange) -> None:
+        """Serve one HTTP request.
+
+        Args:
+            raw: The request.
+        """
+        app, scope = self._app, raw.scope_view
+        if app.routes is not None and (routed := app.routes.find(raw.scope)) is not None:
+            await self._serve_routed(*routed, raw)
+            return
+        exchange = Exchange(raw, self.requests, app.options)
+        self.requests.add(exchange)
+        try:
+            if not self.started:
+                await self.start()
+            if scope["path"] == app.options.path or _is_mount_point(scope):
+                await self.endpoint.handle(exchange)
+            else:
+                await self._serve_path(scope, exchange)
+        except Exception as exc:
+            await exchange.fail(exc)
+        finally:
+            exchange.close()
+
+    async def _serve_path(self, scope: Scope, exchange: Exchange) -> None:
+        app = self._app
+        path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
+        if path.rstrip("/") == app.options.path.rstrip("/"):
+            await self.endpoint.handle(exchange)
+        elif self.legacy is not None and self.legacy.serves(path):
+            await self.legacy.handle(exchange)
+        elif app.health and path in ("/livez", "/readyz"):
+            draining = path == "/readyz" and self.stopping
+            await exchange.reply(503 if draining else 200, b'"stopping"' if draining else b'"ok"')
+        elif app.health and path == "/health":
+            await exchange.reply(503 if self.stopping else 200, self._describe_health())
+        else:
+            place = scope.get("root_path", "") or app.options.path  # a mount point is the endpoint itself
+            await exchange.refuse(Refusal(404, f"Nothing is served here; the MCP endpoint is {place}"))
+
+    def _describe_health(self) -> bytes:
+        from gemel.transports.http.server.workers.status import describe_health, own_state
+
+        app = self._app
+        alone = [own_state(self.began, app.calls, stopping=self.stopping)]
+        return describe_health(alone if app.workers is None else app.workers(), stopping=self.stopping)
+
+    async def _serve_routed(self, app: AsgiApp, scope: Scope, raw: RawExchange) -> None:
+        """Serve a request for another app, after the Host and Origin checks; `any_origin` of an app leaves the latter out."""
+        request = RoutedRequest(raw, self._app.options.body_wait)
+        self.requests.add(request)
+        try:
+            if not self.started:
+                await self.start()
+            headers = scope["headers"]
+            if getattr(app, "any_origin", False):
+                headers = [pair for pair in headers if pair[0] != b"origin"]
+            refusal = judge_site(headers, self._app.rules)
+            if refusal is not None:
+                self._app.admission.log(refusal)
+                await request.refuse(refusal)
+            else:
+                await request.run(app, scope)
+        finally:
+            self.requests.remove(request)
+
+
+def _refuse_to_serve(channel: Channel) -> NoReturn:
+    raise RuntimeError("the app has not started")
 
 
 def _is_mount_point(scope: Scope) -> bool:

@@ -120,9 +120,9 @@ async def _serve(
     """Serve with the built-in HTTP server until a signal or cancellation."""
     from gemel.http1.server.listener import Listener
 
-    await app.start()
+    life = await app.start()
     rules = app.options
-    serve = _wrapped(app.serve, options.get("access_log", False), options.get("trusted_proxies", ()))
+    serve = _wrapped(life.serve, options.get("access_log", False), options.get("trusted_proxies", ()))
     # The app counts the headers of a complete head; one that goes on beyond that is given up here.
     listener = Listener(serve, 2 * rules.header_bytes, 2 * rules.headers, rules.limits.stream_wait)
     stopping, retiring = asyncio.Event(), options.get("retiring") or asyncio.Event()

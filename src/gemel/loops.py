@@ -1,0 +1,221 @@
+"""What belongs to one event loop: it is made there, ends with its loop, and is left to the parent process by a fork.
+
+Whatever keeps futures, tasks, timers or connections keeps them here, by loop: as a value of a `PerLoop`, or by `bind`. A loop
+that ends regularly (`asyncio.run`, `asyncio.Runner`) closes its asynchronous generators; one of them is ours, and ends what is
+bound. What belongs to a loop that was only closed is abandoned as soon as the next loop binds something.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from asyncio import AbstractEventLoop, get_running_loop
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary, WeakMethod
+
+from gemel.errors import DefinitionError
+
+logger = logging.getLogger("gemel")
+
+ValueT = TypeVar("ValueT")
+
+#: Why what belongs to a loop can't be ended in it: the loop is closed, or it belongs to the parent of this process.
+Abandoned: TypeAlias = Literal["closed", "forked"]
+
+
+class LoopBound(Protocol):
+    """What has something that belongs to an event loop."""
+
+    async def end_with_loop(self) -> None:
+        """End what belongs to the running loop, which is about to be closed. Its tasks have ended."""
+
+    def abandon(self, loop: AbstractEventLoop, why: Abandoned) -> None:
+        """Forget what belongs to a loop that runs no more, from any thread. After a fork the parent goes on using it."""
+
+
+class _Residents:
+    """What is bound to one loop, the first one first: that may use what was bound later."""
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self.loop = loop
+        self.bound: WeakKeyDictionary[LoopBound, None] = WeakKeyDictionary()
+        self._end = _at_end_of_loop(self._end_all)
+        with suppress(StopIteration):
+            self._end.__anext__().send(None)  # the loop closes the generators that it has seen
+
+    async def _end_all(self) -> None:
+        for each in list(self.bound):
+            self.bound.pop(each, None)
+            try:
+                await each.end_with_loop()
+            except Exception:
+                logger.exception("Clean-up at the end of an event loop failed")
+
+    def abandon(self, why: Abandoned) -> None:
+        for each in list(self.bound):
+            each.abandon(self.loop, why)
+
+
+async def _at_end_of_loop(end: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        await end()
+
+
+_loops: dict[AbstractEventLoop, _Residents] = {}
+_lock = threading.Lock()
+
+
+def running_loop() -> AbstractEventLoop:
+    """The running event loop. Raises DefinitionError outside of asyncio."""
+    try:
+        return get_running_loop()
+    except RuntimeError:
+        trio = sys.modules.get("trio")
+        if trio is not None and trio.lowlevel.in_trio_run():
+            raise DefinitionError(
+                "Gemel runs on asyncio, and trio runs here: start with asyncio.run(main()) or "
+                'anyio.run(main, backend="asyncio"), or use gemel.sync in trio.to_thread.run_sync(…)'
+            ) from None
+        raise DefinitionError(
+            "Gemel runs on asyncio, and no event loop runs here: start with asyncio.run(main())"
+        ) from None
+
+
+def bind(each: LoopBound) -> AbstractEventLoop:
+    """Have an object end with the running event loop, as long as it lives. Returns the loop."""
+    loop = running_loop()
+    residents = _loops.get(loop)
+    if residents is None:
+        abandon_closed()
+        residents = _loops[loop] = _Residents(loop)
+    residents.bound[each] = None
+    return loop
+
+
+def unbind(each: LoopBound, loop: AbstractEventLoop) -> None:
+    """What an object had in a loop has ended."""
+    residents = _loops.get(loop)
+    if residents is not None:
+        residents.bound.pop(each, None)
+
+
+def abandon_closed() -> None:
+    """Abandon what belongs to loops that were closed without ending it."""
+    with _lock:
+        closed = [_loops.pop(loop) for loop in list(_loops) if loop.is_closed()]
+    for residents in closed:
+        residents.abandon("closed")
+
+
+class PerLoop(Generic[ValueT]):
+    """One value for each event loop that uses an object.
+
+    Args:
+        make: Makes the value of the running loop, when it is first asked for. It must not be None.
+        end: Ends a value in its loop, at the end of the loop.
+        abandon: Called with a value whose loop runs no more, and the reason.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], ValueT],
+        *,
+        end: Callable[[ValueT], Awaitable[None]] | None = None,
+        abandon: Callable[[ValueT, Abandoned], None] | None = None,
+    ) -> None:
+        self._make = make
+        self._end = end
+        self._abandon = abandon
+        self._values: dict[AbstractEventLoop, ValueT] = {}
+        #: The value of a loop, or None.
+        self.of = self._values.get
+
+    def here(self) -> ValueT:
+        """The value of the running loop. Raises DefinitionError outside of asyncio."""
+        value = self._values.get(running_loop())
+        if value is None:
+            loop = bind(self)
+            value = self._values[loop] = self._make()
+        return value
+
+    def find(self) -> ValueT | None:
+        """The value of the running loop, if there is one."""
+        return self._values.get(running_loop())
+
+    def forget(self) -> None:
+        """Forget the value of the running loop: it has ended."""
+        loop = running_loop()
+        self._values.pop(loop, None)
+        unbind(self, loop)
+
+    def all(self) -> list[ValueT]:
+        """The values of all loops that are not closed, from any thread."""
+        if any(loop.is_closed() for loop in list(self._values)):
+            abandon_closed()
+        return list(self._values.values())
+
+    async def end_with_loop(self) -> None:
+        """See `LoopBound`."""
+        loop = running_loop()
+        value = self._values.get(loop)
+        try:
+            if value is not None and self._end is not None:
+                await self._end(value)
+        finally:
+            self._values.pop(loop, None)
+
+    def abandon(self, loop: AbstractEventLoop, why: Abandoned) -> None:
+        """See `LoopBound`."""
+        value = self._values.pop(loop, None)
+        if value is None:
+            return
+        if why == "forked":
+            _of_parent.append(value)
+        if self._abandon is not None:
+            self._abandon(value, why)
+
+
+# ---------------------------------------------------------------- forks
+
+#: What the parent process goes on using: destructors here could end what it has opened.
+_of_parent: list[Any] = []
+_resets: dict[WeakMethod[Callable[[], None]], None] = {}
+#: How often this process and its ancestors were forked since Gemel was imported.
+_generation = 0
+
+
+def on_fork(reset: Callable[[], None]) -> None:
+    """Call a bound method in each process that is forked from this one, as long as its object lives.
+
+    It must only forget what the child doesn't have, such as threads and held locks.
+    """
+    _resets[WeakMethod(reset, lambda gone: _resets.pop(gone, None))] = None
+
+
+def generation() -> int:
+    """A number that is another one in each process that is forked."""
+    return _generation
+
+
+def _begin_in_child() -> None:
+    global _lock, _generation
+    _lock = threading.Lock()
+    _generation += 1
+    residents = list(_loops.values())
+    _of_parent.append(residents)
+    _loops.clear()
+    for each in residents:
+        each.abandon("forked")
+    for method in list(_resets):
+        if (reset := method()) is not None:
+            reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)
