@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import Any
-from weakref import WeakKeyDictionary
+
+from gemel.loops import PerLoop
 
 #: In one turn of a loop tasks begin at once for so many seconds, and so many of them: a test may stop the clock.
 LONGEST_TURN = 0.001
@@ -65,14 +66,17 @@ class Turn:
             self._beginning = False
 
 
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turn] = WeakKeyDictionary()
+_turns = PerLoop(Turn)
 
 
 def turn_of(loop: asyncio.AbstractEventLoop) -> Turn | None:
-    """The turns of a loop; None if no task can begin at once there: before Python 3.12 on uvloop's, which shows no next step."""
+    """The turns of the running loop; None if no task can begin at once there.
+
+    That is so before Python 3.12 on uvloop's, which shows no next step.
+    """
     if sys.version_info < (3, 12) and not isinstance(getattr(loop, "_ready", None), deque):
         return None
-    return _turns.setdefault(loop, Turn())
+    return _turns.here()
 
 
 if sys.version_info >= (3, 12):

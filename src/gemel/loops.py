@@ -14,7 +14,7 @@ import threading
 from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, WeakMethod
 
 from gemel.errors import DefinitionError
@@ -154,6 +154,12 @@ class PerLoop(Generic[ValueT]):
         self._values.pop(loop, None)
         unbind(self, loop)
 
+    def take_all(self) -> dict[AbstractEventLoop, ValueT]:
+        """Forget the values of all loops, from any thread, and return them."""
+        values = dict(self._values)
+        self._values.clear()
+        return values
+
     def all(self) -> list[ValueT]:
         """The values of all loops that are not closed, from any thread."""
         if any(loop.is_closed() for loop in list(self._values)):
@@ -176,15 +182,15 @@ class PerLoop(Generic[ValueT]):
         if value is None:
             return
         if why == "forked":
-            _of_parent.append(value)
+            leave_to_parent(value)
         if self._abandon is not None:
             self._abandon(value, why)
 
 
 # ---------------------------------------------------------------- forks
 
-#: What the parent process goes on using: destructors here could end what it has opened.
-_of_parent: list[Any] = []
+#: What the parent process goes on using. Here it must not even be destroyed: an event loop has the epoll instance of the parent.
+_of_parent: list[object] = []
 _resets: dict[WeakMethod[Callable[[], None]], None] = {}
 #: How often this process and its ancestors were forked since Gemel was imported.
 _generation = 0
@@ -198,6 +204,11 @@ def on_fork(reset: Callable[[], None]) -> None:
     _resets[WeakMethod(reset, lambda gone: _resets.pop(gone, None))] = None
 
 
+def leave_to_parent(*values: object) -> None:
+    """Keep what the parent of this process goes on using: its destructors would end it there, or fail."""
+    _of_parent.append(values)
+
+
 def generation() -> int:
     """A number that is another one in each process that is forked."""
     return _generation
@@ -208,7 +219,7 @@ def _begin_in_child() -> None:
     _lock = threading.Lock()
     _generation += 1
     residents = list(_loops.values())
-    _of_parent.append(residents)
+    leave_to_parent(residents)
     _loops.clear()
     for each in residents:
         each.abandon("forked")

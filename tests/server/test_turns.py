@@ -275,7 +275,7 @@ async def test_a_turn_that_comes_in_the_moment_of_leaving_is_passed_on() -> None
     from gemel.server.concurrency import ConcurrencyLimit
 
     ctx: Any = None  # only errors need it
-    limit = ConcurrencyLimit("work", 1, 10, 5.0)
+    limit = ConcurrencyLimit("work", 1, 10, 5.0)._queues.here()
     await limit.acquire(ctx)
     waiting = asyncio.create_task(limit.acquire(ctx))
     after = asyncio.create_task(limit.acquire(ctx))

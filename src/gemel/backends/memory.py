@@ -24,6 +24,7 @@ from gemel.backends.base import (
 )
 from gemel.backends.lease import Lease, hold_lease
 from gemel.errors import LogConflict, Overloaded
+from gemel.loops import on_fork
 from gemel.protocol.changes import Changed
 
 logger = logging.getLogger("gemel")
@@ -68,7 +69,8 @@ class MemoryBackend:
         self._listeners: dict[object, Listener] = {}
         self._max_entries = max_entries
         self._max_bytes = max_bytes
-        self._lock = threading.Lock()
+        self._set_lock()
+        on_fork(self._set_lock)
         self._entries: dict[_Key, _Stored] = {}
         self._bytes = 0
         self._tokens = 0
@@ -77,6 +79,10 @@ class MemoryBackend:
         self._watchers: dict[str, dict[object, Callable[[], None]]] = {}
         #: When entries expire, the next one first. Some of them were replaced or deleted meanwhile.
         self._expiries: list[tuple[float, _Key]] = []
+
+    def _set_lock(self) -> None:
+        """Another thread may have held it when this process was forked."""
+        self._lock = threading.Lock()
 
     # ---------------------------------------------------------------- changes
 

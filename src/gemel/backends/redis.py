@@ -7,7 +7,6 @@ script. https://redis.io/docs/latest/develop/programmability/eval-intro/ says wh
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from secrets import token_bytes
@@ -29,6 +28,7 @@ from gemel.backends.redis_hints import RedisHints
 from gemel.backends.redis_store import RedisStore
 from gemel.backends.redis_urls import RedisAddress, parse_redis_url
 from gemel.errors import BackendError, DefinitionError, LogConflict
+from gemel.loops import PerLoop, leave_to_parent, on_fork
 from gemel.protocol.changes import Changed
 
 #: What keys are for: values, claims, leases, their tokens, logs. `w` names the channels that announce entries of logs.
@@ -160,35 +160,31 @@ class RedisBackend:
         self._local = MemoryBackend()
         self._closed = False
         self._begin()
+        on_fork(self._begin_in_child)
 
     def __repr__(self) -> str:
         return f"RedisBackend({self._address.name!r}, prefix={self._prefix!r})"
 
+    def _begin_in_child(self) -> None:
+        """A fork takes neither threads nor connections along."""
+        leave_to_parent(self._hints)
+        self._begin()
+
     def _begin(self) -> None:
-        """Set what belongs to one process: a fork takes neither threads nor connections along."""
-        self._pid = os.getpid()
-        self._clients: dict[asyncio.AbstractEventLoop, RedisClient] = {}
+        """Set what belongs to one process."""
         make = _maker(self._address, self._timeout, self._store)
-        self._make_client = make
+        self._clients = PerLoop(make, end=RedisClient.close)
         self._hints = RedisHints(make, self._store.channel, self._local)
         finalize(self, self._hints.stop)
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            self._begin()
 
     @property
     def _client(self) -> RedisClient:
         """What the running event loop uses."""
-        self._check_process()
-        loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
+        client = self._clients.find()
         if client is None:
             if self._closed:
                 raise BackendError(f"{self._address.name}: this backend was closed")
-            for other in [other for other in self._clients if other.is_closed()]:
-                del self._clients[other]
-            client = self._clients[loop] = self._make_client()
+            client = self._clients.here()
         return client
 
     # ---------------------------------------------------------------- changes
@@ -200,7 +196,6 @@ class RedisBackend:
             event: What changed.
         """
         self._local.publish(event)
-        self._check_process()
         self._hints.publish(event)
 
     async def flush(self) -> None:
@@ -209,7 +204,6 @@ class RedisBackend:
         Raises:
             BackendError: This backend was closed.
         """
-        self._check_process()
         await self._hints.flush()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -221,7 +215,6 @@ class RedisBackend:
         Returns:
             A function that removes the listener; calling it twice is harmless.
         """
-        self._check_process()
         return self._hints.subscribe(listener)
 
     # ---------------------------------------------------------------- values, claims, leases
@@ -446,19 +439,16 @@ class RedisBackend:
             ValueError: The key is not allowed.
         """
         channel = self._store.key(_WAKE, check_key(log))
-        self._check_process()
         return self._hints.watch(channel, wake)
 
     async def close(self) -> None:
         """End the thread and the connections; what is stored stays in Redis."""
-        self._check_process()
         self._closed = True
         thread = self._hints.stop()
         running = asyncio.get_running_loop()
         if thread is not None:
             await running.run_in_executor(None, thread.join)
-        clients, self._clients = self._clients, {}
-        for loop, client in clients.items():
+        for loop, client in self._clients.take_all().items():
             if loop is running:
                 await client.close()
             elif loop.is_running():

@@ -38,6 +38,7 @@ from gemel.backends.sqlite_file import (
 from gemel.backends.sqlite_poller import Poller
 from gemel.backends.sqlite_thread import DatabaseThread
 from gemel.errors import BackendError, DefinitionError, LogConflict
+from gemel.loops import leave_to_parent, on_fork
 from gemel.protocol.changes import Changed
 
 logger = logging.getLogger("gemel")
@@ -113,10 +114,15 @@ class SqliteBackend:
         self._local = MemoryBackend()
         self._closed = False
         self._begin()
+        on_fork(self._begin_in_child)
+
+    def _begin_in_child(self) -> None:
+        """A fork takes neither threads nor connections along."""
+        leave_to_parent(self._thread, self._poller)
+        self._begin()
 
     def _begin(self) -> None:
-        """Set what belongs to one process: a fork takes neither threads nor connections along."""
-        self._pid = os.getpid()
+        """Set what belongs to one process."""
         #: Marks the changes of this process.
         self._source = token_hex(8)
         self._lock = threading.Lock()
@@ -128,10 +134,6 @@ class SqliteBackend:
         self._dropped = False
         self._sending = False
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            self._begin()
-
     # ---------------------------------------------------------------- changes
 
     def publish(self, event: Changed) -> None:
@@ -141,7 +143,6 @@ class SqliteBackend:
             event: What changed.
         """
         self._local.publish(event)
-        self._check_process()
         with self._lock:
             if event not in self._unsent:
                 self._unsent[event] = None
@@ -171,7 +172,6 @@ class SqliteBackend:
         Returns:
             A function that removes the listener; calling it twice is harmless.
         """
-        self._check_process()
         remove = self._local.subscribe(listener)
         self._poll()
         return self._stopping(remove)
@@ -513,14 +513,12 @@ class SqliteBackend:
         Raises:
             ValueError: The key is not allowed.
         """
-        self._check_process()
         remove = self._local.watch(log, wake)
         self._poll()
         return self._stopping(remove)
 
     async def close(self) -> None:
         """End the threads and close the file; the values stay in it."""
-        self._check_process()
         with self._lock:
             poller, self._poller, self._closed = self._poller, None, True
         if poller is not None:
@@ -547,7 +545,6 @@ class SqliteBackend:
         return await self._open_thread().write(work, durable=durable)
 
     def _open_thread(self) -> DatabaseThread:
-        self._check_process()
         if self._closed:
             raise BackendError(f"{self._path}: this backend was closed")
         return self._thread

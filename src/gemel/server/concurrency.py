@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import Any
 
 from gemel.errors import DefinitionError, Overloaded, ToolError
+from gemel.loops import PerLoop
 from gemel.options import is_whole
 from gemel.server.composition.namespace import called
 from gemel.server.context import Context
@@ -21,11 +23,38 @@ _FIRST_DELAY, _MIN_DELAY, _MAX_DELAY = 1000, 100, 60_000
 
 
 class ConcurrencyLimit:
-    """At most `limit` calls of a tool run; up to `max_waiting` more wait in order, for at most `wait` seconds each."""
+    """At most `limit` calls of a tool run; up to `max_waiting` more wait in order, for at most `wait` seconds each.
+
+    Each event loop counts its own calls.
+    """
 
     def __init__(self, tool: str, limit: int, max_waiting: int, wait: float) -> None:
         if not is_whole(limit, 1) or not is_whole(max_waiting, 0):
             raise DefinitionError(f"Tool {tool!r}: concurrency must be 1 or more, waiting 0 or more")
+        self._queues = PerLoop(partial(_Queue, tool, limit, max_waiting, wait))
+
+    def around(self, run: Run[ResultT]) -> Run[ResultT]:
+        """The same function, under this limit."""
+
+        async def run_limited(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
+            queue = self._queues.here()
+            ctx._call.queued = not ctx.depth
+            await queue.acquire(ctx)
+            ctx._call.queued = False
+            clock = asyncio.get_running_loop().time
+            start = clock()
+            try:
+                return await run(ctx, arguments)
+            finally:
+                queue.release(clock() - start)
+
+        return run_limited
+
+
+class _Queue:
+    """The calls of a tool in one event loop that run, and those that wait."""
+
+    def __init__(self, tool: str, limit: int, max_waiting: int, wait: float) -> None:
         self._tool = tool
         self._limit = limit
         self._max_waiting = max_waiting
@@ -76,22 +105,6 @@ class ConcurrencyLimit:
             f"Tool {called(ctx, 'tools', self._tool)!r} is busy: {self._limit} at once is its limit",
             retry_after_ms=int(min(max(delay, _MIN_DELAY), _MAX_DELAY)),
         )
-
-    def around(self, run: Run[ResultT]) -> Run[ResultT]:
-        """The same function, under this limit."""
-
-        async def run_limited(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
-            ctx._call.queued = not ctx.depth
-            await self.acquire(ctx)
-            ctx._call.queued = False
-            clock = asyncio.get_running_loop().time
-            start = clock()
-            try:
-                return await run(ctx, arguments)
-            finally:
-                self.release(clock() - start)
-
-        return run_limited
 
 
 def limited_in_time(name: str, run: Run[ResultT], seconds: Any) -> Run[ResultT]:

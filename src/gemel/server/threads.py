@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, TypeVar, cast
-from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from gemel.errors import GemelError, as_failure
+from gemel.loops import PerLoop, on_fork
 
 ValueT = TypeVar("ValueT")
 
@@ -30,26 +30,36 @@ IDLE_SECONDS = 10.0
 
 
 class _Waker:
-    """Resumes tasks of an event loop of asyncio from threads, as its `call_soon_threadsafe` does.
+    """Resumes tasks of the running event loop from threads, as its `call_soon_threadsafe` does.
 
-    That writes to a socket, from which the loop reads twice. This is an eventfd, which is closed with the loop.
+    That writes to a socket, from which loops of asyncio read twice. Where it can, this uses an eventfd, which is closed with
+    the loop.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        self._descriptor: int | None = None
         self._calls: deque[_ThreadCall] = deque()
-        contextvars.Context().run(loop.add_reader, descriptor, self._resume_tasks)
+        if sys.platform == "linux" and isinstance(loop, asyncio.SelectorEventLoop):
+            with suppress(OSError):  # no more descriptors
+                self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+                contextvars.Context().run(loop.add_reader, self._descriptor, self._resume_tasks)
 
     def __del__(self) -> None:
-        os.close(self._descriptor)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
 
     def resume(self, call: _ThreadCall) -> None:
         """Let the task of a call go on, from the thread."""
+        if self._descriptor is None:
+            with suppress(RuntimeError):  # the loop is closed meanwhile
+                self._loop.call_soon_threadsafe(call.resume_task)
+            return
         self._calls.append(call)
         os.eventfd_write(self._descriptor, 1)
 
     def _resume_tasks(self) -> None:
-        descriptor, calls = self._descriptor, self._calls
+        descriptor, calls = cast(int, self._descriptor), self._calls
         del self  # an error that is kept may keep this frame
         os.eventfd_read(descriptor)
         try:
@@ -60,18 +70,7 @@ class _Waker:
                 os.eventfd_write(descriptor, 1)
 
 
-#: The waker of each loop, which alone keeps it: it ends when the loop is closed.
-_wakers: WeakKeyDictionary[asyncio.AbstractEventLoop, ReferenceType[_Waker]] = WeakKeyDictionary()
-
-
-def _waker_of(loop: asyncio.AbstractEventLoop) -> _Waker | None:
-    known = _wakers.get(loop)
-    waker = None if known is None else known()
-    if waker is None and sys.platform == "linux" and isinstance(loop, asyncio.SelectorEventLoop):
-        with suppress(OSError):  # no more descriptors
-            waker = _Waker(loop, os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
-            _wakers[loop] = ref(waker)
-    return waker
+_wakers = PerLoop(_Waker)
 
 
 class _ThreadCall(asyncio.Future[Any]):
@@ -105,7 +104,7 @@ class _ThreadCall(asyncio.Future[Any]):
     def add_done_callback(self, fn: Callable[[Any], object], /, *, context: contextvars.Context | None = None) -> None:
         """Called by the task, once it waits."""
         self._resume, self._context = fn, context
-        self._waker = _waker_of(self.get_loop())
+        self._waker = _wakers.of(self.get_loop()) or _wakers.here()
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Called by the task that is cancelled. Returns False if the function has returned."""
@@ -206,6 +205,11 @@ class Threads:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._begin()
+        on_fork(self._begin)
+
+    def _begin(self) -> None:
+        """Begin without threads, which a forked process does not have."""
         self._lock = threading.Lock()
         self._threads = 0
         #: The threads that wait for a call. The one that waits last is given the next: the others can end.

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from gemel.loops import PerLoop
 from gemel.server.features.prompts import RegisteredPrompt
 from gemel.server.features.resources import RegisteredResource
 from gemel.server.features.tools import RegisteredTool
@@ -32,23 +33,22 @@ _KINDS = {"tools": "Tool", "prompts": "Prompt", "resources": "Resource"}
 #: The innermost file of the stack of an idle loop.
 _IDLE = ("selectors.py", "asyncio/base_events.py", "asyncio/runners.py", "asyncio/events.py", "uvloop/__init__.py")
 
-_watched: dict[asyncio.AbstractEventLoop, Watchdog] = {}
-
 
 class Watchdog:
-    """Watches one event loop; `limit` in seconds. Made by `watch`."""
+    """Watches the running event loop; see `watch`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limit: float) -> None:
+    def __init__(self) -> None:
         self.users = 0
-        self._loop = loop
-        self._limit = limit
+        self._loop = asyncio.get_running_loop()
+        self._limit = 0.0
         self._thread_id = threading.get_ident()
         self._stop = threading.Event()
         self._answered = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gemel-watchdog", daemon=True)
 
-    def start(self) -> None:
-        """Begin to watch the loop that runs in this thread."""
+    def start(self, limit: float) -> None:
+        """Begin to watch, with this limit in seconds."""
+        self._limit = limit
         self._thread.start()
 
     def stop(self) -> None:
@@ -84,27 +84,27 @@ class Watchdog:
         )
 
 
+_watched = PerLoop(Watchdog, abandon=lambda watchdog, why: watchdog.stop())
+
+
 def watch(limit: float) -> None:
     """Watch the running loop, or go on doing so; `limit` in seconds, 0 for not at all."""
-    loop = asyncio.get_running_loop()
-    watchdog = _watched.get(loop)
-    if watchdog is None:
-        if limit <= 0:
-            return
-        watchdog = _watched[loop] = Watchdog(loop, limit)
-        watchdog.start()
+    if _watched.find() is None and limit <= 0:
+        return
+    watchdog = _watched.here()
+    if not watchdog.users:
+        watchdog.start(limit)
     watchdog.users += 1
 
 
 def unwatch() -> None:
     """Undo one `watch`; the last one ends it."""
-    loop = asyncio.get_running_loop()
-    watchdog = _watched.get(loop)
+    watchdog = _watched.find()
     if watchdog is None:
         return
     watchdog.users -= 1
-    if watchdog.users == 0:
-        del _watched[loop]
+    if not watchdog.users:
+        _watched.forget()
         watchdog.stop()
 
 

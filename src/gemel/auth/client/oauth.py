@@ -40,6 +40,7 @@ from gemel.errors import AuthorizationFailed, DefinitionError, HttpStatus, NotSe
 from gemel.http1.client.network import DEFAULT_TLS
 from gemel.http1.client.pool import SocketWire
 from gemel.http1.client.wire import HeaderPairs
+from gemel.loops import PerLoop
 from gemel.timeouts import wait_shared
 from gemel.transports.http.client.options import Network
 
@@ -164,7 +165,7 @@ class OAuthCredentials:
         self._source: TokenSource | None = None
         self._resource = canonical_resource(url)
         self._looked_up = False
-        self._logins: dict[asyncio.AbstractEventLoop, _Login] = {}
+        self._logins = PerLoop(_Logins)
         #: Dynamically registered clients by issuer, and the ids of those that were rejected.
         self._clients: dict[str, RegisteredClient] = {}
         self._rejected: set[str] = set()
@@ -302,14 +303,16 @@ class OAuthCredentials:
         self, challenge: Challenge | None, refused: str, missing: tuple[str, ...], *, again: bool = False
     ) -> None:
         """Renew the login, or wait for what is under way. It ends when nobody waits for it any more."""
-        loop = asyncio.get_running_loop()
-        while (login := self._logins.get(loop)) is not None and login.abandoned.is_set():
-            await asyncio.wait([login.task])
+        here = self._logins.here()
+        while here.present is not None and here.present.abandoned.is_set():
+            await asyncio.wait([here.present.task])
         if self._failure is not None and time.monotonic() - self._failure[1] < _AFTER_FAILURE:
             raise AuthorizationFailed(*self._failure[0].args)
+        login = here.present
         if login is None:
-            login = self._logins[loop] = _Login(loop.create_task(self._authorize(challenge, refused, missing, again)))
-            login.task.add_done_callback(partial(self._ended, loop))
+            work = self._authorize(challenge, refused, missing, again)
+            login = here.present = _Login(asyncio.get_running_loop().create_task(work))
+            login.task.add_done_callback(partial(self._ended, here, login))
         login.waiting += 1
         try:
             await wait_shared(login.task)
@@ -318,8 +321,8 @@ class OAuthCredentials:
             if not login.waiting:
                 login.abandoned.set()
 
-    def _ended(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
-        login = self._logins.pop(loop)
+    def _ended(self, here: _Logins, login: _Login, task: asyncio.Task[None]) -> None:
+        here.present = None
         exc = None if task.cancelled() else task.exception()
         abandoned = not login.waiting
         self._failure = (exc, time.monotonic()) if isinstance(exc, AuthorizationFailed) and not abandoned else None
@@ -533,7 +536,7 @@ class OAuthCredentials:
 
     async def _unless_abandoned(self, asking: Coroutine[Any, Any, T]) -> T:
         """Wait for a person or for metadata, as long as a request waits for the login."""
-        login = self._logins.get(asyncio.get_running_loop())
+        login = self._logins.here().present
         person = asyncio.ensure_future(asking)
         ended = asyncio.ensure_future(login.abandoned.wait() if login is not None else asyncio.Event().wait())
         try:
@@ -558,6 +561,13 @@ class OAuthCredentials:
         if scopes and "offline_access" in (found.server.scopes_supported or ()):
             return read_scopes([*scopes, "offline_access"])
         return scopes
+
+
+class _Logins:
+    """The login that is under way in one event loop, if there is one."""
+
+    def __init__(self) -> None:
+        self.present: _Login | None = None
 
 
 class _Login:

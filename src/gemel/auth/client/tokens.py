@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from gemel.errors import GemelError, NotSent
+from gemel.loops import PerLoop
 from gemel.timeouts import wait_shared
 
 logger = logging.getLogger("gemel")
@@ -157,6 +158,18 @@ Refresh: TypeAlias = Callable[[Tokens], Awaitable[Tokens]]
 Login: TypeAlias = Callable[[Tokens | None], Awaitable[Tokens]]
 
 
+class _Work:
+    """The refresh or the login that is under way in one event loop."""
+
+    def __init__(self) -> None:
+        self.kind = ""
+        self.task: asyncio.Task[Tokens | None] | None = None
+
+    def end(self, task: asyncio.Task[Tokens | None]) -> None:
+        """The task is done."""
+        self.task = None
+
+
 class TokenSource:
     """Valid tokens of one login, refreshed shortly before they expire.
 
@@ -179,8 +192,8 @@ class TokenSource:
         self._tokens: Tokens | None = None
         self._read = False
         self._next_attempt = 0.0
-        #: What is under way, by event loop: its kind, and its task.
-        self._tasks: dict[asyncio.AbstractEventLoop, tuple[str, asyncio.Task[Tokens | None]]] = {}
+        #: What is under way in each event loop.
+        self._work = PerLoop(_Work)
 
     @property
     def tokens(self) -> Tokens | None:
@@ -263,9 +276,9 @@ class TokenSource:
 
     async def close(self) -> None:
         """Wait, bounded, for a refresh that is under way on this event loop, so that its answer is stored."""
-        entry = self._tasks.get(asyncio.get_running_loop())
-        if entry is not None and entry[0] == "refresh":
-            await asyncio.wait([entry[1]], timeout=CLOSE)
+        work = self._work.here()
+        if work.task is not None and work.kind == "refresh":
+            await asyncio.wait([work.task], timeout=CLOSE)
 
     # ---------------------------------------------------------------- one at a time
 
@@ -277,19 +290,17 @@ class TokenSource:
 
     async def _run(self, kind: str, work: Callable[[], Coroutine[Any, Any, Tokens | None]]) -> Tokens | None:
         """Run the work, or wait for the one of its kind that is under way on this loop."""
-        loop = asyncio.get_running_loop()
-        while (entry := self._tasks.get(loop)) is not None and entry[0] != kind:
-            await asyncio.wait([entry[1]])
+        present = self._work.here()
+        while present.task is not None and present.kind != kind:
+            await asyncio.wait([present.task])
         return await wait_shared(self._start(kind, work))
 
     def _start(self, kind: str, work: Callable[[], Coroutine[Any, Any, Tokens | None]]) -> asyncio.Task[Tokens | None]:
-        loop = asyncio.get_running_loop()
-        if (entry := self._tasks.get(loop)) is not None:
-            return entry[1]
-        task = loop.create_task(work())
-        self._tasks[loop] = kind, task
-        task.add_done_callback(lambda _: self._tasks.pop(loop, None))
-        return task
+        present = self._work.here()
+        if present.task is None:
+            present.kind, present.task = kind, asyncio.get_running_loop().create_task(work())
+            present.task.add_done_callback(present.end)
+        return present.task
 
     def _note_failure(self, task: asyncio.Task[Tokens | None]) -> None:
         """Log the failure of a refresh in the background: the token is still valid, and there is time for another attempt."""

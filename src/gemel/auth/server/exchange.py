@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Collection
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from urllib.parse import urlsplit
@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 from gemel.auth.client.token_request import RegisteredClient, TokenRequestFailed, request_tokens, sign_assertion
 from gemel.auth.client.tokens import Tokens
 from gemel.auth.flow import Fetcher
+from gemel.auth.server.jwks import SingleFlight
 from gemel.auth.url_rules import UrlRules, describe
 from gemel.errors import AuthorizationFailed, DefinitionError
 from gemel.options import check_names
 from gemel.protocol.scopes import parse_scopes
 from gemel.server.context import Context
-from gemel.timeouts import wait_shared
 
 if TYPE_CHECKING:
     from gemel.auth.jose import WebKey
@@ -97,7 +97,7 @@ class TokenExchange:
         }
         #: Tokens by the hash of the caller's.
         self._kept: OrderedDict[bytes, Tokens] = OrderedDict()
-        self._running: dict[bytes, asyncio.Task[Tokens]] = {}
+        self._flight: SingleFlight[Tokens] = SingleFlight()
 
     def __repr__(self) -> str:
         """The endpoint only: other options are secret."""
@@ -138,16 +138,7 @@ class TokenExchange:
         if kept is not None and kept.expires_at is not None and time.time() < kept.expires_at - _EARLY:
             self._kept.move_to_end(digest)
             return kept.access_token
-        running = self._running.get(digest)
-        if running is None:
-            running = self._running[digest] = asyncio.get_running_loop().create_task(self._exchange(digest, subject))
-            running.add_done_callback(lambda task: self._over(digest, task))
-        return (await wait_shared(running)).access_token
-
-    def _over(self, digest: bytes, task: asyncio.Task[Tokens]) -> None:
-        self._running.pop(digest, None)
-        if not task.cancelled():
-            task.exception()  # all who waited for it may have been cancelled
+        return (await self._flight.run(digest, partial(self._exchange, digest, subject))).access_token
 
     async def _exchange(self, digest: bytes, subject: str) -> Tokens:
         form = {**self._form, "subject_token": subject}

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from functools import partial
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -20,6 +21,7 @@ from gemel.auth.server.options import HTTPS_ADVICE, is_issuer
 from gemel.auth.server.resource import AuthorizationServerDown
 from gemel.auth.url_rules import UrlRules
 from gemel.errors import AuthorizationFailed, DefinitionError, shorten
+from gemel.loops import PerLoop
 from gemel.timeouts import wait_shared
 
 logger = logging.getLogger("gemel")
@@ -45,24 +47,26 @@ class SingleFlight(Generic[ResultT]):
     """Does the same work once at a time: whoever comes meanwhile gets the same result."""
 
     def __init__(self) -> None:
-        self._running: dict[tuple[asyncio.AbstractEventLoop, Hashable], asyncio.Task[ResultT]] = {}
+        #: In each event loop, by key.
+        self._running: PerLoop[dict[Hashable, asyncio.Task[ResultT]]] = PerLoop(dict)
 
     def __contains__(self, key: Hashable) -> bool:
-        return (asyncio.get_running_loop(), key) in self._running
+        return key in self._running.here()
 
     async def run(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
         """Wait for the work with this key; it is begun if it isn't under way. Cancelling one who waits doesn't end it."""
-        loop = asyncio.get_running_loop()
-        task = self._running.get((loop, key))
+        running = self._running.here()
+        task = running.get(key)
         if task is None:
-            task = self._running[loop, key] = loop.create_task(work())
-            task.add_done_callback(lambda done: self._end((loop, key), done))
+            task = running[key] = asyncio.get_running_loop().create_task(work())
+            task.add_done_callback(partial(_forget, running, key))
         return await wait_shared(task)
 
-    def _end(self, place: tuple[asyncio.AbstractEventLoop, Hashable], task: asyncio.Task[ResultT]) -> None:
-        del self._running[place]
-        if not task.cancelled():
-            task.exception()  # marks it as retrieved: those who waited may have left
+
+def _forget(running: dict[Hashable, asyncio.Task[Any]], key: Hashable, task: asyncio.Task[Any]) -> None:
+    del running[key]
+    if not task.cancelled():
+        task.exception()  # marks it as retrieved: those who waited may have left
 
 
 class Keys:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from gemel.backends.base import Backend
 from gemel.errors import BackendError, Overloaded
+from gemel.loops import PerLoop
 from gemel.options import METHOD_NAMES, Check, check_values, function, is_number, or_none, whole
 from gemel.schema.methods import METHODS
 from gemel.server.context import Context
@@ -155,7 +156,7 @@ class _SharedBuckets:
         methods = None if limit._methods is None else sorted(limit._methods)
         self._name = repr((limit.rate, limit.burst, methods))
         #: One request of a caller at a time, in each event loop.
-        self._locks: weakref.WeakValueDictionary[Hashable, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._locks: PerLoop[weakref.WeakValueDictionary[Hashable, asyncio.Lock]] = PerLoop(weakref.WeakValueDictionary)
         self._away_until = 0.0
 
     async def take(self, caller: Hashable) -> None:
@@ -163,7 +164,7 @@ class _SharedBuckets:
         if time.monotonic() < self._away_until:
             self._limit._take(caller)
             return
-        lock = self._locks.setdefault((asyncio.get_running_loop(), caller), asyncio.Lock())
+        lock = self._locks.here().setdefault(caller, asyncio.Lock())
         async with lock:
             try:
                 await self._take(caller)
