@@ -375,13 +375,14 @@ async def test_a_task_does_not_inherit_the_context_of_its_request(make: Make) ->
 
 
 async def test_too_many_tasks_are_refused() -> None:
-    engine = BackendEngine(MemoryBackend(), most=BUCKETS)
+    backend = MemoryBackend()
+    engine = BackendEngine(backend, most=BUCKETS)
     outcomes = await asyncio.gather(
         *(engine.submit(f"task{number}") for number in range(2 * BUCKETS)), return_exceptions=True
     )
     refused = [outcome for outcome in outcomes if isinstance(outcome, Overloaded)]
     assert refused
-    assert len(await entries_of(engine._backend)) == 2 * BUCKETS - len(refused) <= BUCKETS
+    assert len(await entries_of(backend)) == 2 * BUCKETS - len(refused) <= BUCKETS
 
 
 @pytest.mark.parametrize(
@@ -444,7 +445,7 @@ async def test_a_store_that_is_gone_refuses_new_tasks_and_loses_none() -> None:
         await until(lambda: runner.ended["after"])
         await empty(backend)
     assert runner.runs == {"before": 1, "after": 1}
-    assert not engine._owned
+    assert not engine._loops.here()._owned
 
 
 class Uncertain(MemoryBackend):
@@ -532,7 +533,7 @@ async def test_an_engine_closes_when_there_is_something_to_look_at() -> None:
     engine = BackendEngine(MemoryBackend())
     await engine.start(Runner())
     await asyncio.sleep(0.01)
-    engine._look.set()  # the wait of the engine ends, and is cancelled, in the same turn of the loop
+    engine._loops.here()._look.set()  # the wait of the engine ends, and is cancelled, in the same turn of the loop
     async with asyncio.timeout(20):
         await engine.close()
 

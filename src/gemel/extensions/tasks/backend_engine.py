@@ -17,7 +17,8 @@ import time
 import zlib
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from functools import partial
 from typing import Final
 
 from gemel.backends.base import Backend
@@ -25,6 +26,7 @@ from gemel.backends.lease import Lease
 from gemel.errors import BackendError, DefinitionError, GemelError, Overloaded
 from gemel.extensions.tasks.engine import TaskRunner
 from gemel.extensions.tasks.index import BUCKETS, Index, OpenTask, TaskBucket
+from gemel.loops import Abandoned, PerLoop
 
 logger = logging.getLogger("gemel")
 
@@ -76,19 +78,126 @@ class BackendEngine:
             raise DefinitionError(
                 "concurrency, waiting, tries, most and lease must be positive, and grace must not be negative"
             )
+        #: The names of event loops of this process that were closed while they ran tasks: each counts as a process.
+        self._dead: set[str] = set()
+        make = partial(
+            _LoopEngine,
+            backend,
+            f"task-engine:{hashlib.sha256(name.encode()).hexdigest()[:16]}",
+            concurrency=concurrency,
+            waiting=waiting,
+            lease=lease if backend.shared else _NO_OTHERS,
+            tries=tries,
+            grace=grace,
+            most=-(-most // BUCKETS),
+            dead=self._dead,
+        )
+        self._loops = PerLoop(make, abandon=self._abandon)
+
+    # ---------------------------------------------------------------- the interface
+
+    async def start(self, runner: TaskRunner) -> None:
+        """Begin to run tasks in the running event loop, as soon as the backend can be reached.
+
+        Args:
+            runner: Executes the tasks.
+
+        Raises:
+            DefinitionError: The engine runs already.
+        """
+        await self._loops.here().start(runner)
+
+    async def submit(self, task_id: str) -> None:
+        """Accept a task; it is in the backend before this returns.
+
+        Args:
+            task_id: The id.
+
+        Raises:
+            Overloaded: Too many tasks wait.
+            BackendError: The backend can't be reached.
+        """
+        await self._loops.here().submit(task_id)
+
+    async def wake(self, task_id: str) -> None:
+        """Run a task again; this is in the backend before it returns.
+
+        Args:
+            task_id: The id.
+
+        Raises:
+            Overloaded: Too many tasks wait.
+            BackendError: The backend can't be reached.
+        """
+        await self._loops.here().submit(task_id)
+
+    def waiting(self, task_id: str) -> AbstractAsyncContextManager[None]:
+        """Return what is entered while a run waits for input, which needs no room meanwhile; leaving it waits for room.
+
+        Args:
+            task_id: The id. It may be entered several times at once.
+
+        Returns:
+            An async context manager.
+        """
+        return self._loops.here().waiting(task_id)
+
+    async def close(self) -> None:
+        """Stop running tasks in the running event loop, and leave them to others at once."""
+        await self._loops.here().close()
+
+    def _abandon(self, engine: _LoopEngine, why: Abandoned) -> None:
+        """An event loop was closed while it ran tasks: the others go on with them."""
+        if why == "closed" and engine.name_held:
+            self._dead.add(engine.name_held)
+            for other in self._loops.all():
+                other.sweep_soon()
+
+
+class _LoopEngine:
+    """The engine in one event loop, which holds a lease and runs tasks as a process of its own.
+
+    Args:
+        backend: What the processes share.
+        name: The name of the index.
+        concurrency: How many tasks run at once.
+        waiting: How many tasks may wait for input before others begin.
+        lease: Seconds of the lease.
+        tries: How many processes may die in a row while they run a task.
+        grace: Seconds that running tasks have to stop.
+        most: How many tasks a bucket has.
+        dead: The names of those that can't renew their lease.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        name: str,
+        *,
+        concurrency: int,
+        waiting: int,
+        lease: float,
+        tries: int,
+        grace: float,
+        most: int,
+        dead: set[str],
+    ) -> None:
         self._backend = backend
-        self._name = f"task-engine:{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+        self._name = name
         self._concurrency = concurrency
         self._most_idle = waiting
-        self._lease = lease if backend.shared else _NO_OTHERS
+        self._lease = lease
         self._tries = tries
         self._grace = grace
-        self._most = -(-most // BUCKETS)
+        self._most = most
+        self._dead = dead
+        self._loop = asyncio.get_running_loop()
+        self._next_sweep = 0.0
         self._runner: TaskRunner | None = None
         self._attending: asyncio.Task[None] | None = None
         #: The lease of this process and its name in the index.
         self._held: Lease | None = None
-        self._name_held = ""
+        self.name_held = ""
         #: Tasks that this process owns or is about to, and their runs.
         self._owned: set[str] = set()
         self._runs: dict[asyncio.Task[None], str] = {}
@@ -112,33 +221,16 @@ class BackendEngine:
         self._position = 0
         self._buckets = [TaskBucket(backend, f"{self._name}:{number}") for number in range(BUCKETS)]
 
-    # ---------------------------------------------------------------- the interface
-
     async def start(self, runner: TaskRunner) -> None:
-        """Begin to run tasks in this process, as soon as the backend can be reached.
-
-        Args:
-            runner: Executes the tasks.
-
-        Raises:
-            DefinitionError: The engine runs already.
-        """
+        """Begin to run tasks, as soon as the backend can be reached. Raises DefinitionError if it runs already."""
         if self._attending is not None:
             raise DefinitionError("This engine runs the tasks of a server already")
         self._runner = runner
         self._context = contextvars.copy_context()  # a task outlives the request that submits it
-        self._attending = asyncio.get_running_loop().create_task(self._attend(runner))
+        self._attending = self._loop.create_task(self._attend(runner))
 
     async def submit(self, task_id: str) -> None:
-        """Accept a task; it is in the backend before this returns.
-
-        Args:
-            task_id: The id.
-
-        Raises:
-            Overloaded: Too many tasks wait.
-            BackendError: The backend can't be reached.
-        """
+        """Accept or wake a task; it is in the backend before this returns. Raises Overloaded and BackendError."""
         process = self._process
         if process and task_id in self._running:  # the index has it until its run ends
             self._tell(task_id)
@@ -160,28 +252,9 @@ class BackendEngine:
         elif task_id in self._running:  # its run has begun meanwhile
             self._tell(task_id)
 
-    async def wake(self, task_id: str) -> None:
-        """Run a task again; this is in the backend before it returns.
-
-        Args:
-            task_id: The id.
-
-        Raises:
-            Overloaded: Too many tasks wait.
-            BackendError: The backend can't be reached.
-        """
-        await self.submit(task_id)
-
     @asynccontextmanager
     async def waiting(self, task_id: str) -> AsyncIterator[None]:
-        """Return what is entered while a run waits for input, which needs no room meanwhile; leaving it waits for room.
-
-        Args:
-            task_id: The id. It may be entered several times at once.
-
-        Yields:
-            Nothing.
-        """
+        """See `TaskEngine.waiting`."""
         self._idle[task_id] += 1
         self._freed()
         try:
@@ -193,8 +266,13 @@ class BackendEngine:
             if not self._idle[task_id]:
                 del self._idle[task_id]
 
+    def sweep_soon(self) -> None:
+        """Look at all tasks, from any thread: some may have lost their process."""
+        self._next_sweep = 0.0
+        _set(self._loop, self._look)
+
     async def close(self) -> None:
-        """Stop running tasks in this process, and leave them to others at once."""
+        """Stop running tasks, and leave them to others at once."""
         attending, self._attending = self._attending, None
         if attending is not None:
             attending.cancel()
@@ -242,7 +320,7 @@ class BackendEngine:
     @property
     def _process(self) -> str:
         """The name of this process in the index; "" without a lease."""
-        return self._name_held if self._held is not None and not self._held.lost else ""
+        return self.name_held if self._held is not None and not self._held.lost else ""
 
     def _bucket(self, task_id: str) -> TaskBucket:
         return self._buckets[zlib.crc32(task_id.encode()) % BUCKETS]
@@ -276,7 +354,7 @@ class BackendEngine:
 
     async def _turn(self) -> None:
         """Wait for room, behind the tasks that have waited for longer."""
-        turn = asyncio.get_running_loop().create_future()
+        turn = self._loop.create_future()
         self._turns.append(turn)
         try:
             await turn
@@ -287,7 +365,7 @@ class BackendEngine:
                 self._turns.remove(turn)
 
     def _begin(self, task_id: str, process: str) -> None:
-        run = asyncio.get_running_loop().create_task(self._execute(task_id, process), context=self._context.copy())
+        run = self._loop.create_task(self._execute(task_id, process), context=self._context.copy())
         self._runs[run] = task_id
         run.add_done_callback(self._runs.pop)
 
@@ -337,14 +415,14 @@ class BackendEngine:
 
     async def _attend(self, runner: TaskRunner) -> None:
         """Hold a lease and look for tasks; with another lease, as another process, when one was lost."""
-        loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE
-        stop = self._backend.watch(self._hints, lambda: _set(loop, self._look))
+        pause = _FIRST_PAUSE
+        stop = self._backend.watch(self._hints, partial(_set, self._loop, self._look))
         try:
             while True:
                 name = secrets.token_hex(8)
                 try:
                     async with self._backend.lease(self._process_key(name), ttl=self._lease, wait=self._lease) as lease:
-                        self._held, self._name_held, pause = lease, name, _FIRST_PAUSE
+                        self._held, self.name_held, pause = lease, name, _FIRST_PAUSE
                         try:
                             await self._serve(runner, lease)
                         finally:
@@ -357,18 +435,19 @@ class BackendEngine:
             stop()
 
     async def _serve(self, runner: TaskRunner, lease: Lease) -> None:
-        next_sweep = 0.0
+        self._next_sweep = 0.0
         while not lease.lost:
             self._look.clear()
             try:
-                if time.monotonic() >= next_sweep:
+                if time.monotonic() >= self._next_sweep:
+                    self._next_sweep = time.monotonic() + self._lease / 3 * random.uniform(0.8, 1.2)
                     await self._sweep(runner)
-                    next_sweep = time.monotonic() + self._lease / 3 * random.uniform(0.8, 1.2)
                 await self._send_hints()
                 await self._read_hints()
                 await self._take_waiting()
             except GemelError as exc:
                 logger.warning("Tasks that wait are not begun yet: %s", exc)
+                self._next_sweep = 0.0
                 await asyncio.sleep(min(_FIRST_PAUSE, self._lease / 15))
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._lease / 15):  # wait_for of Python 3.11 can swallow a cancellation
@@ -391,8 +470,9 @@ class BackendEngine:
 
     async def _release_dead(self, runner: TaskRunner, process: str) -> None:
         """Let others run the tasks of a process whose lease has ended."""
+        lease = self._backend.lease(self._process_key(process), ttl=self._lease, wait=0)
         try:
-            async with self._backend.lease(self._process_key(process), ttl=self._lease, wait=0):
+            async with nullcontext() if process in self._dead else lease:
                 for bucket in self._buckets:
                     index = await bucket.read()
                     dead = {task_id: entry for task_id, entry in index.items() if entry.owner == process}

@@ -66,7 +66,9 @@ class TaskEngine(Protocol):
     """
 
     async def start(self, runner: TaskRunner) -> None:
-        """Begin to run tasks in this process. This succeeds without a connection to the store, too.
+        """Begin to run tasks in the running event loop. This succeeds without a connection to the store, too.
+
+        A process may have several event loops, each of which calls this and `close`, and runs tasks as a process of its own.
 
         Args:
             runner: Executes the tasks.
@@ -110,4 +112,4 @@ class TaskEngine(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stop running tasks in this process, and leave them to others at once. The engine can be started again."""
+        """Stop running tasks in the running event loop, and leave them to others at once. The engine can be started again."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 from weakref import ReferenceType, WeakValueDictionary, ref
 
@@ -49,6 +50,7 @@ from gemel.extensions.tasks.records import (
     owner_of,
 )
 from gemel.extensions.tasks.running import RunningTask, TaskChannel, TaskElicitation, error_of
+from gemel.loops import Abandoned, PerLoop
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.connection import Connection
 from gemel.protocol.eras.base import Era, EraName
@@ -244,13 +246,7 @@ class Tasks(Extension):
         self._input_bytes = input_bytes
         self._server: Server[Any] | None = None
         self._opened: tuple[TaskStore, TaskEngine, TaskBounds] | None = None
-        self._running: dict[str, RunningTask] = {}
-        #: The sessions that calls came from, to tell them the state of their tasks.
-        self._sessions: WeakValueDictionary[str, Session] = WeakValueDictionary()
-        self._telling: dict[str, asyncio.Task[None]] = {}
-        #: Called when tasks that somebody waits for here have changed.
-        self._waiting: dict[str, set[asyncio.Event]] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loops = PerLoop(_LoopTasks, abandon=_LoopTasks.abandon)
 
     # ---------------------------------------------------------------- what the extension adds to a server
 
@@ -317,19 +313,21 @@ class Tasks(Extension):
         Args:
             server: The server.
         """
-        self._loop = asyncio.get_running_loop()
+        here = self._loops.here()
+        here.serves = True
         if self._owns_backend and isinstance(self._store.backend, Reopenable):
             self._store.backend.reopen()
-        stop = self._store.backend.subscribe(self._on_event)
+        here.stop = self._store.backend.subscribe(partial(self._on_event, here))
         try:
-            await self._engine.start(_Runner(self._execute, self._running, self._store, self._bounds))
+            await self._engine.start(_Runner(self._execute, here.running, self._store, self._bounds))
             yield
         finally:
             await self._engine.close()
-            stop()
-            for telling in list(self._telling.values()):
+            here.stop()
+            here.serves = False
+            for telling in list(here.telling.values()):
                 telling.cancel()
-            if self._owns_backend:
+            if self._owns_backend and not any(other.serves for other in self._loops.all()):
                 await self._store.backend.close()
 
     @property
@@ -469,7 +467,7 @@ class Tasks(Extension):
         call, session = ctx._call, ctx._session
         stored = StoredCall(params=_without_rounds(ctx.params), caller=StoredCaller.of(call.origin))
         if _FORMS[call.era].store_client(stored, session.connection):
-            self._sessions[record.id] = session
+            self._loops.here().sessions[record.id] = session
         elicitation = ctx._requests
         if isinstance(elicitation, StatelessElicitation):
             stored.answers, stored.steps = await elicitation.hand_over()
@@ -492,8 +490,9 @@ class Tasks(Extension):
 
     async def _execute(self, task_id: str) -> None:
         """Run a task to its end. What the engine calls, perhaps again after another process has died."""
-        if task_id in self._running:
-            return self._running[task_id].poke()
+        here = self._loops.here()
+        if task_id in here.running:
+            return here.running[task_id].poke()
 
         def begin(record: TaskRecord) -> bool:
             record.run += 1
@@ -507,9 +506,9 @@ class Tasks(Extension):
         except TaskGone:
             return
         journal = self._store.journal(record, most=self._steps)
-        session = self._sessions.get(task_id)
+        session = here.sessions.get(task_id)
         meta = _meta_of.decode(stored.params).meta or RequestMeta()
-        running = self._running[task_id] = RunningTask(
+        running = here.running[task_id] = RunningTask(
             record,
             self._store,
             journal,
@@ -525,7 +524,7 @@ class Tasks(Extension):
         except TaskGone as exc:
             logger.debug("The run of the task %s ended: %s", task_id, exc)
         finally:
-            self._running.pop(task_id, None)
+            here.running.pop(task_id, None)
 
     async def _run(self, running: RunningTask, stored: StoredCall, meta: RequestMeta) -> None:
         record, journal = running.record, running.journal
@@ -598,39 +597,38 @@ class Tasks(Extension):
         if self._store.backend is not self._home.backend:
             self._store.backend.publish(event)
 
-    def _on_event(self, event: Event) -> None:
+    def _on_event(self, here: _LoopTasks, event: Event) -> None:
         """Something changed; on any thread."""
         if isinstance(event, ChangesLost):
-            ids = [*self._running, *self._waiting]
+            ids = [*here.running, *here.waiting]
         else:
             ids = [event.uri] if event.kind == KIND and event.uri is not None else []
-        if ids and self._loop is not None:
+        if ids:
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._changed, ids)
+                here.loop.call_soon_threadsafe(self._changed, here, ids)
 
-    def _changed(self, ids: Iterable[str]) -> None:
+    def _changed(self, here: _LoopTasks, ids: Iterable[str]) -> None:
         for task_id in ids:
-            if (running := self._running.get(task_id)) is not None:
+            if (running := here.running.get(task_id)) is not None:
                 running.poke()
-            for waiter in self._waiting.get(task_id, ()):
+            for waiter in here.waiting.get(task_id, ()):
                 waiter.set()
-            session = self._sessions.get(task_id)
-            if session is not None and session.connection.closed is None and task_id not in self._telling:
-                telling = asyncio.get_running_loop().create_task(self._tell(task_id, ref(session)))
-                self._telling[task_id] = telling
+            session = here.sessions.get(task_id)
+            if session is not None and session.connection.closed is None and task_id not in here.telling:
+                here.telling[task_id] = here.loop.create_task(self._tell(here, task_id, ref(session)))
 
-    async def _tell(self, task_id: str, known: ReferenceType[Session]) -> None:
+    async def _tell(self, here: _LoopTasks, task_id: str, known: ReferenceType[Session]) -> None:
         """`notifications/tasks/status` of the handshake era."""
         try:
             record, session = await self._store.get(task_id), known()
-            self._telling.pop(task_id, None)  # a change from now on is told again
+            here.telling.pop(task_id, None)  # a change from now on is told again
             if record is not None and session is not None:
                 await session.notify("notifications/tasks/status", handshake.task_of(record))
         except (ChannelClosed, ConnectionLost, GemelError) as exc:
             logger.debug("The state of a task could not be sent: %s", exc)
         finally:
-            if self._telling.get(task_id) is asyncio.current_task():
-                del self._telling[task_id]
+            if here.telling.get(task_id) is asyncio.current_task():
+                del here.telling[task_id]
 
     async def _accept(self, ctx: Context[Any], value: list[str]) -> list[str]:
         """The tasks that a caller may subscribe to."""
@@ -688,7 +686,7 @@ class Tasks(Extension):
             record = await self._store.change(record.id, cancel)
         if not ended:
             self._publish(record.id)
-            if (running := self._running.get(record.id)) is not None:
+            if (running := self._loops.here().running.get(record.id)) is not None:
                 running.stop("the task was cancelled")
             await self._engine.wake(record.id)
         return _FORMS[ctx._call.era].cancelled(record, too_late=ended)
@@ -744,8 +742,9 @@ class Tasks(Extension):
     async def _result(self, ctx: Context[Any], params: TaskParams) -> dict[str, Any]:
         """`tasks/result`: wait for the end; meanwhile ask the client what the task asks."""
         record = await self._found(ctx, params.task_id)
-        waiters = self._waiting.setdefault(record.id, set())
-        if sum(map(len, self._waiting.values())) >= self._home.limits.streams:
+        waiting = self._loops.here().waiting
+        waiters = waiting.setdefault(record.id, set())
+        if sum(map(len, waiting.values())) >= self._home.limits.streams:
             raise Overloaded(f"Too many requests wait for tasks: {self._home.limits.streams} at once is the limit here")
         changed = asyncio.Event()
         waiters.add(changed)
@@ -770,7 +769,7 @@ class Tasks(Extension):
         finally:
             waiters.discard(changed)
             if not waiters:
-                self._waiting.pop(record.id, None)
+                waiting.pop(record.id, None)
             for task in asking.values():
                 task.cancel()
             if asking:
@@ -806,6 +805,28 @@ class Tasks(Extension):
         except PeerError as exc:
             return StoredAnswer(error=exc.error)
         return StoredAnswer(bytes(raw))
+
+
+class _LoopTasks:
+    """What one event loop knows of tasks."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        #: Whether the lifespan was entered, and what ends the subscription to changes.
+        self.serves = False
+        self.stop: Callable[[], None] = lambda: None
+        self.running: dict[str, RunningTask] = {}
+        #: The sessions that calls came from, to tell them the state of their tasks.
+        self.sessions: WeakValueDictionary[str, Session] = WeakValueDictionary()
+        self.telling: dict[str, asyncio.Task[None]] = {}
+        #: Set when tasks that somebody waits for here have changed.
+        self.waiting: dict[str, set[asyncio.Event]] = {}
+
+    def abandon(self, why: Abandoned) -> None:
+        """The event loop runs no more."""
+        self.serves = False
+        if why == "closed":
+            self.stop()
 
 
 class _Runner:
