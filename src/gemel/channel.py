@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from gemel.loops import Abandoned
 from gemel.protocol.eras.base import EraOption
 from gemel.protocol.records import Batch, Call, Cancellable, Inbound, Origin, Outgoing
 
@@ -95,6 +96,14 @@ class DetachableChannel(ImmediateChannel, Protocol):
 
     def resume(self) -> None:
         """Serve the detached call again, in a new task."""
+
+
+@runtime_checkable
+class AbandonableChannel(Protocol):
+    """A client's channel that holds more than memory, such as a child process or sockets."""
+
+    def abandon(self, why: Abandoned, /) -> None:
+        """Free it without the event loop, which runs no more. Never waits. After a fork the parent goes on using it."""
 
 
 class Detached(Exception):

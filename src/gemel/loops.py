@@ -11,13 +11,14 @@ import logging
 import os
 import sys
 import threading
-from asyncio import AbstractEventLoop, get_running_loop
+from asyncio import AbstractEventLoop, BaseTransport, get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
+from socket import SHUT_RDWR
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, WeakMethod
 
-from gemel.errors import DefinitionError
+from gemel.errors import DefinitionError, NotSent
 
 logger = logging.getLogger("gemel")
 
@@ -85,6 +86,14 @@ def running_loop() -> AbstractEventLoop:
         raise DefinitionError(
             "Gemel runs on asyncio, and no event loop runs here: start with asyncio.run(main())"
         ) from None
+
+
+def end_connection(transport: BaseTransport) -> None:
+    """End the connection of a transport whose event loop is closed. Its socket is closed when it is destroyed."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        with suppress(OSError, TypeError):  # uvloop closes sockets with the loop, and its own do not offer this
+            sock.shutdown(SHUT_RDWR)
 
 
 def bind(each: LoopBound) -> AbstractEventLoop:
@@ -187,13 +196,70 @@ class PerLoop(Generic[ValueT]):
             self._abandon(value, why)
 
 
+class Home:
+    """The event loop that something is connected in, such as a client: it can be used in no other one.
+
+    Args:
+        what: What it is, for errors: "client".
+        end: Closes it at the end of the loop.
+        abandon: Called when the loop runs no more, to forget what belonged to it; with the reason.
+    """
+
+    def __init__(self, what: str, end: Callable[[], Awaitable[None]], abandon: Callable[[Abandoned], None]) -> None:
+        self._what = what
+        self._end = end
+        self._abandon = abandon
+        #: The loop; None while it is connected in none.
+        self.loop: AbstractEventLoop | None = None
+        #: Why it is not connected any more, and what to do, if its loop ended before it was closed; else "".
+        self.ended = ""
+
+    def enter(self) -> None:
+        """Belong to the running loop from now on. Raises NotSent if it belongs to another one."""
+        self.check()
+        self.loop, self.ended = bind(self), ""
+
+    def check(self) -> None:
+        """Raise NotSent if it belongs to another loop than the running one, unless that has ended."""
+        if self.loop is not None and self.loop is not running_loop():
+            if self.loop.is_closed():
+                self.abandon(self.loop, "closed")
+            else:
+                raise NotSent(
+                    f"Nothing was sent: this {self._what} is connected in another event loop: use it there, or make one for "
+                    "each event loop"
+                )
+
+    def leave(self) -> None:
+        """Belong to no loop: it is closed."""
+        if self.loop is not None:
+            unbind(self, self.loop)
+            self.loop = None
+
+    async def end_with_loop(self) -> None:
+        """See `LoopBound`."""
+        try:
+            await self._end()
+        finally:
+            self.loop, self.ended = None, self._why("closed")
+
+    def abandon(self, loop: AbstractEventLoop, why: Abandoned) -> None:
+        """See `LoopBound`."""
+        if self.loop is loop:
+            self.loop, self.ended = None, self._why(why)
+            self._abandon(why)
+
+    def _why(self, why: Abandoned) -> str:
+        if why == "forked":
+            return f"this {self._what} was connected before the process was forked: make another one in this process"
+        return f"the event loop in which this {self._what} was connected has ended: connect it again in this one"
+
+
 # ---------------------------------------------------------------- forks
 
 #: What the parent process goes on using. Here it must not even be destroyed: an event loop has the epoll instance of the parent.
 _of_parent: list[object] = []
 _resets: dict[WeakMethod[Callable[[], None]], None] = {}
-#: How often this process and its ancestors were forked since Gemel was imported.
-_generation = 0
 
 
 def on_fork(reset: Callable[[], None]) -> None:
@@ -209,15 +275,9 @@ def leave_to_parent(*values: object) -> None:
     _of_parent.append(values)
 
 
-def generation() -> int:
-    """A number that is another one in each process that is forked."""
-    return _generation
-
-
 def _begin_in_child() -> None:
-    global _lock, _generation
+    global _lock
     _lock = threading.Lock()
-    _generation += 1
     residents = list(_loops.values())
     leave_to_parent(residents)
     _loops.clear()

@@ -21,6 +21,7 @@ from typing import (
     Literal,
     NoReturn,
     ParamSpec,
+    Protocol,
     Self,
     TypeVar,
     Unpack,
@@ -38,7 +39,8 @@ from gemel.client.negotiation import Discovery
 from gemel.client.options import CALLBACKS, ClientGroupOptions, ClientOptions
 from gemel.client.subscriptions import Subscription as AsyncSubscription
 from gemel.client.tasks import ClientTasks, OnStatus, TaskInfo, TaskStatus, ToolTask
-from gemel.errors import ConnectFailed, NotSent
+from gemel.errors import ConnectFailed, DefinitionError, NotSent
+from gemel.loops import leave_to_parent, on_fork
 from gemel.options import accepts
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.eras.base import EraName
@@ -52,50 +54,96 @@ ResultT = TypeVar("ResultT")
 __all__ = ("BlockingTask", "BlockingTasks", "Client", "ClientGroup", "Subscription")
 
 
+class _Connectable(Protocol):
+    """What `Client` and `ClientGroup` of `gemel` have in common."""
+
+    async def connect(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+AsyncT = TypeVar("AsyncT", bound=_Connectable)
+
+
 class _Background:
     """The thread with the event loop, which exists while a client is open."""
 
     def __init__(self) -> None:
+        self._begin()
+        on_fork(self._begin_in_child)
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def enter(self) -> None:
-        """Count a client, and start the thread for the first one."""
+    def _begin_in_child(self) -> None:
+        """A fork does not take the thread along."""
+        leave_to_parent(self.loop)
+        self._begin()
+
+    def enter(self) -> asyncio.AbstractEventLoop:
+        """Count a client, and start the thread for the first one. Returns its event loop."""
         with self._lock:
             self._users += 1
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="gemel-client", daemon=True)
+            if self.loop is None:
+                self.loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self.loop.run_forever, name="gemel-client", daemon=True)
                 self._thread.start()
+            return self.loop
 
     def leave(self) -> None:
         """Count a client less, and stop the thread after the last one."""
         with self._lock:
             self._users -= 1
-            loop, thread = self._loop, self._thread
+            loop, thread = self.loop, self._thread
             if self._users or loop is None or thread is None:
                 return
-            self._loop = self._thread = None
-        asyncio.run_coroutine_threadsafe(loop.shutdown_default_executor(), loop).result()
+            self.loop = self._thread = None
+        asyncio.run_coroutine_threadsafe(_end_loop(loop), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Run a coroutine there and wait for it; Ctrl-C cancels it. Raises what it raises, and NotSent if no client is open."""
-        if self._loop is None:
+        """Run a coroutine there and wait for it; Ctrl-C cancels it.
+
+        Raises:
+            DefinitionError: This is the thread itself, which would wait for itself.
+            NotSent: No client is open.
+            Exception: What the coroutine raises.
+        """
+        loop = self.loop
+        try:
+            if threading.current_thread() is self._thread:
+                raise DefinitionError(
+                    "A blocking client would wait here for its own event loop: in an async function use gemel.Client and await it"
+                )
+            if loop is None:
+                raise NotSent("Nothing was sent: the client is not connected")
+        except BaseException:
             work.close()
-            raise NotSent("Nothing was sent: the client is not connected")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            raise
+        future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()
         except BaseException:
             if future.cancel():  # it was interrupted: wait until everything that it opened is closed
                 with suppress(BaseException):
-                    asyncio.run_coroutine_threadsafe(_others_done(), self._loop).result(_LEAVE)
+                    asyncio.run_coroutine_threadsafe(_others_done(), loop).result(_LEAVE)
             raise
+
+
+async def _end_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Do what `asyncio.run` does before it closes its loop."""
+    remaining = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in remaining:
+        task.cancel()
+    if remaining:
+        await asyncio.wait(remaining, timeout=_LEAVE)
+    await loop.shutdown_asyncgens()
+    await loop.shutdown_default_executor()
 
 
 async def _others_done() -> None:
@@ -110,6 +158,61 @@ _LEAVE = 5.0
 
 _background = _Background()
 _run = _background.run
+
+
+class _Opened(Generic[AsyncT]):
+    """The async client, or group, behind a blocking one, while it is connected.
+
+    Args:
+        make: Makes it, in the event loop.
+        what: What it is, for errors.
+    """
+
+    def __init__(self, make: Callable[[], AsyncT], what: str) -> None:
+        self._make = make
+        self._what = what
+        self._present: AsyncT | None = None
+        #: The event loop in which it is connected.
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def connect(self) -> None:
+        """Connect. Raises ConnectFailed if it is connected already, and what `connect` raises."""
+
+        async def connect() -> AsyncT:
+            made = self._make()
+            await made.connect()
+            return made
+
+        if self._present is not None and self._is_here:
+            raise ConnectFailed(f"This {self._what} is connected already")
+        self._loop = _background.enter()
+        try:
+            self._present = _run(connect())
+        except BaseException:
+            _background.leave()
+            raise
+
+    def close(self) -> None:
+        """Close it, unless it belongs to the parent of this process."""
+        present, self._present = self._present, None
+        if present is not None and self._is_here:
+            try:
+                _run(present.close())
+            finally:
+                _background.leave()
+
+    @property
+    def _is_here(self) -> bool:
+        return self._loop is _background.loop
+
+    def get(self) -> AsyncT:
+        """The async one. Raises NotSent if it can't be used."""
+        if self._present is None:
+            raise NotSent(f"Nothing was sent: the {self._what} is not connected")
+        if not self._is_here:
+            text = f"this {self._what} was connected before the process was forked: make another one in this process"
+            raise NotSent(f"Nothing was sent: {text}")
+        return self._present
 
 
 def _in_thread(callback: Any) -> Any:
@@ -348,8 +451,7 @@ class Client:
 
     @accepts(ClientOptions)
     def __init__(self, target: Any, **options: Unpack[ClientOptions]) -> None:
-        self._make = functools.partial(AsyncClient, target, **_threaded(options))
-        self._opened: AsyncClient | None = None
+        self._opened = _Opened(functools.partial(AsyncClient, target, **_threaded(options)), "client")
 
     def __enter__(self) -> Self:
         self.connect()
@@ -371,35 +473,15 @@ class Client:
         Raises:
             ConnectFailed: The client is connected already, or the server can't be reached.
         """
-
-        async def connect() -> AsyncClient:
-            client = self._make()
-            await client.connect()
-            return client
-
-        if self._opened is not None:
-            raise ConnectFailed("This client is connected already")
-        _background.enter()
-        try:
-            self._opened = _run(connect())
-        except BaseException:
-            _background.leave()
-            raise
+        self._opened.connect()
 
     def close(self) -> None:
         """Close the connection; see `gemel.Client.close`."""
-        client, self._opened = self._opened, None
-        if client is not None:
-            try:
-                _run(client.close())
-            finally:
-                _background.leave()
+        self._opened.close()
 
     @property
     def _client(self) -> AsyncClient:
-        if self._opened is None:
-            raise NotSent("Nothing was sent: the client is not connected")
-        return self._opened
+        return self._opened.get()
 
     @property
     def discovery(self) -> Discovery:
@@ -622,8 +704,7 @@ class ClientGroup:
 
     @accepts(ClientGroupOptions)
     def __init__(self, targets: Mapping[str, Any], **options: Unpack[ClientGroupOptions]) -> None:
-        self._make = functools.partial(AsyncClientGroup, targets, **_threaded(options))
-        self._opened: AsyncClientGroup | None = None
+        self._opened = _Opened(functools.partial(AsyncClientGroup, targets, **_threaded(options)), "group")
 
     @classmethod
     def from_config(cls, source: Source, **options: Unpack[ClientGroupOptions]) -> Self:
@@ -661,35 +742,15 @@ class ClientGroup:
         Raises:
             ConnectFailed: The group is connected already, or it is `strict` and a server failed.
         """
-
-        async def connect() -> AsyncClientGroup:
-            group = self._make()
-            await group.connect()
-            return group
-
-        if self._opened is not None:
-            raise ConnectFailed("This group is connected already")
-        _background.enter()
-        try:
-            self._opened = _run(connect())
-        except BaseException:
-            _background.leave()
-            raise
+        self._opened.connect()
 
     def close(self) -> None:
         """Close all connections. Closing twice is harmless."""
-        group, self._opened = self._opened, None
-        if group is not None:
-            try:
-                _run(group.close())
-            finally:
-                _background.leave()
+        self._opened.close()
 
     @property
     def _group(self) -> AsyncClientGroup:
-        if self._opened is None:
-            raise NotSent("Nothing was sent: the group is not connected")
-        return self._opened
+        return self._opened.get()
 
     @property
     def servers(self) -> dict[str, Member]:

@@ -287,7 +287,11 @@ class Client(ClientMethods):
                 raise
 
     async def close(self) -> None:
-        """Close the connection, from any task; waiting requests fail with ConnectionLost. Closing twice is harmless."""
+        """Close the connection, from any task; waiting requests fail with ConnectionLost. Closing twice is harmless.
+
+        Raises:
+            NotSent: The client is connected in another event loop, which has not ended.
+        """
         await self._extensions.close()
         await self._connection.close()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from gemel.channel import Channel, StreamChannel, Transport
+from gemel.channel import AbandonableChannel, Channel, StreamChannel, Transport
 from gemel.client.negotiation import (
     DeclaredCapabilities,
     Discovery,
@@ -36,6 +36,7 @@ from gemel.errors import (
     PeerError,
 )
 from gemel.jsonrpc import RequestId
+from gemel.loops import Abandoned, Home, PerLoop, leave_to_parent
 from gemel.protocol.connection import Connection
 from gemel.protocol.eras.base import Era, EraOption
 from gemel.protocol.eras.detect import ERAS
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("gemel")
 
 _CLOSED = "the client was closed"
+_NOT_CONNECTED = "the client is not connected"
 #: Errors that say by themselves that the connection could not be opened.
 _CLEAR = (ConnectFailed, AuthorizationFailed, HttpStatus)
 
@@ -72,6 +74,9 @@ class ClientConnection:
         limits: Time limits and attempts.
         reconnect: Whether a lost connection is opened again for the next request.
         on_reopened: Called with each new session after the first.
+
+    Attributes:
+        home: The event loop that the connection belongs to, from its opening until it is closed.
     """
 
     def __init__(
@@ -108,12 +113,13 @@ class ClientConnection:
         #: The session that is being opened, or was opened last.
         self._latest: Session | None = None
         self._resources: AsyncExitStack | None = None
-        self._opening = asyncio.Lock()
+        self.home = Home("client", self.close, self._abandon)
+        self._openings = PerLoop(asyncio.Lock)
         self._reopening: asyncio.Task[Session] | None = None
         #: Closes sessions that the server has ended, where requests may still be in flight.
         self._leaving: set[asyncio.Task[None]] = set()
         self._liveness: Liveness | None = None
-        self._closed_because = "the client is not connected"
+        self._closed_because = _NOT_CONNECTED
         #: Whether the connection is to be kept: from the first opening until it is closed here.
         self.keep_open = False
         #: What was negotiated; kept after the end.
@@ -143,7 +149,7 @@ class ClientConnection:
     @property
     def alive(self) -> bool:
         """Whether there is a session that works."""
-        return self.session is not None and self.session.connection.closed is None
+        return self.session is not None and self.session.connection.closed is None and not self.session.loop.is_closed()
 
     async def request(self, session: Session, method: str, params: dict[str, Any], *, total: float | None) -> Raw:
         """A request of the client itself, for at most `total` seconds, without retries and rounds. Raises a CallError."""
@@ -204,19 +210,34 @@ class ClientConnection:
 
     async def open(self) -> None:
         """Open for the first time, or after `close`. Raises ConnectFailed or another CallError, never a group."""
-        async with self._opening:
+        self.home.check()
+        if self.home.loop is None:
+            self.home.enter()
+            self._openings = PerLoop(asyncio.Lock)
+        async with self._openings.here():
             if self.keep_open:
                 raise ConnectFailed("This client is connected already")
             await self._open()
             self.keep_open = True
 
+    def _abandon(self, why: Abandoned) -> None:
+        """The event loop runs no more: end what the connection holds, such as a child process."""
+        session, self.keep_open, self._unverified, self._leaving = self._latest, False, None, set()
+        self.session = self._latest = self._resources = self._reopening = self._liveness = None
+        if session is not None:
+            if why == "forked":
+                leave_to_parent(session)
+            if isinstance(session.channel, AbandonableChannel):
+                session.channel.abandon(why)
+
     async def ready_session(self) -> Session:
         """A session that works, opened again if necessary. Raises NotSent when closed, or why it can't be opened."""
+        self.home.check()
         if self.session is not None and self.session.connection.closed is None:
             return self.session
         if self.keep_open and self.reconnects:
             return await self._reopened()
-        why = self.session.connection.closed if self.session is not None else self._closed_because
+        why = self.session.connection.closed if self.session is not None else self.home.ended or self._closed_because
         raise NotSent(f"Nothing was sent: {why}")
 
     async def _reopened(self) -> Session:
@@ -233,7 +254,7 @@ class ClientConnection:
             raise
 
     async def _reopen(self) -> Session:
-        async with self._opening:
+        async with self._openings.here():
             if not self.alive:
                 await self._shut("the connection was lost")
                 await self._open_patiently()
@@ -425,7 +446,8 @@ class ClientConnection:
         leaving.add_done_callback(self._leaving.discard)
 
     async def close(self) -> None:
-        """Close it, from any task; closing twice is harmless."""
+        """Close it, from any task; closing twice is harmless. Raises NotSent in another event loop, unless that of it has ended."""
+        self.home.check()
         self.keep_open = False
         ending = {task for task in (self._reopening, *self._leaving) if task is not None} - {asyncio.current_task()}
         for task in ending:
@@ -433,6 +455,9 @@ class ClientConnection:
         if ending:
             await asyncio.wait(ending)
         await self._shut(_CLOSED)
+        self._closed_because = _NOT_CONNECTED
+        if not self.keep_open and not self._openings.here().locked():  # nobody has opened it again meanwhile
+            self.home.leave()
 
     async def _shut(self, reason: str) -> None:
         session, self.session, self._latest = self._latest, None, None

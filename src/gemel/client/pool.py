@@ -16,6 +16,7 @@ from gemel.client.call_options import CallOptions
 from gemel.client.client import Client
 from gemel.client.options import ClientOptions, ClientPoolOptions
 from gemel.errors import CallError, GemelError, NotSent
+from gemel.loops import Home
 from gemel.options import accepts, check_option, options_of, resolve, whole
 from gemel.schema.tools import CallToolResult, DataT
 
@@ -71,17 +72,24 @@ class ClientPool:
         self._check_within = settings["check_within"]
         self._wait = settings["wait"]
         self._queue = settings["queue"]
-        self._places = asyncio.Semaphore(size)
+        self._opened = self._discarded = 0
+        self._home = Home("pool", self.close, lambda why: self._begin())
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set what belongs to one event loop."""
+        self._places = asyncio.Semaphore(self._size)
         self._waiting = 0
         #: The last one is lent first, so that the others can be closed.
         self._free: list[_Free] = []
         self._lent: set[Client] = set()
-        self._opened = self._discarded = 0
-        self._open = False
         self._sweeping: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._open = True
+        self._home.check()
+        if self._home.loop is None:
+            self._begin()
+            self._home.enter()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -89,7 +97,8 @@ class ClientPool:
 
     async def close(self) -> None:
         """Close all clients, lent ones too: their requests fail with ConnectionLost. Closing twice is harmless."""
-        self._open = False
+        self._home.check()
+        self._home.leave()
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.wait([self._sweeping])
@@ -197,7 +206,8 @@ class ClientPool:
         return client
 
     def _check_open(self) -> None:
-        if not self._open:
+        self._home.check()
+        if self._home.loop is None:
             raise NotSent("The pool is closed: use it in `async with ClientPool(…) as pool`")
 
     async def _is_well(self, free: _Free) -> bool:
@@ -214,7 +224,7 @@ class ClientPool:
         return True
 
     async def _give_back(self, client: Client) -> None:
-        if not self._open or not client.connected:
+        if self._home.loop is None or not client.connected:
             await self._discard(client)
             return
         self._lent.discard(client)

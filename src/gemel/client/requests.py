@@ -105,7 +105,9 @@ class Requests:
         Time in which callbacks run here does not count against the limits. With `open_pages` the user is asked to open pages
         that the server requires first; without, that is an error.
         """
-        method = request.method
+        method, loop = request.method, asyncio.get_running_loop()
+        if loop is not self._connection.home.loop:
+            self._connection.home.check()
         if request.meta is not None:
             check_meta(request.meta)
         if request.notification:
@@ -117,7 +119,7 @@ class Requests:
             self._inbound.callbacks.refuse_nested(method)
         params, seconds, rounds = request.params, request.total, 0
         while True:
-            start = asyncio.get_running_loop().time()
+            start = loop.time()
             try:
                 raw = await self._send_round(request, params, seconds, start)
             except CallTimeout as exc:

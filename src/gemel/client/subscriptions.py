@@ -13,6 +13,7 @@ import msgspec
 
 from gemel.client.connection import ClientConnection
 from gemel.errors import CallError, CallTimeout, ConnectionLost, GemelError, InvalidResponse, PeerError, SessionEnded
+from gemel.loops import running_loop
 from gemel.protocol.changes import Changed, ChangesLost, covers
 from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.handshake import HANDSHAKE
@@ -86,7 +87,7 @@ class Subscription:
         self._warnings = 0
         self._reader: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ready: asyncio.Future[None] = running_loop().create_future()
         self._failure: Exception | None = None
         #: When it was opened, and the limit for that.
         self._opened_at: float | None = None

@@ -21,6 +21,7 @@ from gemel.contracts.display import change_shown
 from gemel.contracts.fetch import LISTS
 from gemel.contracts.lock_file import read_lock
 from gemel.errors import ContractDrift, DefinitionError, Difference, InvalidResponse, shorten
+from gemel.loops import PerLoop
 
 if TYPE_CHECKING:
     from gemel.client.methods import ClientMethods
@@ -86,7 +87,7 @@ class ContractCheck:
         #: The items of unfinished lists, by caller, section and the cursor of the next page.
         self._pages: dict[tuple[Caller, Section, str], list[Listed]] = {}
         self._generation = 0
-        self._list_lock = asyncio.Lock()
+        self._list_locks = PerLoop(asyncio.Lock)
         self._reported: set[str] = set()
         self._view: tuple[str, Contract] | None = None
 
@@ -216,7 +217,7 @@ class ContractCheck:
             return
         caller = await _caller(ctx)
         if (caller, section) not in self._differences:
-            async with self._list_lock:
+            async with self._list_locks.here():
                 await self._list(ctx, caller, section)
         name = str(ctx.params.get("name"))
         differences = self._differences.get((caller, section), {}).get(name)

@@ -25,6 +25,7 @@ from gemel.errors import (
     PeerError,
     shorten,
 )
+from gemel.loops import Abandoned, Home
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.eras.base import EraName
 from gemel.timeouts import give_up_if_cancelled
@@ -90,9 +91,14 @@ class Member:
             logger.warning("Server %r is failed: %s", name, problem)
         self._client = client
         self._concurrency = concurrency
-        self._places = asyncio.Semaphore(concurrency)
-        self._running = 0
         self._on_change = on_change
+        self._home = Home("group", self.close, self._abandon)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set what belongs to one event loop."""
+        self._places = asyncio.Semaphore(self._concurrency)
+        self._running = 0
         self._connected_before = False
         self._settled = asyncio.Event()
         self._supervising: asyncio.Task[None] | None = None
@@ -121,11 +127,17 @@ class Member:
     # ---------------------------------------------------------------- life
 
     def start(self) -> None:
-        """Connect, and keep connected, in the background."""
+        """Connect, and keep connected, in the background. Raises NotSent if it is connected in another event loop."""
+        self._home.check()
         if self._client is not None and self._supervising is None:
+            self._home.enter()
+            self._begin()
             self.state, self.reason = "connecting", ""
-            self._settled.clear()
             self._supervising = asyncio.get_running_loop().create_task(self._supervise(self._client))
+
+    def _abandon(self, why: Abandoned) -> None:
+        self._set_state("closed", self._home.ended)
+        self._begin()
 
     async def settled(self) -> None:
         """Wait until the first attempt to connect is over, successful or not."""
@@ -133,7 +145,9 @@ class Member:
             await self._settled.wait()
 
     async def close(self) -> None:
-        """Close the connection. Closing twice is harmless."""
+        """Close the connection. Closing twice is harmless. Raises NotSent in another event loop, unless that of it has ended."""
+        self._home.check()
+        self._home.leave()
         tasks = [task for task in (self._supervising, self._watching) if task is not None]
         self._supervising = self._watching = None
         for task in tasks:
@@ -249,6 +263,7 @@ class Member:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Client]:
         """Wait for a free place, and lend the client. Raises NotSent if there is none within `limits.call_total`."""
+        self._home.check()
         client = self.client
         client.callbacks.refuse_nested("A request")  # it would wait for the one that is being served
         limit = client.limits.call_total
@@ -256,7 +271,7 @@ class Member:
             async with asyncio.timeout(limit):
                 await self._settled.wait()
                 if not self.available:
-                    raise NotSent(f"Server {self.name!r} is not available: {self.reason}")
+                    raise NotSent(f"Server {self.name!r} is not available: {self._home.ended or self.reason}")
                 await self._places.acquire()
         except TimeoutError:
             raise NotSent(

@@ -21,6 +21,7 @@ from gemel.errors import ErrorObject, InvalidParams, Overloaded, ProtocolError, 
 from gemel.extensions.tasks.handshake import Augmentation, Task, related
 from gemel.extensions.tasks.records import new_id
 from gemel.extensions.tasks.times import timestamp
+from gemel.loops import PerLoop
 from gemel.protocol.revisions.adapt import shape
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.revisions import V2025_11
@@ -86,7 +87,12 @@ class ReceivedTasks:
 
     def __init__(self, capabilities: Callable[[], ClientCapabilities]) -> None:
         self._capabilities = capabilities
-        self._tasks: dict[str, _Received] = {}
+        #: In each event loop, by id.
+        self._by_loop: PerLoop[dict[str, _Received]] = PerLoop(dict)
+
+    @property
+    def _tasks(self) -> dict[str, _Received]:
+        return self._by_loop.here()
 
     @property
     def declared(self) -> dict[str, Any] | None:
@@ -131,7 +137,8 @@ class ReceivedTasks:
 
     async def close(self) -> None:
         """Cancel all tasks, and forget them."""
-        tasks, self._tasks = list(self._tasks.values()), {}
+        tasks = list(self._tasks.values())
+        self._by_loop.forget()
         for task in tasks:
             task.end("cancelled")
             if task.work is not None:

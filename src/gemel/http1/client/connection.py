@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 from gemel.errors import ConnectionLost, GemelError, InvalidResponse, NotSent
 from gemel.http1.client.network import OTHER_CLIENT, explain_tls, wants_certificate
 from gemel.http1.client.wire import BODY_PROGRESS
+from gemel.loops import end_connection
 
 #: The head of a response may be this long, and so may anything else that isn't content (chunk sizes, trailers).
 HEAD_BYTES = 64 * 1024
@@ -259,6 +260,11 @@ class SocketConnection(asyncio.Protocol):
         while self._unsent and not self._writing_paused and self._transport is not None:
             piece, self._unsent = self._unsent[:PIECE_BYTES], self._unsent[PIECE_BYTES:]
             self._transport.write(piece)
+
+    def end_without_loop(self) -> None:
+        """Close it although its event loop is closed."""
+        if self._transport is not None:
+            end_connection(self._transport)
 
     def abort(self) -> None:
         """Close at once."""

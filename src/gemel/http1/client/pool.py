@@ -208,6 +208,12 @@ class SocketWire:
         if self._reaper is not None:
             self._reaper.cancel()
 
+    def abandon(self) -> None:
+        """Close every connection without the event loop, which is closed."""
+        self._closed = True
+        for connection in list(self._connections):
+            connection.end_without_loop()
+
     # ---------------------------------------------------------------- new connections
 
     async def _connect(self, target: Target, route: ProxyRoute | None) -> SocketConnection:

@@ -131,6 +131,12 @@ class BlockingTransport(FlowControl):
             self._may_read.set()
             self._pending.put(None)
 
+    def abandon(self) -> None:
+        """See `FlowControl`. The threads close the descriptors."""
+        self._finished = self._closing = True
+        self._pending.put(None)
+        self._may_read.set()
+
     def abort(self) -> None:
         """End now."""
         self._closing = True

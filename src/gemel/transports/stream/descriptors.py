@@ -43,6 +43,10 @@ class FlowControl(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         """Bytes that are not written yet."""
 
+    @abstractmethod
+    def abandon(self) -> None:
+        """Close the descriptors without the event loop, which runs no more."""
+
     def _control_flow(self) -> None:
         """Call this whenever the number of unwritten bytes has changed."""
         size = self.get_write_buffer_size()
@@ -242,15 +246,19 @@ class DescriptorTransport(FlowControl):
     def _finish(self, exc: Exception | None) -> None:
         if self._finished:
             return
-        self._finished = True
         if self._out >= 0:
             self._loop.remove_writer(self._out)
             self._loop.remove_reader(self._out)
         self.restore_blocking()
+        self.abandon()
+        self._protocol.connection_lost(exc)
+
+    def abandon(self) -> None:
+        """See `FlowControl`."""
+        self._finished = self._closing = True
         for fd in {self._in, self._out} - {-1}:
             os.close(fd)
         self._in = self._out = -1
-        self._protocol.connection_lost(exc)
 
     def restore_blocking(self) -> None:
         """Restore the blocking mode, which every process that shares the open file sees."""

@@ -17,10 +17,12 @@ from typing import cast
 from gemel import jsonrpc
 from gemel.channel import ChannelKind, SessionLike
 from gemel.errors import ChannelClosed, ParseError, ProtocolError
+from gemel.loops import Abandoned, end_connection
 from gemel.protocol.limits import Limits
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.protocol.records import UNKNOWN_ORIGIN, Origin, Outgoing
 from gemel.transports.duplex import ByteBudget, DuplexChannel
+from gemel.transports.stream.descriptors import FlowControl
 from gemel.values.encoding import encode_value
 
 logger = logging.getLogger("gemel")
@@ -245,6 +247,14 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
             self._transport.abort()
         else:
             self.connection_lost(None)
+
+    def abandon(self, why: Abandoned, /) -> None:
+        """See `AbandonableChannel`."""
+        transport = self._transport
+        if isinstance(transport, FlowControl):
+            transport.abandon()
+        elif transport is not None and why == "closed":
+            end_connection(transport)
 
     async def wait_closed(self) -> None:
         """Wait until the channel has ended."""

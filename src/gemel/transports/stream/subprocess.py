@@ -21,11 +21,12 @@ from typing import IO, TYPE_CHECKING, Literal, Unpack
 
 from gemel.channel import Serve, Transport
 from gemel.errors import ConnectFailed, DefinitionError, shorten
+from gemel.loops import Abandoned
 from gemel.options import accepts, resolve
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.transports.stream.blocking import open_descriptors
 from gemel.transports.stream.command_line import split_command_line, windows_command_line
-from gemel.transports.stream.descriptors import DescriptorTransport
+from gemel.transports.stream.descriptors import DescriptorTransport, FlowControl
 from gemel.transports.stream.line_channel import LineChannel
 from gemel.transports.stream.options import ProcessOptions, Shown, Stderr
 
@@ -76,6 +77,13 @@ class ChildChannel(LineChannel):
         self.abort("the channel was closed on this side")
         assert self._ending is not None
         await asyncio.shield(self._ending)
+
+    def abandon(self, why: Abandoned, /) -> None:
+        """See `AbandonableChannel`. The child ends as in `close`, watched by a thread."""
+        super().abandon(why)
+        if not self._released:
+            self._released = True
+            self.process.abandon(None if why == "forked" else self._patience)
 
     # ---------------------------------------------------------------- what happens to the pipe and the process
 
@@ -326,6 +334,7 @@ class ChildProcess:
             _take_descriptor, (self._popen.stdin, self._popen.stdout, self._popen.stderr)
         )
         self._stderr = open_descriptors(self._reader, stderr_fd, None)
+        self._has_ended = threading.Event()
         self._may_reap = threading.Event()
         self._waiter = threading.Thread(target=self._wait, name="gemel-child", daemon=True)
         self._waiter.start()
@@ -389,6 +398,20 @@ class ChildProcess:
         self._waiter.join(REAP_SECONDS)
         self._stderr.abort()
 
+    def abandon(self, patience: float | None) -> None:
+        """Close the standard error, and end the process as `ChildChannel.close` does; with None, leave it to the parent process."""
+        if isinstance(self._stderr, FlowControl):
+            self._stderr.abandon()
+        if patience is not None:
+            threading.Thread(target=self._end_slowly, args=[patience], name="gemel-child-end", daemon=True).start()
+
+    def _end_slowly(self, patience: float) -> None:
+        if not self._has_ended.wait(patience):
+            self.signal("SIGTERM")
+            self._has_ended.wait(patience)
+        self.signal("SIGKILL")
+        self._may_reap.set()
+
     def _wait(self) -> None:
         """In the thread: wait for the end, report it, and free the process id when that is allowed."""
         if _HAS_WAITID:
@@ -398,6 +421,7 @@ class ChildProcess:
                     self._code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
         else:
             self._code = self._popen.wait()
+        self._has_ended.set()
         with contextlib.suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(self._ended)
         self._may_reap.wait()

@@ -41,6 +41,7 @@ from gemel.http1.client.pool import HEADS, SocketWire, read_url
 from gemel.http1.client.wire import BODY_PROGRESS, HeaderPairs, Wire, WireResponse
 from gemel.jsonrpc import Failure, Message, Response, decode, is_batch, meant_as, split_batch
 from gemel.lazy import load
+from gemel.loops import Abandoned
 from gemel.options import accepts, resolve
 from gemel.protocol.http import headers as http
 from gemel.protocol.http import mirror
@@ -257,6 +258,11 @@ class RemoteEndpoint:
         finally:
             if (close := getattr(self._auth, "close", None)) is not None:
                 await close()
+
+    def abandon(self, why: Abandoned) -> None:
+        """End the connections without their event loop, which runs no more; after a fork the parent goes on using them."""
+        if why == "closed" and (abandon := getattr(self._wire, "abandon", None)) is not None:
+            abandon()
 
     def _digest(self, headers: HeaderPairs) -> str:
         """A text that stands for the caller, without revealing the headers."""
@@ -476,6 +482,10 @@ class HttpChannel:
                 waiter.set_result(None)
                 return
         self._free += 1
+
+    def abandon(self, why: Abandoned, /) -> None:
+        """See `AbandonableChannel`."""
+        self._endpoint.abandon(why)
 
     async def close(self) -> None:
         """End the HTTP session with DELETE, and every stream and connection. Waits for a bounded time."""

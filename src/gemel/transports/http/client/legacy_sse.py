@@ -14,6 +14,7 @@ from gemel.channel import Channel, ChannelKind, Serve
 from gemel.errors import CallError, CallTimeout, ChannelClosed, ConnectFailed, DefinitionError, shorten
 from gemel.http1.client.pool import read_url
 from gemel.http1.client.wire import WireResponse
+from gemel.loops import Abandoned
 from gemel.protocol.eras.base import EraOption
 from gemel.protocol.http import media_types
 from gemel.protocol.http.sse import Event
@@ -209,6 +210,10 @@ class SseChannel(DuplexChannel):
         finally:
             self._stream.response.release()
             self.end_session(why)
+
+    def abandon(self, why: Abandoned, /) -> None:
+        """See `AbandonableChannel`."""
+        self._endpoint.abandon(why)
 
     async def close(self) -> None:
         """End the stream and all connections. May be called twice."""
