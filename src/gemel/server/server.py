@@ -6,8 +6,8 @@ What belongs to one event loop, the state of the lifespan and the subscriptions,
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, Unpack, cast, overload
 
@@ -726,14 +726,14 @@ class Server(Router, Generic[StateT]):
         """
         self.catalog.remove(server)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Enter the lifespan, and those of mounted servers, for the time of an `async with` block in which it serves."""
-        await self._enter()
-        try:
-            yield
-        finally:
-            await self._exit()
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Enter the lifespan, and those of mounted servers, for the time of an `async with` block in which it serves.
+
+        Returns:
+            The context manager. Any number may be entered at once: the lifespan is entered by the first of an event loop and
+            left by the last.
+        """
+        return _Running(self)
 
     async def _enter(self) -> None:
         """Begin to serve in the running event loop."""
@@ -786,6 +786,19 @@ class Server(Router, Generic[StateT]):
             self._description.identify(info)
         if self._description.instructions is None:
             self._description.instructions = instructions
+
+
+class _Running:
+    """See `Server.running`. No asynchronous generator: a loop that ends would close it while `LoopState.end` does."""
+
+    def __init__(self, server: Server[Any]) -> None:
+        self._server = server
+
+    async def __aenter__(self) -> None:
+        await self._server._enter()
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._server._exit()
 
 
 class LoopState:
