@@ -21,6 +21,7 @@ LAYERS = (
     ("loops",),
     ("asyncio_tasks",),
     ("timeouts", "channel", "signals", "standard_streams", "lazy", "local_sockets", "encryption"),
+    ("lifespan",),
     ("recorder",),
     ("telemetry",),
     ("session",),

@@ -15,10 +15,11 @@ from urllib.parse import urlsplit
 
 from gemel.channel import Transport
 from gemel.errors import DefinitionError, StartError, shorten
+from gemel.http1.asgi import is_asgi_app
 from gemel.local_sockets import is_pipe
 from gemel.options import options_of
 from gemel.protocol.limits import Limits
-from gemel.transports.http.client.options import HttpClientOptions
+from gemel.transports.http.client.options import AsgiOptions, HttpClientOptions
 from gemel.transports.memory_options import MemoryOptions
 from gemel.transports.stream.command_line import split_command_line
 from gemel.transports.stream.options import ProcessOptions
@@ -33,7 +34,7 @@ _LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0")
 _PYTHON_FILE = re.compile(r"(?P<path>\S+\.py)(?P<name>:\w+)?")
 
 
-class TransportOptions(HttpClientOptions, ProcessOptions, MemoryOptions, total=False):
+class TransportOptions(HttpClientOptions, AsgiOptions, ProcessOptions, MemoryOptions, total=False):
     """The options of all transports of a client."""
 
 
@@ -44,6 +45,7 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
     - `unix:/path`, `tcp://host:port`, on Windows the name of a pipe (`\\\\.\\pipe\\NAME`): one message per line
     - a Python file, or a command line (a string or a list of words): a child process (`env`, `cwd`)
     - an object with `serve` (a Server): in memory
+    - an ASGI app, `app(scope, receive, send)`: Streamable HTTP without a socket (`url`, `headers`, `auth`)
     - an object with `open` (a Transport): itself
     """
     if isinstance(target, type):
@@ -66,6 +68,10 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
             raise_exceptions=options.get("raise_exceptions", False),
             principal=options.get("principal"),
         )
+    if callable(target) and is_asgi_app(target):
+        from gemel.transports.http.client.asgi import AsgiTransport
+
+        return _made(AsgiTransport, AsgiOptions, target, limits, options)
     if isinstance(target, str):
         target = address_of(target)
     if isinstance(target, str) and target.startswith(_HTTP):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
@@ -14,3 +15,12 @@ HeaderPairs: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 TEXT_TYPE = b"text/plain; charset=utf-8"
 CLOSE: HeaderPairs = ((b"connection", b"close"),)
+
+
+def is_asgi_app(target: Any) -> bool:
+    """Return whether an object is called with `(scope, receive, send)`."""
+    try:
+        names = list(inspect.signature(target).parameters)
+    except (TypeError, ValueError):
+        return False
+    return names[:3] == ["scope", "receive", "send"]

@@ -13,9 +13,10 @@ import msgspec
 from msgspec import UNSET
 
 from gemel.errors import DefinitionError, ToolError, shorten
+from gemel.http1.asgi import AsgiApp, is_asgi_app
 from gemel.http1.client.pool import read_url
 from gemel.openapi.bodies import bare, charset_of, is_json
-from gemel.openapi.client import ApiClient, ApiResponse, AsgiApp, Fetch, HttpClient, is_asgi_app
+from gemel.openapi.client import ApiClient, ApiResponse, Fetch, HttpClient
 from gemel.openapi.document import Document
 from gemel.openapi.operation import Operation
 from gemel.openapi.source import Source

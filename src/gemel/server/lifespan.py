@@ -1,14 +1,15 @@
-"""The lifespan of a server: entered once per event loop, before serving, and left in the task that entered it."""
+"""The lifespans of connections: their state for the calls of user code."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
+from gemel.lifespan import Lifespan
 from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
@@ -19,111 +20,6 @@ from gemel.session import Session
 from gemel.timeouts import wait_shared
 
 logger = logging.getLogger("gemel")
-
-
-class Lifespan:
-    """Counts the users of a server; one task enters and leaves the context manager of the server's author."""
-
-    def __init__(
-        self,
-        manager: Callable[[Any], AbstractAsyncContextManager[Any]] | None,
-        server: Any,
-        owner: str,
-        limit: float | None = None,
-    ) -> None:
-        self._manager = manager
-        #: The argument of the manager, and the name of its owner in the log.
-        self._server = server
-        self._owner = owner
-        #: Leaving may take so many seconds; None where a caller limits it.
-        self._limit = limit
-        #: What the context manager yielded; None without one, or before it is entered.
-        self.state: Any = None
-        self._users = 0
-        self._ready: asyncio.Future[None] | None = None
-        self._leave: asyncio.Event | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    def add(self, manager: Callable[[Any], AbstractAsyncContextManager[Any]]) -> None:
-        """Add a context manager, entered after the first one and left before it; what it yields is not kept."""
-        first = self._manager
-
-        @asynccontextmanager
-        async def both(server: Any) -> AsyncIterator[Any]:
-            async with AsyncExitStack() as stack:
-                state = await stack.enter_async_context(first(server)) if first is not None else None
-                await stack.enter_async_context(manager(server))
-                yield state
-
-        self._manager = both
-
-    async def enter(self) -> None:
-        """Add a user; returns when the context manager is entered. Raises what the context manager raises."""
-        if self._manager is None:
-            return
-        self._users += 1
-        if self._ready is None:
-            self._ready = asyncio.get_running_loop().create_future()
-            self._leave = asyncio.Event()
-            self._task = asyncio.create_task(self._run(self._manager, self._ready, self._leave))
-        try:
-            await wait_shared(self._ready)
-        except BaseException:
-            await self.exit()
-            raise
-
-    async def exit(self) -> None:
-        """Remove a user; the last one waits until the context manager is left, within the limit."""
-        if self._manager is None:
-            return
-        self._users -= 1
-        if self._users == 0 and self._leave is not None and self._task is not None:
-            self._leave.set()
-            task, self._ready, self._leave, self._task = self._task, None, None, None
-            try:
-                _, late = await asyncio.wait([task], timeout=self._limit)
-            except asyncio.CancelledError:
-                task.cancel()
-                raise
-            if late:
-                task.cancel()
-                text = "Leaving the lifespan of %s took longer than %g seconds and was given up"
-                logger.warning(text, self._owner, self._limit)
-            if self._task is None:  # nobody has entered again meanwhile
-                self.state = None
-
-    def abandon(self) -> None:
-        """Say that it can't be left, since its event loop is closed."""
-        if self._task is not None and not self._task.done():
-            logger.warning(
-                "The lifespan of %s was not left, since its event loop was closed before: leave `server.running()`, or end the "
-                "loop as asyncio.run() does",
-                self._owner,
-            )
-
-    async def _run(self, manager: Any, ready: asyncio.Future[None], leave: asyncio.Event) -> None:
-        try:
-            async with manager(self._server) as state:
-                self.state = state
-                ready.set_result(None)
-                await leave.wait()
-        except BaseException as exc:
-            if not ready.done():
-                exc.add_note(f"The lifespan of {self._owner} failed")
-                ready.set_exception(exc)
-            elif isinstance(exc, Exception):
-                logger.exception("The lifespan of %s failed when it was left", self._owner)
-            else:
-                raise
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """`enter` and `exit` around a block."""
-        await self.enter()
-        try:
-            yield
-        finally:
-            await self.exit()
 
 
 ConnectionLifespan: TypeAlias = Callable[[Context[Any]], AbstractAsyncContextManager[Any]]

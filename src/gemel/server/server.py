@@ -16,6 +16,7 @@ from gemel.backends.base import Backend, Reopenable
 from gemel.channel import Channel
 from gemel.errors import DefinitionError, shorten
 from gemel.lazy import load
+from gemel.lifespan import Lifespan
 from gemel.loops import Abandoned, PerLoop
 from gemel.options import accepts, check_option, resolve, shown
 from gemel.protocol.changes import Changed
@@ -44,7 +45,7 @@ from gemel.server.features.caching import CacheHints
 from gemel.server.features.options import SkillOptions, check_text, icons_of
 from gemel.server.features.subscriptions import Subscriptions
 from gemel.server.injection import without_markers
-from gemel.server.lifespan import ConnectionLifespans, Lifespan
+from gemel.server.lifespan import ConnectionLifespans
 from gemel.server.middleware.chain import Middleware, ResourceKeeper, build_chains
 from gemel.server.options import (
     LIFESPAN,

@@ -145,7 +145,13 @@ class UrlTransport(Transport):
         if wire is None:
             return SocketWire(tls=self._tls, proxy=proxy, uds=self._uds, connect=self.limits.connect)
         if not isinstance(wire, str):
-            return wire()
+            made = wire()
+            if not hasattr(made, "open") or not hasattr(made, "close"):
+                raise DefinitionError(
+                    f"wire= makes a {type(made).__name__}, which has no open() and close(): for an ASGI app write Client(app), for "
+                    'httpx2 wire="httpx2"'
+                )
+            return made
         from gemel.transports.http.client.httpx_wire import HttpxWire
 
         return HttpxWire(tls=self._tls, proxy=proxy, connect=self.limits.connect)

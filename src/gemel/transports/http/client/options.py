@@ -81,8 +81,8 @@ class AuthScheme(Protocol):
         ...
 
 
-class HttpClientOptions(TypedDict, total=False):
-    """The options of a client of a URL."""
+class RequestHeaderOptions(TypedDict, total=False):
+    """What is added to the requests of a client over HTTP."""
 
     headers: Annotated[
         UserHeaders | None,
@@ -113,6 +113,24 @@ class HttpClientOptions(TypedDict, total=False):
             ),
         ),
     ]
+
+
+class AsgiOptions(RequestHeaderOptions, total=False):
+    """The options of a client of an ASGI app in this process."""
+
+    url: Annotated[
+        str,
+        Option(
+            "The URL that requests to an ASGI app have: with the path of the endpoint, and the host and scheme that it expects.",
+            "http://localhost/mcp",
+            TEXT._replace(advice='write the URL of the endpoint, "http://localhost/mcp"'),
+        ),
+    ]
+
+
+class HttpClientOptions(RequestHeaderOptions, total=False):
+    """The options of a client of a URL."""
+
     tls: Annotated[
         "ssl.SSLContext | str | bool",
         Option(
