@@ -349,7 +349,7 @@ async def test_cancelling_while_a_question_is_open_stops_the_handler(behind: Any
         call.cancel()
         await until(lambda: "question ended" in ended)
         if (behind, front) == ("2025", "2026"):
-            assert len(proxied._rounds._parked) == 1  # type: ignore[attr-defined]  # nobody tells: it expires
+            assert len(proxied._upstreams.here().rounds._parked) == 1  # type: ignore[attr-defined]  # nobody tells: it expires
         else:
             await until(lambda: "ended" in ended)
     await until(lambda: "ended" in ended)

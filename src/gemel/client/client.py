@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
@@ -77,6 +78,7 @@ class Client(ClientMethods):
     @accepts(ClientOptions)
     def __init__(self, target: Any, **options: Unpack[ClientOptions]) -> None:
         settings = resolve(ClientOptions, options, "Client")
+        self._options: dict[str, Any] = dict(options)
         limits, on_log, lock = settings["limits"], settings["on_log"], settings["lock"]
         of_transport: Any = {name: value for name, value in options.items() if name in options_of(TransportOptions)}
         self._target = target
@@ -143,9 +145,11 @@ class Client(ClientMethods):
             else [load("contract_check")(lock, drift=settings["drift"], on_drift=settings["on_drift"])]
         )
         self._connection_middleware: list[ConnectionMiddleware] = []
+        #: What was added after the client was made.
+        self._additions: list[ClientMiddleware | ClientExtension] = []
         self._build()
         for extension in settings["extensions"]:
-            self.add_extension(extension() if isinstance(extension, type) else extension)
+            self._attach(extension() if isinstance(extension, type) else extension)
 
     @classmethod
     def from_config(cls, source: Source, name: str | None = None, **options: Unpack[ClientOptions]) -> Self:
@@ -167,6 +171,25 @@ class Client(ClientMethods):
         target, entry_options = pick(read_config(source), name).reach()
         merged: Any = {**entry_options, **options}
         return cls(target, **merged)
+
+    def copy(self) -> Self:
+        """Make a client of the same server that is not connected yet, for another event loop or another thread.
+
+        It has the same options, callbacks and middleware; extensions are copied by `copy.copy`.
+
+        Returns:
+            The client.
+        """
+        options = dict(self._options)
+        if given := options.get("extensions"):
+            options["extensions"] = [each if isinstance(each, type) else copy.copy(each) for each in given]
+        made = type(self)(self._target, **options)
+        for addition in self._additions:
+            if isinstance(addition, ClientExtension):
+                made.add_extension(copy.copy(addition))
+            else:
+                made.add_middleware(addition)
+        return made
 
     def __repr__(self) -> str:
         discovery = self._connection.discovery
@@ -190,9 +213,13 @@ class Client(ClientMethods):
         Raises:
             DefinitionError: It is not callable.
         """
+        self._insert(middleware)
+        self._additions.append(middleware)
+        return middleware
+
+    def _insert(self, middleware: ClientMiddleware) -> None:
         self._middleware.append(checked(middleware))
         self._build()
-        return middleware
 
     def _build(self) -> None:
         middleware = [*self._middleware, *self._contract_check]
@@ -216,11 +243,15 @@ class Client(ClientMethods):
         """
         if self._connection.keep_open:
             raise DefinitionError(f"The extension {extension.id!r} comes too late: add it before the client connects")
+        self._attach(extension)
+        self._additions.append(extension)
+        return extension
+
+    def _attach(self, extension: ClientExtension) -> None:
         self._extensions.add(extension)
         for middleware in extension.middleware():
-            self.add_middleware(middleware)
+            self._insert(middleware)
         extension.attach(self)
-        return extension
 
     @property
     def callbacks(self) -> Callbacks:

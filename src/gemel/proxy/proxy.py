@@ -22,6 +22,7 @@ from gemel.client.group.member import FIRST_WAIT, LONGEST_WAIT
 from gemel.errors import CallError, DefinitionError, GemelError, InternalError, MethodNotFound, shorten
 from gemel.extensions.apps import Apps
 from gemel.jsonrpc import ABSENT
+from gemel.loops import PerLoop
 from gemel.options import options_of, resolve
 from gemel.protocol.changes import Changed
 from gemel.protocol.eras.base import Era
@@ -35,7 +36,7 @@ from gemel.proxy.translation import Json, error_for, forwarded_meta, result_for
 from gemel.proxy.upstream import Upstream
 from gemel.schema.base import CLIENT_CAPABILITIES, LOG_LEVEL
 from gemel.schema.input_required import InputRequiredResult
-from gemel.schema.lifecycle import ResourcesCapability, ServerCapabilities
+from gemel.schema.lifecycle import ClientCapabilities, ResourcesCapability, ServerCapabilities
 from gemel.schema.methods import METHODS
 from gemel.schema.notifications import SetLevelParams
 from gemel.server.composition.mount import Catalog, Kind
@@ -83,11 +84,14 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
     client = (
         target if isinstance(target, Client) else Client(target, principal="proxy") if in_process else Client(target)
     )
-    upstream = Upstream(client, settings["declare"], single_user=settings["single_user"])
+    if client.connected:
+        raise DefinitionError("A proxy needs a client that is not connected: it connects the client itself")
     name, prefix = settings["name"], settings["prefix"]
     extensions = of_server.pop("extensions", ())
     made = Proxy(
-        upstream,
+        client,
+        declare=settings["declare"],
+        single_user=settings["single_user"],
         name=name,
         headers=settings["headers"],
         methods=settings["methods"],
@@ -106,17 +110,27 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
 _SendUpstream: TypeAlias = Callable[[Context[Any], Any, UpstreamRequest], Awaitable[Raw | InputRequiredResult]]
 
 
+class UpstreamInLoop:
+    """What a proxy has in one event loop: a client of the upstream server, and what depends on it."""
+
+    def __init__(self, upstream: Upstream, *, ttl: float, most: int) -> None:
+        self.upstream = upstream
+        self.rounds = Rounds(upstream, ttl=ttl, most=most)
+        #: The subscriptions at the upstream server, while it is connected.
+        self.subscribed: UpstreamSubscriptions | None = None
+        self.names_cache: dict[Kind, tuple[float, set[str]]] = {}
+        #: Why the upstream server is not connected.
+        self.reason = ""
+
+
 class UpstreamCatalog(Catalog):
     """What the upstream server offers."""
 
-    upstream: Upstream
-    #: The subscriptions at the upstream server, while it is connected.
-    subscribed: UpstreamSubscriptions | None = None
-    names_cache: dict[Kind, tuple[float, set[str]]]
+    upstreams: PerLoop[UpstreamInLoop]
 
     def upstream_capabilities(self) -> ServerCapabilities:
         """The capabilities of the upstream server; none while it is not connected."""
-        upstream = self.upstream
+        upstream = self.upstreams.here().upstream
         return upstream.client.server_capabilities if upstream.connected else ServerCapabilities()
 
     def capabilities(self) -> ServerCapabilities:
@@ -142,9 +156,10 @@ class UpstreamCatalog(Catalog):
 
     def forget_names(self, event: Changed) -> None:
         """Forget names that a change of the upstream server may have made invalid."""
-        self.names_cache.pop("tools" if event.kind == "tools" else "prompts", None)
-        if event.kind == "resources":
-            self.names_cache.clear()
+        for here in self.upstreams.all():
+            here.names_cache.pop("tools" if event.kind == "tools" else "prompts", None)
+            if event.kind == "resources":
+                here.names_cache.clear()
 
     async def offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
         if kind == "resources":
@@ -154,27 +169,28 @@ class UpstreamCatalog(Catalog):
         return key in await self._upstream_names(ctx, kind)
 
     async def _upstream_names(self, ctx: Context[Any], kind: Kind) -> set[str]:
-        since, names = self.names_cache.get(kind, (0.0, set[str]()))
+        here = self.upstreams.here()
+        since, names = here.names_cache.get(kind, (0.0, set[str]()))
         if since and time.monotonic() - since < _NAMES_TTL:
             return names
         method, member, field = _LISTS[kind]
         names = set()
         if getattr(self.upstream_capabilities(), method.partition("/")[0]) is not None:
-            client = self.upstream.client
+            client = here.upstream.client
             try:
                 async for item in _items(client, method, member):
                     names.add(str(item.get(field)))
             except CallError as exc:
                 raise error_for(exc, ctx.protocol_version) from exc
-        self.names_cache[kind] = time.monotonic(), names
+        here.names_cache[kind] = time.monotonic(), names
         return names
 
     async def may_watch(self, ctx: Context[Any], uri: str) -> bool:
-        resources = self.upstream_capabilities().resources
-        if self.subscribed is None or resources is None or not resources.subscribe:
+        resources, subscribed = self.upstream_capabilities().resources, self.upstreams.here().subscribed
+        if subscribed is None or resources is None or not resources.subscribe:
             return False
         try:
-            return await self.subscribed.subscribe(uri)
+            return await subscribed.subscribe(uri)
         except CallError as exc:
             if ctx.method == "resources/subscribe":
                 raise error_for(exc, ctx.protocol_version) from exc
@@ -186,8 +202,9 @@ class UpstreamCatalog(Catalog):
         return True
 
     def unwatched(self, uri: str) -> None:
-        if self.subscribed is not None:
-            self.subscribed.unsubscribe(uri)
+        subscribed = self.upstreams.here().subscribed
+        if subscribed is not None:
+            subscribed.unsubscribe(uri)
 
 
 class Proxy(Server[Any]):
@@ -197,8 +214,10 @@ class Proxy(Server[Any]):
 
     def __init__(
         self,
-        upstream: Upstream,
+        client: Client,
         *,
+        declare: ClientCapabilities | None,
+        single_user: bool,
         name: str | None,
         headers: Sequence[str],
         methods: Sequence[str],
@@ -209,64 +228,75 @@ class Proxy(Server[Any]):
         super().__init__(name or "proxy", lifespan=self._run_client, **options)
         self._has_name = name is not None
         self._strict = strict
-        #: Why the upstream server is not connected.
-        self._reason = ""
         assert isinstance(self.catalog, UpstreamCatalog)
         self._offered = self.catalog
-        self._upstream = self._offered.upstream = upstream
-        self._offered.names_cache = {}
-        self._rounds = Rounds(self._upstream, ttl=self.limits.state_ttl, most=parked)
+        self._client, self._callbacks, self._declare = client, client.callbacks, declare
+        self._single_user, self._parked = single_user, parked
+        self._upstreams = self._offered.upstreams = PerLoop(self._make_upstream)
         self._send_by_era: dict[Era, _SendUpstream] = {HANDSHAKE: self._send, STATELESS: self._send_in_rounds}
         self._headers = _forwardable_headers(headers)
         self._serve_forwarded(dict.fromkeys((*_FORWARDED_METHODS, *methods), self._forward))
         self.notification("notifications/initialized")(self._initialized)
         self.notification("notifications/roots/list_changed")(self._roots_changed)
 
+    @property
+    def _upstream(self) -> Upstream:
+        return self._upstreams.here().upstream
+
+    def _make_upstream(self) -> UpstreamInLoop:
+        """The client that was given serves one event loop; others that are alive get a copy of it."""
+        taken = any(here.upstream.client is self._client for here in self._upstreams.all())
+        client = self._client.copy() if taken else self._client
+        upstream = Upstream(client, self._callbacks, self._declare, single_user=self._single_user)
+        return UpstreamInLoop(upstream, ttl=self.limits.state_ttl, most=self._parked)
+
     # ---------------------------------------------------------------- lifespan
 
     @asynccontextmanager
     async def _run_client(self, server: Server[Any]) -> AsyncIterator[None]:
-        client = self._upstream.client
+        here = self._upstreams.here()
+        client = here.upstream.client
         retrying: asyncio.Task[None] | None = None
         try:
-            await self._connect(client)
+            await self._connect(here)
         except GemelError as exc:
             if self._strict or not self._offered.mounted:
                 raise
-            self._reason = str(exc)
+            here.reason = str(exc)
             logger.warning(
-                "Mounted server %r can't be reached, and is tried again: %s", self.name, shorten(self._reason)
+                "Mounted server %r can't be reached, and is tried again: %s", self.name, shorten(here.reason)
             )
-            retrying = asyncio.get_running_loop().create_task(self._connect_later(client))
+            retrying = asyncio.get_running_loop().create_task(self._connect_later(here))
         try:
             yield
         finally:
             if retrying is not None:
                 retrying.cancel()
                 await asyncio.wait([retrying])
-            if self._offered.subscribed is not None:
-                await self._offered.subscribed.stop()
-                self._offered.subscribed = None
-            await self._rounds.close()
+            self._upstreams.forget()
+            if here.subscribed is not None:
+                await here.subscribed.stop()
+            await here.rounds.close()
             await client.close()
 
-    async def _connect(self, client: Client) -> None:
+    async def _connect(self, here: UpstreamInLoop) -> None:
+        client = here.upstream.client
         await client.connect()
         self._describe_upstream(client)
-        self._offered.subscribed = subscribed = UpstreamSubscriptions(client, self.notify)
-        subscribed.start()
+        here.subscribed = UpstreamSubscriptions(client, self.notify)
+        here.subscribed.start()
 
-    async def _connect_later(self, client: Client) -> None:
+    async def _connect_later(self, here: UpstreamInLoop) -> None:
         """Connect with growing pauses until it succeeds; then clients are told that the lists changed."""
         wait = FIRST_WAIT
         while True:
             await asyncio.sleep(wait * random.uniform(0.5, 1.5))
             wait = min(wait * 2, LONGEST_WAIT)
             try:
-                await self._connect(client)
+                await self._connect(here)
             except GemelError as exc:
                 give_up_if_cancelled()
-                self._reason = str(exc)
+                here.reason = str(exc)
                 continue
             for kind in ("tools", "prompts", "resources"):
                 self.notify(Changed(kind))
@@ -346,7 +376,7 @@ class Proxy(Server[Any]):
         self, ctx: Context[Any], params: Any, request: UpstreamRequest
     ) -> Raw | InputRequiredResult:
         if served_call(ctx).call.era.may_request_input(request.method):
-            return await self._rounds.serve(ctx, params, request)
+            return await self._upstreams.here().rounds.serve(ctx, params, request)
         return await self._send(ctx, params, request)
 
     async def _send(self, ctx: Context[Any], params: Any, request: UpstreamRequest) -> Raw:
@@ -361,8 +391,9 @@ class Proxy(Server[Any]):
 
     def _require_capability(self, method: str) -> None:
         """Raise MethodNotFound for a method of a feature that the upstream server does not have."""
-        if not self._upstream.connected:
-            reason = f": {self._reason}" if self._reason else ""
+        here = self._upstreams.here()
+        if not here.upstream.connected:
+            reason = f": {here.reason}" if here.reason else ""
             raise InternalError(f"The upstream server is not connected{reason}")
         row = METHODS.get(method)
         if (

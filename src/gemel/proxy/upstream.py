@@ -15,7 +15,7 @@ from msgspec import Raw, structs
 from gemel.client.callbacks import AnswerRequest, Callbacks, answer_all, awaited
 from gemel.client.client import Client
 from gemel.client.url_elicitation import FINISHED
-from gemel.errors import CallError, CallTimeout, DefinitionError, GemelError, InternalError, NotSent
+from gemel.errors import CallError, CallTimeout, GemelError, InternalError, NotSent
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.revisions.adapt import shape
@@ -55,15 +55,21 @@ class CallerInputRequired(Exception):
 
 
 class Upstream:
-    """The upstream server. `declare` is what is declared to a handshake server; None for everything."""
+    """The upstream server.
 
-    def __init__(self, client: Client, declare: ClientCapabilities | None, *, single_user: bool) -> None:
-        if client.connected:
-            raise DefinitionError("A proxy needs a client that is not connected: it connects the client itself")
+    Args:
+        client: The client, which is not connected yet.
+        own: Its callbacks, which take precedence over callers.
+        declare: What is declared to a handshake server; None for everything.
+        single_user: Whether all calls are those of one user.
+    """
+
+    def __init__(
+        self, client: Client, own: Callbacks, declare: ClientCapabilities | None, *, single_user: bool
+    ) -> None:
         self.client = client
         self._single_user = single_user
-        #: The callbacks of the client, which take precedence over callers.
-        self.own = client.callbacks
+        self.own = own
         self.running: dict[ProxiedCall, None] = {}
         #: Sessions of handshake clients that are open, for requests that belong to no call.
         self.sessions: WeakSet[Session] = WeakSet()

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Literal, Unpack
 
 from gemel.channel import Serve, Transport
 from gemel.errors import ConnectFailed, DefinitionError, shorten
-from gemel.loops import Abandoned
+from gemel.loops import Abandoned, PerLoop
 from gemel.options import accepts, resolve
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.transports.stream.blocking import open_descriptors
@@ -41,8 +41,8 @@ SILENCE = 1.0
 #: Whether this is Windows.
 WINDOWS = sys.platform == "win32"
 
-#: Children that are being ended; the event loop itself would not keep these tasks alive.
-_endings: set[asyncio.Task[None]] = set()
+#: End children, in each event loop, which itself would not keep these tasks alive.
+_endings: PerLoop[set[asyncio.Task[None]]] = PerLoop(set)
 
 
 class ChildChannel(LineChannel):
@@ -141,7 +141,7 @@ class ChildChannel(LineChannel):
         self._writable.set()
         if self._ending is None:
             self._ending = self._loop.create_task(self._end_child())
-            _endings.add(self._ending)
+            _endings.here().add(self._ending)
             self._ending.add_done_callback(self._child_ended)
 
     async def _end_child(self) -> None:
@@ -167,7 +167,7 @@ class ChildChannel(LineChannel):
 
     def _child_ended(self, ending: asyncio.Task[None]) -> None:
         """Release the child even if the event loop ended, and cancelled the task before it began."""
-        _endings.discard(ending)
+        _endings.here().discard(ending)
         self._release_child()
 
     def _release_child(self) -> None:
