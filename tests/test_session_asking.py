@@ -482,8 +482,8 @@ async def test_a_request_that_the_peer_takes_slowly_is_not_late() -> None:
             for _ in range(3 if message.pending else 0):
                 await asyncio.sleep(50)
                 assert message.pending is not None
-                assert message.pending.restart_idle is not None
-                message.pending.restart_idle()
+                assert message.pending.limit is not None
+                message.pending.limit.restart_idle()
 
     session = asking(Slow())
     task = await begun(session, idle=60)

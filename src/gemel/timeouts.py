@@ -6,28 +6,83 @@ How long each limit is stands in `protocol/limits.py`. This file knows tasks and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from functools import partial
+from time import monotonic
+from typing import Any, TypeVar, cast
 
 from msgspec import Raw
 
 from gemel.asyncio_tasks import current_task
-from gemel.errors import DefinitionError, shorten
+from gemel.errors import DefinitionError, NotSent, shorten
 from gemel.protocol.records import Pending, Record
 from gemel.structs import sets_like_slots
 
 ResultT = TypeVar("ResultT")
+OptionsT = TypeVar("OptionsT")
 
 #: The shortest time in seconds between two checks for late requests.
 MIN_PAUSE = 0.01
 #: So many requests of the peer may stop the clock of one request of ours.
 MOST_PAUSES = 1000
+#: Seconds by which limits are extended again and again while a person is asked.
+_EXTENSION = 0.2
 #: Longer limits are cut to this many seconds: a clock can't add more.
 _MAX_SECONDS = 1e12
 
-#: The limit of the connection that is being opened, which is extended while a person logs in.
-CONNECT_LIMIT: ContextVar[asyncio.Timeout | None] = ContextVar("CONNECT_LIMIT", default=None)
+#: Extend the time limits of what the current task waits for, by the seconds in which a person was asked: to log in, to answer.
+PERSON_LIMITS: ContextVar[tuple[Callable[[float], None], ...]] = ContextVar("PERSON_LIMITS", default=())
+
+
+@contextmanager
+def person_extends(extend: Callable[[float], None]) -> Iterator[None]:
+    """Inside the block, call `extend` with the seconds in which a person is asked: they don't count."""
+    token = PERSON_LIMITS.set((*PERSON_LIMITS.get(), extend))
+    try:
+        yield
+    finally:
+        PERSON_LIMITS.reset(token)
+
+
+def add_time(limit: asyncio.Timeout, seconds: float) -> None:
+    """Move the end of a limit, unless it is over."""
+    if (when := limit.when()) is not None:
+        with suppress(RuntimeError):
+            limit.reschedule(when + seconds)
+
+
+async def asking_person(work: Awaitable[ResultT], is_asked: Callable[[], bool] = lambda: True) -> ResultT:
+    """Wait for something while a person is asked: the time does not count for the limits of the current task.
+
+    Args:
+        work: What is waited for.
+        is_asked: Whether a person is asked now.
+    """
+    limits, loop = PERSON_LIMITS.get(), asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
+
+    def extend() -> None:
+        nonlocal timer
+        if is_asked():
+            for add in limits:
+                add(_EXTENSION)
+        timer = loop.call_later(_EXTENSION, extend)
+
+    timer = loop.call_later(_EXTENSION, extend)
+    try:
+        return await work
+    finally:
+        timer.cancel()
+
+
+@asynccontextmanager
+async def time_limit(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
+    """`asyncio.timeout` without the time in which a person is asked."""
+    async with asyncio.timeout(seconds) as limit:
+        with person_extends(partial(add_time, limit)):
+            yield limit
 
 
 def give_up_if_cancelled() -> None:
@@ -56,6 +111,48 @@ async def wait_shared(future: asyncio.Future[ResultT]) -> ResultT:
 def _mark_as_retrieved(future: asyncio.Future[Any]) -> None:
     if not future.cancelled():
         future.exception()
+
+
+class TimeLeft:
+    """What is left of the option `total` of a request that needs several steps.
+
+    Args:
+        total: Seconds; anything else is no limit.
+    """
+
+    def __init__(self, total: Any) -> None:
+        self._total = total if isinstance(total, int | float) else None
+        self._end = None if self._total is None else monotonic() + self._total
+
+    @property
+    def left(self) -> float | None:
+        """The seconds that are left, 0 at the end; None for no limit."""
+        return None if self._end is None else max(self._end - monotonic(), 0.0)
+
+    def limited(self, options: OptionsT) -> OptionsT:
+        """The options of the last step, with the time that is left for it."""
+        return options if self._end is None else cast(OptionsT, {**cast(Any, options), "total": self.left})
+
+    async def spend(self, work: Awaitable[ResultT], missing: str) -> ResultT:
+        """Wait for a step before the request is sent. Raises NotSent at the end of the time, with what is missing."""
+        limit = asyncio.timeout(self.left)
+        try:
+            async with limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise NotSent(f"Nothing was sent: {missing} within {self._total:g} seconds") from None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Don't count the time of a block, in which a person is asked."""
+        start = monotonic()
+        try:
+            yield
+        finally:
+            if self._end is not None:
+                self._end += monotonic() - start
 
 
 class Deadlines:
@@ -106,7 +203,7 @@ class Deadlines:
         deadline = Deadline(
             self, task, task.cancelling(), since, end, due, idle, total, pending.on_progress, self._pauses
         )
-        pending.on_progress, pending.restart_idle = deadline.progress, deadline.restart_idle
+        pending.on_progress, pending.limit = deadline.progress, deadline
         self._running.add(deadline)
         if due < self._next_check:
             self._set_timer(due)
@@ -190,6 +287,8 @@ class Deadline(Record):
     pauses_before: int
     expired: bool = False
     _has_progress: bool = False
+    #: Seconds in which a person was asked, which don't count.
+    extended: float = 0.0
 
     def progress(self, params: Raw) -> None:
         """Restart the idle time, and pass the progress on."""
@@ -207,6 +306,12 @@ class Deadline(Record):
         """Move the end by the length of a pause, and restart the idle time."""
         self._end += now - max(paused_at, self._start)
         self.due = self._end if self._idle is None else min(self._end, now + self._idle)
+
+    def add_time(self, seconds: float) -> None:
+        """Move the end, and restart the idle time: a person was asked."""
+        self._end += seconds
+        self.extended += seconds
+        self.due = self._end if self._idle is None else min(self._end, self._deadlines.now() + self._idle)
 
     def expire(self) -> None:
         """Cancel the task: the time is up."""

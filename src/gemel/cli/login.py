@@ -44,6 +44,11 @@ class _StoredCredentials:
         """Who is logged in."""
         return None if self._credentials is None else self._credentials.identity
 
+    @property
+    def asks_person(self) -> bool:
+        """Whether a login is under way."""
+        return self._credentials is not None and self._credentials.asks_person
+
     async def headers(self, method: str, url: str, /) -> HeaderPairs:
         """See `Credentials`."""
         return () if self._credentials is None else await self._credentials.headers(method, url)

@@ -48,6 +48,7 @@ from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.methods import method_in
 from gemel.schema.notifications import LoggingLevel
 from gemel.session import Session
+from gemel.timeouts import asking_person
 from gemel.version import __version__
 
 if TYPE_CHECKING:
@@ -302,20 +303,21 @@ class Client(ClientMethods):
             ConnectFailed: The server can't be reached, or there is no common protocol revision.
             CallError: The server refused the connection in another way; never an exception group.
         """
-        await self._connection.open()
         tries = 0
-        while True:
-            try:
-                return await self._connected(await self._connection.ready_session())
-            except (NotSent, ConnectionLost) as exc:  # it was lost just after the negotiation
-                tries += 1
-                if tries > self.limits.retries or not self._connection.reconnects:
+        await self._connection.open()
+        async with self._connection.connecting():
+            while True:
+                try:
+                    return await self._connected(await self._connection.ready_session())
+                except (NotSent, ConnectionLost) as exc:  # it was lost just after the negotiation
+                    tries += 1
+                    if tries > self.limits.retries or not self._connection.reconnects:
+                        await self._connection.close()
+                        raise ConnectFailed(f"The server ended just after the negotiation: {exc}") from exc
+                    await asyncio.sleep(self.limits.backoff * 2**tries * random.uniform(0.5, 1.5))
+                except BaseException:
                     await self._connection.close()
-                    raise ConnectFailed(f"The server ended just after the negotiation: {exc}") from exc
-                await asyncio.sleep(self.limits.backoff * 2**tries * random.uniform(0.5, 1.5))
-            except BaseException:
-                await self._connection.close()
-                raise
+                    raise
 
     async def close(self) -> None:
         """Close the connection, from any task; waiting requests fail with ConnectionLost. Closing twice is harmless.
@@ -450,7 +452,7 @@ class Client(ClientMethods):
         count = len(required.input_requests or {})
         if count > self.limits.input_requests:
             raise InvalidResponse(f"The server sent {count} input requests at once")
-        return await self._inbound.callbacks.answer_inputs(required, self._inbound.answer_input)
+        return await asking_person(self._inbound.callbacks.answer_inputs(required, self._inbound.answer_input))
 
     def _server_text(self) -> str:
         """The server for a user: the name that it gives itself, and where it is."""

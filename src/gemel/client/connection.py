@@ -6,8 +6,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -47,7 +47,7 @@ from gemel.schema.base import PROTOCOL_VERSION, Implementation
 from gemel.schema.methods import METHODS
 from gemel.session import Handle, Session
 from gemel.telemetry import current_telemetry
-from gemel.timeouts import CONNECT_LIMIT, wait_shared
+from gemel.timeouts import time_limit, wait_shared
 
 if TYPE_CHECKING:
     from gemel.recorder import ObservedMessage
@@ -115,6 +115,8 @@ class ClientConnection:
         self._resources: AsyncExitStack | None = None
         self.home = Home("client", self.close, self._abandon)
         self._openings = PerLoop(asyncio.Lock)
+        #: When connecting has to be over, by the clock of the loop.
+        self._connect_by: float | None = None
         self._reopening: asyncio.Task[Session] | None = None
         #: Closes sessions that the server has ended, where requests may still be in flight.
         self._leaving: set[asyncio.Task[None]] = set()
@@ -210,14 +212,15 @@ class ClientConnection:
 
     async def open(self) -> None:
         """Open for the first time, or after `close`. Raises ConnectFailed or another CallError, never a group."""
-        self.home.check()
-        if self.home.loop is None:
-            self.home.enter()
-            self._openings = PerLoop(asyncio.Lock)
         async with self._openings.here():
+            self.home.enter()
             if self.keep_open:
                 raise ConnectFailed("This client is connected already")
-            await self._open()
+            try:
+                await self._open()
+            except BaseException:
+                self.home.leave()
+                raise
             self.keep_open = True
 
     def _abandon(self, why: Abandoned) -> None:
@@ -282,22 +285,35 @@ class ClientConnection:
         resources = AsyncExitStack()
         self.observed = current_telemetry() is not None
         try:
-            async with asyncio.timeout(self._limits.connect) as limit:
-                CONNECT_LIMIT.set(limit)
+            async with time_limit(self._limits.connect) as limit:
                 await self._reach(resources)
+                self._connect_by = limit.when()
         except BaseException as exc:
             noise = "" if self._latest is None else self._latest.connection.noise
             self._resources = resources
             await self._shut("the connection could not be opened")
             if isinstance(exc, TimeoutError) and not isinstance(exc, CallError):
-                seconds = f"{self._limits.connect:g} seconds"
-                raise ConnectFailed(f"No connection to {words_of(self._target)} within {seconds}{noise}") from exc
+                raise self._too_late(noise) from exc
             if isinstance(exc, CallError | ChannelClosed) and not isinstance(exc, _CLEAR):
                 raise ConnectFailed(str(exc)) from exc  # nothing of the user's was sent yet
             raise
-        finally:
-            CONNECT_LIMIT.set(None)
         self._resources = resources
+
+    def _too_late(self, noise: str = "") -> ConnectFailed:
+        return ConnectFailed(
+            f"No connection to {words_of(self._target)} within {self._limits.connect:g} seconds{noise}"
+        )
+
+    @asynccontextmanager
+    async def connecting(self) -> AsyncIterator[None]:
+        """What belongs to connecting after `open`, within what is left of its limit. Raises ConnectFailed when that is over."""
+        try:
+            async with asyncio.timeout_at(self._connect_by) as limit:
+                yield
+        except TimeoutError as exc:
+            if not limit.expired():
+                raise
+            raise self._too_late() from exc
 
     async def _reach(self, resources: AsyncExitStack) -> None:
         """Negotiate over the transport, or over its older form if the server only knows that."""

@@ -23,6 +23,7 @@ from gemel.protocol.eras.detect import ERAS, parse_eras
 from gemel.protocol.meta import check_extension_id
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.methods import METHODS
+from gemel.timeouts import time_limit
 from gemel.values.encoding import encode_value
 
 logger = logging.getLogger("gemel")
@@ -214,12 +215,12 @@ class ClientExtensions:
         extension = self._by_era[ERAS[self._client.era]].types.get(kind)
         if extension is None:
             return None
-        limit = asyncio.timeout(seconds)
+        limit: asyncio.Timeout | None = None
         try:
-            async with limit:
+            async with time_limit(seconds) as limit:
                 resolved = await extension.resolve(request.replace(total=seconds), msgspec.json.decode(raw))
         except TimeoutError as exc:
-            if not limit.expired():
+            if limit is None or not limit.expired():
                 raise
             raise CallTimeout(f"{request.method}: {extension.id} has no result after {seconds:.1f} seconds") from exc
         return resolved if isinstance(resolved, Raw) else Raw(encode_value(resolved))

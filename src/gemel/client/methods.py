@@ -121,6 +121,8 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
     accepts: Collection[str] = ()
     #: The session that it was sent in, and a later page is sent in: cursors may be valid in no other one.
     _session: object = None
+    #: Seconds of the present round in which a person was asked to log in.
+    _asked: float = 0.0
 
     @property
     def era(self) -> EraName:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import UnionType
 from typing import Any, Self, Unpack
 
@@ -19,6 +19,7 @@ from gemel.errors import CallError, GemelError, NotSent
 from gemel.loops import Home
 from gemel.options import accepts, check_option, options_of, resolve, whole
 from gemel.schema.tools import CallToolResult, DataT
+from gemel.timeouts import TimeLeft
 
 logger = logging.getLogger("gemel")
 
@@ -164,8 +165,11 @@ class ClientPool:
             ToolCallError: The tool reported an error.
             CallError: There is no result for another reason.
         """
-        async with self.client() as client:
-            return await client.call_tool(name, arguments, returns=returns, raise_on_error=raise_on_error, **options)
+        clock = TimeLeft(options.get("total"))
+        async with AsyncExitStack() as lent:
+            client = await clock.spend(lent.enter_async_context(self.client()), "there was no free client")
+            limited = clock.limited(options)
+            return await client.call_tool(name, arguments, returns=returns, raise_on_error=raise_on_error, **limited)
 
     # ---------------------------------------------------------------- lending
 

@@ -27,6 +27,7 @@ from gemel.errors import (
     CallTimeout,
     ConnectionLost,
     InvalidResponse,
+    NotSent,
     Outcome,
     PeerError,
 )
@@ -44,6 +45,7 @@ from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.methods import METHODS
 from gemel.schema.notifications import ProgressParams
 from gemel.session import Session
+from gemel.timeouts import time_limit
 
 logger = logging.getLogger("gemel")
 
@@ -119,7 +121,7 @@ class Requests:
             self._inbound.callbacks.refuse_nested(method)
         params, seconds, rounds = request.params, request.total, 0
         while True:
-            start = loop.time()
+            start, request._asked = loop.time(), 0.0
             try:
                 raw = await self._send_round(request, params, seconds, start)
             except CallTimeout as exc:
@@ -128,7 +130,7 @@ class Requests:
                 raise CallTimeout(f"{exc}, in round {rounds + 1} of input requests") from exc
             except CallError as exc:
                 if open_pages and (required := self._required_pages(exc)) is not None:
-                    return await self._after_pages(request, required, _remaining(seconds, start))
+                    return await self._after_pages(request, required, _remaining(seconds, start + request._asked))
                 if rounds == 0 or exc.outcome is not Outcome.NOT_SENT:
                     raise
                 raise ConnectionLost(f"{method} had begun, and its next round was not sent: {exc}") from exc
@@ -140,7 +142,7 @@ class Requests:
                 kind = "complete" if value.result_type is UNSET else value.result_type
             if kind == "complete" or kind in request.accepts:
                 break
-            value, seconds = None, _remaining(seconds, start)
+            value, seconds = None, _remaining(seconds, start + request._asked)
             row = METHODS.get(method) or self._extensions.sent.get(method)
             if not era.requires_input(kind) or row is None or not row.may_ask:
                 raw = await self._resolved(request, raw, kind, seconds)
@@ -173,8 +175,14 @@ class Requests:
         entry = self._cache.get(key)
         if entry is None:
             return None
-        if entry.scope != "public" and entry.credentials != await self._connection.credentials():
-            return None
+        if entry.scope != "public":
+            try:
+                async with time_limit(request.total):
+                    if entry.credentials != await self._connection.credentials():
+                        return None
+            except TimeoutError:
+                late = f"its credentials took longer than {request.total:g} seconds"
+                raise NotSent(f"{request.method} was not sent: {late}") from None
         request.credentials = entry.credentials
         return Raw(entry.text)
 
@@ -260,11 +268,11 @@ class Requests:
             session = connection.session
             if session is None or session.connection.closed is not None:
                 failed = None if retries is None else retries.error
-                session = await ready_session(connection, method, failed, _remaining(seconds, start))
+                session = await ready_session(connection, method, failed, _remaining(seconds, start + request._asked))
             if "cursor" in params and request._session not in (None, session):
                 raise CursorLost(f"{method}: the connection of the page before has ended")
             progress = None if request.on_progress is None else ProgressCalls(request.on_progress)
-            total = _remaining(seconds, start) if retries else seconds
+            total = _remaining(seconds, start + request._asked) if retries else seconds
             pending: Pending | None = None
             try:
                 headers = self._headers(session, request, params)
@@ -277,15 +285,18 @@ class Requests:
                         if operation is not None:
                             operation.finished(method, raw)
                 if progress is not None:
-                    await progress.finish(request.idle)
+                    await progress.finish(_shorter(request.idle, _remaining(seconds, start + request._asked)))
                 request.credentials, request._session = pending.credentials, session
+                if pending.limit is not None and pending.limit.extended:
+                    _note_login(request, pending)
                 return raw
             except CallTimeout:
                 connection.check_liveness(session)
                 raise
             except CallError as exc:
+                _note_login(request, pending)
                 if retries is None:
-                    end = None if seconds is None else start + seconds
+                    end = None if seconds is None else start + seconds + request._asked
                     retries = Retries(connection, self._extensions, self._limits, self._refresh_tools, request, end)
                 await retries.wait_after(exc, session)
             finally:
@@ -408,6 +419,17 @@ def _own_headers(headers: Mapping[str, str]) -> HeaderTexts:
 
 def _decoded(value: Any) -> Any:
     return msgspec.json.decode(value) if isinstance(value, Raw) else value
+
+
+def _note_login(request: ClientContext, pending: Pending | None) -> None:
+    """The time in which a person was asked to log in does not count for what follows."""
+    if pending is not None and pending.limit is not None:
+        request._asked += pending.limit.extended
+
+
+def _shorter(one: float | None, other: float | None) -> float | None:
+    """The shorter of two times; None is none."""
+    return one if other is None else other if one is None else min(one, other)
 
 
 def _remaining(seconds: float | None, start: float) -> float | None:

@@ -79,6 +79,15 @@ class Retries:
 
     async def wait_after(self, error: CallError, session: Session) -> None:
         """Wait until the request may be sent again after an attempt over `session`; raise the error where it may not."""
+        try:
+            async with asyncio.timeout_at(self._end) as limit:
+                await self._wait_after(error, session)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise self.error or error from None
+
+    async def _wait_after(self, error: CallError, session: Session) -> None:
         match error:
             case SessionEnded():
                 self._connection.retire(session, f"the server ended the session: {error}")
@@ -99,8 +108,7 @@ class Retries:
         if self.error is None or self.error.outcome is not Outcome.UNKNOWN or error.outcome is Outcome.UNKNOWN:
             self.error = error
         self._count += 1
-        loop = asyncio.get_running_loop()
-        if self._count > self._limits.retries or (self._end is not None and loop.time() >= self._end):
+        if self._count > self._limits.retries:
             raise self.error
         logger.debug("%s is repeated: %s", self._method, self.error)
         await asyncio.sleep(self._limits.backoff * 2**self._count * random.uniform(0.5, 1.5))

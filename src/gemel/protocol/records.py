@@ -142,13 +142,28 @@ class Batch(Record):
     inline: bool = False
 
 
+class RequestLimit(Protocol):
+    """The time limits of a request, as a transport sees them.
+
+    Attributes:
+        extended: Seconds in which a person was asked, which don't count.
+    """
+
+    extended: float
+
+    def restart_idle(self) -> None:
+        """Restart the idle time: the peer has taken more of a long request."""
+
+    def add_time(self, seconds: float) -> None:
+        """Do not count seconds in which a person was asked to log in."""
+
+
 @sets_like_slots
 @final
 class Pending(Record):
     """A request of ours that waits for its response. `wake` is called once, when it is over for any reason.
 
-    `credentials` is what the transport sent it with; see `Transport.credentials`. `restart_idle` is called while a long
-    request is being sent, whenever the peer has taken more of it.
+    `credentials` is what the transport sent it with; see `Transport.credentials`. `limit` is set while its time is limited.
     """
 
     id: RequestId
@@ -157,7 +172,7 @@ class Pending(Record):
     result: Raw = ABSENT
     error: Exception | None = None
     on_progress: Callable[[Raw], None] | None = None
-    restart_idle: Callable[[], None] | None = None
+    limit: RequestLimit | None = None
     credentials: str = ""
     wake: Callable[[], None] | None = None
 

@@ -145,6 +145,9 @@ class MachineCredentials:
         network: How it is reached.
     """
 
+    #: No person is asked: time limits go on.
+    asks_person: Final = False
+
     def __init__(self, auth: MachineAuth, url: str, network: Network) -> None:
         self.url = url
         #: Stands for the program; tokens of it are all alike.

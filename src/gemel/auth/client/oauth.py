@@ -209,6 +209,12 @@ class OAuthCredentials:
         await self._log_in(challenge, token, ())
         return True
 
+    @property
+    def asks_person(self) -> bool:
+        """Whether a login is under way."""
+        here = self._logins.find()
+        return here is not None and here.present is not None
+
     async def close(self) -> None:
         """Wait, for a limited time, for a refresh that is under way: its answer has the next refresh token."""
         if self._source is not None:

@@ -27,6 +27,7 @@ from gemel.schema.content import ResourceLink, TextContent
 from gemel.schema.prompts import GetPromptResult, Prompt
 from gemel.schema.resources import ReadResourceResult, Resource, ResourceTemplate
 from gemel.schema.tools import CallToolResult, DataT, Tool
+from gemel.timeouts import TimeLeft
 
 logger = logging.getLogger("gemel")
 
@@ -261,15 +262,17 @@ class ClientGroup:
             ToolCallError: The tool reported an error.
             CallError: There is no result for another reason.
         """
+        clock = TimeLeft(options.get("total"))
+        missing = f"the server of {shorten(name)!r} was not found"
         try:
-            origin = await self._find("tools", name, server)
+            origin = await clock.spend(self._find("tools", name, server), missing)
         except NotSent as exc:
             if raise_on_error:
                 raise
             return CallToolResult(content=[TextContent(text=str(exc))], is_error=True)
-        async with self._member(origin.server).turn() as client:
+        async with self._member(origin.server).turn(clock.left) as client:
             result = await client.call_tool(
-                origin.name, arguments, returns=returns, raise_on_error=raise_on_error, **options
+                origin.name, arguments, returns=returns, raise_on_error=raise_on_error, **clock.limited(options)
             )
         result.content = [
             _of_server(origin.server, block) if isinstance(block, ResourceLink) else block for block in result.content
@@ -299,9 +302,12 @@ class ClientGroup:
             NotSent: No server has the prompt, or its server is not available.
             CallError: There is no result for another reason.
         """
-        origin = await self._find("prompts", name, server)
-        async with self._member(origin.server).turn() as client:
-            return await client.get_prompt(origin.name, arguments, **options)
+        clock = TimeLeft(options.get("total"))
+        origin = await clock.spend(
+            self._find("prompts", name, server), f"the server of {shorten(name)!r} was not found"
+        )
+        async with self._member(origin.server).turn(clock.left) as client:
+            return await client.get_prompt(origin.name, arguments, **clock.limited(options))
 
     async def read_resource(
         self,
@@ -329,9 +335,11 @@ class ClientGroup:
         """
         if server is None and isinstance(uri, Resource | ResourceLink):
             server = (uri.meta or {}).get(SERVER)
-        uri = uri if isinstance(uri, str) else uri.uri
-        async with self._member(server or await self._owner(uri)).turn() as client:
-            return await client.read_resource(uri, cache=cache, **options)
+        uri, clock = uri if isinstance(uri, str) else uri.uri, TimeLeft(options.get("total"))
+        if not server:
+            server = await clock.spend(self._owner(uri), f"the server of {shorten(uri)!r} was not found")
+        async with self._member(server).turn(clock.left) as client:
+            return await client.read_resource(uri, cache=cache, **clock.limited(options))
 
     async def request(
         self,
@@ -358,8 +366,9 @@ class ClientGroup:
             NotSent: There is no such server, or it is not available.
             CallError: There is no result for another reason.
         """
-        async with self._member(server).turn() as client:
-            return await client.request(method, params, result=result, **options)
+        clock = TimeLeft(options.get("total"))
+        async with self._member(server).turn(clock.left) as client:
+            return await client.request(method, params, result=result, **clock.limited(options))
 
     def origin(self, name: str, kind: Kind = "tools") -> NameOrigin:
         """Find the server that a merged name belongs to.

@@ -261,12 +261,12 @@ class Member:
     # ---------------------------------------------------------------- requests
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[Client]:
-        """Wait for a free place, and lend the client. Raises NotSent if there is none within `limits.call_total`."""
+    async def turn(self, within: float | None = None) -> AsyncIterator[Client]:
+        """Wait for a free place, and lend the client. Raises NotSent if there is none in time, by default `limits.call_total`."""
         self._home.check()
         client = self.client
         client.callbacks.refuse_nested("A request")  # it would wait for the one that is being served
-        limit = client.limits.call_total
+        limit = client.limits.call_total if within is None else within
         try:
             async with asyncio.timeout(limit):
                 await self._settled.wait()
@@ -275,7 +275,7 @@ class Member:
                 await self._places.acquire()
         except TimeoutError:
             raise NotSent(
-                f"Server {self.name!r} was busy for {limit:g} seconds with {self._concurrency} requests at once"
+                f"Server {self.name!r} was busy for {limit:.3g} seconds with {self._concurrency} requests at once"
             ) from None
         self._running += 1
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
@@ -33,6 +32,7 @@ from gemel.schema.input_required import InputRequest, InputRequiredResult
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.revisions import V2025_11
 from gemel.schema.tools import CallToolResult, DataT
+from gemel.timeouts import TimeLeft
 
 logger = logging.getLogger("gemel")
 
@@ -196,9 +196,10 @@ class TasksOfClient(ClientTasks):
         handle.take(await self.fetch(task_id))
         return handle
 
-    async def fetch(self, task_id: str) -> _Task:
-        """Ask for a task."""
-        task: _Task = _read(await self.request("tasks/get", {"taskId": task_id}), _Task)
+    async def fetch(self, task_id: str, total: float | None = None) -> _Task:
+        """Ask for a task, for at most `total` seconds; by default as long as for any request."""
+        limit = {} if total is None else {"total": total}
+        task: _Task = _read(await self.request("tasks/get", {"taskId": task_id}, **limit), _Task)
         if task.task_id != task_id:
             raise InvalidResponse(f"The answer to tasks/get is about another task: {shorten(repr(task.task_id))}")
         return task
@@ -232,7 +233,7 @@ class TasksOfClient(ClientTasks):
 
     async def follow(self, task: _Task, total: float | None, on_status: OnStatus | None) -> _Task:
         """Wait until a task has ended, and answer what it asks: each request once. Raises CallTimeout."""
-        end = None if total is None else time.monotonic() + total
+        clock = TimeLeft(total)
         asked: set[str] = set()
         told: TaskInfo | None = None
         while True:
@@ -242,20 +243,24 @@ class TasksOfClient(ClientTasks):
             told = info
             if info.ended:
                 return task
-            if info.status == "input_required" and await self._answer(task, asked, end):
-                task = await self.fetch(task.task_id)
-                continue
-            pause = min(max(_POLL if info.poll_interval is None else info.poll_interval, _SHORTEST), _LONGEST)
-            if end is not None and time.monotonic() + pause > end:
-                await asyncio.sleep(max(end - time.monotonic(), 0))
-                raise CallTimeout(f"The task {task.task_id} did not end within {total:g} seconds: it is {info.status}")
-            await asyncio.sleep(pause)
-            task = await self.fetch(task.task_id)
+            try:
+                if not (info.status == "input_required" and await self._answer(task, asked, clock)):
+                    pause = min(max(_POLL if info.poll_interval is None else info.poll_interval, _SHORTEST), _LONGEST)
+                    left = clock.left
+                    await asyncio.sleep(pause if left is None else min(pause, left))
+                if clock.left == 0:
+                    raise CallTimeout("")
+                task = await self.fetch(task.task_id, clock.left)
+            except CallTimeout as exc:
+                if clock.left != 0:
+                    raise
+                text = f"The task {task.task_id} did not end within {total:g} seconds: it is {info.status}"
+                raise CallTimeout(text) from exc
 
-    async def _answer(self, task: _Task, asked: set[str], end: float | None) -> bool:
+    async def _answer(self, task: _Task, asked: set[str], clock: TimeLeft) -> bool:
         """Answer the requests that are new; in the handshake era the server sends them while `tasks/result` waits."""
         if not self._stateless:
-            await self.outcome(task, None if end is None else max(end - time.monotonic(), 0.01))
+            await self.outcome(task, total=clock.left)
             return True
         new = {key: item for key, item in task.input_requests.items() if key not in asked}
         if not new:
@@ -263,19 +268,20 @@ class TasksOfClient(ClientTasks):
         asked.update(new)
         if len(asked) > MOST_REQUESTS or sum(map(len, asked)) > MOST_REQUESTS * _KEY_LENGTH:
             raise InvalidResponse(f"The task {task.task_id} has requested more input than {MOST_REQUESTS} times")
-        answers = await self._client.answer_inputs(InputRequiredResult(input_requests=new))
+        with clock.paused():
+            answers = await self._client.answer_inputs(InputRequiredResult(input_requests=new))
         await self.request("tasks/update", {"taskId": task.task_id, "inputResponses": answers})
         return True
 
-    async def outcome(self, task: _Task, total: float | None = None) -> dict[str, Any] | PeerError:
+    async def outcome(self, task: _Task, **limits: float | None) -> dict[str, Any] | PeerError:
         """The result of a task of the handshake era, or its error. Waits, and lets the server ask."""
         try:
-            return await self.request("tasks/result", {"taskId": task.task_id}, idle=None, total=total)
+            return await self.request("tasks/result", {"taskId": task.task_id}, **{"idle": None, **limits})
         except PeerError as exc:
             return exc
 
-    async def result(self, task: _Task) -> dict[str, Any]:
-        """The result of a task that has ended. Raises PeerError."""
+    async def result(self, task: _Task, total: float | None = None) -> dict[str, Any]:
+        """The result of a task that has ended, within `total` seconds or as fast as any request. Raises PeerError."""
         if task.status == "cancelled":
             raise PeerError(ErrorObject(-32603, "The task was cancelled", UNSET))
         if self._stateless:
@@ -284,7 +290,8 @@ class TasksOfClient(ClientTasks):
             if task.result is None:
                 raise InvalidResponse(f"The task {task.task_id} is {task.status}, and has no result")
             return task.result
-        outcome = await self.outcome(task)
+        limits = self._client.limits
+        outcome = await self.outcome(task, idle=limits.call_idle, total=limits.call_total if total is None else total)
         if isinstance(outcome, PeerError):
             raise outcome
         return outcome
@@ -339,8 +346,9 @@ class _Handle(ToolTask[DataT], Generic[DataT]):
         return self.take(await self._tasks.follow(self._task, total, on_status))
 
     async def result(self, *, total: float | None = None, on_status: OnStatus | None = None) -> CallToolResult[DataT]:
+        clock = TimeLeft(total)
         await self.wait(total=total, on_status=on_status)
-        result = self.outcome if self._task is None else await self._tasks.result(self._task)
+        result = self.outcome if self._task is None else await self._tasks.result(self._task, clock.left)
         assert result is not None
         return self._tasks.finish(self._tool, result, self._returns, raise_on_error=self._raise_on_error)
 

@@ -13,7 +13,6 @@ import os
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, TypeVar, Unpack
 from urllib.parse import urljoin
@@ -50,7 +49,7 @@ from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.protocol.records import Call, Outgoing, Pending
 from gemel.protocol.states import ANSWERED, WAITING
-from gemel.timeouts import CONNECT_LIMIT
+from gemel.timeouts import PERSON_LIMITS, asking_person
 from gemel.transports.http.client.headers import user_headers
 from gemel.transports.http.client.options import AuthScheme, Credentials, HttpClientOptions, Network
 from gemel.transports.http.client.responses import (
@@ -94,8 +93,6 @@ _RESEND_PAUSES = (0.2, 0.8)
 #: Maximum number of responses to the server in delivery at once, each on a connection of its own.
 _DELIVERIES = 32
 
-#: Seconds after which a request that waits for credentials counts as alive again.
-_ALIVE_SECONDS = 0.2
 #: Headers that change with each token or request of one caller.
 _OF_TOKENS = frozenset({"authorization", "dpop"})
 
@@ -242,7 +239,7 @@ class RemoteEndpoint:
                 return response
             refusals += 1
             refusal = await refusal_of(response, f"The server refuses {method}")
-            if refusals > MAX_REFUSALS or not await _keep_waiting(self._auth.refused(refusal, authorization)):
+            if refusals > MAX_REFUSALS or not await _authorized(self._auth, self._auth.refused(refusal, authorization)):
                 raise refusal
 
     def _with_fixed(self, headers: HeaderPairs) -> HeaderPairs:
@@ -285,7 +282,7 @@ class RemoteEndpoint:
                 given = await given
             headers = self._fixed if given is None else user_headers(given)
             if self._auth is not None:
-                authorization = await _keep_waiting(self._auth.headers(method, self.url))
+                authorization = await _authorized(self._auth, self._auth.headers(method, self.url))
             else:
                 value = self._ask_value() if self._ask_value is not None else None
                 if inspect.isawaitable(value):
@@ -328,26 +325,9 @@ def _authorizes(headers: HeaderPairs) -> bool:
     return any(name.lower() == "authorization" for name, _ in headers)
 
 
-async def _keep_waiting(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Wait for credentials; meanwhile the request counts as alive, since a person may be logging in."""
-    progress, limit = BODY_PROGRESS.get(), CONNECT_LIMIT.get()
-    loop = asyncio.get_running_loop()
-    timer: asyncio.TimerHandle
-
-    def restart() -> None:
-        nonlocal timer
-        if progress is not None:
-            progress()
-        if limit is not None and (when := limit.when()) is not None:
-            with suppress(RuntimeError):  # it is over
-                limit.reschedule(when + _ALIVE_SECONDS)
-        timer = loop.call_later(_ALIVE_SECONDS, restart)
-
-    timer = loop.call_later(_ALIVE_SECONDS, restart)
-    try:
-        return await work
-    finally:
-        timer.cancel()
+async def _authorized(auth: Credentials, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Wait for credentials, which may ask a person to log in."""
+    return await asking_person(work, lambda: bool(getattr(auth, "asks_person", True)))
 
 
 def _redirect_target(url: str, response: WireResponse) -> str:
@@ -426,10 +406,12 @@ class HttpChannel:
                 self._free -= 1
             elif not await self._wait_for_slot(pending):
                 return
-        # A login, or a body that is sent in pieces: each step counts as progress.
-        takes_time = self._endpoint.varies or len(message.data) > HEAD_BYTES
-        if takes_time:
-            BODY_PROGRESS.set(pending.restart_idle)
+        limit, outer = pending.limit, PERSON_LIMITS.get() if self._endpoint.varies else None
+        if outer is not None and limit is not None:
+            PERSON_LIMITS.set((*outer, limit.add_time))
+        is_long = len(message.data) > HEAD_BYTES
+        if is_long and limit is not None:
+            BODY_PROGRESS.set(limit.restart_idle)  # each piece that is sent counts as progress
         initializes = message.method == "initialize"
         session = None if initializes else self.session_id
         is_handshake = initializes or self._revision is not None
@@ -455,7 +437,9 @@ class HttpChannel:
             if pending.state is WAITING:
                 raise
         finally:
-            if takes_time:
+            if outer is not None:
+                PERSON_LIMITS.set(outer)
+            if is_long:
                 BODY_PROGRESS.set(None)
             if takes_slot:
                 self._leave_slot()
