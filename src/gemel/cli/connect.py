@@ -16,6 +16,7 @@ from gemel.cli.program.own_program import own_program
 from gemel.client.client import Client
 from gemel.client.targets import command_line, is_address
 from gemel.errors import StartError
+from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.transports.http.client.headers import RESERVED
 from gemel.transports.stream.options import Shown
 
@@ -34,6 +35,9 @@ def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | N
     target, transport = target_of(options, show)
     if getattr(options, "root", None):
         more["on_roots"] = list(options.root)
+    timeout = getattr(options, "timeout", None)
+    if timeout is not None and timeout > DEFAULT_LIMITS.connect and "limits" not in transport:
+        more.setdefault("limits", Limits(connect=timeout))
     return Client(target, **{"era": options.era, **transport, **more})
 
 
@@ -60,7 +64,7 @@ def target_of(options: argparse.Namespace, show: Callable[[str], object] | None 
 
 
 def time_limits(options: argparse.Namespace) -> Any:
-    """Return the limits of a request that `--timeout` sets."""
+    """Return the limits of one request that `--timeout` sets: those of the client may be shorter."""
     return {} if options.timeout is None else {"idle": options.timeout, "total": options.timeout}
 
 

@@ -37,7 +37,7 @@ class Console(logging.Handler):
 
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(logging.WARNING)
-        self.terminal = Terminal()
+        self.terminal = options.terminal = Terminal()
         #: Commands without the option never ask.
         self._no_input: bool = getattr(options, "no_input", True)
         #: Whether progress is shown as a bar: on a terminal, with the extra `cli`.

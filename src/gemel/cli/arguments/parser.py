@@ -76,6 +76,10 @@ def _run_module(module: str) -> Callable[[argparse.Namespace], int]:
             return code
         import asyncio
 
+        if getattr(options, "is_limited", False) and options.timeout is not None:
+            from gemel.cli.limit import within
+
+            code = within(code, options)
         return asyncio.run(code)
 
     return command

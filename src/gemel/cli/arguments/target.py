@@ -22,8 +22,10 @@ def add_result(command: CommandParser) -> None:
 
 
 def add_timeout(command: CommandParser) -> None:
-    """Add the limit of a request; see `gemel.cli.connect.time_limits`."""
-    command.add_argument("--timeout", type=seconds, default=None, metavar="SECONDS", help="fail after this time")
+    """Add the limit of the whole command; see `gemel.cli.limit`."""
+    meaning = "fail after this time, with starting and connecting; a person who is asked has time of their own"
+    command.add_argument("--timeout", type=seconds, default=None, metavar="SECONDS", help=meaning)
+    command.set_defaults(is_limited=True)
 
 
 def add_target(command: CommandParser, *, eras: bool = True, also: str = "") -> None:

@@ -30,6 +30,7 @@ from gemel.client.terminal.display import (
 )
 from gemel.client.terminal.forms import FormField, form_fields, parse_yes_no
 from gemel.errors import shorten
+from gemel.loops import PerLoop
 from gemel.schema.content import TextContent
 from gemel.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from gemel.schema.prompts import Prompt
@@ -119,7 +120,7 @@ class Terminal:
         self._timeout = timeout
         self._open_url = open_url
         self._prompt = _LinePrompt(self._input, self._output)
-        self._lock = asyncio.Lock()
+        self._locks = PerLoop(asyncio.Lock)
         #: Whether the prompt on the screen is that of `read_line`, which dialogs preempt.
         self._reading_line = False
         self._history: History | None = None
@@ -329,7 +330,7 @@ class Terminal:
             self._history = InMemoryHistory()
         typed = ""
         while True:
-            async with self._lock:
+            async with self._locks.here():
                 self._reading_line = True
                 try:
                     return await self._prompt.read(prompt, typed, self._history)
@@ -369,7 +370,7 @@ class Terminal:
             raise _Cancelled
         if self._reading_line:
             self._prompt.preempt()
-        async with self._lock:
+        async with self._locks.here():
             try:
                 with self._prompt.raw_mode():
                     async with asyncio.timeout(self._timeout):
