@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import get_running_loop
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
@@ -107,9 +108,11 @@ class Requests:
         Time in which callbacks run here does not count against the limits. With `open_pages` the user is asked to open pages
         that the server requires first; without, that is an error.
         """
-        method, loop = request.method, asyncio.get_running_loop()
-        if loop is not self._connection.home.loop:
-            self._connection.home.check()
+        method = request.method
+        connection = self._connection
+        loop = get_running_loop()
+        if loop is not connection.home.loop:
+            connection.home.check()
         if request.meta is not None:
             check_meta(request.meta)
         if request.notification:
@@ -121,7 +124,7 @@ class Requests:
             self._inbound.callbacks.refuse_nested(method)
         params, seconds, rounds = request.params, request.total, 0
         while True:
-            start, request._asked = loop.time(), 0.0
+            start = loop.time()
             try:
                 raw = await self._send_round(request, params, seconds, start)
             except CallTimeout as exc:
@@ -134,7 +137,7 @@ class Requests:
                 if rounds == 0 or exc.outcome is not Outcome.NOT_SENT:
                     raise
                 raise ConnectionLost(f"{method} had begun, and its next round was not sent: {exc}") from exc
-            era = self._connection.era
+            era = connection.era
             value = _read_typed(raw, request.result)
             if value is None:
                 kind = era.read_result_type(raw, method)
@@ -143,6 +146,7 @@ class Requests:
             if kind == "complete" or kind in request.accepts:
                 break
             value, seconds = None, _remaining(seconds, start + request._asked)
+            request._asked = 0.0
             row = METHODS.get(method) or self._extensions.sent.get(method)
             if not era.requires_input(kind) or row is None or not row.may_ask:
                 raw = await self._resolved(request, raw, kind, seconds)
@@ -216,7 +220,7 @@ class Requests:
             nonlocal seconds
             start = asyncio.get_running_loop().time()
             try:
-                return await self.send(msgspec.structs.replace(request, total=seconds), open_pages=False)
+                return await self.send(msgspec.structs.replace(request, total=seconds, _asked=0.0), open_pages=False)
             finally:
                 seconds = _remaining(seconds, start)
 

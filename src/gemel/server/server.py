@@ -807,6 +807,7 @@ class LoopState:
 
     def __init__(self, server: Server[Any]) -> None:
         self._server = server
+        self._request_states = server._request_states
         #: How many have entered.
         self.users = 0
         self.lifespan = Lifespan(server._lifespan, server, f"server {server.name!r}", server.limits.teardown)
@@ -834,11 +835,8 @@ class LoopState:
 
     async def handle(self, session: Session, call: Call) -> Any:
         """Serve one call through the middleware chain. Returns the result, ready to be encoded."""
-        server = self._server
-        chains = server._chains
-        ctx: Context[Any] = Context(
-            session, call, self.lifespan.state, server._request_states, call.method, call.params, chains.nested
-        )
+        chains, state = self._server._chains, self.lifespan.state
+        ctx: Context[Any] = Context(session, call, state, self._request_states, call.method, call.params, chains.nested)
         token = set_current(ctx)
         try:
             result = await (chains.notification if call.id is None else chains.request)(ctx)
@@ -857,9 +855,8 @@ class LoopState:
 
     def context(self, session: Session, call: Call) -> Context[Any]:
         """The context of a call that is not served here."""
-        server = self._server
-        state, nested = self.lifespan.state, server._chains.nested
-        return Context(session, call, state, server._request_states, call.method, call.params, nested)
+        state, nested = self.lifespan.state, self._server._chains.nested
+        return Context(session, call, state, self._request_states, call.method, call.params, nested)
 
     # ---------------------------------------------------------------- begin and end
 
