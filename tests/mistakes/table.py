@@ -459,9 +459,9 @@ MISTAKES = (
         "A ClientGroup is opened by `async with ClientGroup(…)`; without async use gemel.sync.ClientGroup",
     ),
     Mistake(
-        "a client of an ASGI application",
-        "Client(s.http_app())\n",
-        "A client can't connect to HttpApp: give the Server that it is made of, or the URL where it is served",
+        "an option of a URL for an ASGI application",
+        "Client(s.http_app(), tls=False)\n",
+        "A client of an ASGI app has no option tls",
     ),
     Mistake(
         "a client of a function that makes a server",

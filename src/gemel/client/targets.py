@@ -71,7 +71,9 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
     if callable(target) and is_asgi_app(target):
         from gemel.transports.http.client.asgi import AsgiTransport
 
-        return _made(AsgiTransport, AsgiOptions, target, limits, options)
+        _check_options("an ASGI app", AsgiOptions, options)
+        of_app: Any = options
+        return AsgiTransport(target, limits=limits, **of_app)
     if isinstance(target, str):
         target = address_of(target)
     if isinstance(target, str) and target.startswith(_HTTP):

@@ -336,7 +336,7 @@ async def test_a_server_with_all_requests_taken_still_says_that_it_lives(era: st
         for wire in spare:
             await wire.send("POST", {**headers, "Content-Length": str(len(data))})
         assert site.app is not None
-        while site.app._lives.here().requests.running < 2 + LIVENESS_RESERVE:  # type: ignore[union-attr]  # noqa: ASYNC110
+        while site.app._lives.here().requests.running < 2 + LIVENESS_RESERVE:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         assert (await site.ask(headers, body)).status == 503
         wire = spare[0]

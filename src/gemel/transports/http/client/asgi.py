@@ -68,4 +68,8 @@ class _AsgiSse(SseTransport):
 
     def __init__(self, newer: AsgiTransport, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.running = newer.running  # type: ignore[method-assign]
+        self._newer = newer
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """See Transport: the lifespan of the app."""
+        return self._newer.running()
