@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -232,6 +233,9 @@ class Proxy(Server[Any]):
         self._offered = self.catalog
         self._client, self._callbacks, self._declare = client, client.callbacks, declare
         self._single_user, self._parked = single_user, parked
+        self._lock = threading.Lock()
+        #: The event loop that has the client that was given; others have copies of it.
+        self._first: asyncio.AbstractEventLoop | None = None
         self._upstreams = self._offered.upstreams = PerLoop(self._make_upstream)
         self._send_by_era: dict[Era, _SendUpstream] = {HANDSHAKE: self._send, STATELESS: self._send_in_rounds}
         self._headers = _forwardable_headers(headers)
@@ -244,9 +248,12 @@ class Proxy(Server[Any]):
         return self._upstreams.here().upstream
 
     def _make_upstream(self) -> UpstreamInLoop:
-        """The client that was given serves one event loop; others that are alive get a copy of it."""
-        taken = any(here.upstream.client is self._client for here in self._upstreams.all())
-        client = self._client.copy() if taken else self._client
+        """The client that was given serves the first event loop, until that is closed. Others get a copy of it."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._first is None or self._first.is_closed():
+                self._first = loop
+        client = self._client if self._first is loop else self._client.copy()
         upstream = Upstream(client, self._callbacks, self._declare, single_user=self._single_user)
         return UpstreamInLoop(upstream, ttl=self.limits.state_ttl, most=self._parked)
 
