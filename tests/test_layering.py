@@ -141,9 +141,13 @@ def test_http1_imports_nothing_of_mcp(gemel: list[Module]) -> None:
     """An HTTP/1.1 implementation that could stand alone; of Gemel it has the errors, the Structs and the sockets of a machine."""
     for name, imports in inner_imports(gemel).items():
         if layer_of(name) == "http1":
-            assert {layer_of(found.target) for found in imports} <= {"http1", "errors", "structs", "loops", "local_sockets"}, (
-                name
-            )
+            assert {layer_of(found.target) for found in imports} <= {
+                "http1",
+                "errors",
+                "structs",
+                "loops",
+                "local_sockets",
+            }, name
 
 
 def test_no_import_closes_a_cycle(gemel: list[Module]) -> None:

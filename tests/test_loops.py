@@ -73,7 +73,7 @@ def test_values_end_in_the_order_in_which_they_were_made() -> None:
     async def note(value: str) -> None:
         ended.append(value)
 
-    first, second = (PerLoop(lambda name=name: name, end=note) for name in ("first", "second"))
+    first, second = PerLoop(lambda: "first", end=note), PerLoop(lambda: "second", end=note)
 
     async def use() -> None:
         first.here()
