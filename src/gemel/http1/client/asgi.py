@@ -44,9 +44,7 @@ async def app_lifespan(app: AsgiApp) -> AsyncIterator[dict[str, Any]]:
     try:
         started = await _next(outbox, running)
         if started is not None and started["type"] == "lifespan.startup.failed":
-            raise ConnectFailed(
-                f"The app {_name(app)} could not start: {started.get('message') or 'it gave no reason'}"
-            )
+            raise _failed_start(app, started.get("message", ""))
         yield state
         if started is not None and not running.done():
             inbox.put_nowait({"type": "lifespan.shutdown"})
@@ -69,6 +67,14 @@ async def _next(outbox: asyncio.Queue[Message], running: asyncio.Future[None]) -
         return message.result() if message.done() else None
     finally:
         message.cancel()
+
+
+def _failed_start(app: AsgiApp, message: str) -> ConnectFailed:
+    """The error for an app that can't start. Frameworks send a traceback, whose last line says why."""
+    *more, reason = message.strip().splitlines() or ["it gave no reason"]
+    if more:
+        logger.error("The app %s could not start:\n%s", _name(app), message.strip())
+    return ConnectFailed(f"The app {_name(app)} could not start: {reason}")
 
 
 def _name(app: AsgiApp) -> str:
