@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from time import monotonic
 from typing import Any, TypeVar, cast
 
 from msgspec import Raw
 
 from gemel.asyncio_tasks import current_task
 from gemel.errors import DefinitionError, NotSent, shorten
+from gemel.loops import running_loop
 from gemel.protocol.records import Pending, Record
 from gemel.structs import sets_like_slots
 
@@ -121,13 +121,14 @@ class TimeLeft:
     """
 
     def __init__(self, total: Any) -> None:
+        self._time = running_loop().time
         self._total = total if isinstance(total, int | float) else None
-        self._end = None if self._total is None else monotonic() + self._total
+        self._end = None if self._total is None else self._time() + self._total
 
     @property
     def left(self) -> float | None:
         """The seconds that are left, 0 at the end; None for no limit."""
-        return None if self._end is None else max(self._end - monotonic(), 0.0)
+        return None if self._end is None else max(self._end - self._time(), 0.0)
 
     def limited(self, options: OptionsT) -> OptionsT:
         """The options of the last step, with the time that is left for it."""
@@ -147,12 +148,12 @@ class TimeLeft:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Don't count the time of a block, in which a person is asked."""
-        start = monotonic()
+        start = self._time()
         try:
             yield
         finally:
             if self._end is not None:
-                self._end += monotonic() - start
+                self._end += self._time() - start
 
 
 class Deadlines:

@@ -154,7 +154,7 @@ class UrlTransport(Transport):
         return HttpxWire(tls=self._tls, proxy=proxy, connect=self.limits.connect)
 
     def _endpoint(self, url: str, wire: Wire) -> RemoteEndpoint:
-        self._latest_endpoint = RemoteEndpoint(url, wire, self._settings)
+        self._latest_endpoint = RemoteEndpoint(url, wire, self._settings, self.limits)
         return self._latest_endpoint
 
     @property
@@ -179,9 +179,10 @@ class UrlTransport(Transport):
 class RemoteEndpoint:
     """Makes requests to one URL over one Wire: headers of the user, authorization, redirects."""
 
-    def __init__(self, url: str, wire: Wire, settings: HttpClientOptions) -> None:
+    def __init__(self, url: str, wire: Wire, settings: HttpClientOptions, limits: Limits) -> None:
         self.url = url
         self._wire = wire
+        self._limits = limits
         auth = settings["auth"]
         self._auth = auth if isinstance(auth, Credentials) else None
         #: What the credentials want to know of responses.
@@ -239,7 +240,7 @@ class RemoteEndpoint:
                 return response
             refusals += 1
             refusal = await refusal_of(response, f"The server refuses {method}")
-            if refusals > MAX_REFUSALS or not await _authorized(self._auth, self._auth.refused(refusal, authorization)):
+            if refusals > MAX_REFUSALS or not await self._authorized(self._auth.refused(refusal, authorization)):
                 raise refusal
 
     def _with_fixed(self, headers: HeaderPairs) -> HeaderPairs:
@@ -282,7 +283,7 @@ class RemoteEndpoint:
                 given = await given
             headers = self._fixed if given is None else user_headers(given)
             if self._auth is not None:
-                authorization = await _authorized(self._auth, self._auth.headers(method, self.url))
+                authorization = await self._authorized(self._auth.headers(method, self.url))
             else:
                 value = self._ask_value() if self._ask_value is not None else None
                 if inspect.isawaitable(value):
@@ -296,6 +297,12 @@ class RemoteEndpoint:
             return headers, ()
         names = {name.lower() for name, _ in authorization}
         return [*(pair for pair in headers if pair[0].lower() not in names), *authorization], authorization
+
+    async def _authorized(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Wait for credentials, which may ask a person to log in."""
+        clock, auth = asyncio.get_running_loop().time, self._auth
+        end = clock() + self._limits.input_wait
+        return await asking_person(work, lambda: bool(getattr(auth, "asks_person", clock() < end)))
 
     async def _follow_redirects(
         self, method: str, headers: HeaderPairs, body: bytes | None, response: WireResponse
@@ -323,11 +330,6 @@ def _merged(headers: HeaderPairs, fixed: HeaderPairs) -> HeaderPairs:
 
 def _authorizes(headers: HeaderPairs) -> bool:
     return any(name.lower() == "authorization" for name, _ in headers)
-
-
-async def _authorized(auth: Credentials, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Wait for credentials, which may ask a person to log in."""
-    return await asking_person(work, lambda: bool(getattr(auth, "asks_person", True)))
 
 
 def _redirect_target(url: str, response: WireResponse) -> str:

@@ -26,7 +26,8 @@ class Credentials(Protocol):
 
     With an attribute `identity` it says who the caller is as a text that stays the same while tokens are renewed; without it,
     other headers count as another caller. Nothing is taken from a cache for another caller. While an attribute `asks_person` is
-    true, or missing, the time limits of requests that wait for the credentials stand still: a person may be logging in. A method
+    true, the time limits of requests that wait for the credentials stand still: a person is logging in. Without the attribute they
+    stand still for at most `limits.input_wait`. A method
     `def answered(self, url, headers)` is called with the headers of each response that is not a refusal, by lower-case name. A
     method `async def close(self)` is awaited when a transport ends that used them; others may go on using them.
     """
