@@ -16,7 +16,6 @@ if sys.platform != "win32":
     import uvloop
 
     FACTORIES["uvloop"] = uvloop.new_event_loop
-    uvloop.new_event_loop().close()  # now, and not in some test, it opens a pipe that it keeps for the life of the process
 
 
 def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

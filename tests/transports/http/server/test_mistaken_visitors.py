@@ -127,10 +127,9 @@ async def test_a_server_that_is_mounted_as_an_application_says_what_to_write() -
     assert sent[0]["status"] == 500
 
 
-async def test_a_server_is_still_a_target_of_clients() -> None:
+async def test_a_server_and_its_app_are_targets_of_clients() -> None:
     server: Server[Any] = Server("weather")
-    async with Client(server) as client:
-        assert client.server_info is not None
-        assert client.server_info.name == "weather"
-    with pytest.raises(DefinitionError, match="give the Server that it is made of"):
-        Client(server.http_app())
+    for target in (server, server.http_app()):
+        async with Client(target) as client:
+            assert client.server_info is not None
+            assert client.server_info.name == "weather"
