@@ -35,8 +35,9 @@ def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | N
     target, transport = target_of(options, show)
     if getattr(options, "root", None):
         more["on_roots"] = list(options.root)
-    timeout = getattr(options, "timeout", None)
-    if timeout is not None and timeout > DEFAULT_LIMITS.connect and "limits" not in transport:
+    timeout, is_limited = getattr(options, "timeout", None), getattr(options, "is_limited", False)
+    # The limit of the whole command covers a shorter time for connecting; others are limits of each request.
+    if timeout is not None and (timeout > DEFAULT_LIMITS.connect or not is_limited) and "limits" not in transport:
         more.setdefault("limits", Limits(connect=timeout))
     return Client(target, **{"era": options.era, **transport, **more})
 

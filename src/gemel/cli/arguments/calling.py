@@ -86,7 +86,11 @@ def _ping(command: CommandParser) -> None:
         help="the pause between two requests (default: %(default)g)",
     )
     command.add_argument(
-        "--timeout", type=seconds, default=10.0, metavar="SECONDS", help="how long to wait (default: %(default)g)"
+        "--timeout",
+        type=seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="how long to wait for the connection, and for each answer (default: %(default)g)",
     )
     command.add_argument("--json", action="store_true", help="print all times and their summary as JSON")
 
@@ -122,7 +126,9 @@ def _bench(command: CommandParser) -> None:
     command.add_argument(
         "--pid", type=_at_least_one, metavar="PID", help="the process of a server on this machine that has a URL"
     )
-    command.add_argument("--timeout", type=seconds, metavar="SECONDS", help="a call fails after this time")
+    command.add_argument(
+        "--timeout", type=seconds, metavar="SECONDS", help="connecting and each call fail after this time"
+    )
     command.add_argument("--json", action="store_true", help="print the figures as JSON")
 
 

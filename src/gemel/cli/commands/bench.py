@@ -21,7 +21,7 @@ from gemel.client.client import Client
 from gemel.client.content import content_to_text
 from gemel.client.terminal.display import escape_line, write
 from gemel.errors import GemelError, StartError
-from gemel.protocol.limits import Limits
+from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.schema.methods import method_in
 
 #: Seconds of a run without --seconds and --calls.
@@ -39,7 +39,12 @@ async def run(options: argparse.Namespace) -> int:
     runs: list[dict[str, Any]] = []
     head: dict[str, Any] = {}
     # A retry would hide a failure. A connection for each caller: waiting for one is not the server's time.
-    limits = Limits(retries=0, connections=max(256, options.concurrency), pending=max(10_000, options.concurrency))
+    limits = Limits(
+        retries=0,
+        connections=max(256, options.concurrency),
+        pending=max(10_000, options.concurrency),
+        connect=DEFAULT_LIMITS.connect if options.timeout is None else options.timeout,
+    )
     with Console(options) as console:
         for era in ERAS[1:] if options.era == "both" else [options.era]:
             options.era = era

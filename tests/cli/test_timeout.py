@@ -1,0 +1,86 @@
+"""`--timeout` limits a whole command, with starting and connecting; only the time of persons does not count."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.quick_commands import QUICK
+from tests.typist import at_the_terminal
+
+SERVER = """
+import os
+import time
+from gemel import Context, Server
+
+time.sleep(float(os.environ.get("START_SECONDS", "0")))
+server = Server("slow")
+
+@server.tool
+async def book(ctx: Context) -> str:
+    return f"row {await ctx.elicit('Which row?', int)}"
+"""
+ERAS = ("2025", "2026")
+TIMED_OUT = "gemel: The command did not end within 0.5 seconds, which include starting the server and connecting\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    (tmp_path / "slow.py").write_text(SERVER)
+    return f"{tmp_path}/slow.py"
+
+
+@pytest.fixture
+def deaf() -> Iterator[str]:
+    """The URL of a server that answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("call", "TARGET", "book"),
+        ("read", "TARGET", "data://x"),
+        ("prompt", "TARGET", "x"),
+        ("complete", "TARGET", "x", "y", "z"),
+        ("tasks", "list", "TARGET"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["starts", "answers"])
+def test_a_server_that_needs_too_long_ends_the_command(words: tuple[str, ...], kind: str, file: str, deaf: str) -> None:
+    target = file if kind == "starts" else deaf
+    begun = time.monotonic()
+    command = [target if word == "TARGET" else word for word in words]
+    done = QUICK.run(*command, "--timeout", "0.5", env={"START_SECONDS": "60"})
+    assert time.monotonic() - begun < 15
+    assert (done.returncode, done.stderr) == (1, TIMED_OUT)
+
+
+@pytest.mark.parametrize("command", ["ping", "bench"])
+@pytest.mark.parametrize("kind", ["starts", "answers"])
+def test_a_limit_of_each_request_is_one_of_connecting_too(command: str, kind: str, file: str, deaf: str) -> None:
+    target = file if kind == "starts" else deaf
+    begun = time.monotonic()
+    done = QUICK.run(command, target, "--timeout", "0.5", env={"START_SECONDS": "60"})
+    assert time.monotonic() - begun < 15
+    assert done.returncode == 1
+    assert "within 0.5 seconds" in done.stderr
+
+
+@pytest.mark.long  # longer than a server takes to start on a busy machine
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_person_has_more_time(file: str, era: str) -> None:
+    command = [sys.executable, "-m", "gemel", "call", file, "book", "--era", era, "--timeout", "8"]
+    async with at_the_terminal(command) as (typist, process):
+        await typist.sees("value:")
+        await asyncio.sleep(9)
+        await typist.answers("", "7")
+        await typist.sees("row 7\n")
+    assert process.returncode == 0
