@@ -19,7 +19,14 @@ SHOWN = {"text", "mermaid", "py"}
 
 
 #: Documents that start some ten processes each.
-LONG = {"tutorial.md", "how-to/testing.md", "how-to/files.md", "clients/shell.md", "clients/contracts.md"}
+LONG = {
+    "tutorial.md",
+    "how-to/testing.md",
+    "how-to/testing-frameworks.md",
+    "how-to/files.md",
+    "clients/shell.md",
+    "clients/contracts.md",
+}
 
 
 @pytest.mark.timeout(300)  # a page starts up to thirty processes; each of its commands has a limit of its own

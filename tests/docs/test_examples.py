@@ -19,11 +19,9 @@ from tests.source import ROOT
 EXAMPLES = ROOT / "examples"
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run an example as a user would, from the root of the checkout."""
-    return subprocess.run(
-        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
-    )
+def run(*words: str, stdin: str = "", folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run an example as a user would, from the root of the checkout or another folder."""
+    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=60, input=stdin)
 
 
 def test_the_demo_shows_both_eras_on_three_transports_and_ends_with_0() -> None:
@@ -68,6 +66,28 @@ def test_a_handler_that_asks_reserves_once_in_both_eras() -> None:
     assert before.count("reserve(") == after.count("reserve(") == 1
     assert before.count("run ") == 1
     assert after.count("run ") == 3
+
+
+def test_a_bot_answers_many_people_from_a_pool_of_threads() -> None:
+    people = [f"person {number}" for number in range(20)]
+    lines = [f"{person}: forecast City{number}" for number, person in enumerate(people)]
+    done = run("examples/bot.py", stdin="\n".join([*lines, "ada: compare Oslo", "hello", ""]))
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    answers = done.stdout.splitlines()
+    assert len(answers) == 22
+    for number, person in enumerate(people):
+        assert f"@{person} City{number}, day 1: sunny, City{number}, day 2: sunny" in answers
+    assert "@ada Oslo, day 1: sunny, Oslo, day 2: sunny" in answers
+    assert "@you I understand: forecast CITY, compare CITY CITY…" in answers
+
+
+def test_an_application_is_tested_in_three_styles() -> None:
+    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", folder=EXAMPLES / "fastapi_tests")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "10 passed" in done.stdout
+    done = run("-m", "unittest", "test_with_unittest", folder=EXAMPLES / "fastapi_tests")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 async def test_the_first_server_serves() -> None:

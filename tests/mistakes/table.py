@@ -231,7 +231,7 @@ MISTAKES = (
     Mistake(
         "a client of a number",
         "Client(8000)\n",
-        "A client can't connect to int: give a URL, a command line, a Server or a Transport",
+        "A client can't connect to int: give a URL, a command line, a Server, an ASGI application or a Transport",
     ),
     Mistake(
         "a client of an unknown scheme",

@@ -206,9 +206,7 @@ def _advice(target: Any) -> str:
         return "a configuration is read by ClientGroup.from_config(…)"
     if isroutine(target):
         return f"call it, Client({target.__name__}(…)), if it returns a Server"
-    if hasattr(target, "serve"):
-        return "give the Server that it is made of, or the URL where it is served"
-    return "give a URL, a command line, a Server or a Transport"
+    return "give a URL, a command line, a Server, an ASGI application or a Transport"
 
 
 def network_attributes(transport: Any) -> dict[str, str | int]:
