@@ -19,6 +19,7 @@ from gemel.protocol.records import UNKNOWN_ORIGIN as UNKNOWN_ORIGIN
 from gemel.protocol.records import Batch as Batch
 from gemel.protocol.records import Call as Call
 from gemel.protocol.records import Inbound as Inbound
+from gemel.protocol.records import LostAnswer as LostAnswer
 from gemel.protocol.records import Origin as Origin
 from gemel.protocol.records import Outgoing as Outgoing
 from gemel.protocol.records import Pending as Pending

@@ -12,7 +12,7 @@ from msgspec import Raw
 from gemel import ChannelClosed, ConnectionLost, ErrorObject, ParseError, ProtocolError
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.states import CallState
-from tests.support import UNKNOWN_ORIGIN, Batch, Call, Channel, Inbound, Origin, Outgoing, jsonrpc
+from tests.support import UNKNOWN_ORIGIN, Batch, Call, Channel, Inbound, LostAnswer, Origin, Outgoing, jsonrpc
 
 
 class EchoConversation:
@@ -128,18 +128,17 @@ class AskConversation:
         self.channel = channel
         self.waiting: dict[object, asyncio.Future[Any]] = {}
         self.heard: list[Any] = []
-        self.broken: list[bytes] = []
+        self.broken: list[LostAnswer] = []
         self.closed: list[str] = []
         self.finished = 0
         self._ids = 0
 
     def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN, /) -> Call | Batch | Outgoing | None:
-        assert isinstance(data, bytes)
-        try:
-            message = jsonrpc.decode(data)
-        except ProtocolError:
+        if isinstance(data, LostAnswer):
             self.broken.append(data)
             return None
+        assert isinstance(data, bytes)
+        message = jsonrpc.decode(data)
         if isinstance(message, jsonrpc.Response):
             self.waiting.pop(message.id).set_result(msgspec.json.decode(message.result))
         elif isinstance(message, jsonrpc.Failure):

@@ -38,7 +38,7 @@ from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.http.mirror import HeaderTexts
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.protocol.peer_log import warn_about_peer
-from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
+from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, LostAnswer, Origin, Outgoing, Pending, Record
 from gemel.protocol.states import CALL_MOVES, CLOSED, PENDING_MOVES, RUNNING, WAITING, HandshakeState
 from gemel.schema.notifications import CancelledParams
 from gemel.structs import sets_like_slots
@@ -128,6 +128,9 @@ class Connection(Record):
         """
         if type(data) is Call:
             return self._receive_call(data, origin)
+        if type(data) is LostAnswer:
+            self._fail_possible(data.id, b"", data.why)
+            return None
         try:
             message = jsonrpc.decode(data) if isinstance(data, bytes) else data
             if type(message) is Response or type(message) is Failure:

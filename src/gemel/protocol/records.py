@@ -129,8 +129,21 @@ class Call(Record):
         return Overloaded(f"Not started: {reason}") if self.queued else NotFinished(reason)
 
 
+@final
+class LostAnswer(Record):
+    """The answer to a request of ours that a transport could not take, such as one that is too long.
+
+    Attributes:
+        id: The id of the request; None if it is not known, so that any request may be meant.
+        why: What is wrong with the answer.
+    """
+
+    id: RequestId | None
+    why: str
+
+
 #: A message as it was read: a call that is to be admitted, or the answer to a request of ours.
-Inbound: TypeAlias = Call | Response | Failure
+Inbound: TypeAlias = Call | Response | Failure | LostAnswer
 
 
 @final

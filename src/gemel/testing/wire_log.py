@@ -14,11 +14,11 @@ from msgspec import UNSET
 from gemel import jsonrpc
 from gemel.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from gemel.client.targets import transport_for
-from gemel.errors import CallError, PeerError, shorten
+from gemel.errors import CallError, ParseError, PeerError, shorten
 from gemel.jsonrpc import ABSENT, Failure, RequestId
 from gemel.protocol.eras.base import EraOption
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
-from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
+from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, LostAnswer, Origin, Outgoing
 from gemel.server.server import Server
 
 Side: TypeAlias = Literal["client", "server"]
@@ -244,6 +244,8 @@ def encode_message(data: bytes | Inbound) -> bytes:
         return jsonrpc.encode_notification(data.method, params)
     if isinstance(data, Failure):
         return jsonrpc.encode_failure(data.id, data.error)
+    if isinstance(data, LostAnswer):
+        return jsonrpc.encode_failure(data.id, ParseError(f"Parse error: {data.why}").error)
     return jsonrpc.encode_response(data.id, data.result)
 
 

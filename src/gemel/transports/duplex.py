@@ -18,7 +18,7 @@ from gemel.channel import SessionLike
 from gemel.errors import Overloaded, ProtocolError, shorten
 from gemel.protocol.limits import Limits
 from gemel.protocol.peer_log import warn_about_peer
-from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Origin, Outgoing
+from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, LostAnswer, Origin, Outgoing
 
 logger = logging.getLogger("gemel")
 
@@ -130,7 +130,7 @@ class DuplexChannel:
             self._receive = session.receive
 
     def feed(
-        self, data: bytes | jsonrpc.Request | jsonrpc.Response, start: Start | None = None
+        self, data: bytes | jsonrpc.Request | jsonrpc.Response | LostAnswer, start: Start | None = None
     ) -> asyncio.Task[None] | None:
         """Hand over one message, or hold it back while an inline call is being answered.
 
@@ -141,7 +141,7 @@ class DuplexChannel:
         Returns:
             The task that serves it, if any.
         """
-        if self._held_back and self.reason is None:
+        if self._held_back and self.reason is None and type(data) is not LostAnswer:
             assert isinstance(data, bytes), "what is held back is text"
             self._backlog.append(data)
             self._count_backlog(len(data))

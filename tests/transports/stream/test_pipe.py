@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 
-import msgspec
 import pytest
 
 from gemel import ChannelClosed, ConnectionLost, Limits
@@ -229,7 +228,8 @@ async def test_an_answer_over_the_limit_fails_its_call_and_is_not_answered() -> 
     async with asking(line=1000) as (wire, conversation):
         wire.write(b'{"jsonrpc":"2.0","id":7,"result":"' + b"x" * 2000 + b'"}\n')
         await until(lambda: conversation.broken)
-        assert msgspec.json.decode(conversation.broken[0])["id"] == 7
+        assert conversation.broken[0].id == 7
+        assert "1000 bytes, the limit `limits.line`" in conversation.broken[0].why
         assert wire.read() == b""
 
 

@@ -20,10 +20,9 @@ from gemel.errors import ChannelClosed, ParseError, ProtocolError
 from gemel.loops import Abandoned, end_connection
 from gemel.protocol.limits import Limits
 from gemel.protocol.peer_log import warn_about_peer
-from gemel.protocol.records import UNKNOWN_ORIGIN, Origin, Outgoing
+from gemel.protocol.records import UNKNOWN_ORIGIN, LostAnswer, Origin, Outgoing
 from gemel.transports.duplex import ByteBudget, DuplexChannel
 from gemel.transports.stream.descriptors import FlowControl
-from gemel.values.encoding import encode_value
 
 logger = logging.getLogger("gemel")
 
@@ -456,24 +455,17 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
             self.feed(last)
 
     def _refuse_discarded(self) -> None:
-        """Answer lines that were too long. An overlong answer is passed on as a malformed one, so that its call fails now."""
+        """Answer lines that were too long. The request that an overlong answer is for fails now."""
         for line in self._lines.discarded:
-            text = f"a line of more than {self.limits.line} bytes was discarded"
-            self._warnings = warn_about_peer(self._warnings, "%s; the limit is the setting `limits.line`", text)
+            text = f"a line has more than {self.limits.line} bytes, the limit `limits.line`"
+            self._warnings = warn_about_peer(self._warnings, "%s; it is ignored", text)
             if line.is_response or (line.may_be_response and not self._server):
-                self.feed(_malformed_answer(line, text))
+                self.feed(LostAnswer(line.id, text))
             elif self._server or line.id is not None:
                 error = ParseError(f"Parse error: {text}")
                 data = jsonrpc.encode_failure(line.id, error.error)
                 self._reply(Outgoing.failure(data, line.id, error, 400), last=False)
         self._lines.discarded.clear()
-
-
-def _malformed_answer(line: Overlong, text: str) -> bytes:
-    """Make a response that is malformed, so that the call it belongs to fails with the text."""
-    if line.id is None:
-        return encode_value({"jsonrpc": "2.0", "result": {"discarded": text}})
-    return encode_value({"jsonrpc": "2.0", "id": line.id, "discarded": text})
 
 
 def _is_whole(line: bytes) -> bool:

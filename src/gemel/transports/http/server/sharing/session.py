@@ -18,7 +18,7 @@ from gemel.protocol.changes import Changed
 from gemel.protocol.http import sse
 from gemel.protocol.http.media_types import TAKES_EVENTS
 from gemel.protocol.http.request import Owner, Refusal
-from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
+from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, LostAnswer, Origin, Outgoing
 from gemel.protocol.states import HandshakeState
 from gemel.schema.notifications import CancelledParams
 from gemel.schema.revisions import knows
@@ -337,7 +337,7 @@ class SharedSession(HttpSession):
 
     def _addressee(self, message: Inbound | Message) -> str | None:
         """The writer that a message is for, "" for all others; None for this process."""
-        if isinstance(message, (Response, Failure)):
+        if isinstance(message, (Response, Failure, LostAnswer)):
             return self._writer_of(message.id)
         if isinstance(message, Request):
             return None
