@@ -75,7 +75,16 @@ Flow: TypeAlias = Generator[HttpRequest, HttpResponse, ResultT]
 
 
 class FetchFailed(AuthorizationFailed):
-    """A request of a flow got no response that can be used."""
+    """A request of a flow got no response that can be used.
+
+    Args:
+        request: The method and the URL.
+        why: What happened in place of a response.
+    """
+
+    def __init__(self, request: str, why: str) -> None:
+        super().__init__(f"{request}: {why}")
+        self.request = request
 
 
 class Fetcher:
@@ -163,16 +172,16 @@ class Fetcher:
                 async with asyncio.timeout(REQUEST_SECONDS):
                     response = await self._exchange(request)
             except TimeoutError:
-                raise FetchFailed(f"{what}: no answer within {REQUEST_SECONDS:g} s") from None
+                raise FetchFailed(what, f"no answer within {REQUEST_SECONDS:g} s") from None
             except AuthorizationFailed:
                 raise
             except CallError as exc:
-                raise FetchFailed(f"{what}: {exc}") from exc
+                raise FetchFailed(what, str(exc)) from exc
             location = response.headers.get("location")
             if request.method != "GET" or response.status not in _REDIRECTS or not location:
                 return response
             request = _redirected(request, location)
-        raise FetchFailed(f"{what}: more than {MAX_REDIRECTS} redirects")
+        raise FetchFailed(what, f"more than {MAX_REDIRECTS} redirects")
 
     async def _exchange(self, request: HttpRequest) -> HttpResponse:
         target = self.rules.check(request.url)
@@ -211,5 +220,5 @@ async def _read(response: WireResponse, what: str) -> bytes:
         parts.append(piece)
         size += len(piece)
         if size > MAX_BODY:
-            raise FetchFailed(f"{what}: the answer has more than {MAX_BODY} bytes")
+            raise FetchFailed(what, f"the answer has more than {MAX_BODY} bytes")
     return b"".join(parts)

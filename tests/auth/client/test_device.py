@@ -97,7 +97,7 @@ async def test_slow_down_adds_five_seconds_each_time() -> None:
 
 
 async def test_a_lost_connection_doubles_the_pause() -> None:
-    rig = Rig(answer(CODE), FetchFailed("lost"), answer(TOKENS))
+    rig = Rig(answer(CODE), FetchFailed("POST", "lost"), answer(TOKENS))
     await rig.login()
     assert rig.pauses == [5, 10]
 

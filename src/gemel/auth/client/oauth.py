@@ -10,7 +10,8 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -211,9 +212,9 @@ class OAuthCredentials:
 
     @property
     def asks_person(self) -> bool:
-        """Whether a login is under way."""
+        """Whether a person is logging in, here or in another process that has the lock of the token store."""
         here = self._logins.find()
-        return here is not None and here.present is not None
+        return here is not None and here.present is not None and here.present.asks_person
 
     async def close(self) -> None:
         """Wait, for a limited time, for a refresh that is under way: its answer has the next refresh token."""
@@ -352,7 +353,8 @@ class OAuthCredentials:
                 self._replacement = tokens.access_token
             else:
                 log_in = partial(self._ask_person, fetcher, found, challenge, missing)
-                await source.obtain(log_in, refused=refused or None)
+                with self._person_asked(True):
+                    await source.obtain(log_in, refused=refused or None)
         self._source = source
         self.identity = self.identity or secrets.token_hex(8)
         place = Tokens(issuer=found.issuer, client={"key": source.key, "resource": found.resource})
@@ -456,6 +458,17 @@ class OAuthCredentials:
         stored: Tokens | None,
     ) -> Tokens:
         """Let a person log in; with a new registration if the client that was stored is rejected."""
+        with self._person_asked(False):
+            return await self._register_and_log_in(fetcher, found, challenge, missing, stored)
+
+    async def _register_and_log_in(
+        self,
+        fetcher: Fetcher,
+        found: Discovered,
+        challenge: Challenge | None,
+        missing: tuple[str, ...],
+        stored: Tokens | None,
+    ) -> Tokens:
         if not missing and time.monotonic() - self._logged_in.get(found.issuer, -math.inf) < LOGIN_PAUSE:
             reason = {} if challenge is None else challenge.parameters
             details = describe_error(reason.get("error", "HTTP 401"), reason.get("error_description"))
@@ -518,11 +531,13 @@ class OAuthCredentials:
             asking = authorizer.login(
                 fetcher.run, found.server, client, resource=found.resource, scopes=scopes, proof=proof
             )
-            tokens = await self._unless_abandoned(asking)
+            with self._person_asked(True):
+                tokens = await self._unless_abandoned(asking)
         else:
             authorization = code_flow.begin(found, client, authorizer.redirect_uri, scopes)
             self._requested[found.issuer] = scopes
-            redirect = await self._unless_abandoned(authorizer.authorize(authorization.url))
+            with self._person_asked(True):
+                redirect = await self._unless_abandoned(authorizer.authorize(authorization.url))
             code = code_flow.read_redirect(authorization, redirect)
             tokens = await fetcher.run(code_flow.redeem(authorization, code, found, client, proof))
         if (proof is not None) != (tokens.token_type == "DPoP"):
@@ -539,6 +554,19 @@ class OAuthCredentials:
             client=msgspec.to_builtins(stored) | key,
             revocation_endpoint=found.server.revocation_endpoint,
         )
+
+    @contextmanager
+    def _person_asked(self, asks: bool) -> Iterator[None]:
+        """Say whether the login that is under way waits for a person inside of the block."""
+        login = self._logins.here().present
+        before = login is not None and login.asks_person
+        if login is not None:
+            login.asks_person = asks
+        try:
+            yield
+        finally:
+            if login is not None:
+                login.asks_person = before
 
     async def _unless_abandoned(self, asking: Coroutine[Any, Any, T]) -> T:
         """Wait for a person or for metadata, as long as a request waits for the login."""
@@ -582,6 +610,8 @@ class _Login:
     def __init__(self, task: asyncio.Task[None]) -> None:
         self.task = task
         self.waiting = 0
+        #: Whether a person is asked now.
+        self.asks_person = False
         self.abandoned = asyncio.Event()
 
 
