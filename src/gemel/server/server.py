@@ -613,7 +613,7 @@ class Server(Router, Generic[StateT]):
             app = ServerCard(card, self._description, path)
             options["routes"] = {**(options.get("routes") or {}), f"{path.rstrip('/')}/server-card": app}
         return HttpApp(
-            lambda: self._loops.here().serve,
+            lambda: self.serve,
             path,
             limits=self.limits,
             eras=tuple(era.name for era in self._description.eras),
