@@ -80,6 +80,11 @@ def lines(old: dict[str, Any], new: dict[str, Any], section: str = "tools") -> l
             ["may break: tool x: input.days.default: 3 → 4"],
         ),
         (
+            tool(of(days={"type": ["integer", "null"], "default": None})),
+            tool(of(days={"type": ["integer", "null"]})),
+            ["may break: tool x: input.days.default: null → none"],
+        ),
+        (
             tool(of(day={**STRING, "format": "date"})),
             tool(of(day={**STRING, "format": "date-time"})),
             [

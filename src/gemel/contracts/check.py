@@ -17,7 +17,7 @@ from gemel.client.methods import Caller, CallNext, ClientContext
 from gemel.client.middleware import Drift, OnDrift
 from gemel.contracts.compare import entry_differences
 from gemel.contracts.contract import SECTIONS, SINGULAR, Contract, Definition, Listed, Section, definition_of, key_of
-from gemel.contracts.display import change_shown
+from gemel.contracts.display import change_shown, unset_if_none
 from gemel.contracts.fetch import LISTS
 from gemel.contracts.lock_file import read_lock
 from gemel.errors import ContractDrift, DefinitionError, Difference, InvalidResponse, shorten
@@ -104,7 +104,7 @@ class ContractCheck:
         was, now = self._contract.instructions, client.instructions
         self._instructions = []
         if was != now:
-            message = change_shown(was, now)
+            message = change_shown(unset_if_none(was), unset_if_none(now))
             line = Difference(severity="text", kind="server", name="", place="instructions", message=message)
             self._instructions = [line]
         await self._report(self._instructions)

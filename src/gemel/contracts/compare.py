@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeAlias, get_args
 
+from msgspec import UNSET
+
 from gemel.contracts.canonical import canonical
 from gemel.contracts.contract import HINTS, SECTIONS, SINGULAR, Contract, Definition, Section, same
-from gemel.contracts.display import change_shown, name_shown, shown, value_shown, values_shown, warning
+from gemel.contracts.display import change_shown, name_shown, shown, unset_if_none, value_shown, values_shown, warning
 from gemel.contracts.json_schema import normal
 from gemel.contracts.schemas import MAX_STEPS, Code, Problem, compare, property_place
 from gemel.errors import Difference, Severity
@@ -93,13 +95,13 @@ def gravest(lines: Iterable[Difference]) -> Severity | None:
 
 def _server(old: Contract, new: Contract) -> Iterator[Difference]:
     for word in sorted(old.server.keys() | new.server.keys()):
-        before, after = old.server.get(word), new.server.get(word)
+        before, after = old.server.get(word, UNSET), new.server.get(word, UNSET)
         if before != after:
             severity: Severity = "text" if word in ("name", "title", "description") else "harmless"
             message = change_shown(before, after)
             yield Difference(severity=severity, kind="server", name="", place=word, message=message)
     if old.instructions != new.instructions:
-        message = change_shown(old.instructions, new.instructions)
+        message = change_shown(unset_if_none(old.instructions), unset_if_none(new.instructions))
         yield Difference(severity="text", kind="server", name="", place="instructions", message=message)
 
 
@@ -133,22 +135,22 @@ class _Entry:
             yield from self._arguments(before.get("arguments", []), after.get("arguments", []))
         for word, severity in _OTHERS.items():
             if before.get(word) != after.get(word):
-                yield self.line(severity, word, change_shown(before.get(word), after.get(word)))
+                yield self.line(severity, word, change_shown(before.get(word, UNSET), after.get(word, UNSET)))
 
     # ---------------------------------------------------------------- texts
 
     def _texts(self, before: Definition, after: Definition) -> Iterator[Difference]:
         for word in ("title", "description", "name"):
             if before.get(word) != after.get(word):
-                yield self.line("text", word, change_shown(before.get(word), after.get(word)))
-        titles = [definition.get("annotations", {}).get("title") for definition in (before, after)]
+                yield self.line("text", word, change_shown(before.get(word, UNSET), after.get(word, UNSET)))
+        titles = [definition.get("annotations", {}).get("title", UNSET) for definition in (before, after)]
         if titles[0] != titles[1]:
             yield self.line("text", "annotations.title", change_shown(*titles))
         if before or self._section != "tools":
             return
         for use, word in (("input", "inputSchema"), ("output", "outputSchema")):
             for place, words in _annotations(after.get(word), use).items():
-                yield self.line("text", place, change_shown(None, words))
+                yield self.line("text", place, change_shown(UNSET, words))
 
     # ---------------------------------------------------------------- tools
 
@@ -168,7 +170,7 @@ class _Entry:
         elif "outputSchema" not in before:
             yield self.line("harmless", "output", "results are structured now: there is a schema")
             for place, words in _annotations(after["outputSchema"], "output").items():
-                yield self.line("text", place, change_shown(None, words))
+                yield self.line("text", place, change_shown(UNSET, words))
         else:
             yield from self._schema("output", before["outputSchema"], after["outputSchema"])
 
@@ -235,7 +237,9 @@ class _Entry:
                 yield self.line("breaking" if required else "harmless", place, f"is {_NEED[required]} now")
             for word in ("title", "description"):
                 if (old or {}).get(word) != new.get(word):
-                    yield self.line("text", f"{place}.{word}", change_shown((old or {}).get(word), new.get(word)))
+                    yield self.line(
+                        "text", f"{place}.{word}", change_shown((old or {}).get(word, UNSET), new.get(word, UNSET))
+                    )
 
 
 def _below(places: Iterable[str]) -> tuple[str, ...]:
@@ -281,7 +285,7 @@ def _annotations_changed(before: Any, after: Any, at: str) -> Iterator[tuple[str
     """The place, severity and message of each annotation that changed."""
     was, now = _annotations(before, at), _annotations(after, at)
     for place in sorted(was.keys() | now.keys()):
-        old, new = was.get(place), now.get(place)
+        old, new = was.get(place, UNSET), now.get(place, UNSET)
         if place in was and place in now and same(old, new):
             continue
         keyword = place.rpartition(".")[2]
@@ -346,7 +350,9 @@ def _message(problem: Problem, use: Use, *, narrower: bool) -> str:
                 return f"{'no longer takes' if is_input else 'can no longer be'} {lost}"
             return f"{'also takes' if is_input else 'can also be'} {lost} now"
         case "keyword":
-            before, after = (problem.source, problem.target) if narrower else (problem.target, problem.source)
+            before, after = map(unset_if_none, (problem.source, problem.target))
+            if not narrower:
+                before, after = after, before
             unproved = is_input == narrower and not problem.certain
             return f"{problem.keyword}: {value_shown(before)} → {value_shown(after)}" + f": {_UNPROVED}" * unproved
         case "undecided":

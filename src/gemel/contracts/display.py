@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec import UNSET
+
 #: Controls but tab and line break; formats (bidi, zero width, tags); line and paragraph separators; private use; fillers and
 #: selectors without a shape. U+FE0F, which makes an emoji, is harmless. A fixed list, so that every Python gives the same answer.
 _RANGES = (
@@ -88,6 +90,11 @@ def change_shown(before: Any, after: Any) -> str:
     return f"{value_shown(before)} → {value_shown(after)}{warning(after)}"
 
 
+def unset_if_none(value: Any) -> Any:
+    """Return UNSET in place of a None that stands for a missing value, and not for null."""
+    return UNSET if value is None else value
+
+
 def value_shown(value: Any) -> str:
-    """Return a JSON value on one line, "none" for None."""
-    return "none" if value is None else shown(value, 120)
+    """Return a JSON value on one line, "none" for UNSET."""
+    return "none" if value is UNSET else shown(value, 120)
