@@ -91,6 +91,24 @@ def test_an_unknown_prompt_is_one_line(file: str) -> None:
     assert "advise" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("advice", "cty"), "gemel: advice has no argument 'cty': did you mean 'city'?\n"),
+        (("live://{city}/now", "street"), "gemel: live://{city}/now has no argument 'street': it has city\n"),
+    ],
+)
+def test_an_unknown_argument_is_named(file: str, words: tuple[str, ...], said: str) -> None:
+    done = gemel("complete", file, *words)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
+
+
+def test_an_argument_may_be_written_as_for_a_call(file: str) -> None:
+    assert gemel("complete", file, "advice", "city=Os").stdout == "Oslo\nOsaka\n"
+    nothing = gemel("complete", file, "advice", "country=x")
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "")
+
+
 # ---------------------------------------------------------------- listen
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from tests.quick_commands import QUICK
 from tests.typist import at_the_terminal
 
@@ -72,6 +76,54 @@ def test_a_limit_of_each_request_is_one_of_connecting_too(command: str, kind: st
     assert time.monotonic() - begun < 15
     assert done.returncode == 1
     assert "within 0.5 seconds" in done.stderr
+
+
+class Guarded(BaseHTTPRequestHandler):
+    """A server that wants a token, and names metadata elsewhere."""
+
+    metadata = ""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(401)
+        self.send_header("www-authenticate", f'Bearer resource_metadata="{self.metadata}"')
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+@contextmanager
+def guarded(metadata: str) -> Iterator[str]:
+    """The URL of a server that wants a token."""
+    handler = type("Handler", (Guarded,), {"metadata": metadata})
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/mcp"
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def test_the_search_for_a_login_counts_since_nobody_is_asked(deaf: str) -> None:
+    with guarded(deaf) as url:
+        begun = time.monotonic()
+        done = QUICK.run("call", url, "book", "--timeout", "0.5")
+    assert time.monotonic() - begun < 8
+    assert (done.returncode, done.stderr) == (1, TIMED_OUT)
+
+
+def test_a_login_that_is_not_possible_says_that_a_token_is_missing() -> None:
+    place = f"http://127.0.0.1:{free_port()}/metadata"
+    with guarded(place) as url:
+        done = QUICK.run("call", url, "book")
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        f"gemel: {url} wants a token (HTTP 401), and GET '{place}', which a login needs, gets no answer: give a token"
+    )
 
 
 @pytest.mark.long  # longer than a server takes to start on a busy machine

@@ -46,7 +46,7 @@ class _StoredCredentials:
 
     @property
     def asks_person(self) -> bool:
-        """Whether a login is under way."""
+        """Whether a person is logging in."""
         return self._credentials is not None and self._credentials.asks_person
 
     async def headers(self, method: str, url: str, /) -> HeaderPairs:
@@ -60,7 +60,15 @@ class _StoredCredentials:
             self._credentials = oauth.bind(self._url, self._network)
             if await self._credentials.tokens() is not None:
                 return True
-        return await self._credentials.refused(refusal, sent)
+        from gemel.auth.flow import FetchFailed
+
+        try:
+            return await self._credentials.refused(refusal, sent)
+        except FetchFailed as exc:
+            raise AuthorizationFailed(
+                f"{self._url} wants a token (HTTP {refusal.status}), and {exc.request}, which a login needs, gets no answer: "
+                "give a token with --header 'Authorization: Bearer …', or see what the server's authorization metadata names"
+            ) from exc
 
 
 class Nobody:

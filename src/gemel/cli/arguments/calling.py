@@ -48,7 +48,11 @@ def _prompt(command: CommandParser) -> None:
 def _complete(command: CommandParser) -> None:
     add_target(command)
     command.add_argument("name", metavar="NAME", help="a prompt, or a resource template such as shop://{item}")
-    command.add_argument("argument", metavar="ARGUMENT", help="an argument of the prompt, a variable of the template")
+    command.add_argument(
+        "argument",
+        metavar="ARGUMENT",
+        help="an argument of the prompt, a variable of the template; ARGUMENT=PREFIX is the same as two words",
+    )
     command.add_argument("prefix", nargs="?", default="", metavar="PREFIX", help="what the values begin with")
     command.add_argument(
         "--context",
