@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
@@ -23,11 +24,12 @@ async def within(work: Coroutine[Any, Any, int], options: argparse.Namespace) ->
         terminal = getattr(options, "terminal", None)
         return terminal is not None and terminal.prompting
 
+    limit: asyncio.Timeout | None = None
     try:
         async with time_limit(options.timeout) as limit:
             return await asking_person(work, is_prompting)
     except TimeoutError as exc:
-        if not limit.expired():
+        if limit is None or not limit.expired():
             raise
         text = f"The command did not end within {options.timeout:g} seconds, which include starting the server and connecting"
         raise CallTimeout(text) from exc

@@ -307,8 +307,9 @@ class ClientConnection:
     @asynccontextmanager
     async def connecting(self) -> AsyncIterator[None]:
         """What belongs to connecting after `open`, within what is left of its limit. Raises ConnectFailed when that is over."""
+        limit = asyncio.timeout_at(self._connect_by)
         try:
-            async with asyncio.timeout_at(self._connect_by) as limit:
+            async with limit:
                 yield
         except TimeoutError as exc:
             if not limit.expired():

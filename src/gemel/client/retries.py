@@ -79,8 +79,9 @@ class Retries:
 
     async def wait_after(self, error: CallError, session: Session) -> None:
         """Wait until the request may be sent again after an attempt over `session`; raise the error where it may not."""
+        limit = asyncio.timeout_at(self._end)
         try:
-            async with asyncio.timeout_at(self._end) as limit:
+            async with limit:
                 await self._wait_after(error, session)
         except TimeoutError:
             if not limit.expired():

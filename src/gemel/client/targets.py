@@ -68,7 +68,7 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
             raise_exceptions=options.get("raise_exceptions", False),
             principal=options.get("principal"),
         )
-    if callable(target) and is_asgi_app(target):
+    if is_asgi_app(target):
         from gemel.transports.http.client.asgi import AsgiTransport
 
         _check_options("an ASGI app", AsgiOptions, options)

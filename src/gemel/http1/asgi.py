@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -17,8 +17,10 @@ TEXT_TYPE = b"text/plain; charset=utf-8"
 CLOSE: HeaderPairs = ((b"connection", b"close"),)
 
 
-def is_asgi_app(target: Any) -> bool:
+def is_asgi_app(target: Any) -> TypeGuard[AsgiApp]:
     """Return whether an object is called with `(scope, receive, send)`."""
+    if not callable(target):
+        return False
     try:
         names = list(inspect.signature(target).parameters)
     except (TypeError, ValueError):
