@@ -23,10 +23,13 @@ from tests.source import ROOT, bare_strings, read_package
 #: Distributions of others that documents, messages and written files name, and what for.
 OTHERS = {
     "fastapi": "the web framework of a how-to",
+    "httpx": "an HTTP client of the how-to on testing with frameworks",
+    "httpx2": "what TestClient of Starlette needs",
     "mangum": "the ASGI adapter of the how-to on AWS Lambda",
     "opentelemetry-exporter-otlp-proto-http": "the exporter of the how-tos on telemetry",
     "opentelemetry-sdk": "the SDK of the how-tos on telemetry",
     "pytest": "the tests of a user's project",
+    "pytest-asyncio": "the same with async",
     "starlette": "the web framework of a how-to",
     "uvicorn": "the ASGI server of how-tos",
 }

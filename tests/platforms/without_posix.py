@@ -66,7 +66,7 @@ def import_everything() -> None:
 
 
 def main(word: str, *arguments: str) -> None:
-    for name in ("pytest",) if word == "pytest" else FOREIGN:
+    for name in ("pytest", "trio") if word == "pytest" else FOREIGN:
         importlib.import_module(name)
     become_windows()
     if word == "pytest":
