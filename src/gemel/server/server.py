@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, Unpa
 
 from gemel.backends import backend_for
 from gemel.backends.base import Backend, Reopenable
-from gemel.channel import Channel
+from gemel.channel import Channel, Serve
 from gemel.errors import DefinitionError, shorten
 from gemel.lazy import load
 from gemel.lifespan import Lifespan
@@ -613,7 +613,7 @@ class Server(Router, Generic[StateT]):
             app = ServerCard(card, self._description, path)
             options["routes"] = {**(options.get("routes") or {}), f"{path.rstrip('/')}/server-card": app}
         return HttpApp(
-            lambda: self.serve,
+            self._serve_here,
             path,
             limits=self.limits,
             eras=tuple(era.name for era in self._description.eras),
@@ -624,6 +624,10 @@ class Server(Router, Generic[StateT]):
             make_shared=self._shared_state if self.backend.shared else None,
             **options,
         )
+
+    def _serve_here(self) -> Serve:
+        """`serve` in the running event loop, looked up once; or what replaces it, such as a log of all messages."""
+        return self.serve if "serve" in vars(self) else self._loops.here().serve
 
     def _shared_state(self) -> SharedState:
         """What an HTTP app in the running event loop shares with other processes, and with those of other loops."""
