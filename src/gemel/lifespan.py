@@ -78,7 +78,9 @@ class Lifespan:
         self._users -= 1
         if self._users == 0 and self._leave is not None and self._task is not None:
             self._leave.set()
-            task, self._ready, self._leave, self._task = self._task, None, None, None
+            task, ready, self._ready, self._leave, self._task = self._task, self._ready, None, None, None
+            if ready is not None and not ready.done():
+                task.cancel()  # nobody waits until it is entered
             try:
                 _, late = await asyncio.wait([task], timeout=self._limit)
             except asyncio.CancelledError:
@@ -110,16 +112,24 @@ class Lifespan:
             if not ready.done():
                 exc.add_note(f"The lifespan of {self._name} failed")
                 ready.set_exception(exc)
-            elif isinstance(exc, Exception):
-                logger.exception("The lifespan of %s failed when it was left", self._name)
-            else:
+                ready.exception()  # whoever waited may be gone
+            elif isinstance(exc, SystemExit | KeyboardInterrupt) or (
+                isinstance(exc, asyncio.CancelledError) and _is_cancelled()
+            ):
                 raise
+            else:
+                logger.exception("The lifespan of %s failed when it was left", self._name)
 
     async def __aenter__(self) -> None:
         await self.enter()
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.exit()
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _until_set_or_cancelled(leave: asyncio.Event) -> None:

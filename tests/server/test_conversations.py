@@ -1,18 +1,24 @@
-"""The lifespan of a conversation: once per handshake conversation, once per stateless request that runs a function."""
+"""`connection_lifespan`: entered once per handshake connection, once per stateless request, where a function of the user runs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import msgspec
 import pytest
 
-from gemel import Context, Limits, Server, ToolError
+from gemel import CallNext, Client, Context, Limits, ProtocolError, Server, ToolError, current_context
 from tests.server.bare_end import BareEnd, Era
+from tests.support import Origin
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
+
+
+class Typed(msgspec.Struct):
+    number: int
 
 
 class Life:
@@ -135,29 +141,181 @@ async def test_one_of_a_stateless_request_that_does_not_end_holds_its_answer_for
     async def fail() -> str:
         raise ToolError("no luck")
 
+    @server.request("acme/fail")
+    async def refuse(ctx: Context[Any], params: Any) -> Any:
+        raise ProtocolError("no luck", code=1234)
+
     async with BareEnd(server) as end:
         life.hangs = True
         assert await end.text("state") == "1"
         assert (await end.call_tool("fail"))["content"][0]["text"] == "no luck"
-        assert (await end.refusal("prompts/get", {"name": "nope"}))["code"] == -32602
-    assert caplog.text.count("leaving its connection_lifespan took longer than 0.05 seconds") == 3
+        assert (await end.refusal("acme/fail"))["code"] == 1234
+    assert caplog.text.count("Leaving the lifespan of a connection took longer than 0.05 seconds") == 3
     assert [line for line in life.log if line.endswith("ends")] == []
 
 
-async def test_one_that_fails_at_its_end_is_in_the_log_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
-    """A-082."""
+MISHAPS: dict[str, Callable[[], BaseException]] = {
+    "error": lambda: OSError("the database was gone already"),
+    "the error of a tool": lambda: ToolError("the database was gone already"),
+    "exit": lambda: SystemExit(3),
+    "cancelled": asyncio.CancelledError,
+    "group": lambda: BaseExceptionGroup("several", [OSError("gone"), asyncio.CancelledError()]),
+}
+
+
+@both_eras
+@pytest.mark.parametrize("mishap", MISHAPS)
+async def test_one_that_fails_at_its_end_changes_no_answer(
+    mishap: str, era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A-082, A-084: neither a result nor the error of a function."""
 
     @asynccontextmanager
     async def life(ctx: Context[Any]) -> AsyncIterator[None]:
-        yield
-        raise OSError("the database was gone already")
+        try:
+            yield
+        finally:
+            raise MISHAPS[mishap]()
 
     server: Server[Any] = Server("failing", connection_lifespan=life)
     server.tool("state")(lambda: "fine")
-    async with BareEnd(server, "2025") as end:
+
+    @server.tool
+    async def fail() -> str:
+        raise ToolError("no luck")
+
+    @server.tool
+    async def refuse() -> str:
+        raise ProtocolError("refused", code=1234)
+
+    async with BareEnd(server, era) as end:
         assert await end.text("state") == "fine"
+        assert await end.text("fail") == "no luck"
+        assert (await end.refusal("tools/call", {"name": "refuse", "arguments": {}}))["code"] == 1234
     assert "The lifespan of a connection failed when it was left" in caplog.text
-    assert "the database was gone already" in caplog.text
+
+
+@both_eras
+async def test_one_that_swallows_the_failure_of_a_call_changes_no_answer(era: Era) -> None:
+    @asynccontextmanager
+    async def life(ctx: Context[Any]) -> AsyncIterator[None]:
+        with suppress(Exception):
+            yield
+
+    server: Server[Any] = Server("quiet", connection_lifespan=life)
+
+    @server.tool
+    async def refuse() -> str:
+        raise ProtocolError("refused", code=1234)
+
+    async with BareEnd(server, era) as end:
+        assert (await end.refusal("tools/call", {"name": "refuse", "arguments": {}}))["code"] == 1234
+
+
+@both_eras
+async def test_requests_that_reach_no_function_enter_nothing(era: Era) -> None:
+    """And they get the answers that they get without a lifespan, also if it could not be entered."""
+    life = Life()
+    life.fails = True
+    server = counted(life, middleware=[pass_on])
+
+    @server.tool(scopes=["admin"])
+    async def secret() -> str:
+        return ""
+
+    @server.tool
+    async def add(a: int) -> int:
+        return a
+
+    @server.resource("page://{number}")
+    async def page(number: int) -> str:
+        return str(number)
+
+    @server.request("acme/typed", params=Typed)
+    async def typed(ctx: Context[Any], params: Typed) -> Any:
+        return {}
+
+    async with BareEnd(server, era, origin=Origin(scopes=frozenset())) as end:
+        await end.names()
+        for method, params, code in (
+            ("acme/nothing", {}, -32601),
+            ("acme/typed", {"number": "one"}, -32602),
+            ("tools/call", {"name": "nothing", "arguments": {}}, -32602),
+            ("tools/call", {"name": 5}, -32602),
+            ("tools/call", {"name": "secret", "arguments": {}}, 403),
+            ("prompts/get", {"name": "nothing"}, -32602),
+            ("prompts/get", {"name": "brief", "arguments": {"more": 5}}, -32602),
+            ("resources/read", {"uri": "page://x"}, -32602),
+            ("completion/complete", {"ref": {"type": "ref/prompt", "name": "x"}, "argument": {}}, -32602),
+        ):
+            assert (await end.refusal(method, params))["code"] == code, (method, params)
+        assert (await end.call_tool("add", a="one"))["isError"]
+        await end.tell("notifications/acme/nothing")
+        assert life.count == 0
+        assert (await end.refusal("tools/call", {"name": "state", "arguments": {}}))["code"] == -32603
+        life.fails = False
+        assert await end.text("add", a=1) == "1"
+
+
+@both_eras
+async def test_a_handler_of_a_notification_has_it(era: Era) -> None:
+    life = Life()
+    server = counted(life)
+    seen = asyncio.Queue[Any]()
+
+    @server.notification("notifications/acme")
+    async def noted(ctx: Context[Any], params: Any) -> None:
+        seen.put_nowait(ctx.connection_state)
+
+    async with Client(server, era=era) as client:
+        await client.notify("notifications/acme", {})
+        assert await seen.get() == 1
+
+
+async def test_a_call_that_asks_leaves_it_in_each_round() -> None:
+    life = Life()
+    server = counted(life)
+
+    @server.tool
+    async def ask(ctx: Context[Any]) -> str:
+        return f"{await ctx.elicit('Who?')} {await ctx.elicit('Where?')}"
+
+    answers = iter(["Ann", "Oslo"])
+    async with Client(server, era="2026", on_elicit=lambda form: {"value": next(answers)}) as client:
+        assert (await client.call_tool("ask")).text == "Ann Oslo"
+    assert [line.split(" with")[0] for line in life.log] == [
+        f"{number} {word}" for number in (1, 2, 3) for word in ("begins", "ends")
+    ]
+
+
+@both_eras
+async def test_functions_of_a_mounted_server_are_inside_of_both(era: Era) -> None:
+    outer, inner = Life(), Life()
+    server = counted(outer)
+    server.mount(counted(inner), "inner")
+    async with BareEnd(server, era) as end:
+        assert (await end.refusal("tools/call", {"name": "inner_nothing", "arguments": {}}))["code"] == -32602
+        assert (outer.count, inner.count) == (0, 0)
+        assert await end.text("inner_state") == "1"
+        assert (outer.count, inner.count) == (1, 1)
+
+
+@both_eras
+async def test_nested_calls_are_inside_of_that_of_their_call(era: Era) -> None:
+    life = Life()
+    server = counted(life)
+
+    @server.tool
+    async def outer(ctx: Context[Any]) -> str:
+        return f"{ctx.connection_state} {(await ctx.call_tool('state')).text} {current_context().connection_state}"
+
+    async with BareEnd(server, era) as end:
+        assert await end.text("outer") == "1 1 1"
+    assert life.count == 1
+
+
+async def pass_on(ctx: Context[Any], call_next: CallNext) -> Any:
+    return await call_next(ctx.replace(params=ctx.params))
 
 
 async def test_a_client_that_leaves_while_it_begins_leaves_nothing_open() -> None:
@@ -183,16 +341,18 @@ async def test_without_one_the_state_is_none(era: Era) -> None:
         assert await end.text("state") == "None"
 
 
-async def test_middleware_sees_the_state() -> None:
+async def test_middleware_sees_the_state_once_a_function_has_run() -> None:
     life = Life()
     server = counted(life)
     seen: list[Any] = []
 
     async def watching(ctx: Context[Any], call_next: Any) -> Any:
         seen.append(ctx.connection_state)
-        return await call_next(ctx)
+        result = await call_next(ctx)
+        seen.append(ctx.connection_state)
+        return result
 
     server.add_middleware(watching)
     async with BareEnd(server) as end:
         await end.text("state")
-    assert seen == [1]
+    assert seen == [None, 1]

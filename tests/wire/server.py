@@ -77,9 +77,12 @@ def build(**options: Any) -> Server[Any]:
     With `spill` it keeps results of more bytes in pages; with `tasks` it has tools that become tasks, with `files` some that
     say the name of a file, which is not Unicode. `deny` says where a
     ToolError ends what comes: in "middleware", in that of a "mounted" server or of a "gateway", or in "connection_lifespan".
+    `connected` is what goes wrong in a `connection_lifespan`, a key of MISHAPS, or "fails": it can't be entered.
     """
     shelf = options.pop("shelf", 0)
     deny = options.pop("deny", None)
+    connected = options.pop("connected", None)
+    events: list[str] = []
     spill = options.pop("spill", None)
     has_tasks = options.pop("tasks", False)
     has_files = options.pop("files", False)
@@ -87,13 +90,14 @@ def build(**options: Any) -> Server[Any]:
         return _denied_inside(deny)
     if deny is not None:
         options |= {"middleware": [_deny]} if deny == "middleware" else {"connection_lifespan": _denied_connection}
+    if connected is not None:
+        options["connection_lifespan"] = _connection(connected, events)
     if spill is not None:
         options["middleware"] = [ResultLimit(spill, spill=True)]
     if "limits" in options:
         options["limits"] = Limits(**options["limits"])
     server: Server[Any] = Server("wire", version="1", **options)
     gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-    events: list[str] = []
     if shelf:
         for number in range(shelf):
             _shelve(server, f"tool{number}")
@@ -122,6 +126,36 @@ async def _denied_connection(ctx: Context[Any]) -> AsyncIterator[None]:
     if ctx.method != "ping":
         raise ToolError("Ask an admin for access")
     yield
+
+
+#: How the clean-up of a connection goes wrong.
+MISHAPS: dict[str, Any] = {
+    "raises": lambda: _raised(OSError("the database was gone already")),
+    "exits": lambda: _raised(SystemExit(3)),
+    "is cancelled": lambda: _raised(asyncio.CancelledError()),
+    "hangs": lambda: asyncio.Event().wait(),
+    "never": lambda: asyncio.sleep(0),
+}
+
+
+async def _raised(error: BaseException) -> None:
+    raise error
+
+
+def _connection(mishap: str, events: list[str]) -> Any:
+    """A `connection_lifespan` that tells what it is entered for."""
+
+    @contextlib.asynccontextmanager
+    async def connected(ctx: Context[Any]) -> AsyncIterator[None]:
+        if mishap == "fails":
+            raise OSError("there is no database")
+        events.append(f"connected by {ctx.method}")
+        try:
+            yield
+        finally:
+            await MISHAPS[mishap]()
+
+    return connected
 
 
 def _denied_inside(deny: str) -> Server[Any]:

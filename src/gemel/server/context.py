@@ -7,11 +7,24 @@ import copy
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from math import isfinite
 from numbers import Real
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -136,6 +149,13 @@ class SampleOptions(TypedDict, total=False):
     tool_choice: ToolChoice
 
 
+class CallLifespan(Protocol):
+    """What is entered before a function of the user runs; see `gemel.server.lifespan`."""
+
+    async def enter(self, ctx: Context[Any], stack: AsyncExitStack, /) -> Any:
+        """Enter it and return the state; what only this call uses is left by the stack."""
+
+
 @sets_like_slots
 class Context(Record, Generic[StateT]):
     """What a handler knows and may do: annotate a parameter with `Context` to get it.
@@ -147,8 +167,8 @@ class Context(Record, Generic[StateT]):
         method: The method of the request or notification.
         params: Its params, as JSON text.
         state: What the server's lifespan yielded; None without one.
-        connection_state: What the server's `connection_lifespan` yielded; None without one, and in methods of the
-            protocol itself.
+        connection_state: What the server's `connection_lifespan` yielded; None without one, and until a function of yours runs:
+            in middleware before `call_next`.
         depth: How many handlers of this server called each other to get here; 0 for what the client requested.
     """
 
@@ -164,6 +184,8 @@ class Context(Record, Generic[StateT]):
     _task: asyncio.Task[Any] | None = None
     _timeout: PausableTimeout | None = None
     connection_state: Any = None
+    #: The `connection_lifespan` of this server, after those of servers that it is mounted in, until they are entered.
+    _lifespans: tuple[CallLifespan, ...] = ()
     depth: int = 0
     #: What is between the caller and this server, outermost first: see `composition/namespace.py`.
     _layers: tuple[Layer, ...] = ()

@@ -23,6 +23,7 @@ from gemel.server.context import Context
 from gemel.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from gemel.server.dispatch import require_client_extension as require_client_extension
 from gemel.server.injection import without_markers
+from gemel.server.lifespan import for_connection
 
 ServerT = TypeVar("ServerT")
 CallTool: TypeAlias = Callable[[Context[Any], CallToolParams], Awaitable[Any]]
@@ -41,6 +42,7 @@ class Method(Struct, frozen=True, kw_only=True):
         eras: The eras in which it exists; those of the extension by default.
         since: The first revision that has it, such as "2025-11-25"; all of its eras by default.
         waits: Whether it may take hours: it does not count as one of the calls that the server serves at once.
+        connection: Whether it uses `ctx.connection_state`, for which a `connection_lifespan` is entered.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Method(Struct, frozen=True, kw_only=True):
     eras: Sequence[EraName] | None = None
     since: str | None = None
     waits: bool = False
+    connection: bool = True
 
 
 class Topic(Struct, frozen=True, kw_only=True):
@@ -164,14 +167,14 @@ class Extensions:
         check_extension_id(name, type(extension).__name__)
         if name in self._added:
             raise DefinitionError(f"There is an extension {name!r} already")
-        requests = {method.name: self._served(name, eras, method) for method in extension.requests()}
+        own_requests, own_notifications = list(extension.requests()), list(extension.notifications())
+        for method in (*own_requests, *own_notifications):
+            check_async(method.name, method.serve)
+        requests = {method.name: self._served(name, eras, method) for method in own_requests}
         notifications = {
-            method.name: Served(method.name, method.serve, method.params, eras=eras)
-            for method in extension.notifications()
+            method.name: Served(method.name, _handler(method), method.params, eras=eras) for method in own_notifications
         }
         topics = {topic.key: (name, topic) for topic in extension.topics()}
-        for served in (*requests.values(), *notifications.values()):
-            check_async(served.name, served.handler)
         for _, topic in topics.values():
             if not is_function(topic.accept, 2) or not is_function(topic.describe, 2):
                 raise DefinitionError(
@@ -214,7 +217,7 @@ class Extensions:
     def _served(self, name: str, eras: Sequence[Era], method: Method) -> Served:
         served = Served(
             method.name,
-            self._dispatch.uncounted(method.serve) if method.waits else method.serve,
+            self._dispatch.uncounted(_handler(method)) if method.waits else _handler(method),
             dict[str, Any] if method.params is None else method.params,
             eras=eras if method.eras is None else parse_eras(method.eras),
             extension_id=None if method.open else name,
@@ -243,6 +246,10 @@ class Extensions:
             if type(extension).call_tool is not BaseExtension.call_tool:
                 call = _intercepted(extension, parse_eras(extension.eras), call)
         return call
+
+
+def _handler(method: Method) -> RequestHandler:
+    return for_connection(method.serve) if method.connection else method.serve
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,35 +1,55 @@
-"""The lifespans of connections: their state for the calls of user code."""
+"""The lifespans of connections: what they yield is there for the functions of users, and entered for nothing else."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
+from gemel.errors import ProtocolError, ToolError, as_failure, internal_error
 from gemel.lifespan import Lifespan
 from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
-from gemel.schema.methods import METHODS
-from gemel.server.context import Context
-from gemel.server.middleware.chain import CallNext, Middleware
+from gemel.server.context import CallLifespan, Context
+from gemel.server.dispatch import RequestHandler
 from gemel.session import Session
+from gemel.signals import is_ctrl_c
 from gemel.timeouts import wait_shared
 
 logger = logging.getLogger("gemel")
 
+ArgumentT = TypeVar("ArgumentT")
+ResultT = TypeVar("ResultT")
 
 ConnectionLifespan: TypeAlias = Callable[[Context[Any]], AbstractAsyncContextManager[Any]]
+
+#: The name of a lifespan in the log.
+_NAME = "a connection"
+
+
+def _contained(manager: ConnectionLifespan) -> ConnectionLifespan:
+    """The same lifespan, whose `sys.exit()` fails like any other error: it must not end the process."""
+
+    @asynccontextmanager
+    async def contained(ctx: Context[Any]) -> AsyncIterator[Any]:
+        try:
+            async with manager(ctx) as state:
+                yield state
+        except (SystemExit, KeyboardInterrupt) as exc:
+            raise (exc if is_ctrl_c(exc) else as_failure(exc)) from None
+
+    return contained
 
 
 class _Connection:
     """The lifespan of one handshake connection, and the task that enters it."""
 
     def __init__(self, manager: ConnectionLifespan, ctx: Context[Any]) -> None:
-        self.lifespan = Lifespan(manager, ctx, "a connection")
+        self.lifespan = Lifespan(manager, ctx, _NAME)
         self.entering = asyncio.ensure_future(self.lifespan.enter())
 
     async def leave(self) -> None:
@@ -41,53 +61,27 @@ class _Connection:
 
 
 class ConnectionLifespans:
-    """Middleware that gives calls of user code the state of their connection, as `ctx.connection_state`."""
+    """The lifespans of a server's connections: one for each handshake connection, one for each call that stands alone."""
 
     def __init__(self, manager: ConnectionLifespan) -> None:
-        self._manager = manager
-        self._by_era: dict[Era, Middleware] = {HANDSHAKE: self._shared, STATELESS: self._around}
+        self._manager = _contained(manager)
+        self._by_era = {HANDSHAKE: self._shared, STATELESS: self._own}
         self._open: WeakKeyDictionary[Session, _Connection] = WeakKeyDictionary()
 
-    async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
-        """Requests of the protocol itself, lists among them, get no state and enter nothing."""
-        row = METHODS.get(ctx.method)
-        if row is not None and not row.may_ask and ctx.method != "completion/complete":
-            return await call_next(ctx)
-        serve = self._around if ctx._session.connection.one_shot else self._by_era[ctx._call.era]
-        return await serve(ctx, call_next)
+    async def enter(self, ctx: Context[Any], stack: AsyncExitStack) -> Any:
+        """Enter the lifespan for a call and return what it yielded. What only this call uses is left by the stack."""
+        era: Era = ctx._call.era
+        enter = self._own if ctx._session.connection.one_shot else self._by_era[era]
+        return await enter(ctx, stack)
 
-    async def _shared(self, ctx: Context[Any], call_next: CallNext) -> Any:
-        """One request of several that share the lifespan of their connection."""
-        ctx.connection_state = await self._state(ctx)
-        return await call_next(ctx)
+    async def _own(self, ctx: Context[Any], stack: AsyncExitStack) -> Any:
+        """That of this call. The answer waits until it is left, for a limited time."""
+        lifespan = Lifespan(self._manager, ctx, _NAME, ctx._session.connection.limits.teardown)
+        await stack.enter_async_context(lifespan)
+        return lifespan.state
 
-    async def _around(self, ctx: Context[Any], call_next: CallNext) -> Any:
-        """One request with a lifespan of its own. Its answer waits for the clean-up, for a limited time."""
-        result: Any = None
-        failure: BaseException | None = None
-        limit, bound = asyncio.timeout(None), ctx._session.connection.limits.teardown
-        try:
-            async with limit, self._manager(ctx) as ctx.connection_state:
-                try:
-                    result = await call_next(ctx)
-                except BaseException as exc:
-                    failure = exc
-                    raise
-                finally:
-                    limit.reschedule(asyncio.get_running_loop().time() + bound)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            logger.warning("%s: leaving its connection_lifespan took longer than %g seconds", ctx.method, bound)
-            if failure is not None:
-                raise failure from None
-        except Exception as exc:
-            if exc is not failure:
-                exc.add_note("The lifespan of a connection failed")
-            raise
-        return result
-
-    async def _state(self, ctx: Context[Any]) -> Any:
+    async def _shared(self, ctx: Context[Any], stack: AsyncExitStack) -> Any:
+        """That of the connection, entered by its first call and left when the connection ends."""
         session = ctx._session
         connection = self._open.get(session)
         if connection is None:
@@ -101,3 +95,54 @@ class ConnectionLifespans:
                 del self._open[session]  # the next call tries again
             raise
         return connection.lifespan.state
+
+
+async def in_connection(
+    ctx: Context[Any], function: Callable[[Context[Any], ArgumentT], Awaitable[ResultT]], argument: ArgumentT
+) -> ResultT:
+    """Call a function of the user, with `ctx.connection_state` if the server has a `connection_lifespan`.
+
+    Whatever happens when a lifespan is left is logged, and changes neither the result nor the error of the function.
+
+    Args:
+        ctx: The context of the call. Its lifespans are entered: that of this server, after those of servers that it is mounted in.
+        function: The function.
+        argument: Its second argument.
+
+    Raises:
+        InternalError: A lifespan can't be entered. ToolError and ProtocolError are raised as they are.
+    """
+    lifespans = ctx._lifespans
+    if not lifespans:
+        return await function(ctx, argument)
+    ctx._lifespans = ()  # what the function calls in turn is inside of them
+    try:
+        async with AsyncExitStack() as stack:
+            for each in lifespans:
+                state = await _entered(each, ctx, stack)
+                ctx.connection_state = state
+                if ctx._root is not None and not ctx.depth:
+                    ctx._root.connection_state = state
+            return await function(ctx, argument)
+    finally:
+        ctx._lifespans = lifespans
+
+
+def for_connection(handler: RequestHandler) -> RequestHandler:
+    """A handler of the user as one that has the state of the connection."""
+
+    async def serve(ctx: Context[Any], params: Any) -> Any:
+        return await in_connection(ctx, handler, params)
+
+    return serve
+
+
+async def _entered(lifespan: CallLifespan, ctx: Context[Any], stack: AsyncExitStack) -> Any:
+    try:
+        return await lifespan.enter(ctx, stack)
+    except (ProtocolError, ToolError):
+        raise
+    except Exception as exc:
+        ctx._call.failure = exc
+        logger.error("%s: the lifespan of a connection can't be entered: %s", ctx.method, exc, exc_info=exc)
+        raise internal_error(exc) from exc

@@ -83,8 +83,9 @@ class ServerOptions(TypedDict, total=False):
     connection_lifespan: Annotated[
         ConnectionLifespan | None,
         Option(
-            "`async with connection_lifespan(ctx) as state`: entered at a client's first request, left when the client has "
-            "gone; in the stateless era around each request. Handlers find the state at `ctx.connection_state`.",
+            "`async with connection_lifespan(ctx) as state`: entered before a client's first request that runs one of your "
+            "functions, left when the client has gone, in each process that serves its session; in the stateless era around "
+            "each such request. Functions find the state at `ctx.connection_state`.",
             None,
             _lifespan("connected(ctx)"),
         ),

@@ -45,7 +45,7 @@ from gemel.server.features.caching import CacheHints
 from gemel.server.features.options import SkillOptions, check_text, icons_of
 from gemel.server.features.subscriptions import Subscriptions
 from gemel.server.injection import without_markers
-from gemel.server.lifespan import ConnectionLifespans
+from gemel.server.lifespan import ConnectionLifespans, for_connection
 from gemel.server.middleware.chain import Middleware, ResourceKeeper, build_chains
 from gemel.server.options import (
     LIFESPAN,
@@ -160,7 +160,7 @@ class Server(Router, Generic[StateT]):
         self._middleware: list[Middleware] = [without_markers(checked(one)) for one in settings["middleware"]]
         self._omits_repeated_text = settings["omit_repeated_text"]
         connected = without_markers(settings["connection_lifespan"])
-        self._connections = ConnectionLifespans(connected) if connected is not None else None
+        self._connections = (ConnectionLifespans(connected),) if connected is not None else ()
         #: What the processes of the server share. One that was made from a URL is closed when the server stops serving.
         self.backend: Backend = backend_for(settings["backend"])
         self._owns_backend = isinstance(settings["backend"], str)
@@ -313,7 +313,7 @@ class Server(Router, Generic[StateT]):
         def register(handler: RequestHandler) -> RequestHandler:
             check_async(method, handler)
             self.catalog.custom_methods.add(method)
-            self._dispatch.requests[method] = Served(method, handler, params)
+            self._dispatch.requests[method] = Served(method, for_connection(handler), params)
             return handler
 
         return register
@@ -335,7 +335,7 @@ class Server(Router, Generic[StateT]):
 
         def register(handler: RequestHandler) -> RequestHandler:
             check_async(method, handler)
-            self._dispatch.notifications[method] = Served(method, handler, params)
+            self._dispatch.notifications[method] = Served(method, for_connection(handler), params)
             return handler
 
         return register
@@ -426,7 +426,6 @@ class Server(Router, Generic[StateT]):
         self._chains = build_chains(
             self._dispatch,
             self._middleware,
-            lifespan=self._connections,
             observer=observer,
             innermost=innermost,
         )
@@ -775,6 +774,7 @@ class Server(Router, Generic[StateT]):
         """Serve a request of a server that this one is mounted in; the result does not have its final shape yet."""
         ctx.state = self._loops.here().lifespan.state
         ctx._serve_nested = self._chains.nested
+        ctx._lifespans += self._connections
         return await self._chains.mounted(ctx)
 
     # ---------------------------------------------------------------- for subclasses that forward to another server
@@ -841,6 +841,7 @@ class LoopState:
         """Serve one call through the middleware chain. Returns the result, ready to be encoded."""
         chains, state = self._server._chains, self.lifespan.state
         ctx: Context[Any] = Context(session, call, state, self._request_states, call.method, call.params, chains.nested)
+        ctx._lifespans = self._server._connections
         token = set_current(ctx)
         try:
             result = await (chains.notification if call.id is None else chains.request)(ctx)

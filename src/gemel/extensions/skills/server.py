@@ -143,9 +143,15 @@ class Skills(Extension):
     def requests(self) -> Iterable[Method]:
         """The three methods of the extension, for any client: clients declare nothing."""
         return (
-            Method(name="skills/list", serve=self._list, params=PageParams, open=True),
-            Method(name="skills/get", serve=self._get, params=_UriParams, open=True),
-            Method(name="resources/directory/read", serve=self._directory, params=_DirectoryParams, open=True),
+            Method(name="skills/list", serve=self._list, params=PageParams, open=True, connection=False),
+            Method(name="skills/get", serve=self._get, params=_UriParams, open=True, connection=False),
+            Method(
+                name="resources/directory/read",
+                serve=self._directory,
+                params=_DirectoryParams,
+                open=True,
+                connection=False,
+            ),
         )
 
     def attach(self, server: Server[Any]) -> None:

@@ -267,8 +267,9 @@ class Tasks(Extension):
         Returns:
             Those of both forms.
         """
-        both: dict[str, Any] = {"params": TaskParams, "name_field": "task_id", "since": V2025_11, "open": True}
-        old: dict[str, Any] = {"eras": ("2025",), "since": V2025_11, "open": True}
+        common: dict[str, Any] = {"since": V2025_11, "open": True, "connection": False}
+        both: dict[str, Any] = {"params": TaskParams, "name_field": "task_id", **common}
+        old: dict[str, Any] = {"eras": ("2025",), **common}
         return (
             Method(name="tasks/get", serve=_retried_later(self._get), **both),
             Method(name="tasks/cancel", serve=_retried_later(self._cancel), **both),
@@ -278,6 +279,7 @@ class Tasks(Extension):
                 params=UpdateParams,
                 name_field="task_id",
                 eras=("2026",),
+                connection=False,
             ),
             Method(name="tasks/result", serve=_retried_later(self._result), params=TaskParams, waits=True, **old),
             Method(name="tasks/list", serve=_retried_later(self._list), params=PageParams, **old),

@@ -20,6 +20,7 @@ from gemel.server.features.visibility import Registered, require_scopes
 from gemel.server.functions.annotations import Place, place_of, resolve, shown, unresolved, unwrapped
 from gemel.server.functions.signature import Signature, kind_of, read_signature
 from gemel.server.injection import Ask, injected
+from gemel.server.lifespan import in_connection
 from gemel.server.threads import Threads
 
 P = ParamSpec("P")
@@ -71,7 +72,8 @@ class RegisteredCompleter:
             return await suggestions if isinstance(suggestions, Awaitable) else suggestions
 
         filled = run if self._dependencies is None else self._dependencies.around(run, threads)
-        return await filled(ctx, dict(zip(self._given, (value, chosen), strict=False)))
+        given: dict[str, Any] = dict(zip(self._given, (value, chosen), strict=False))
+        return await in_connection(ctx, filled, given)
 
 
 def _parameters(function: Completer, place: Place) -> list[tuple[inspect.Parameter, Any]]:

@@ -29,6 +29,7 @@ from gemel.server.features.options import PromptOptions, check_options, common_m
 from gemel.server.features.pagination import paginate
 from gemel.server.features.visibility import Entries, Item, Visibility, require_scopes
 from gemel.server.functions.signature import Signature
+from gemel.server.lifespan import in_connection
 from gemel.server.threads import Threads
 
 PromptFunction: TypeAlias = Callable[..., Any]
@@ -67,7 +68,7 @@ class RegisteredPrompt:
             text = "; ".join(exc.errors)
             name = called(ctx, "prompts", self.prompt.name)
             raise InvalidParams(f"Invalid arguments for prompt {name!r}: {text}") from None
-        return await self._run(ctx, arguments)
+        return await in_connection(ctx, self._run, arguments)
 
     async def _call(self, ctx: Context[Any], arguments: dict[str, Any]) -> GetPromptResult:
         for name in self._contexts:

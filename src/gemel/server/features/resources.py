@@ -44,6 +44,7 @@ from gemel.server.features.visibility import Entries, Item, Visibility, require_
 from gemel.server.functions.arguments import Parameter
 from gemel.server.functions.signature import Signature
 from gemel.server.functions.values import ValueRejected
+from gemel.server.lifespan import in_connection
 from gemel.server.threads import Threads
 
 logger = logging.getLogger("gemel")
@@ -151,7 +152,7 @@ class RegisteredResource:
             return await self._output.result(ctx, value, params.uri)
 
         filled = run if self._dependencies is None else self._dependencies.around(run, threads)
-        result = await filled(ctx, self.arguments(ctx, values))
+        result = await in_connection(ctx, filled, self.arguments(ctx, values))
         if self.item.scopes and result.cache_scope is UNSET:
             result.cache_scope = "private"
         apply_to_read(self._hint, result, params)

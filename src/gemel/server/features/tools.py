@@ -67,6 +67,7 @@ from gemel.server.functions.coercion import CoercedArguments
 from gemel.server.functions.optional import without_null
 from gemel.server.functions.results import ADVICE_ON_CONTENT, OutputSchema, serialized
 from gemel.server.functions.signature import Signature
+from gemel.server.lifespan import in_connection
 from gemel.server.threads import Threads
 from gemel.signals import is_ctrl_c
 
@@ -306,7 +307,7 @@ class Tools(Entries[RegisteredTool]):
                 judge_parameters(head, entry.header_params, msgspec.json.decode(params.arguments))
         if entry.has_pydantic and len(params.arguments) > SMALL:
             check_values(params.arguments, ctx._session.connection.limits.values // 2)
-        in_order, run = entry.in_order, entry.run
+        in_order, run = (None if ctx._lifespans else entry.in_order), entry.run
         try:
             try:
                 given: Any = (in_order or entry.arguments.from_json)(params.arguments)
@@ -314,7 +315,7 @@ class Tools(Entries[RegisteredTool]):
                 return _invalid_arguments(ctx, entry, params, exc)
             if in_order is not None:
                 return entry.result(await entry._function(*given))
-            return await run(ctx, given)
+            return await (in_connection(ctx, run, given) if ctx._lifespans else run(ctx, given))
         except ToolError as exc:
             if not isinstance(exc, ToolCallError):  # that is the text of another server
                 return failure(str(exc))

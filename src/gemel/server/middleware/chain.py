@@ -2,10 +2,9 @@
 
 1. telemetry, if the process has a tracer or meter provider
 2. shaping results that middleware made itself for the caller's revision
-3. the connection lifespan
-4. the middleware that was added, in that order
-5. leaving out repeated text, for `omit_repeated_text=True`
-6. the handler
+3. the middleware that was added, in that order
+4. leaving out repeated text, for `omit_repeated_text=True`
+5. the handler, which enters the lifespan of the connection around a function of the user
 
 Chains are built when serving starts and when middleware is added, never per call.
 """
@@ -57,20 +56,18 @@ def build_chains(
     dispatch: Dispatch,
     middleware: Sequence[Middleware],
     *,
-    lifespan: Middleware | None,
     observer: Middleware | None,
     innermost: Middleware | None,
 ) -> Chains:
     """Compose the chains; what is None is left out. `innermost` sees only what the client requested."""
-    middleware = list(map(_suspendable, middleware))
-    inner = [*([_suspendable(lifespan)] if lifespan else []), *middleware]
+    inner = list(map(_suspendable, middleware))
     outer = [observer] if observer else []
     shaping = [innermost] if innermost else []
     return Chains(
         request=compose([*outer, *([dispatch.finish_results] if inner else []), *inner, *shaping], dispatch.request),
         notification=compose([*outer, *inner], dispatch.notification),
         mounted=compose(inner, dispatch.within),
-        nested=compose(middleware, dispatch.within),
+        nested=compose(inner, dispatch.within),
     )
 
 
