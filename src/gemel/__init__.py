@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from gemel.errors import LogConflict as LogConflict
     from gemel.errors import MethodNotFound as MethodNotFound
     from gemel.errors import MissingClientCapability as MissingClientCapability
+    from gemel.errors import NoSession as NoSession
     from gemel.errors import NotFinished as NotFinished
     from gemel.errors import NotSent as NotSent
     from gemel.errors import Outcome as Outcome
@@ -221,6 +222,7 @@ _HOME = {
     "MethodNotFound": "gemel.errors",
     "Middleware": "gemel.server.middleware.chain",
     "MissingClientCapability": "gemel.errors",
+    "NoSession": "gemel.errors",
     "NotFinished": "gemel.errors",
     "NotSent": "gemel.errors",
     "Outcome": "gemel.errors",

@@ -2,6 +2,7 @@
 
     GemelError
     ├── DefinitionError          invalid signature, name or option; raised at registration
+    │   └── NoSession                the call belongs to no session that could keep something
     ├── StartError               a server cannot start: port in use, missing file
     ├── ToolError                a tool failed; the message is meant for the model
     ├── ProtocolError            JSON-RPC error {code, message, data}; raise it in a handler to send it
@@ -78,6 +79,13 @@ class DefinitionError(GemelError):
     """A signature, name or option can't work; the message names it and says what to do.
 
     Raised at registration, or when a function returns what its annotation doesn't allow.
+    """
+
+
+class NoSession(DefinitionError):
+    """Nothing can be kept for the session of this call, because it belongs to none, or its session has ended.
+
+    The message names what to use in place of it.
     """
 
 

@@ -62,6 +62,8 @@ class Session(Record, weakref=True):
     _closed: asyncio.Future[None] | None = None
     #: The origin of the latest request of an HTTP session: what the session is told now is judged by its token.
     authority: Origin | None = None
+    #: What functions keep in `ctx.session_state`, as JSON by its keys, unless several processes serve the session.
+    kept: dict[str, Raw] | None = None
     #: Set by a channel in memory: whether `send` would deliver now, and return in the next turn of the loop.
     delivers_at_once: Callable[[], bool] | None = None
     #: Called once with the next authority.

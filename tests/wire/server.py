@@ -28,6 +28,7 @@ from gemel import (
     Client,
     ContentBlock,
     Context,
+    GemelError,
     Limits,
     ProtocolError,
     ResourceContents,
@@ -105,6 +106,7 @@ def build(**options: Any) -> Server[Any]:
     _add_plain(server)
     _add_waiting(server, gates, events)
     _add_asking(server, events)
+    _add_keeping(server)
     _add_methods(server, events)
     if has_files:
         _add_files(server)
@@ -344,6 +346,24 @@ def _add_waiting(server: Server[Any], gates: defaultdict[str, asyncio.Event], ev
     @server.tool
     async def shrink() -> None:
         server.remove_tool("grown")
+
+
+def _add_keeping(server: Server[Any]) -> None:
+    @server.tool
+    async def keep(ctx: Context[Any], key: str, value: Any) -> str:
+        try:
+            await ctx.session_state.set(key, value)
+        except GemelError as error:
+            return str(error)
+        return "kept"
+
+    @server.tool
+    async def kept(ctx: Context[Any], key: str) -> str:
+        return repr(await ctx.session_state.get(key))
+
+    @server.tool
+    async def count(ctx: Context[Any]) -> str:
+        return str(await ctx.session_state.update("count", lambda count: count + 1, int, 0))
 
 
 def _add_asking(server: Server[Any], events: list[str]) -> None:

@@ -60,6 +60,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     stored_sessions: int = 100_000
     #: An HTTP session without an open stream or running call ends after this time.
     session_idle: float = 1800.0
+    #: Keys of `ctx.session_state` that one session keeps, and the bytes of their names and values as JSON; at most 512 KiB in a
+    #: shared backend.
+    session_state_keys: int = 100
+    session_state_bytes: int = 64 * 1024
     #: Events and bytes stored per HTTP session to resume streams.
     replay_events: int = 1000
     replay_bytes: int = 4 * MIB

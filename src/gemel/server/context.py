@@ -82,6 +82,7 @@ from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.server.elicitation.stateless import StatelessElicitation
 from gemel.server.elicitation.steps import Steps, SyncSteps
 from gemel.server.log_queue import LogQueue
+from gemel.server.session_state import SessionState, SyncSessionState, session_state
 from gemel.server.threads import LoopCalls, Threads
 from gemel.session import Session
 from gemel.structs import sets_like_slots
@@ -264,6 +265,17 @@ class Context(Record, Generic[StateT]):
     def principal(self) -> str | None:
         """Who was authenticated for this request; None for nobody."""
         return self._call.origin.principal
+
+    @property
+    def session_state(self) -> SessionState:
+        """Values that live as long as the session of the client, in all processes: `await ctx.session_state.get("cart")`.
+
+        The session is the HTTP session of a handshake client, or its connection on other transports.
+
+        Raises:
+            NoSession: The call belongs to no session: its client is stateless, the server has no HTTP sessions, or it is a task.
+        """
+        return session_state(self._session, self._call)
 
     @property
     def scopes(self) -> frozenset[str]:
@@ -815,6 +827,15 @@ class SyncContext:
     def close(self) -> None:
         """End what waits here: the call is over."""
         self._calls.close()
+
+    @property
+    def session_state(self) -> SyncSessionState:
+        """The state of the session as plain calls; see `Context.session_state`.
+
+        Raises:
+            NoSession: The call belongs to no session.
+        """
+        return SyncSessionState(self._ctx.session_state, self._calls.run)
 
     report_progress = _blocking(Context.report_progress)
     log = _blocking(Context.log)

@@ -106,6 +106,7 @@ class Era(ABC):
     """One generation of the protocol: every decision without I/O that the generations make differently."""
 
     __slots__ = (
+        "has_sessions",
         "http_methods",
         "latest",
         "liveness_method",
@@ -122,6 +123,7 @@ class Era(ABC):
         negotiation_method: str,
         liveness_method: str,
         http_methods: tuple[str, ...],
+        has_sessions: bool,
     ) -> None:
         #: The name in public options.
         self.name: EraName = name
@@ -134,6 +136,8 @@ class Era(ABC):
         self.liveness_method = liveness_method
         #: The HTTP methods of an endpoint.
         self.http_methods = http_methods
+        #: Whether requests of one client belong together.
+        self.has_sessions = has_sessions
 
     def __repr__(self) -> str:
         return f"<Era {self.name}>"

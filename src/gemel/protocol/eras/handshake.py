@@ -46,6 +46,7 @@ class HandshakeEra(Era):
             negotiation_method="initialize",
             liveness_method="ping",
             http_methods=("GET", "POST", "DELETE"),
+            has_sessions=True,
         )
 
     def admit(

@@ -63,6 +63,7 @@ class StatelessEra(Era):
             negotiation_method="",
             liveness_method="server/discover",
             http_methods=("POST",),
+            has_sessions=False,
         )
 
     def admit(

@@ -23,6 +23,8 @@ PART_BYTES = 1 << 19
 _FIRST, _LAST = 1, 2
 #: Bytes of a record: they are read and written again when something in it changes.
 MAX_RECORD_BYTES = 128 << 10
+#: Bytes of what functions keep in a session, besides: a backend takes 1 MiB.
+MAX_STATE_BYTES = 512 << 10
 
 
 class SessionRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -43,6 +45,8 @@ class SessionRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     told: tuple[str, int] = ("", -1)
     #: The position in the standing log up to which its client was given messages.
     given: int = 0
+    #: What functions keep in the session: JSON by its keys.
+    state: dict[str, msgspec.Raw] = {}
 
 
 _encode = msgspec.json.Encoder().encode
@@ -91,7 +95,10 @@ class SessionKeys:
     def seal_record(self, record: SessionRecord) -> bytes:
         """Encrypt a record. Raises Overloaded if it is too large."""
         box = self.seal(_encode(record), self.record)
-        if len(box) > MAX_RECORD_BYTES:
+        state = len(_encode(record.state))
+        if state > MAX_STATE_BYTES:
+            raise Overloaded(f"A backend keeps at most {MAX_STATE_BYTES >> 10} KiB of ctx.session_state for a session")
+        if len(box) - state > MAX_RECORD_BYTES:
             raise Overloaded(
                 f"There is too much to remember of this session: the description of its client and the URIs that it subscribed "
                 f"to have at most {MAX_RECORD_BYTES >> 10} KiB"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from gemel import jsonrpc
 from gemel.backends.base import Backend
 from gemel.channel import Serve
-from gemel.errors import BackendError, GemelError, Overloaded, ProtocolError
+from gemel.errors import BackendError, GemelError, NoSession, Overloaded, ProtocolError
 from gemel.jsonrpc import Failure, Message, Request, RequestId, Response
 from gemel.protocol.changes import Changed
 from gemel.protocol.http import sse
@@ -129,6 +129,7 @@ class SharedSession(HttpSession):
         "_opened",
         "_sharing",
         "_standing_log",
+        "_state_lock",
         "deleted",
         "keys",
         "raw",
@@ -166,6 +167,8 @@ class SharedSession(HttpSession):
         limits, backend = options.limits, sharing.state.backend
         self._standing_log = LogWriter(backend, keys.standing, 2 * sharing.ttl, limits, sharing.budget, alone=False)
         self._leaving: asyncio.Task[None] | None = None
+        #: So that calls in this process change the state one after the other.
+        self._state_lock = asyncio.Lock()
         super().__init__(session_id, owner, options, lambda channel: _Facts(serve(channel), self), self, on_end)
         #: When what is stored of it was renewed.
         self.touched = self._loop.time()
@@ -203,6 +206,7 @@ class SharedSession(HttpSession):
             log_level=handshake.log_level,
             writers=[self.writer],
             told=(sharing.mailbox.name, sharing.state.changes.position),
+            state=self.record.state,
         )
 
     def enter(self, record: SessionRecord) -> bool:
@@ -282,6 +286,34 @@ class SharedSession(HttpSession):
         await asyncio.gather(
             *(mailbox.ask(process, kind, self.keys.digest) for process in others(record.writers, mailbox.name))
         )
+
+    # ---------------------------------------------------------------- what functions keep
+
+    async def read_state(self) -> Mapping[str, msgspec.Raw]:
+        """Return what functions keep in the session; see SharedStateChannel."""
+        return (await self._update_state(lambda record: False)).state
+
+    async def change_state(self, change: Callable[[dict[str, msgspec.Raw]], bool]) -> None:
+        """Change what functions keep in the session; see SharedStateChannel."""
+
+        def change_record(record: SessionRecord) -> bool:
+            state = dict(record.state)
+            if not change(state):
+                return False
+            record.state = state
+            return True
+
+        async with self._state_lock:
+            await self._update_state(change_record)
+
+    async def _update_state(self, change: Callable[[SessionRecord], bool]) -> SessionRecord:
+        if not self.raw:  # it is stored after its handshake, with what `initialize` has kept
+            change(self.record)
+            return self.record
+        try:
+            return await self._sharing.update(self, change)
+        except Refused as exc:
+            raise NoSession("ctx.session_state: the session has ended") from exc
 
     # ---------------------------------------------------------------- messages for other processes
 
