@@ -11,7 +11,7 @@ from hashlib import sha256
 import msgspec
 
 from gemel.encryption import KEY_BYTES, KeyRing
-from gemel.errors import BackendError, Overloaded
+from gemel.errors import BackendError, GemelError, Overloaded
 from gemel.protocol.http.request import Owner
 from gemel.schema.base import Implementation
 from gemel.schema.lifecycle import ClientCapabilities
@@ -93,11 +93,11 @@ class SessionKeys:
             raise BackendError(f"What is stored of a session can't be decrypted: {exc}") from None
 
     def seal_record(self, record: SessionRecord) -> bytes:
-        """Encrypt a record. Raises Overloaded if it is too large."""
+        """Encrypt a record. Raises Overloaded if it is too large, GemelError if its state is."""
         box = self.seal(_encode(record), self.record)
         state = len(_encode(record.state))
         if state > MAX_STATE_BYTES:
-            raise Overloaded(f"A backend keeps at most {MAX_STATE_BYTES >> 10} KiB of ctx.session_state for a session")
+            raise GemelError(f"ctx.session_state: a backend keeps at most {MAX_STATE_BYTES >> 10} KiB for a session")
         if len(box) - state > MAX_RECORD_BYTES:
             raise Overloaded(
                 f"There is too much to remember of this session: the description of its client and the URIs that it subscribed "
