@@ -32,6 +32,7 @@ CURES = {
     "InternalError": "The cause is in the server's log.",
     "Overloaded": "Wait for the retry delay and repeat the call, which did not run; or raise the limit.",
     "BackendError": "The message names the file or the address: free it, repair it, or choose another one.",
+    "NoSession": "Keep the value for the user, or return a handle; see Where to keep state.",
     "LeaseLost": "Find out whether the work was done twice; a function that blocks the event loop loses its leases.",
     "LogConflict": "Another process goes on with the log: read what it has appended, and stop or append after it.",
     "ChannelClosed": "The peer is gone: connect again.",

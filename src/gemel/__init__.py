@@ -144,6 +144,7 @@ if TYPE_CHECKING:
     from gemel.server.middleware.result_pages import Spill as Spill
     from gemel.server.router import Router as Router
     from gemel.server.server import Server as Server
+    from gemel.server.session_state import SessionState as SessionState
 
 __version__: str  # in gemel/version.py
 
@@ -251,6 +252,7 @@ _HOME = {
     "SentMethod": "gemel.client.extensions",
     "Server": "gemel.server.server",
     "SessionEnded": "gemel.errors",
+    "SessionState": "gemel.server.session_state",
     "Skill": "gemel.schema.skills",
     "SkillFile": "gemel.schema.skills",
     "SkillRejected": "gemel.extensions.skills.client",

@@ -94,11 +94,9 @@ ITEM_OPTIONS = {
 
 CONTEXT_MEMBERS = {
     "client_id": "ctx.principal is who was authenticated",
-    "delete_state": "keep it in the lifespan's state, by ctx.principal",
     "disable_components": "use @server.visibility",
     "enable_components": "use @server.visibility",
     "fastmcp": "use the server object itself",
-    "get_state": "keep it in the lifespan's state, by ctx.principal",
     "list_prompts": "keep the list in the program",
     "list_resources": "keep the list in the program",
     "mcp_server": "use the server object itself",
@@ -106,8 +104,7 @@ CONTEXT_MEMBERS = {
     "sample_step": "write the loop around ctx.sample()",
     "send_notification": "use ctx.notify(method, params), or server.notify(Changed(…))",
     "session": "ctx.sample(), ctx.elicit() and ctx.list_roots() ask the client; server.notify(Changed(…)) tells of changes",
-    "session_id": "the stateless era has no sessions; ctx.principal tells callers apart",
-    "set_state": "keep it in the lifespan's state, by ctx.principal",
+    "session_id": "ctx.session_state keeps values for a session, which stateless clients lack; ctx.principal tells callers apart",
     "transport": "ctx.headers is empty unless the call came over HTTP",
 }
 

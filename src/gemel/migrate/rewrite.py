@@ -39,6 +39,12 @@ _FIELD_KINDS = frozenset(
 _HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path")
 #: What the request context of the official SDK has, and the context of Gemel itself.
 _REQUEST_CONTEXT = {"lifespan_context": "state", "request_id": "request_id"}
+#: Methods of FastMCP's context that keep values, and those of `ctx.session_state`.
+_STATE = {"get_state": "get", "set_state": "set", "delete_state": "delete"}
+_STATE_NOTE = (
+    "ctx.session_state keeps JSON values for the session of a handshake client; a stateless client has none, which is "
+    "gemel.NoSession: see docs/servers/state.md"
+)
 _SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
 _WILDCARD = re.compile(r"\{(\w+)\*\}")
 
@@ -70,6 +76,10 @@ class RewritePass(cst.CSTTransformer):
         self._quoted: set[str] = set()
         self._registered: set[str] = set()
         self._declining = 0
+        #: Whether each function around a node is async, and the calls that are awaited.
+        self._async: list[bool] = []
+        self._awaited: set[cst.CSTNode] = set()
+        self._has_state = False
 
     def _note(self, node: cst.CSTNode, text: str) -> None:
         note = (self._bindings.line(node), text)
@@ -242,6 +252,12 @@ class RewritePass(cst.CSTTransformer):
         name = original_node.attr.value
         if name == "lifespan_context":
             return updated_node.with_changes(attr=cst.Name("state"))
+        if name in _STATE:
+            if not self._has_state:
+                self._has_state = True
+                self._note(original_node, _STATE_NOTE)
+            context = updated_node.value if self._in_async else _member(updated_node.value, "sync")
+            return updated_node.with_changes(value=_member(context, "session_state"), attr=cst.Name(_STATE[name]))
         if name in advice.CONTEXT_MEMBERS and name != "request_context":
             self._note(original_node, f"ctx.{name}: {advice.CONTEXT_MEMBERS[name]}")
         return updated_node
@@ -540,6 +556,9 @@ class RewritePass(cst.CSTTransformer):
         new = "mount" if method == "mount" else "include"
         return arguments.call().with_changes(func=updated_node.func.with_changes(attr=cst.Name(new)))
 
+    def visit_Await(self, node: cst.Await) -> None:
+        self._awaited.add(node.expression)
+
     def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
         call = original_node.expression
         if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
@@ -554,6 +573,8 @@ class RewritePass(cst.CSTTransformer):
         assert isinstance(original_node.func, cst.Attribute)
         if method in (*_LOGS, "log"):
             return self._log(original_node, updated_node, method)
+        if method in _STATE:
+            return self._state(original_node, updated_node, method)
         if method == "elicit" and not self._declining:
             self._note(original_node, "ctx.elicit() returns the answer itself, and raises gemel.Declined without one")
         elif method == "sample":
@@ -564,6 +585,23 @@ class RewritePass(cst.CSTTransformer):
                     self._note(original_node, f"ctx.sample({option}=…): write the loop in the tool")
             return arguments.call()
         return updated_node
+
+    def _state(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.BaseExpression:
+        """FastMCP 2 doesn't await these methods, also in async functions."""
+        arguments = CallArguments(updated_node, ("key", "value"))
+        if arguments.pop("serializable") is not None:
+            self._note(
+                original_node,
+                f"ctx.{method}(serializable=…) was left out: keep what is not JSON for one request in a ContextVar",
+            )
+        call = arguments.call()
+        if original_node in self._awaited or not self._in_async:
+            return call
+        return cst.Await(call, lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+    @property
+    def _in_async(self) -> bool:
+        return not self._async or self._async[-1]
 
     def _log(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
         """Message first and without a name; `log` has the level first."""
@@ -670,11 +708,23 @@ class RewritePass(cst.CSTTransformer):
     def leave_Expr(self, original_node: cst.Expr, updated_node: cst.Expr) -> cst.Expr | cst.RemovalSentinel:
         """`await session.initialize()` goes: entering a client does it."""
         value = original_node.value
+        if isinstance(value, cst.Call) and isinstance(updated_node.value, cst.Await):
+            return updated_node.with_changes(value=_plain(updated_node.value))
         call = value.expression if isinstance(value, cst.Await) else None
         if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
             return updated_node
         if call.func.attr.value == "initialize" and self._bindings.kind(call.func.value) == "session":
             return cst.RemoveFromParent()
+        return updated_node
+
+    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
+        if isinstance(original_node.value, cst.Call) and isinstance(updated_node.value, cst.Await):
+            return updated_node.with_changes(value=_plain(updated_node.value))
+        return updated_node
+
+    def leave_Return(self, original_node: cst.Return, updated_node: cst.Return) -> cst.Return:
+        if isinstance(original_node.value, cst.Call) and isinstance(updated_node.value, cst.Await):
+            return updated_node.with_changes(value=_plain(updated_node.value))
         return updated_node
 
     # ---------------------------------------------------------------- functions
@@ -687,6 +737,7 @@ class RewritePass(cst.CSTTransformer):
         return updated_node
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self._async.append(node.asynchronous is not None)
         self._tools.append(any(self._registers(decorator) for decorator in node.decorators))
 
     def _registers(self, decorator: cst.Decorator) -> bool:
@@ -715,6 +766,7 @@ class RewritePass(cst.CSTTransformer):
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
         self._tools.pop()
+        self._async.pop()
         parameters = updated_node.params
         kept: list[cst.Param] = []
         moved: list[cst.Param] = []
@@ -769,6 +821,10 @@ def _sessions(arguments: CallArguments) -> None:
         arguments.set("sessions", "False")
     elif stateless is not None and not is_name(stateless, "False"):
         arguments.set("sessions", f"not {code_of(stateless)}")
+
+
+def _plain(node: cst.Await) -> cst.Await:
+    return node.with_changes(lpar=[], rpar=[])
 
 
 def _member(value: cst.BaseExpression, name: str) -> cst.Attribute:

@@ -46,6 +46,9 @@ class SessionState:
 
     A value is stored as JSON: what you get is a copy, and changing it changes nothing until it is set. How much a session keeps
     is bounded by `Limits.session_state_keys` and `Limits.session_state_bytes`.
+
+    Args:
+        session: The session.
     """
 
     __slots__ = ("_session",)

@@ -1,6 +1,6 @@
 # notes: middleware
 # notes: custom_route
-# notes: keep it in the lifespan's state
+# notes: ctx.set_state(serializable=…) was left out
 # only: rewrite
 from fastmcp import Context, FastMCP
 from fastmcp.server.middleware import Middleware, MiddlewareContext
@@ -23,5 +23,5 @@ async def health(request):
 
 @mcp.tool
 async def count(ctx: Context) -> int:
-    await ctx.set_state("n", 1)
+    await ctx.set_state("n", object(), serializable=False)
     return 1
