@@ -49,7 +49,8 @@ def test_a_rewritten_program_does_the_same(path: Path, tmp_path: Path) -> None:
 
 async def _check(server: Server[Any], expected: Expected) -> None:
     answer, sampled = expected.first("answers"), expected.first("sampled")
-    for era in expected.all("only") or ("2025", "2026"):
+    eras: Any = expected.all("only") or ("2025", "2026")
+    for era in eras:
         async with Client(
             server,
             era=era,

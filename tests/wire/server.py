@@ -363,7 +363,8 @@ def _add_keeping(server: Server[Any]) -> None:
 
     @server.tool
     async def count(ctx: Context[Any]) -> str:
-        return str(await ctx.session_state.update("count", lambda count: count + 1, int, 0))
+        number = await ctx.session_state.update("count", lambda count: count + 1, int, 0)
+        return str(number)
 
 
 def _add_asking(server: Server[Any], events: list[str]) -> None:
