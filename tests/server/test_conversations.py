@@ -10,7 +10,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from gemel import CallNext, Client, Context, Limits, ProtocolError, Server, ToolError, current_context
+from gemel import (
+    CallNext,
+    Client,
+    Context,
+    Extension,
+    Limits,
+    Method,
+    ProtocolError,
+    Server,
+    Tasks,
+    ToolError,
+    current_context,
+)
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Origin
 
@@ -356,3 +368,60 @@ async def test_middleware_sees_the_state_once_a_function_has_run() -> None:
     async with BareEnd(server) as end:
         await end.text("state")
     assert seen == [None, 1]
+
+
+async def test_a_client_that_gives_up_while_it_is_entered_does_not_wait_for_it() -> None:
+    entering, cancelled = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def life(ctx: Context[Any]) -> AsyncIterator[None]:
+        entering.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        yield
+
+    server: Server[Any] = Server("slow", connection_lifespan=life)
+    server.tool("state")(lambda: "fine")
+    async with Client(server, era="2026") as client:
+        calling = asyncio.create_task(client.call_tool("state"))
+        await entering.wait()
+        calling.cancel()
+        await cancelled.wait()
+
+
+@both_eras
+async def test_methods_of_extensions_have_it_unless_they_need_none(era: Era) -> None:
+    class Both(Extension):
+        id = "com.example/both"
+
+        def requests(self) -> list[Method]:
+            return [
+                Method(name="both/with", serve=self.serve, open=True),
+                Method(name="both/without", serve=self.serve, open=True, connection=False),
+            ]
+
+        async def serve(self, ctx: Context[Any], params: Any) -> Any:
+            return {"state": ctx.connection_state}
+
+    life = Life()
+    async with Client(counted(life, extensions=[Both]), era=era) as client:
+        without = await client.request("both/without")
+        assert (without["state"], life.count) == (None, 0)
+        assert (await client.request("both/with"))["state"] == 1
+
+
+async def test_a_task_enters_it_when_it_runs() -> None:
+    life = Life()
+    server = counted(life, extensions=[Tasks])
+
+    @server.tool(task=True)
+    async def job(ctx: Context[Any]) -> str:
+        return str(ctx.connection_state)
+
+    async with Client(server, era="2025") as client:
+        task = await client.call_tool("job", task=True)
+        assert (await task.result()).text == "1"
+    assert life.log == ["1 begins with tools/call of gemel", "1 ends"]

@@ -14,7 +14,7 @@ import pytest
 from gemel import Context, GemelError, Limits, Server
 from gemel.transports.http.server.sharing.records import SessionKeys
 from tests.transports.http_rig import Site, handshake_call, process, text_of
-from tests.transports.sharing_rig import App, apps, call, count_operations, redis_store, request, store_url
+from tests.transports.sharing_rig import App, apps, call, count_operations, redis_store, request, store_url, until
 
 __all__ = ("redis_store", "store_url")  # fixtures
 
@@ -194,3 +194,31 @@ async def test_each_use_is_a_few_operations_and_other_calls_touch_no_backend(pai
     assert [each for each in operations if record in each] == []
     await call(a, session, "keep", key="pen", value="red")
     assert [each for each in operations if record in each] == [f"get {record}", f"replace {record}"]
+
+
+async def test_a_connection_lifespan_is_entered_once_in_each_process(store_url: str) -> None:
+    entered: list[str] = []
+    left: list[str] = []
+
+    @asynccontextmanager
+    async def connected(ctx: Context[Any]) -> AsyncIterator[str]:
+        entered.append(ctx.method)
+        yield f"connection {len(entered)}"
+        left.append(ctx.method)
+        raise OSError("the database was gone already")
+
+    async with apps(store_url, connection_lifespan=connected) as pair:
+        for app in pair:
+
+            @app.server.tool
+            async def which(ctx: Context[Any]) -> str:
+                return str(ctx.connection_state)
+
+        a, b = pair
+        session = await a.site.session()
+        assert (await b.site.ask(session, request("ping"))).json()["result"] == {}
+        assert entered == []
+        answers = [text_of(await call(app, session, "which")) for app in (a, b, a, b)]
+        assert answers == ["connection 1", "connection 2"] * 2
+        assert (await a.site.ask(session, b"", "DELETE")).status == 204
+        await until(lambda: len(left) == 2)
