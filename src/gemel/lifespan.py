@@ -113,9 +113,7 @@ class Lifespan:
                 exc.add_note(f"The lifespan of {self._name} failed")
                 ready.set_exception(exc)
                 ready.exception()  # whoever waited may be gone
-            elif isinstance(exc, SystemExit | KeyboardInterrupt) or (
-                isinstance(exc, asyncio.CancelledError) and _is_cancelled()
-            ):
+            elif isinstance(exc, SystemExit | KeyboardInterrupt | GeneratorExit) or _is_cancelled(exc):
                 raise
             else:
                 logger.exception("The lifespan of %s failed when it was left", self._name)
@@ -127,9 +125,10 @@ class Lifespan:
         await self.exit()
 
 
-def _is_cancelled() -> bool:
+def _is_cancelled(exc: BaseException) -> bool:
+    """Whether it is the cancellation of this task, and not of something that it waits for."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return isinstance(exc, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 async def _until_set_or_cancelled(leave: asyncio.Event) -> None:
