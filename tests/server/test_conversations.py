@@ -425,3 +425,19 @@ async def test_a_task_enters_it_when_it_runs() -> None:
         task = await client.call_tool("job", task=True)
         assert (await task.result()).text == "1"
     assert life.log == ["1 begins with tools/call of gemel", "1 ends"]
+
+
+async def test_a_middleware_may_call_a_function_twice_at_once() -> None:
+    states: list[str] = []
+
+    async def twice(ctx: Context[Any], call_next: CallNext) -> Any:
+        first, second = await asyncio.gather(call_next(ctx), call_next(ctx))
+        if ctx.method == "tools/call":
+            states.extend((first.text, second.text))
+        return first
+
+    life = Life()
+    async with BareEnd(counted(life, middleware=[twice])) as end:
+        await end.text("state")
+    assert sorted(states) == ["1", "2"]
+    assert sorted(line for line in life.log if line.endswith("ends")) == ["1 ends", "2 ends"]

@@ -115,17 +115,15 @@ async def in_connection(
     lifespans = ctx._lifespans
     if not lifespans:
         return await function(ctx, argument)
-    ctx._lifespans = ()  # what the function calls in turn is inside of them
-    try:
-        async with AsyncExitStack() as stack:
-            for each in lifespans:
-                state = await _entered(each, ctx, stack)
-                ctx.connection_state = state
-                if ctx._root is not None and not ctx.depth:
-                    ctx._root.connection_state = state
-            return await function(ctx, argument)
-    finally:
-        ctx._lifespans = lifespans
+    inner = ctx.replace()
+    inner._lifespans = ()  # what the function calls in turn is inside of them
+    async with AsyncExitStack() as stack:
+        for each in lifespans:
+            inner.connection_state = await _entered(each, inner, stack)
+        ctx.connection_state = inner.connection_state
+        if ctx._root is not None and not ctx.depth:
+            ctx._root.connection_state = inner.connection_state
+        return await function(inner, argument)
 
 
 def for_connection(handler: RequestHandler) -> RequestHandler:
