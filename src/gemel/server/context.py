@@ -82,7 +82,6 @@ from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.server.elicitation.stateless import StatelessElicitation
 from gemel.server.elicitation.steps import Steps, SyncSteps
 from gemel.server.log_queue import LogQueue
-from gemel.server.session_state import SessionState, SyncSessionState, session_state
 from gemel.server.threads import LoopCalls, Threads
 from gemel.session import Session
 from gemel.structs import sets_like_slots
@@ -93,6 +92,8 @@ logger = logging.getLogger("gemel")
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
+
+    from gemel.server.session_state import SessionState, SyncSessionState
 
     StateT = DefaultTypeVar("StateT", default=Any)
 else:
@@ -275,6 +276,8 @@ class Context(Record, Generic[StateT]):
         Raises:
             NoSession: The call belongs to no session: its client is stateless, the server has no HTTP sessions, or it is a task.
         """
+        from gemel.server.session_state import session_state
+
         return session_state(self._session, self._call)
 
     @property
@@ -835,6 +838,8 @@ class SyncContext:
         Raises:
             NoSession: The call belongs to no session.
         """
+        from gemel.server.session_state import SyncSessionState
+
         return SyncSessionState(self._ctx.session_state, self._calls.run)
 
     report_progress = _blocking(Context.report_progress)
