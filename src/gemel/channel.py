@@ -19,8 +19,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from msgspec import Raw
-
 from gemel.loops import Abandoned
 from gemel.protocol.eras.base import EraOption
 from gemel.protocol.records import Batch, Call, Cancellable, Inbound, Origin, Outgoing
@@ -106,26 +104,6 @@ class AbandonableChannel(Protocol):
 
     def abandon(self, why: Abandoned, /) -> None:
         """Free it without the event loop, which runs no more. Never waits. After a fork the parent goes on using it."""
-
-
-@runtime_checkable
-class SharedStateChannel(Protocol):
-    """A channel of a session that several processes serve, and that keeps `ctx.session_state` for all of them.
-
-    Both methods raise NoSession if the session has ended, and BackendError if the store can't be reached.
-    """
-
-    async def read_state(self) -> Mapping[str, Raw]:
-        """Return what is kept, as JSON by its keys."""
-        ...
-
-    async def change_state(self, change: Callable[[dict[str, Raw]], bool]) -> None:
-        """Change what is kept, as one atomic step among all processes.
-
-        Args:
-            change: Changes a copy, and returns whether there is something to store. It is called again if another process
-                was faster; what it raises ends the change.
-        """
 
 
 class Detached(Exception):

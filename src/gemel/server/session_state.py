@@ -8,12 +8,11 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
 import msgspec
 from msgspec import Raw
 
-from gemel.channel import SharedStateChannel
 from gemel.errors import DefinitionError, GemelError, NoSession, shorten
 from gemel.jsonrpc import encode_value
 from gemel.protocol.records import Call
@@ -39,6 +38,26 @@ def session_state(session: Session, call: Call) -> SessionState:
     if session.connection.one_shot:
         raise NoSession(f"ctx.session_state: this server has no HTTP sessions (sessions=False): {_INSTEAD}")
     return SessionState(session)
+
+
+@runtime_checkable
+class SharedStateChannel(Protocol):
+    """A channel of a session that several processes serve, and that keeps `ctx.session_state` for all of them.
+
+    Both methods raise NoSession if the session has ended, and BackendError if the store can't be reached.
+    """
+
+    async def read_state(self) -> Mapping[str, Raw]:
+        """Return what is kept, as JSON by its keys."""
+        ...
+
+    async def change_state(self, change: Callable[[dict[str, Raw]], bool]) -> None:
+        """Change what is kept, as one atomic step among all processes.
+
+        Args:
+            change: Changes a copy, and returns whether there is something to store. It is called again if another process
+                was faster; what it raises ends the change.
+        """
 
 
 class SessionState:

@@ -290,11 +290,11 @@ class SharedSession(HttpSession):
     # ---------------------------------------------------------------- what functions keep
 
     async def read_state(self) -> Mapping[str, msgspec.Raw]:
-        """Return what functions keep in the session; see SharedStateChannel."""
+        """Return what functions keep in the session; see `SharedStateChannel` in `gemel.server.session_state`."""
         return (await self._update_state(lambda record: False)).state
 
     async def change_state(self, change: Callable[[dict[str, msgspec.Raw]], bool]) -> None:
-        """Change what functions keep in the session; see SharedStateChannel."""
+        """Change what functions keep in the session; see `SharedStateChannel` in `gemel.server.session_state`."""
 
         def change_record(record: SessionRecord) -> bool:
             state = dict(record.state)
