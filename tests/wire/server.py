@@ -390,6 +390,18 @@ def _add_asking(server: Server[Any], events: list[str]) -> None:
         return str(first + second)
 
     @server.tool
+    async def ask_in_steps(ctx: Context[Any]) -> str:
+        """Ask the same in steps and outside of them."""
+
+        async def number(place: int) -> int:
+            answer = await ctx.elicit("Which number?", int)
+            events.append(f"step {place}")
+            return answer
+
+        numbers = [await ctx.step(number, place) for place in range(3)]
+        return str([*numbers, await ctx.elicit("Which number?", int)])
+
+    @server.tool
     async def ask_page(ctx: Context[Any]) -> str:
         await ctx.elicit_url("Please sign in", "https://example.test/login")
         return "agreed"

@@ -84,6 +84,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     input_wait: float = 600.0
     #: How long a stateless client has to repeat a call with its responses.
     state_ttl: float = 600.0
+    #: Bytes of the result of a `ctx.step` that travel with a stateless client; the backend keeps larger results.
+    step_bytes: int = 64 * 1024
     #: Open `subscriptions/listen` streams of one server, and subscribed URIs of one client.
     streams: int = 10_000
     watched: int = 1000

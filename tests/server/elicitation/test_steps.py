@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gemel import Client, Context, GemelError, Server
+from gemel import (
+    Client,
+    Context,
+    ElicitFormParams,
+    GemelError,
+    Limits,
+    PeerError,
+    Server,
+    Tasks,
+    TasksClient,
+)
+from gemel.backends import MemoryBackend, SqliteBackend
+from tests.server.bare_end import BareEnd
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
@@ -172,3 +185,246 @@ async def test_a_result_that_json_can_not_represent_is_an_error_that_names_the_s
     async with Client(server, era=era) as client:
         told = (await client.call_tool("pay")).text
     assert "connect): JSON can't represent its result: " in told
+
+
+class Numbers:
+    """A user who answers each question with the next number, and what was asked in the order of the answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, request: ElicitFormParams) -> dict[str, Any]:
+        self.asked.append(request.message)
+        return {"value": len(self.asked)}
+
+
+@both_eras
+@pytest.mark.parametrize("count", [1, 3, 8])
+@pytest.mark.parametrize("by", ["question", "tool", "sync"])
+async def test_each_step_may_ask(era: Any, count: int, by: str) -> None:
+    """Steps that asked are over: the rounds after them don't request their input again."""
+    server: Server[Any] = Server("steps")
+    ended: list[str] = []
+
+    @server.tool
+    async def ask(ctx: Context[Any], question: str) -> int:
+        return await ctx.elicit(question, int)
+
+    @server.tool
+    async def question(ctx: Context[Any], count: int) -> list[int]:
+        async def one(text: str) -> int:
+            answer = await ctx.elicit(text, int)
+            ended.append(text)
+            return answer
+
+        return [await ctx.step(one, f"Question {number}") for number in range(count)]
+
+    @server.tool
+    async def tool(ctx: Context[Any], count: int) -> list[int]:
+        async def one(text: str) -> Any:
+            answer = (await ctx.call_tool("ask", {"question": text})).data
+            ended.append(text)
+            return answer
+
+        return [await ctx.step(one, f"Question {number}") for number in range(count)]
+
+    @server.tool
+    def sync(ctx: Context[Any], count: int) -> list[int]:
+        def one(text: str) -> int:
+            answer = ctx.sync.elicit(text, int)
+            ended.append(text)
+            return answer
+
+        return [ctx.sync.step(one, f"Question {number}") for number in range(count)]
+
+    user = Numbers()
+    async with Client(server, era=era, on_elicit=user) as client:
+        assert (await client.call_tool(by, {"count": count}, returns=list[int])).data == list(range(1, count + 1))
+    assert user.asked == ended == [f"Question {number}" for number in range(count)]
+
+
+@both_eras
+async def test_the_same_question_inside_and_outside_of_steps_is_asked_for_each(era: Any) -> None:
+    """Also in steps within steps, and in several at once; a key of one's own counts within its step."""
+    server: Server[Any] = Server("steps")
+
+    @server.tool
+    async def many(ctx: Context[Any]) -> list[Any]:
+        async def inner(name: str) -> list[int]:
+            return [await ctx.elicit("Again?", int), await ctx.elicit("Keyed?", int, key="k")]
+
+        async def outer(name: str) -> list[Any]:
+            first = await ctx.elicit("Again?", int)
+            return [first, await ctx.step(inner, name), await ctx.step(inner, name), await ctx.elicit("Again?", int)]
+
+        before = await ctx.elicit("Again?", int)
+        one = await ctx.step(outer, "one")
+        between = await ctx.elicit("Again?", int)
+        both = await asyncio.gather(
+            ctx.step(outer, "two"), ctx.step(outer, "three"), ctx.elicit("Keyed?", int, key="k")
+        )
+        return [before, one, between, both, await ctx.elicit("Again?", int)]
+
+    def flat(value: Any) -> list[int]:
+        return [number for item in value for number in flat(item)] if isinstance(value, list) else [value]
+
+    user = Numbers()
+    async with Client(server, era=era, on_elicit=user, limits=Limits(rounds=100)) as client:
+        before, one, between, both, after = (await client.call_tool("many", returns=list[Any])).data
+    assert [before, *flat(one), between] == list(range(1, 9))
+    assert sorted(flat(both)) == list(range(9, 22))
+    assert after == 22
+    assert len(user.asked) == 22
+
+
+async def test_a_step_that_failed_after_its_question_asks_nothing_again() -> None:
+    server: Server[Any] = Server("steps")
+
+    @server.tool
+    async def pay(ctx: Context[Any]) -> list[int]:
+        async def charge(answers: list[int]) -> None:
+            answers.append(await ctx.elicit("How much?", int))
+            raise ValueError("not enough")
+
+        answers: list[int] = []
+        for _ in range(2):
+            with contextlib.suppress(ValueError):
+                await ctx.step(charge, answers)
+        return [*answers, await ctx.elicit("How much?", int)]
+
+    user = Numbers()
+    async with Client(server, era="2026", on_elicit=user) as client:
+        assert (await client.call_tool("pay")).data == [1, 2, 3]
+    assert len(user.asked) == 3
+
+
+@pytest.mark.parametrize("model", ["step", "handler"])
+async def test_a_step_may_ask_the_model(model: str) -> None:
+    server: Server[Any] = Server("steps")
+
+    @server.tool
+    async def sum_up(ctx: Context[Any]) -> list[str]:
+        async def one(text: str) -> str:
+            return (await ctx.sample(text)).text
+
+        return [await (ctx.step(one, text) if model == "step" else one(text)) for text in ("a", "b", "c")]
+
+    async with Client(server, era="2026", on_sample=lambda request: request.messages[0].text.upper()) as client:
+        assert (await client.call_tool("sum_up")).data == ["A", "B", "C"]
+
+
+async def _states(server: Server[Any], answers: int) -> list[dict[str, Any]]:
+    """The results of the rounds of `pay`."""
+    async with BareEnd(server, capabilities={"elicitation": {}}) as end:
+        params: dict[str, Any] = {"name": "pay"}
+        results = []
+        for _ in range(answers + 1):
+            results.append(await end.ask("tools/call", params))
+            requests = results[-1].get("inputRequests", {})
+            responses = {key: {"action": "accept", "content": {"value": "yes"}} for key in requests}
+            params = {"name": "pay", "requestState": results[-1].get("requestState"), "inputResponses": responses}
+        return results
+
+
+@pytest.mark.parametrize("keys", [(), (b"k" * 32,)], ids=["own keys", "given keys"])
+async def test_a_large_result_of_a_step_is_kept_in_the_backend(keys: tuple[bytes, ...], tmp_path: Path) -> None:
+    """So that the client doesn't carry it; the step runs once."""
+    backend = SqliteBackend(tmp_path / "shared") if keys else MemoryBackend()
+    server: Server[Any] = Server("steps", state_keys=list(keys), backend=backend)
+    runs: list[int] = []
+
+    def load(size: int) -> str:
+        runs.append(size)
+        return "é" * (size // 2)
+
+    @server.tool
+    async def pay(ctx: Context[Any]) -> list[int]:
+        small, large = await ctx.step(load, 60_000), await ctx.step(load, 600_000)
+        answers = [await ctx.elicit(text, str) for text in ("One?", "Two?")]
+        return [len(small), len(large), len(answers)]
+
+    first, second, last = await _states(server, 2)
+    assert last["structuredContent"] == [30_000, 300_000, 2]
+    assert runs == [60_000, 600_000]
+    for round_ in (first, second):
+        assert 60_000 < len(round_["requestState"]) < 100_000
+    await backend.close()
+
+
+async def test_a_result_that_nothing_can_keep_is_an_error_that_says_so() -> None:
+    """Of a server whose keys other processes have, too, but not its backend; and of more bytes than a backend keeps."""
+    texts = []
+    for options in ({"state_keys": [b"k" * 32]}, {}):
+        server: Server[Any] = Server("steps", **options)  # type: ignore[arg-type]
+
+        @server.tool
+        async def pay(ctx: Context[Any]) -> str:
+            try:
+                await ctx.step(lambda: "x" * (2 << 20))
+            except GemelError as exc:
+                return str(exc)
+            return "kept"
+
+        async with Client(server, era="2026") as client:
+            texts.append((await client.call_tool("pay")).text)
+        async with Client(server, era="2025") as client:  # nothing has to be kept
+            assert (await client.call_tool("pay")).text == "kept"
+    assert all("its result has 2097154 bytes" in text for text in texts)
+    assert "shared backend" in texts[0]
+    assert "return less" in texts[1]
+
+
+async def test_a_result_that_the_backend_has_lost_ends_the_call() -> None:
+    backend = MemoryBackend()
+    server: Server[Any] = Server("steps", backend=backend)
+
+    @server.tool
+    async def pay(ctx: Context[Any]) -> str:
+        await ctx.step(lambda: "x" * 100_000)
+        return await ctx.elicit("Really?", str)
+
+    async def lose(key: str) -> None:
+        return None
+
+    def answer(request: ElicitFormParams) -> dict[str, Any]:
+        backend.get = lose  # type: ignore[method-assign]
+        return {"value": "yes"}
+
+    async with Client(server, era="2026", on_elicit=answer) as client:
+        with pytest.raises(PeerError, match="the result of a step is not kept any more") as caught:
+            await client.call_tool("pay")
+    assert caught.value.code == -32602
+
+
+async def test_a_task_that_goes_on_elsewhere_knows_answers_inside_of_steps_from_others(tmp_path: Path) -> None:
+    user, ended, recorded = Numbers(), [], asyncio.Event()
+
+    def build() -> Server[Any]:
+        server: Server[Any] = Server("steps", backend=f"sqlite:///{tmp_path}/tasks")
+        server.add_extension(Tasks())
+
+        @server.tool(task=True)
+        async def pay(ctx: Context[Any]) -> list[int]:
+            async def charge() -> int:
+                number = await ctx.elicit("How much?", int)
+                ended.append(number)
+                return number
+
+            charged = await ctx.step(charge)
+            recorded.set()
+            return [charged, await ctx.elicit("How much?", int)]
+
+        return server
+
+    async with Client(build(), principal="ann", extensions=[TasksClient], on_elicit=user) as client:
+        task = await client.call_tool("pay", task=True)
+        assert task.id is not None
+        waiting = asyncio.create_task(task.wait())
+        async with asyncio.timeout(10):
+            await recorded.wait()
+        waiting.cancel()
+    async with Client(build(), principal="ann", extensions=[TasksClient], on_elicit=user) as client:
+        async with asyncio.timeout(20):
+            result = await (await client.tasks.resume(task.id, returns=list[int])).result()
+    assert ended == [1]
+    assert result.data == [1, 2]

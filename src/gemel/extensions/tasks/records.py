@@ -518,11 +518,6 @@ def _decoded(decoder: msgspec.msgpack.Decoder[Any], data: bytes) -> Any:
         raise BackendError(f"A stored task can't be read, another version of Gemel may have written it: {exc}") from exc
 
 
-def key_of_step(name: str, arguments: bytes) -> str:
-    """The key of a step without its number: the function and a digest of its arguments."""
-    return f"{name}-{hashlib.sha256(arguments).hexdigest()[:8]}"
-
-
 __all__: Sequence[str] = (
     "Journal",
     "StoredAnswer",

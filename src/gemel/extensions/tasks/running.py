@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -37,14 +36,13 @@ from gemel.extensions.tasks.records import (
     TaskGone,
     TaskRecord,
     TaskStore,
-    key_of_step,
 )
 from gemel.protocol.records import Call, Outgoing
 from gemel.protocol.states import CallState
 from gemel.schema.base import RESERVED
 from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.notifications import ProgressParams
-from gemel.server.elicitation.elicit import ClientInput, ElicitationStrategy, InputRefused, StepCall
+from gemel.server.elicitation.elicit import ClientInput, InputRefused, KeyedElicitation, RunningStep, StepCall
 from gemel.session import Session
 from gemel.values.encoding import ordered_text
 
@@ -149,8 +147,8 @@ class RunningTask:
         self.stopped = ""
         #: Why something could not be recorded: then the run does not count.
         self.lost: BackendError | None = None
-        #: The steps that run, and whether the run ends when they are recorded, to go on in another process.
-        self._steps = 0
+        #: The scopes of the steps that run, and whether the run ends when they are recorded, to go on in another process.
+        self._steps: set[str] = set()
         self._released = False
 
     # ---------------------------------------------------------------- the run
@@ -213,19 +211,27 @@ class RunningTask:
 
     def release(self) -> bool:
         """End the run after the steps that are running. Returns whether there are any; else the caller cancels the run."""
-        self._released = self._steps > 0
+        self._released = self._busy()
         return self._released
 
-    async def step(self, key: str, call: StepCall) -> bytes:
+    def _busy(self) -> bool:
+        """Whether a step runs that does not wait for input."""
+        return any(not any(key.startswith(scope) for key in self._waiting) for scope in self._steps)
+
+    def _end_if_released(self) -> None:
+        if self._released and self._handler is not None and not self._busy():
+            self._handler.cancel()
+
+    async def step(self, key: str, call: StepCall, step: RunningStep) -> bytes:
         """Call the function of a step and record its result, which is returned as JSON text."""
         if self._released:
             await asyncio.Future[None]()  # until the run is cancelled
-        self._steps += 1
+        self._steps.add(step.scope)
         try:
             if not call.retry:
                 await self.journal.append("begun", key)
             try:
-                _, text = await call.run(hashlib.sha256(f"{self.record.id}:{key}".encode()).hexdigest()[:32])
+                _, text = await call.run(step)
             except Exception as exc:
                 if not call.retry:
                     text = shorten(f"{call.name} failed: {exc}", MESSAGE_LENGTH).encode("utf-8", "replace")
@@ -236,9 +242,8 @@ class RunningTask:
             self.lost = exc
             raise
         finally:
-            self._steps -= 1
-            if self._released and not self._steps and self._handler is not None:
-                self._handler.cancel()
+            self._steps.discard(step.scope)
+            self._end_if_released()
         return text
 
     async def refresh(self) -> None:
@@ -315,6 +320,7 @@ class RunningTask:
             return answer
         future: asyncio.Future[StoredAnswer] = self._loop.create_future()
         self._waiting[key] = future
+        self._end_if_released()
         self.poke()
         try:
             async with self._idle(self.record.id):
@@ -397,28 +403,21 @@ class RunningTask:
         await self._change(lambda record: record.end_with(error))
 
 
-class TaskElicitation(ElicitationStrategy):
+class TaskElicitation(KeyedElicitation):
     """The requests for input and the steps of a task, in both eras: the handler waits, and the record says for what."""
 
     def __init__(self, session: Session, call: Call, running: RunningTask) -> None:
         super().__init__(session, call)
         self._running = running
-        self._counts: dict[str, int] = {}
-        self._keys: set[str] = set()
         #: What was requested and is not stored yet.
         self._new: dict[str, StoredInput] = {}
 
     def add(self, item: ClientInput[Any]) -> None:
         """Enter a request for input. Raises GemelError for a key that is used already."""
         super().add(item)
-        params = ordered_text(item.params) if item.params is not UNSET else b""
-        if item.key is None:
-            digest = hashlib.sha256(params).hexdigest()[:8]
-            item.key = self._numbered(f"{item.method.partition('/')[0]}-{digest}")
-        elif item.key in self._keys:
-            raise GemelError(f"Input with the key {item.key!r} is requested already: give this one another key")
-        self._keys.add(item.key)
+        assert item.key is not None
         if item.key not in self._running.journal.answers:
+            params = ordered_text(item.params) if item.params is not UNSET else b""
             self._new[item.key] = StoredInput(item.method, params)
 
     async def answer(self, item: ClientInput[Any]) -> Any:
@@ -444,7 +443,7 @@ class TaskElicitation(ElicitationStrategy):
     async def step(self, call: StepCall) -> Any:
         """Run the step, unless the journal has its result."""
         journal = self._running.journal
-        key = self._numbered(key_of_step(call.name, call.arguments))
+        key = self._step_key(call)
         text = journal.steps.get(key)
         if text is not None:
             return call.read(text)
@@ -452,11 +451,7 @@ class TaskElicitation(ElicitationStrategy):
             raise ToolError(journal.failed[key])
         if not call.retry and key in journal.begun:
             raise NotFinished(f"the process ended while the step {call.name} ran")
-        return call.read(await self._running.step(key, call))
-
-    def _numbered(self, key: str) -> str:
-        count = self._counts[key] = self._counts.get(key, 0) + 1
-        return key if count == 1 else f"{key}-{count}"
+        return call.read(await self._running.step(key, call, self._running_step(self._running.record.id, key)))
 
     async def suspend(self, task: asyncio.Task[Any] | None) -> NoReturn:
         """A task waits; it has no rounds."""

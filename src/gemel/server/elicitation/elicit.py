@@ -7,14 +7,16 @@ with `input_required` and runs again from its top when the client has the answer
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Final, Generic, NoReturn, TypeVar, get_type_hints
+from typing import Any, Final, Generic, NamedTuple, NoReturn, TypeVar, get_type_hints
 
 import msgspec
+from msgspec import UNSET
 
 from gemel.errors import (
     DefinitionError,
@@ -35,7 +37,7 @@ from gemel.schema.lifecycle import ClientCapabilities, Sampling
 from gemel.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
 from gemel.session import Session
 from gemel.timeouts import PausableTimeout
-from gemel.values.encoding import encode_value
+from gemel.values.encoding import encode_value, ordered_text
 from gemel.values.reading import read_as
 
 ValueT = TypeVar("ValueT")
@@ -151,8 +153,19 @@ class UrlElicitation(ClientInput[None]):
 #: Where an object lies, in its repr.
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
-#: The key of the step that is running.
-running_step: ContextVar[str | None] = ContextVar("gemel_running_step", default=None)
+
+class RunningStep(NamedTuple):
+    """A step that is running: the key that services see, and the call that it belongs to.
+
+    The keys of what is requested in the step begin with `scope`, so that it can't be taken for the same request outside.
+    """
+
+    key: str
+    owner: ElicitationStrategy | None = None
+    scope: str = ""
+
+
+running_step: ContextVar[RunningStep | None] = ContextVar("gemel_running_step", default=None)
 
 
 def _text_of(value: Any) -> str:
@@ -190,13 +203,9 @@ class StepCall:
         except (TypeError, ValueError):
             return b""
 
-    async def run(self, key: str) -> tuple[Any, bytes]:
-        """The result, and the same as JSON text. Raises GemelError, in both eras, for what JSON can't represent.
-
-        Args:
-            key: What the function finds at `ctx.step.key`.
-        """
-        token = running_step.set(key)
+    async def run(self, step: RunningStep) -> tuple[Any, bytes]:
+        """The result, and the same as JSON text. Raises GemelError, in both eras, for what JSON can't represent."""
+        token = running_step.set(step)
         try:
             value = self._function(*self._arguments, **self._named)
             if isinstance(value, Awaitable):
@@ -259,6 +268,58 @@ class ElicitationStrategy(ABC):
     @abstractmethod
     async def settle(self, task: asyncio.Task[Any], error: BaseException | None) -> InputRequiredResult | None:
         """The result of a call whose handler was suspended; None for any other end. `task` runs on as before."""
+
+
+class KeyedElicitation(ElicitationStrategy):
+    """Of a handler that can run again: what it requested, and its steps, are found again by keys."""
+
+    def __init__(self, session: Session, call: Call) -> None:
+        super().__init__(session, call)
+        #: What this run requested, by key.
+        self._requested: dict[str, ClientInput[Any]] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, item: ClientInput[Any]) -> None:
+        """Give a request for input its key. Raises GemelError for a key that is used already."""
+        super().add(item)
+        if item.key is None:
+            text = ordered_text(item.params) if item.params is not UNSET else b""
+            item.key = self._numbered(f"{item.method.partition('/')[0]}-{_digest(text)[:8]}")
+        else:
+            item.key = self._scope() + item.key
+            if item.key in self._requested:
+                raise GemelError(
+                    f"{self._call.method}: input with the key {item.key!r} is requested already: give this one another key"
+                )
+        self._requested[item.key] = item
+
+    def _step_key(self, call: StepCall) -> str:
+        """The key of a step: the function, its arguments, and a number for repetitions."""
+        return self._numbered(f"{call.name}-{_digest(call.arguments)[:8]}")
+
+    def _running_step(self, call_id: str, key: str) -> RunningStep:
+        """A step of the call with this id."""
+        return RunningStep(_digest(f"{call_id}:{key}".encode())[:32], self, scope_of_step(key))
+
+    def _numbered(self, key: str) -> str:
+        key = self._scope() + key
+        count = self._counts[key] = self._counts.get(key, 0) + 1
+        return key if count == 1 else f"{key}-{count}"
+
+    def _scope(self) -> str:
+        """What keys begin with here: in a step of this call, the scope of the step."""
+        step = running_step.get()
+        return step.scope if step is not None and step.owner is self else ""
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def scope_of_step(key: str) -> str:
+    """What the keys of requests and steps within a step begin with; also those of steps within them."""
+    outer, slash, _ = key.rpartition("/")
+    return f"{outer}{slash}step-{_digest(key.encode())[:16]}/"
 
 
 def check_capabilities(session: Session, call: Call, have: ClientCapabilities, need: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from gemel.errors import GemelError, PeerError, ToolError
 from gemel.schema.input_required import InputRequiredResult
-from gemel.server.elicitation.elicit import ClientInput, ElicitationStrategy, InputRefused, StepCall
+from gemel.server.elicitation.elicit import ClientInput, ElicitationStrategy, InputRefused, RunningStep, StepCall
 from gemel.telemetry import current_telemetry
 from gemel.values.encoding import plain_value
 
@@ -49,7 +49,7 @@ class HandshakeElicitation(ElicitationStrategy):
 
     async def step(self, call: StepCall) -> Any:
         """Run the step: the call has one round only."""
-        value, _ = await call.run(os.urandom(16).hex())
+        value, _ = await call.run(RunningStep(os.urandom(16).hex()))
         return value
 
     async def suspend(self, task: asyncio.Task[Any] | None) -> NoReturn:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
 
 import msgspec
 
 from gemel.backends.base import Backend
 from gemel.encryption import KEY_BYTES, KeyRing
-from gemel.errors import BackendError, InvalidParams, Overloaded
+from gemel.errors import BackendError, GemelError, InvalidParams, NotFinished, Overloaded
 from gemel.server.elicitation.shared_keys import SharedKeys
 
 #: So many used states are remembered before those that have expired are looked for.
@@ -63,6 +64,8 @@ class RequestStateCodec:
         else:
             self._ring = KeyRing(keys or [os.urandom(KEY_BYTES)], _PURPOSE, name="requestState")
         self._once = once
+        #: Where results of steps are kept that are too large for a state; None if other processes would not find them.
+        self._results = backend if backend.shared or not keys else None
         self._backend = backend if backend.shared else None
         self._server = server
         self._used: dict[bytes, float] = {}
@@ -91,6 +94,60 @@ class RequestStateCodec:
             raise InvalidParams("Invalid requestState: it was used already")
         return inner.payload
 
+    # ---------------------------------------------------------------- results of steps that are too large for a state
+
+    async def store_result(self, step: str, text: bytes, function: str) -> str:
+        """Keep the result of a step as long as a state. Returns the name by which a state refers to it.
+
+        Args:
+            step: The key of the step, with the id of its call.
+            text: The result.
+            function: The name of the function, for errors.
+
+        Raises:
+            GemelError: There is no place for so large a result.
+            NotFinished: The backend can't keep it now; the step has run.
+        """
+        from hashlib import sha256
+
+        what = f"ctx.step({function}): its result has {len(text)} bytes"
+        if self._results is None:
+            raise GemelError(
+                f"{what}, more than the client carries (`limits.step_bytes`): give the server, which has state_keys, a shared "
+                "backend, or return less"
+            )
+        # With its content, since a client can repeat a round from which the step goes another way.
+        name = sha256(step.encode() + sha256(text).digest()).hexdigest()
+        try:
+            await self._results.set(_result_key(name), text, ttl=self._ttl + CLOCK_SKEW)
+        except ValueError as exc:
+            raise GemelError(
+                f"{what}, too many for the backend: return less, such as the name of a file: {exc}"
+            ) from exc
+        except (BackendError, Overloaded) as exc:
+            raise NotFinished(f"{what}, which can't be kept: {exc}") from exc
+        return name
+
+    async def stored_result(self, name: str) -> bytes:
+        """A result that was stored. Raises InvalidParams if it has expired, Overloaded if the backend can't be asked."""
+        try:
+            text = None if self._results is None else await self._results.get(_result_key(name))
+        except (BackendError, Overloaded) as exc:
+            raise Overloaded(f"The result of a step can't be read: {exc}") from exc
+        return _expired() if text is None else text
+
+    async def renew_results(self, names: Iterable[str]) -> None:
+        """Keep results as long as a state that is made now. Raises as `stored_result` does."""
+        for name in names:
+            try:
+                there = self._results is not None and await self._results.touch(
+                    _result_key(name), ttl=self._ttl + CLOCK_SKEW
+                )
+            except (BackendError, Overloaded) as exc:
+                raise Overloaded(f"The result of a step can't be kept: {exc}") from exc
+            if not there:
+                _expired()
+
     async def _decrypt(self, state: str) -> tuple[bytes, _Plain]:
         try:
             box = base64.b64decode(state + "=" * (-len(state) % 4), altchars=b"-_", validate=True)
@@ -116,3 +173,11 @@ class RequestStateCodec:
             self._check_at = max(REMEMBERED, 2 * len(self._used))
         self._used[nonce] = expires
         return True
+
+
+def _result_key(name: str) -> str:
+    return f"request-state/step/{name}"
+
+
+def _expired() -> NoReturn:
+    raise InvalidParams("Invalid requestState: the result of a step is not kept any more, start the call again")

@@ -19,11 +19,10 @@ from gemel.protocol.records import Call
 from gemel.protocol.states import RUNNING
 from gemel.schema.input_required import InputRequest, InputRequiredResult
 from gemel.schema.methods import METHODS
-from gemel.server.elicitation.elicit import ClientInput, ElicitationStrategy, InputRequired, StepCall
+from gemel.server.elicitation.elicit import ClientInput, InputRequired, KeyedElicitation, StepCall, scope_of_step
 from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.session import Session
 from gemel.timeouts import wait_shared
-from gemel.values.encoding import ordered_text
 
 
 class _Retry(msgspec.Struct):
@@ -36,13 +35,15 @@ class _Retry(msgspec.Struct):
 class _StoredState(msgspec.Struct, array_like=True):
     """What travels in `requestState`: answers and results of steps by key, as JSON text, and the keys that were requested.
 
-    `call_id` tells this call from others with the same params, for the keys of its steps.
+    `call_id` tells this call from others with the same params, for the keys of its steps. `large` names the results of steps
+    that the backend keeps, by the key of the step.
     """
 
     answers: dict[str, bytes]
     steps: dict[str, bytes]
     requested: list[str]
     call_id: str = ""
+    large: dict[str, str] = {}
 
 
 _retry_decoder = msgspec.json.Decoder(_Retry)
@@ -114,15 +115,12 @@ def _cancelled_tasks() -> set[asyncio.Task[Any]]:
     return {task for task in asyncio.all_tasks() if task.cancelling()}
 
 
-class StatelessElicitation(ElicitationStrategy):
+class StatelessElicitation(KeyedElicitation):
     """The requests for input of one call over all its rounds."""
 
     def __init__(self, session: Session, call: Call, codec: RequestStateCodec) -> None:
         super().__init__(session, call)
         self._codec = codec
-        #: What this round requested, by key: answered by an earlier round, or not.
-        self._requested: dict[str, InputRequest] = {}
-        self._counts: dict[str, int] = {}
         self._suspensions: dict[asyncio.Task[Any], _Suspension] = {}
         self._suspended = False
         #: What earlier rounds brought, once it is decrypted.
@@ -179,14 +177,6 @@ class StatelessElicitation(ElicitationStrategy):
                 f"{method} can't request input from a stateless client: only tools/call, prompts/get and resources/read can"
             )
         super().add(item)
-        if item.key is None:
-            text = ordered_text(item.params) if item.params is not UNSET else b""
-            item.key = self._numbered(f"{item.method.partition('/')[0]}-{_hash(text).hex()[:8]}")
-        elif item.key in self._requested:
-            raise GemelError(
-                f"{method}: input with the key {item.key!r} is requested already: give this one another key"
-            )
-        self._requested[item.key] = InputRequest(method=item.method, params=item.params)
 
     async def answer(self, item: ClientInput[Any]) -> Any:
         """The answer of an earlier round; without one the handler is suspended."""
@@ -201,26 +191,35 @@ class StatelessElicitation(ElicitationStrategy):
             raise InvalidParams(f"inputResponses.{item.key} is no valid answer: {exc}") from None
 
     async def step(self, call: StepCall) -> Any:
-        """Run the step in the first round that reaches it. Its key: the function, its arguments, and a number for repetitions."""
+        """Run the step in each round that reaches it, until it ends: it is over, then, with all that was requested in it."""
         await self.load()
-        key = self._numbered(f"{call.name}-{_hash(call.arguments).hex()[:8]}")
-        text = self._state.steps.get(key)
-        if text is None:
-            if not self._state.call_id:
-                self._state.call_id = os.urandom(16).hex()
-            _, text = await call.run(_hash(f"{self._state.call_id}:{key}".encode()).hex()[:32])
-            self._state.steps[key] = text
+        key, state = self._step_key(call), self._state
+        if key in state.steps:
+            return call.read(state.steps[key])
+        if key in state.large:
+            return call.read(await self._codec.stored_result(state.large[key]))
+        if not state.call_id:
+            state.call_id = os.urandom(16).hex()
+        _, text = await call.run(self._running_step(state.call_id, key))
+        if len(text) > self._session.connection.limits.step_bytes:
+            state.large[key] = await self._codec.store_result(f"{state.call_id}:{key}", text, call.name)
+        else:
+            state.steps[key] = text
+        self._forget(scope_of_step(key))
         return call.read(text)
+
+    def _forget(self, scope: str) -> None:
+        """Forget what was requested in a step that is over: no round will request it again."""
+        for table in (self._requested, self._state.answers, self._state.steps, self._state.large):
+            for key in [key for key in table if key.startswith(scope)]:
+                del table[key]
 
     async def hand_over(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
         """End the rounds, because the call goes on in another way: return the answers and results of steps by key."""
         await self.load()
         self._suspended = True
-        return dict(self._state.answers), dict(self._state.steps)
-
-    def _numbered(self, key: str) -> str:
-        count = self._counts[key] = self._counts.get(key, 0) + 1
-        return key if count == 1 else f"{key}-{count}"
+        large = {key: await self._codec.stored_result(name) for key, name in self._state.large.items()}
+        return dict(self._state.answers), self._state.steps | large
 
     # ---------------------------------------------------------------- the end of a round
 
@@ -257,7 +256,12 @@ class StatelessElicitation(ElicitationStrategy):
             )
         self._suspended = True
         self._state.requested = list(self._requested)
-        requests = {key: request for key, request in self._requested.items() if key not in self._state.answers}
+        requests = {
+            key: InputRequest(method=item.method, params=item.params)
+            for key, item in self._requested.items()
+            if key not in self._state.answers
+        }
+        await self._codec.renew_results(self._state.large.values())
         state = await self._codec.encode(msgspec.msgpack.encode(self._state), self._binding())
         return InputRequiredResult(result_type="input_required", input_requests=requests, request_state=state)
 
