@@ -68,6 +68,9 @@ class Session(Record, weakref=True):
     delivers_at_once: Callable[[], bool] | None = None
     #: Called once with the next authority.
     on_authority: Callable[[], None] | None = None
+    #: Notifications about `initialize` while it is served, and their bytes: they are sent if it succeeds, before its result.
+    _held: list[Outgoing] | None = None
+    _held_bytes: int = 0
 
     def receive(
         self, data: bytes | Inbound | jsonrpc.Request, origin: Origin = UNKNOWN_ORIGIN
@@ -125,6 +128,8 @@ class Session(Record, weakref=True):
                 self._tasks.pop(task, None)
             if self._serving_since is not None and call.id is not None:
                 self._call_served(self._serving_since)
+        if self._held is not None and call.inline:
+            await self._send_held(reply)
         if reply is None and task.cancelling():
             await _absorb_cancellation(task)
         return reply
@@ -344,7 +349,35 @@ class Session(Record, weakref=True):
 
     async def send_notification(self, data: bytes, method: str, about: Call | None = None) -> None:
         """Send an encoded notification, which several sessions may share. Raises ChannelClosed when it can't be sent."""
-        await self.channel.send(Outgoing(data, None, method, about=about))
+        message = Outgoing(data, None, method, about=about)
+        if about is not None and about.inline and about.state is RUNNING:
+            self._hold(message)
+        else:
+            await self.channel.send(message)
+
+    def _hold(self, message: Outgoing) -> None:
+        """Hold a notification back until it is decided whether `initialize` succeeds. Raises ChannelClosed beyond the limits."""
+        limits = self.connection.limits
+        if self._held is None:
+            self._held = []
+        held = self._held
+        if len(held) >= limits.backlog or (held and self._held_bytes + len(message.data) > limits.line):
+            logger.warning("%s is not sent: too many notifications during initialize", message.method)
+            raise ChannelClosed("too many notifications during initialize")
+        held.append(message)
+        self._held_bytes += len(message.data)
+
+    async def _send_held(self, reply: Outgoing | None) -> None:
+        """Send what was held back, unless `initialize` was refused."""
+        held, self._held, self._held_bytes = self._held, None, 0
+        assert held is not None
+        if reply is None or reply.error is not None:
+            return
+        try:
+            for message in held:
+                await self.channel.send(message)
+        except (ChannelClosed, ConnectionLost) as exc:
+            logger.debug("a notification could not be sent: %s", exc)
 
     async def cancel_requests(self, reason: str) -> None:
         """Before closing: fail the requests that are waiting, and cancel them at the peer."""

@@ -143,6 +143,8 @@ class Wire:
         self._decoder = Decoder()
         self._events: list[Event] = []
         self.comments = 0
+        #: The bytes of an event stream that is sent in one piece; None for one in chunks.
+        self._length: int | None = None
 
     async def send(self, method: str, headers: Mapping[str, str], body: bytes = b"", path: str = "/mcp") -> None:
         fields = {"Host": "127.0.0.1", **headers}
@@ -156,7 +158,9 @@ class Wire:
         async with asyncio.timeout(10):
             lines = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         pairs = (line.partition(": ") for line in lines[1:] if line)
-        return Reply(int(lines[0].split()[1]), {name.lower(): value for name, _, value in pairs})
+        reply = Reply(int(lines[0].split()[1]), {name.lower(): value for name, _, value in pairs})
+        self._length = int(reply.headers["content-length"]) if "content-length" in reply.headers else None
+        return reply
 
     async def reply(self) -> Reply:
         """A whole response."""
@@ -178,7 +182,9 @@ class Wire:
         """The next event of the stream; None at its end in good order."""
         async with asyncio.timeout(seconds):
             while not self._events:
-                chunk = await self.chunk()
+                chunk = await (self.chunk() if self._length is None else self.reader.readexactly(self._length))
+                if self._length:
+                    self._length = 0
                 if not chunk:
                     return None
                 self.comments += chunk.count(b": keep-alive")

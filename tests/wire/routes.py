@@ -310,6 +310,8 @@ class Http(Route):
             if head.streams:
                 while (event := await wire.event(seconds=60)) is not None:
                     if event.data:
+                        if opens:
+                            self._agreed(json.loads(event.data))
                         self.take(event.data)
             elif body := await wire.reader.readexactly(int(head.headers.get("content-length", 0))):
                 if opens:

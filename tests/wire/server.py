@@ -14,6 +14,7 @@ import socket
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +80,14 @@ def build(**options: Any) -> Server[Any]:
     say the name of a file, which is not Unicode. `deny` says where a
     ToolError ends what comes: in "middleware", in that of a "mounted" server or of a "gateway", or in "connection_lifespan".
     `connected` is what goes wrong in a `connection_lifespan`, a key of MISHAPS, or "fails": it can't be entered.
+    `greet` lets a middleware send something during `initialize`, which it refuses the first time for "refuse".
     """
     shelf = options.pop("shelf", 0)
     deny = options.pop("deny", None)
     connected = options.pop("connected", None)
     events: list[str] = []
     spill = options.pop("spill", None)
+    greet = options.pop("greet", None)
     has_tasks = options.pop("tasks", False)
     has_files = options.pop("files", False)
     if deny in ("mounted", "gateway"):
@@ -95,6 +98,8 @@ def build(**options: Any) -> Server[Any]:
         options["connection_lifespan"] = _connection(connected, events)
     if spill is not None:
         options["middleware"] = [ResultLimit(spill, spill=True)]
+    if greet is not None:
+        options["middleware"] = [partial(_greet, greet)]
     if "limits" in options:
         options["limits"] = Limits(**options["limits"])
     server: Server[Any] = Server("wire", version="1", **options)
@@ -121,6 +126,22 @@ async def _deny(ctx: Context[Any], call_next: CallNext) -> Any:
     if ctx.method in ("tools/call", "prompts/get"):
         raise ToolError("Ask an admin for access")
     return await call_next(ctx)
+
+
+async def _greet(how: str, ctx: Context[Any], call_next: CallNext) -> Any:
+    """Send notifications during `initialize`, before and after the handler; drop `notifications/initialized`."""
+    if ctx.method == "notifications/initialized" and how == "drop":
+        return None
+    if ctx.method != "initialize":
+        return await call_next(ctx)
+    await ctx.notify("notifications/acme/hello", {"from": "middleware"})
+    await ctx.info("hello")
+    result = await call_next(ctx)
+    await ctx.notify("notifications/acme/ready")
+    name = ctx.decoded_params["clientInfo"]["name"]
+    if how == "refuse" and name == "refused":
+        raise ProtocolError("Not you", code=1234)
+    return result
 
 
 @contextlib.asynccontextmanager

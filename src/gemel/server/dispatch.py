@@ -314,7 +314,14 @@ class Dispatch:
             logger.debug("%s is dropped: revision %s does not have it", shorten(method), call.revision)
         elif call.era.needs_handshake(method) and not ctx._session.connection.handshake.open:
             logger.debug("%s is dropped: it came before the end of the handshake", shorten(method))
-        elif served is None:
+        else:
+            if method == "notifications/initialized":
+                ctx._session.connection.handshake.finish()
+            await self._notified(ctx, served)
+
+    async def _notified(self, ctx: Context[Any], served: Served | None) -> None:
+        method = ctx.method
+        if served is None:
             logger.debug("%s is dropped: there is no handler for it", shorten(method))
         else:
             try:

@@ -123,6 +123,8 @@ class ReplayServer:
     async def _handle(self, session: Session, call: Call) -> Any:
         params = msgspec.json.decode(call.params) if call.params else {}
         recorded = self._find(call, params)
+        if call.method == "notifications/initialized" and call.id is None:
+            session.connection.handshake.finish()
         opening = not self._reached
         if recorded is not None:
             self._reach(recorded.number)

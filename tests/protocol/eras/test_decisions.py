@@ -150,10 +150,10 @@ def test_elicitations_have_ids_that_nobody_can_guess_in_the_handshake_era_only()
         (NOTIFICATION, True, V2025_06, NEW(), HandshakeState.READY, V2025_06),
         (REQUEST, True, V2025_06, agreed(V2025_03), HandshakeState.READY, V2025_03),
         (REQUEST, False, V2025_06, NEW(), HandshakeState.NEW, ASSUMED_REVISION),
-        # Only the notification says that the client is ready.
+        # It counts where it is served, inside of the middleware.
         (
             Notification("notifications/initialized"), False, None,
-            Handshake(HandshakeState.NEGOTIATED, V2025_11), HandshakeState.READY, V2025_11,
+            Handshake(HandshakeState.NEGOTIATED, V2025_11), HandshakeState.NEGOTIATED, V2025_11,
         ),
         (
             Request(1, "notifications/initialized"), False, None,

@@ -136,7 +136,7 @@ def test_only_the_handshake_and_ping_may_come_first(method: str) -> None:
 def test_requests_may_run_before_the_client_has_said_that_it_is_ready() -> None:
     handshake = shaken()
     assert (handshake.open, handshake.state) == (True, HandshakeState.NEGOTIATED)
-    admitted(handshake, "notifications/initialized", None)
+    handshake.finish()
     assert (handshake.open, handshake.state) == (True, HandshakeState.READY)
 
 
@@ -153,6 +153,7 @@ def test_there_is_one_handshake_in_a_conversation() -> None:
 def test_a_client_that_is_ready_too_early_or_twice_changes_nothing() -> None:
     handshake = Handshake()
     admitted(handshake, "notifications/initialized", None)
+    handshake.finish()
     assert handshake.state is HandshakeState.NEW
     assert admitted(handshake, "notifications/initialized", 1).inline is False  # as a request it is no such thing
     assert handshake.state is HandshakeState.NEW

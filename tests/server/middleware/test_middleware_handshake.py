@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from gemel import CallNext, Context, GemelError, InvalidParams, Root
+from gemel import CallNext, Client, Context, GemelError, InvalidParams, Limits, Root, Server
 from gemel.protocol.states import HandshakeState
+from tests.jumping_clock import in_no_time
 from tests.server.middleware.test_middleware import a_server, talking
+from tests.transports.http_rig import serving
 from tests.wire.scenario import NEWEST
 
 HELLO = {"protocolVersion": NEWEST["2025"], "capabilities": {}, "clientInfo": {"name": "m", "version": "1"}}
@@ -134,7 +136,7 @@ async def test_asking_the_client_during_the_handshake_is_an_error_at_once_and_te
                 await ctx._session.request("roots/list")
             except GemelError as exc:
                 caught.append(exc)
-            await ctx._session.notify("notifications/acme/hello")
+            await ctx.notify("notifications/acme/hello")
         return await call_next(ctx)
 
     async with talking(a_server(ask), "2025", shaken=False) as talk:
@@ -190,3 +192,98 @@ async def test_the_client_can_be_asked_once_the_handshake_is_over() -> None:
         question = json.loads(await talk.route.next(lambda data: b"roots/list" in data))
         await talk.say({"id": question["id"], "result": {"roots": [{"uri": "file:///home"}]}})
         assert [root.uri for root in await tasks[0]] == ["file:///home"]
+
+
+async def test_a_client_gets_what_was_sent_during_the_handshake_over_http_too() -> None:
+    """A-033: with the result of `initialize`, in the order in which it was sent."""
+
+    async def greet(ctx: Context[Any], call_next: CallNext) -> Any:
+        if ctx.method == "initialize":
+            for number in range(3):
+                await ctx.notify("notifications/acme/hello", {"number": number})
+        return await call_next(ctx)
+
+    heard: list[Any] = []
+    server = a_server(greet)
+    async with (
+        serving(server) as site,
+        Client(
+            f"http://127.0.0.1:{site.port}/mcp", era="2025", on_notification=lambda method, params: heard.append(params)
+        ) as client,
+    ):
+        await client.ping()
+        assert heard == [{"number": number} for number in range(3)]
+
+
+async def test_what_is_sent_during_the_handshake_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    """What comes first is sent; the log says that something is missing."""
+
+    async def flood(ctx: Context[Any], call_next: CallNext) -> Any:
+        if ctx.method == "initialize":
+            for number in range(10):
+                await ctx.notify("notifications/acme/hello", {"number": number})
+        return await call_next(ctx)
+
+    server: Server[Any] = Server("flooding", middleware=[flood], limits=Limits(backlog=4))
+    async with talking(server, "2025", shaken=False) as talk:
+        assert "result" in await talk.ask("initialize", **HELLO)
+        assert [heard["params"]["number"] for heard in talk.heard()] == [0, 1, 2, 3]
+    assert "notifications/acme/hello is not sent: too many notifications during initialize" in caplog.text
+
+
+@in_no_time
+@pytest.mark.parametrize("how", ["passes", "drops", "fails", "hangs"])
+async def test_the_client_is_ready_when_the_middleware_has_let_it_say_so(how: str) -> None:
+    """A-024, A-133: else questions wait as if it had not said so, and nothing else does."""
+    loop = asyncio.get_running_loop()
+
+    async def gate(ctx: Context[Any], call_next: CallNext) -> Any:
+        if ctx.method == "notifications/initialized":
+            if how == "drops":
+                return None
+            if how == "fails":
+                raise ValueError("no")
+            if how == "hangs":
+                await loop.create_future()
+        return await call_next(ctx)
+
+    server = a_server(gate)
+
+    @server.tool
+    async def ask(ctx: Context[Any]) -> str:
+        return await ctx.elicit("Who?", str)
+
+    async with Client(server, era="2025", on_elicit=lambda form: {"value": "Ada"}) as client:
+        begin = loop.time()
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+        assert loop.time() == begin
+        assert (await client.call_tool("ask")).text == "Ada"
+        assert loop.time() - begin == (0 if how == "passes" else 5)
+        assert (await client.call_tool("ask")).text == "Ada"
+        assert loop.time() - begin == (0 if how == "passes" else 5)
+
+
+async def test_the_handler_of_initialized_finds_a_client_that_is_ready() -> None:
+    """A-133."""
+    states: list[HandshakeState] = []
+
+    async def watch(ctx: Context[Any], call_next: CallNext) -> Any:
+        if ctx.method == "notifications/initialized":
+            states.append(ctx._session.connection.handshake.state)
+        return await call_next(ctx)
+
+    server = a_server(watch)
+
+    @server.notification("notifications/initialized")
+    async def ready(ctx: Context[Any], params: Any) -> None:
+        states.append(ctx._session.connection.handshake.state)
+
+    async with talking(server, "2025", shaken=False) as talk:
+        await talk.say({"method": "notifications/initialized"})
+        assert "result" in await talk.ask("ping")
+        assert "result" in await talk.ask("initialize", **HELLO)
+        for _ in range(2):
+            await talk.say({"method": "notifications/initialized"})
+        assert "result" in await talk.ask("ping")
+    ready_now, agreed = HandshakeState.READY, HandshakeState.NEGOTIATED
+    assert states == [HandshakeState.NEW, agreed, ready_now, ready_now, ready_now]

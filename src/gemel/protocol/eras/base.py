@@ -76,6 +76,11 @@ class Handshake(msgspec.Struct, eq=False):
             self.declared = self.offered.capabilities
         self.move("answered")
 
+    def finish(self) -> None:
+        """Follow `notifications/initialized`, where it is served: inside of all middleware, before its handler."""
+        if self.open:
+            self.move("initialized")
+
     @property
     def capabilities(self) -> ClientCapabilities:
         """The capabilities that the client declared."""

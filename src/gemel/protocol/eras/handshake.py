@@ -67,8 +67,6 @@ class HandshakeEra(Era):
                 handshake.offered = None
         elif one_shot and handshake.state is HandshakeState.NEW:
             handshake.assume(None if head is None else head.version)
-        elif method == "notifications/initialized" and request_id is None and handshake.open:
-            handshake.move("initialized")
         return handshake.revision
 
     def admit_from_server(self, method: str, request_id: RequestId | None, handshake: Handshake) -> str | None:

@@ -284,7 +284,7 @@ class Endpoint:
         if session is None:
             await exchange.refuse(TOO_MANY_SESSIONS, id_of(inbound))
             return
-        reply = await session.initialize(inbound, origin)
+        reply, before = await session.initialize(inbound, origin, head.accepts)
         if reply is None:
             self._sessions.end(session, "the handshake was cancelled")
             await exchange.refuse(_CANCELLED, id_of(inbound))
@@ -302,10 +302,11 @@ class Endpoint:
             return
         self._requests.wake()
         headers = ((b"mcp-session-id", session.id.encode()),)
-        if head.accepts & TAKES_JSON:
+        if head.accepts & TAKES_JSON and not before:
             await exchange.answer(reply, headers)
         else:
-            await exchange.reply(reply.status, sse.encode(reply.data), headers, EVENTS_TYPE)
+            events = b"".join(sse.encode(message.data) for message in (*before, reply))
+            await exchange.reply(reply.status, events, headers, EVENTS_TYPE)
 
     # ---------------------------------------------------------------- GET and DELETE
 

@@ -34,6 +34,7 @@ class HttpSession:
     """The channel of one HTTP session. `on_end(session)` is called once when it ends."""
 
     __slots__ = (
+        "_greeting",
         "_interrupted",
         "_log",
         "_loop",
@@ -78,6 +79,8 @@ class HttpSession:
         #: The stream of each running call. The key is the call itself: ids are chosen by clients.
         self._stream_of: dict[Call, SessionStream] = {}
         self._tasks: dict[Call | Batch, asyncio.Task[None]] = {}
+        #: Notifications that precede the result of `initialize`; None while that is not served.
+        self._greeting: list[Outgoing] | None = None
         self._stopping = False
         #: The calls that the server has cancelled because it stops.
         self._interrupted: list[Call | Batch] = []
@@ -189,16 +192,22 @@ class HttpSession:
         finally:
             self._done(call)
 
-    async def initialize(self, inbound: Inbound | bytes, origin: Origin) -> Outgoing | None:
-        """Serve the handshake in the caller's task. Other messages meanwhile wait on the standing stream."""
+    async def initialize(
+        self, inbound: Inbound | bytes, origin: Origin, accepts: int
+    ) -> tuple[Outgoing | None, list[Outgoing]]:
+        """Serve the handshake in the caller's task. Returns the answer, and the notifications that precede it.
+
+        A client that takes no event stream gets those on the standing stream.
+        """
         call = self.conversation.receive(inbound, origin)
         if not isinstance(call, Call):
-            return call if isinstance(call, Outgoing) else None
-        self._stream_of[call] = self.standing
+            return call if isinstance(call, Outgoing) else None, []
+        self._greeting = [] if accepts & TAKES_EVENTS else None
         try:
-            return await self.conversation.answer(call)
+            reply = await self.conversation.answer(call)
+            return reply, self._greeting or []
         finally:
-            del self._stream_of[call]
+            self._greeting = None
 
     def _start(self, work: asyncio._CoroutineLike[None], call: Call | Batch, exchange: Exchange | None) -> None:
         """Serve what `exchange` has brought, which may end before."""
@@ -258,10 +267,17 @@ class HttpSession:
         if message.about is None:
             await self.standing.put(message)
             return
+        if message.about.inline:
+            await (self.standing.put(message) if self._greeting is None else self._greet(message))
+            return
         stream = self._stream_of.get(message.about)
         if stream is None:
             raise ChannelClosed("the call is answered already")
         await stream.put(message)
+
+    async def _greet(self, message: Outgoing) -> None:
+        assert self._greeting is not None
+        self._greeting.append(message)
 
     def send_now(self, data: bytes, method: str, /) -> bool:
         """Send a notification on the standing stream, if its client reads or it is kept."""
