@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gemel import Changed, Context, Server
+from gemel import Changed, Context, NotSent, Server
 from gemel.transports.http.server.sharing.session import SharedSession
 from gemel.transports.http.server.sharing.session_store import SharedSessionStore
 from tests.backends.redis_server import RedisServer, needs_redis, redis_server
@@ -61,6 +61,13 @@ def make_shared_server(log: Log, backend: Any, **options: Any) -> Server[Any]:
         """Send a message that belongs to no call."""
         await ctx._session.notify("notifications/message", {"level": "error", "data": text})
         return "announced"
+
+    @server.notification("notifications/roots/list_changed")
+    async def roots_changed(ctx: Context[Any], params: Any) -> None:
+        try:
+            log.add(f"roots: {[root.uri for root in await ctx.list_roots()]}")
+        except NotSent as exc:
+            log.add(str(exc))
 
     @server.resource("note://{name}")
     async def note(name: str) -> str:

@@ -467,6 +467,20 @@ def _add_methods(server: Server[Any], events: list[str]) -> None:
     async def ask(ctx: Context[Any], params: Any) -> Any:
         return {"name": await ctx.elicit("Who are you?", str)}
 
+    @server.tool
+    async def ask_client(ctx: Context[Any]) -> str:
+        """Send requests other than those for input."""
+        try:
+            await ctx.ping()
+            return f"The client says {await ctx.request('acme/ask', {'x': 1})}"
+        except errors.GemelError as exc:
+            return f"{type(exc).__name__}: {exc}"
+
+    @server.notification("notifications/roots/list_changed")
+    async def roots_changed(ctx: Context[Any], params: Any) -> None:
+        roots = await ctx.list_roots()
+        await ctx.notify("notifications/acme/roots", {"uris": [root.uri for root in roots]})
+
     @server.notification("notifications/acme", params=Point)
     async def noted(ctx: Context[Any], params: Point) -> None:
         events.append(f"noted {params.x}")

@@ -77,7 +77,7 @@ from gemel.server.elicitation.elicit import (
     offers_context,
 )
 from gemel.server.elicitation.forms import form_of
-from gemel.server.elicitation.handshake import HandshakeElicitation
+from gemel.server.elicitation.handshake import HandshakeElicitation, request_client
 from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.server.elicitation.stateless import StatelessElicitation
 from gemel.server.elicitation.steps import Steps, SyncSteps
@@ -397,8 +397,9 @@ class Context(Record, Generic[StateT]):
             Declined: The user did not answer.
             MissingClientCapability: The client has no forms.
             InvalidParams: The answer does not fit the form.
-            GemelError: Input can't be requested here: from a notification, or in the stateless era from a method other
-                than tools/call, prompts/get and resources/read.
+            GemelError: Input can't be requested here: while `initialize` is served; in the stateless era from a notification,
+                or from a method other than tools/call, prompts/get and resources/read.
+            NotSent: A notification is being served, and over HTTP the client has no stream open (GET) on which it could be asked.
 
         Specification: client/elicitation, "Form Mode Elicitation Requests".
         """
@@ -543,6 +544,52 @@ class Context(Record, Generic[StateT]):
         run again when a process died while they ran.
         """
         return Steps(lambda: self._requests)
+
+    # ---------------------------------------------------------------- other requests to the client
+
+    async def ping(self, *, total: float | None = None) -> None:
+        """Check whether the client still answers; in the handshake era only.
+
+        Args:
+            total: As in `request`.
+
+        Raises:
+            CallError: The client did not answer, or can't be asked; see `request`.
+            GemelError: As in `request`.
+
+        Specification: basic/utilities/ping.
+        """
+        await request_client(self._session, self._call, "ping", UNSET, total)
+
+    async def request(self, method: str, params: Any = UNSET, *, total: float | None = None) -> dict[str, Any]:
+        """Send a request of an extension or of your own to the client, and wait; in the handshake era only.
+
+        While a request is served it goes on its stream. In handlers of notifications, and when the call is over, it needs a
+        stream that the client has opened; over HTTP with GET.
+
+        Args:
+            method: The method of the request.
+            params: Its params, any value that can be encoded as a JSON object; none by default.
+            total: Seconds until it fails; `limits.input_wait` by default.
+
+        Returns:
+            The result.
+
+        Raises:
+            PeerError: The client answered with an error.
+            NotSent: The client has no stream open, or is gone.
+            CallError: There is no result for another reason, such as a time limit.
+            GemelError: The client is stateless, which can't be sent requests; or `initialize` is being served; or the protocol
+                has the method: `elicit`, `sample`, `list_roots` and `ping` send those.
+        """
+        if method in METHODS:
+            raise GemelError(
+                f"ctx.request() sends methods of extensions and your own, not {method}: use ctx.elicit(), ctx.sample(), "
+                "ctx.list_roots() or ctx.ping()"
+            )
+        raw = await request_client(self._session, self._call, method, params, total)
+        result: dict[str, Any] = msgspec.json.decode(raw)
+        return result
 
     # ---------------------------------------------------------------- its own server
 
@@ -849,6 +896,8 @@ class SyncContext:
     warning = _blocking(Context.warning)
     error = _blocking(Context.error)
     notify = _blocking(Context.notify)
+    ping = _blocking(Context.ping)
+    request = _blocking(Context.request)
     read_resource = _blocking(Context.read_resource)
     call_tool = _blocking(Context.call_tool)
     get_prompt = _blocking(Context.get_prompt)

@@ -236,8 +236,6 @@ class ElicitationStrategy(ABC):
 
     def add(self, item: ClientInput[Any]) -> None:
         """Enter a request for input. Raises GemelError where the protocol allows none."""
-        if self._call.id is None:
-            raise GemelError(f"{self._call.method} is a notification: its handler can't request input from the client")
         item.params = shape(item.params, self._call.revision)
         self._inputs.append(item)
 
@@ -280,7 +278,11 @@ class KeyedElicitation(ElicitationStrategy):
         self._counts: dict[str, int] = {}
 
     def add(self, item: ClientInput[Any]) -> None:
-        """Give a request for input its key. Raises GemelError for a key that is used already."""
+        """Give a request for input its key. Raises GemelError for a key that is used already, and for a notification."""
+        if self._call.id is None:
+            raise GemelError(
+                f"{self._call.method} is a notification: its handler can't request input from a stateless client"
+            )
         super().add(item)
         if item.key is None:
             text = ordered_text(item.params) if item.params is not UNSET else b""

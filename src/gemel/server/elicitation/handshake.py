@@ -7,12 +7,47 @@ import os
 from typing import Any, NoReturn
 
 import msgspec
+from msgspec import UNSET
 
 from gemel.errors import GemelError, PeerError, ToolError
+from gemel.protocol.records import Call
+from gemel.protocol.states import CallState
 from gemel.schema.input_required import InputRequiredResult
 from gemel.server.elicitation.elicit import ClientInput, ElicitationStrategy, InputRefused, RunningStep, StepCall
+from gemel.session import Session
 from gemel.telemetry import current_telemetry
 from gemel.values.encoding import plain_value
+
+
+async def request_client(
+    session: Session, call: Call, method: str, params: Any, total: float | None = None
+) -> msgspec.Raw:
+    """Send a request to the client of a call and wait for its result, as JSON text.
+
+    Args:
+        session: The session of the call.
+        call: The call; over HTTP the request goes on its stream while it runs.
+        method: The method of the request.
+        params: Its params.
+        total: Seconds until it fails; `limits.input_wait` by default.
+
+    Raises:
+        CallError: There is no result.
+        GemelError: The client is stateless, or waits for the answer to `initialize`.
+    """
+    call.era.check_server_request(method)
+    limit = session.connection.limits.input_wait if total is None else total
+    about = call if call.state is CallState.RUNNING else None
+    telemetry, pending = current_telemetry(), session.register_request(method)
+    if telemetry is None:
+        return await session.send_request(pending, params, about=about, total=limit)
+    from gemel.server.session_telemetry import describe_request
+
+    network, details = describe_request(session, call.revision, pending.id)
+    with telemetry.sending(method, {}, network, details) as (_, trace):
+        members = {} if params is UNSET else plain_value(params)
+        members["_meta"] = {**members.get("_meta", {}), **trace}
+        return await session.send_request(pending, members, about=about, total=limit)
 
 
 class HandshakeElicitation(ElicitationStrategy):
@@ -20,11 +55,10 @@ class HandshakeElicitation(ElicitationStrategy):
 
     async def answer(self, item: ClientInput[Any]) -> Any:
         """Send the request and wait; meanwhile the time limit of the call is paused."""
-        limit = self._session.connection.limits.input_wait
         if item.timeout is not None:
             item.timeout.pause()
         try:
-            raw = await self._request(item, limit)
+            raw = await request_client(self._session, self._call, item.method, item.params)
             return msgspec.json.decode(raw, type=item.kind)
         except PeerError as exc:
             raise InputRefused(exc.error, item.method) from exc
@@ -33,19 +67,6 @@ class HandshakeElicitation(ElicitationStrategy):
         finally:
             if item.timeout is not None:
                 item.timeout.resume()
-
-    async def _request(self, item: ClientInput[Any], limit: float) -> msgspec.Raw:
-        telemetry, session = current_telemetry(), self._session
-        if telemetry is None:
-            return await session.request(item.method, item.params, about=self._call, total=limit)
-        from gemel.server.session_telemetry import describe_request
-
-        pending = session.register_request(item.method)
-        network, details = describe_request(session, self._call.revision, pending.id)
-        with telemetry.sending(item.method, {}, network, details) as (_, trace):
-            params = plain_value(item.params)
-            params["_meta"] = {**params.get("_meta", {}), **trace}
-            return await session.send_request(pending, params, about=self._call, total=limit)
 
     async def step(self, call: StepCall) -> Any:
         """Run the step: the call has one round only."""

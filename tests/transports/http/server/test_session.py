@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from gemel import Changed, Context, Limits, NotFinished, Overloaded, Server
+from gemel import Changed, Context, Limits, NotFinished, NotSent, Overloaded, Server
 from gemel.http1.asgi import Scope
 from gemel.protocol.records import Call
+from gemel.protocol.states import CallState
 from gemel.transports.http.server import session_store as http_session_table
 from gemel.transports.http.server.exchange import Exchange
 from gemel.transports.http.server.replay import MemoryReplayLog
@@ -815,3 +816,84 @@ async def test_changes_that_a_client_does_not_read_take_a_bounded_room(
         while told[-1] != "notifications/prompts/list_changed":
             told.append((await stream.message())["method"])
     assert 10 < len(told) < 30
+
+
+# ---------------------------------------------------------------- requests of the server that belong to no call
+
+
+def curious_server() -> tuple[Server[Any], asyncio.Queue[str]]:
+    """It asks from the handlers of notifications; what came of it."""
+    server: Server[Any] = Server("curious")
+    came: asyncio.Queue[str] = asyncio.Queue()
+
+    async def ask(ctx: Context[Any], params: Any) -> None:
+        try:
+            came.put_nowait(" ".join(root.uri for root in await ctx.list_roots()))
+        except NotSent as exc:
+            came.put_nowait(str(exc))
+
+    server.notification("notifications/initialized")(ask)
+    server.notification("notifications/roots/list_changed")(ask)
+
+    @server.tool
+    async def leave(ctx: Context[Any]) -> str:
+        async def later() -> None:
+            while ctx._call.state is CallState.RUNNING:  # noqa: ASYNC110 - not signalled
+                await asyncio.sleep(0.001)
+            try:
+                await ctx.ping()
+                came.put_nowait("answered")
+            except NotSent as exc:
+                came.put_nowait(str(exc))
+
+        asyncio.get_running_loop().create_task(later())
+        return "left"
+
+    return server, came
+
+
+async def said(queue: asyncio.Queue[str]) -> str:
+    async with asyncio.timeout(10):
+        return await queue.get()
+
+
+async def test_a_handler_of_initialized_asks_on_the_stream_that_the_client_opens_next() -> None:
+    server, came = curious_server()
+    async with serving(server) as site:
+        session = await site.session()
+        stream = await site.listen(session)
+        await stream.head()
+        question = await stream.message()
+        assert question["method"] == "roots/list"
+        answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///a"}]}}
+        assert (await site.ask(session, answer)).status == 202
+        assert await said(came) == "file:///a"
+
+
+async def test_without_an_open_stream_the_client_can_not_be_asked() -> None:
+    """At once, but for the handler of `initialized`, which waits for the stream a few seconds."""
+    server, came = curious_server()
+    async with serving(server) as site:
+        session = await site.session()
+        begin = asyncio.get_running_loop().time()
+        assert (await site.ask(session, {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})).status == 202
+        refusal = "roots/list was not sent: the client has no stream open (GET) on which it could be asked"
+        assert await said(came) == refusal
+        assert (await site.ask(session, handshake_call("leave"))).status == 200
+        assert await said(came) == refusal.replace("roots/list", "ping")
+        assert asyncio.get_running_loop().time() - begin < 4
+        assert await said(came) == refusal
+
+
+async def test_a_call_that_is_over_asks_on_the_standing_stream() -> None:
+    server, came = curious_server()
+    async with serving(server) as site:
+        session = await site.session()
+        stream = await site.listen(session)
+        await stream.head()
+        assert (await stream.message())["method"] == "roots/list"
+        assert (await site.ask(session, handshake_call("leave"))).status == 200
+        question = await stream.message()
+        assert question["method"] == "ping"
+        assert (await site.ask(session, {"jsonrpc": "2.0", "id": question["id"], "result": {}})).status == 202
+        assert await said(came) == "answered"

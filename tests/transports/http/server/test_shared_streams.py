@@ -366,6 +366,23 @@ async def test_a_message_that_belongs_to_no_call_waits_for_a_get(pair: list[App]
     assert (await stream.message())["params"]["data"] == "early"
 
 
+async def test_a_question_without_a_call_goes_on_the_stream_of_whatever_process(pair: list[App]) -> None:
+    """The answer may come to any process, too."""
+    a, b = pair
+    session = await a.site.session()
+    changed = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+    assert (await a.site.ask(session, changed)).status == 202
+    await a.log.until("roots/list was not sent: the client has no stream open (GET) on which it could be asked")
+    stream = await b.site.listen(session)
+    await stream.head()
+    await stream.event()
+    assert (await a.site.ask(session, changed)).status == 202
+    question = await stream.message()
+    answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///a"}]}}
+    assert (await b.site.ask(session, answer)).status == 202
+    await a.log.until("roots: ['file:///a']")
+
+
 async def test_a_server_that_announces_a_change_reaches_sessions_without_a_call(pair: list[App]) -> None:
     a, b = pair
     session = await a.site.session()

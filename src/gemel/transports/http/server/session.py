@@ -19,7 +19,7 @@ from gemel.protocol.http.request import Owner
 from gemel.protocol.records import Batch, Call, Inbound, Origin, Outgoing
 from gemel.protocol.states import CallState
 from gemel.schema.revisions import knows
-from gemel.session import Session
+from gemel.session import INITIALIZED_SECONDS, Session
 from gemel.transports.http.server.exchange import Exchange
 from gemel.transports.http.server.options import HttpSettings
 from gemel.transports.http.server.replay import ReplayLog, ReplayStore
@@ -42,6 +42,7 @@ class HttpSession:
         "_on_end",
         "_open_responses",
         "_options",
+        "_reader_came",
         "_retry",
         "_stopping",
         "_stream_of",
@@ -81,6 +82,8 @@ class HttpSession:
         self._tasks: dict[Call | Batch, asyncio.Task[None]] = {}
         #: Notifications that precede the result of `initialize`; None while that is not served.
         self._greeting: list[Outgoing] | None = None
+        #: Set when the client opens the standing stream; None while nothing waits for that.
+        self._reader_came: asyncio.Event | None = None
         self._stopping = False
         #: The calls that the server has cancelled because it stops.
         self._interrupted: list[Call | Batch] = []
@@ -256,28 +259,53 @@ class HttpSession:
             stream = self._streams.get(number) or SessionStream(number, self._log, None)
         response = StreamResponse(exchange, self._options.limits.stream_bytes, TAKES_EVENTS)
         await stream.attach(response, position)
+        if stream.number == STANDING:
+            self._reader_comes()
         if stream.ended or self._streams.get(stream.number) is not stream or self._stopping:
             response.finish()
         await self._carry(response)
 
     async def send(self, message: Outgoing, /) -> None:
-        """Send a message on the stream of the call that it belongs to, else on the standing stream; never on two."""
+        """Send a message on the stream of the request that it belongs to, else on the standing stream; never on two."""
+        about = message.about
         if self.closed:
             raise ChannelClosed(self.closed)
-        if message.about is None:
+        if about is not None and about.inline and self._greeting is not None:
+            self._greeting.append(message)
+        elif about is None or about.inline or about.id is None:
+            if message.pending is not None:
+                await self._require_reader(about)
             await self.standing.put(message)
-            return
-        if message.about.inline:
-            await (self.standing.put(message) if self._greeting is None else self._greet(message))
-            return
-        stream = self._stream_of.get(message.about)
-        if stream is None:
+        elif (stream := self._stream_of.get(about)) is not None:
+            await stream.put(message)
+        else:
             raise ChannelClosed("the call is answered already")
-        await stream.put(message)
 
-    async def _greet(self, message: Outgoing) -> None:
-        assert self._greeting is not None
-        self._greeting.append(message)
+    async def _require_reader(self, about: Call | None) -> None:
+        """Raise ChannelClosed unless the client reads the standing stream, which it opens after `notifications/initialized`."""
+        if await self.is_read():
+            return
+        if about is not None and about.method == "notifications/initialized":
+            self._reader_came = came = self._reader_came or asyncio.Event()
+            try:
+                async with asyncio.timeout(INITIALIZED_SECONDS):
+                    await came.wait()
+            except TimeoutError:
+                pass
+            if await self.is_read():
+                return
+        raise ChannelClosed("the client has no stream open (GET) on which it could be asked")
+
+    async def is_read(self) -> bool:
+        """Whether the client reads the standing stream."""
+        response = self.standing.response
+        return response is not None and not response.done
+
+    def _reader_comes(self) -> None:
+        """The client has opened the standing stream."""
+        if self._reader_came is not None:
+            self._reader_came.set()
+            self._reader_came = None
 
     def send_now(self, data: bytes, method: str, /) -> bool:
         """Send a notification on the standing stream, if its client reads or it is kept."""

@@ -12,7 +12,7 @@ import msgspec
 from gemel import jsonrpc
 from gemel.backends.base import Backend
 from gemel.channel import Serve
-from gemel.errors import BackendError, GemelError, NoSession, Overloaded, ProtocolError
+from gemel.errors import BackendError, ChannelClosed, GemelError, NoSession, Overloaded, ProtocolError
 from gemel.jsonrpc import Failure, Message, Request, RequestId, Response
 from gemel.protocol.changes import Changed
 from gemel.protocol.http import sse
@@ -530,6 +530,7 @@ class SharedSession(HttpSession):
             standing.response.leave()
         self._get_origin, session = exchange.origin, self.session
         standing.begin(response, cursor)
+        self._reader_comes()
         state.changes.join(session)
         if self._stopping:
             response.finish()
@@ -602,6 +603,16 @@ class SharedSession(HttpSession):
             return writer == self.writer and self.reads
         reply = await mailbox.ask(process, "reading", self.keys.digest)
         return await mailbox.is_alive(process) if reply is None else bool(reply)
+
+    async def is_read(self) -> bool:
+        """Whether the client reads the standing stream, in whatever process."""
+        if self.reads:
+            return True
+        try:
+            record = await self._sharing.update(self, lambda record: False)
+            return bool(record.reader) and await self._reads(record.reader)
+        except (BackendError, Overloaded, Refused) as exc:
+            raise ChannelClosed(f"It can't be told whether the client has a stream open: {exc}") from exc
 
     @property
     def reads(self) -> bool:
