@@ -223,6 +223,12 @@ class Session(Record, weakref=True):
             CallTimeout: A time limit passed.
             NotSent, PeerError, InvalidResponse, ConnectionLost: See their `outcome`.
         """
+        if (task := current_task(self.loop)) is not None and task.cancelling():
+            try:
+                await asyncio.sleep(0)  # a task that was cancelled before sends nothing
+            except asyncio.CancelledError:
+                self.connection.abandon_request(pending)
+                raise
         try:
             message = self.connection.write_request(pending, params, meta, headers, about)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
@@ -231,6 +237,7 @@ class Session(Record, weakref=True):
         deadlines: Deadlines | None = None
         deadline: Deadline | None = None
         start = self.loop.time()
+        sent = False
         try:
             if on_progress is not None:
                 pending.on_progress = on_progress
@@ -247,6 +254,7 @@ class Session(Record, weakref=True):
                 await self._wait_until_ready(pending)
             try:
                 if pending.state is WAITING:
+                    sent = True
                     await self.channel.send(message)
             except ConnectionLost:  # does not matter if the request was answered before
                 if pending.state is WAITING:
@@ -262,9 +270,9 @@ class Session(Record, weakref=True):
                 await ended
         except asyncio.CancelledError as exc:
             if deadline is None or not deadline.uncancel():
-                self._cancel_request(pending, "no longer wanted")
+                self._cancel_request(pending, "no longer wanted", sent)
                 raise
-            self._cancel_request(pending, "timeout")
+            self._cancel_request(pending, "timeout", sent)
             raise CallTimeout(f"{pending.method} got no answer {deadline.description}{self.connection.noise}") from exc
         except BaseException:
             self.connection.abandon_request(pending)
@@ -306,9 +314,9 @@ class Session(Record, weakref=True):
             if self._deadlines is not None:
                 self._deadlines.extend(since)
 
-    def _cancel_request(self, pending: Pending, reason: str) -> None:
-        """Stop waiting for a request, and tell the peer where closing the HTTP exchange is not enough."""
-        if self.connection.abandon_request(pending):
+    def _cancel_request(self, pending: Pending, reason: str, sent: bool) -> None:
+        """Stop waiting for a request, and tell the peer if it was sent, where closing the HTTP exchange is not enough."""
+        if self.connection.abandon_request(pending) and sent:
             self._send_cancelled(pending, reason)
 
     def _send_cancelled(self, pending: Pending, reason: str) -> None:
@@ -339,6 +347,8 @@ class Session(Record, weakref=True):
 
     async def notify(self, method: str, params: Any = UNSET, *, about: Call | None = None) -> None:
         """Send a notification. Raises ChannelClosed when it can't be sent, GemelError for params that are not JSON."""
+        if (task := current_task(self.loop)) is not None and task.cancelling():
+            await asyncio.sleep(0)  # a task that was cancelled before sends nothing
         if self.connection.closed is not None:
             raise ChannelClosed(self.connection.closed)
         try:

@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gemel import BackendError, Changed, DefinitionError
-from gemel.backends import EncryptedBackend, MemoryBackend, SqliteBackend
+from gemel import BackendError, Changed, DefinitionError, Server
+from gemel.backends import Backend, EncryptedBackend, MemoryBackend, SqliteBackend
 from gemel.testing import check_backend
 
 KEYS = [b"k" * 32]
@@ -101,3 +102,39 @@ async def test_a_value_that_was_changed_or_moved_is_refused(change: Callable[[by
 def test_a_key_that_is_too_short_is_refused(keys: list[bytes]) -> None:
     with pytest.raises(DefinitionError, match="at least 32 bytes"):
         EncryptedBackend(MemoryBackend(), keys)
+
+
+@pytest.mark.parametrize("name", [name for name in vars(Backend) if not name.startswith("_")])
+@pytest.mark.parametrize("lack", ["missing", "other parameters"])
+def test_a_backend_that_lacks_anything_is_refused_when_the_server_is_made(name: str, lack: str) -> None:
+    """Not in the first call that needs it."""
+
+    class Whole:
+        """Everything of a MemoryBackend."""
+
+        def __init__(self) -> None:
+            self._backend = MemoryBackend()
+
+        def __getattr__(self, member: str) -> Any:
+            return getattr(self._backend, member)
+
+    class Lacking(Whole):
+        def __getattr__(self, member: str) -> Any:
+            if member != name:
+                return super().__getattr__(member)
+            if lack == "missing" or name == "shared":
+                raise AttributeError(member)
+            return lambda *, other: None
+
+    Server("whole", backend=Whole())
+    with pytest.raises(DefinitionError, match=name if name == "publish" else f"Lacking lacks {name}"):
+        Server("lacking", backend=Lacking())
+
+
+async def test_changes_that_must_not_wait_are_refused_as_coroutines() -> None:
+    class Waiting(MemoryBackend):
+        async def publish(self, event: Changed) -> None:  # type: ignore[override]
+            super().publish(event)
+
+    with pytest.raises(DefinitionError, match=r"The backend Waiting lacks publish\(event\): write"):
+        Server("waiting", backend=Waiting())  # type: ignore[arg-type]

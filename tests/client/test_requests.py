@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from gemel import (
+    CallNext,
     CallTimeout,
     Client,
+    Context,
     ElicitFormParams,
     InvalidResponse,
     Limits,
     Outcome,
     PeerError,
     ProgressParams,
+    Server,
     ToolCallError,
     ToolError,
 )
 from tests.client.puppet import META, SILENCE, Error, Puppet, done, legacy, modern
 from tests.jumping_clock import in_no_time
+from tests.server.bare_end import BareEnd
+from tests.transports.http_rig import serving
 
 FORM = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {"yes": {"type": "boolean"}}}}
 
@@ -345,6 +351,65 @@ async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
     (cancelled,) = puppet.asked("notifications/cancelled")
     assert cancelled["requestId"] == puppet.came[1]["id"]
     assert len(puppet.asked("notifications/cancelled")) == 1
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+@pytest.mark.parametrize("transport", ["memory", "http"])
+async def test_a_task_that_was_cancelled_before_sends_nothing(era: Any, transport: str) -> None:
+    """C-016; but its clean-up may, once it has been told."""
+    server: Server[Any] = Server("s")
+    came: list[str] = []
+
+    @server.tool
+    async def note(text: str) -> None:
+        came.append(text)
+
+    @server.notification("notifications/acme")
+    async def noted(ctx: Any, params: Any) -> None:
+        came.append("notified")
+
+    async with AsyncExitStack() as stack:
+        target: Any = server
+        if transport == "http":
+            site = await stack.enter_async_context(serving(server))
+            target = f"http://127.0.0.1:{site.port}/mcp"
+        client = await stack.enter_async_context(Client(target, era=era))
+
+        async def cancelled(send: Callable[[], Awaitable[Any]]) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            try:
+                await send()
+            except asyncio.CancelledError:
+                await client.call_tool("note", {"text": "clean-up"})
+                raise
+
+        for send in (lambda: client.call_tool("note", {"text": "call"}), lambda: client.notify("notifications/acme")):
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.create_task(cancelled(send))
+        await client.call_tool("note", {"text": "last"})
+    assert came == ["clean-up", "clean-up", "last"]
+
+
+@in_no_time
+async def test_a_request_that_was_never_sent_is_not_cancelled_at_the_peer() -> None:
+    """A question that waits for `notifications/initialized`, and whose handler ends before."""
+
+    async def gate(ctx: Context[Any], call_next: CallNext) -> Any:
+        return None if ctx.method == "notifications/initialized" else await call_next(ctx)
+
+    server: Server[Any] = Server("s", middleware=[gate])
+
+    @server.tool
+    async def ask(ctx: Context[Any]) -> str:
+        async with asyncio.timeout(1):
+            return await ctx.elicit("Who?", str)
+
+    async with BareEnd(server, "2025", capabilities={"elicitation": {}}) as end:
+        assert (await end.call_tool("ask"))["isError"]
+        await asyncio.sleep(100)
+        assert end.heard == []
 
 
 @pytest.mark.parametrize("said", ["banana", "input_required", 5, None])

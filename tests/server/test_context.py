@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gemel import ChannelClosed, Client, Context, ElicitUrlParams, GemelError, Server
+from gemel import CallNext, ChannelClosed, Client, Context, ElicitUrlParams, GemelError, Server, current_context
 from tests.server.bare_end import BareEnd, Era
 from tests.support import V2025_03, V2025_06, V2025_11, V2026_07, ChannelKind, Origin, head_of
 
@@ -90,6 +90,33 @@ async def test_progress_grows_or_is_left_out_and_goes_to_whoever_asked_for_it(er
     async with BareEnd(telling(work), era) as end:
         await end.call_tool("work")
         assert [one for one in end.heard if one.get("method") == "notifications/progress"] == []
+
+
+@both_eras
+async def test_progress_grows_over_all_contexts_of_a_request(era: Era) -> None:
+    """PROG-04: a middleware that passes on another context, the handler, and the middleware after it."""
+
+    async def around(ctx: Context, call_next: CallNext) -> Any:
+        if ctx.method != "tools/call":
+            return await call_next(ctx)
+        await ctx.report_progress(1)
+        result = await call_next(ctx.replace(params=ctx.params))
+        for value in (5, 7):
+            await ctx.report_progress(value)
+        return result
+
+    async def work(ctx: Context) -> None:
+        await ctx.report_progress(1)
+        await ctx.report_progress(5)
+        await current_context().report_progress(3)
+        await current_context().report_progress(6)
+
+    heard: list[float] = []
+    server = telling(work)
+    server.add_middleware(around)
+    async with Client(server, era=era) as client:
+        await client.call_tool("work", on_progress=lambda one: heard.append(one.progress))
+    assert heard == [1, 5, 6, 7]
 
 
 @both_eras

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gemel.backends.base import Backend as Backend
 from gemel.backends.base import Event as Event
 from gemel.backends.base import Listener as Listener
+from gemel.backends.base import missing_members
 from gemel.backends.lease import Lease as Lease
 from gemel.backends.lease import hold_lease as hold_lease
 from gemel.backends.memory import MemoryBackend as MemoryBackend
@@ -65,12 +66,17 @@ def backend_for(given: Backend | str | None) -> Backend:
         The backend.
 
     Raises:
-        DefinitionError: The URL is unknown.
+        DefinitionError: The URL is unknown, or the object lacks something of `Backend`.
         StartError: The extra `gemel[redis]` is not installed, which Redis needs.
     """
     if given is None or given == "memory://":
         return MemoryBackend()
     if not isinstance(given, str):
+        if missing := missing_members(given):
+            raise DefinitionError(
+                f"The backend {type(given).__name__} lacks {', '.join(missing)}: write what gemel.backends.Backend describes, "
+                "or derive it from MemoryBackend"
+            )
         return given
     if given.startswith("sqlite:///") and (path := given.removeprefix("sqlite:///")):
         if path == ":memory:":

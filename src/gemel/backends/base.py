@@ -15,12 +15,14 @@ many; all of it expires some time after the newest entry. A log that begins agai
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from gemel.backends.lease import Lease
+from gemel.options import is_async
 from gemel.protocol.changes import Changed, ChangesLost
 
 Event: TypeAlias = Changed | ChangesLost
@@ -228,6 +230,34 @@ class Reopenable(Protocol):
 
     def reopen(self) -> None:
         """Undo `close`, for a server that serves again. Does nothing if the backend is open; must not block."""
+
+
+def missing_members(backend: object) -> list[str]:
+    """What an object lacks of `Backend`, or has in a form that can't be called like that: each with its parameters."""
+    return [
+        name + shown
+        for name, member in vars(Backend).items()
+        if not name.startswith("_") and (shown := _missing(getattr(backend, name, None), member)) is not None
+    ]
+
+
+def _missing(own: object, member: Callable[..., object] | property) -> str | None:
+    """How a member is written that is missing; None if it is there."""
+    if isinstance(member, property):
+        return None if own is not None else ""
+    parameters = list(inspect.signature(member).parameters.values())[1:]
+    named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    plain = not inspect.iscoroutinefunction(member)
+    shown = ", ".join([each.name for each in parameters if each.name not in named] + ["*"] * bool(named) + named)
+    try:
+        if not callable(own) or (plain and is_async(own)):
+            return f"({shown})"
+        inspect.signature(own).bind(*[None] * (len(parameters) - len(named)), **dict.fromkeys(named))
+    except TypeError:
+        return f"({shown})"
+    except (ValueError, NameError):  # it has no signature that can be read
+        pass
+    return None
 
 
 def check_key(key: str) -> bytes:

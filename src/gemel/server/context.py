@@ -199,6 +199,7 @@ class Context(Record, Generic[StateT]):
     _log_queue: LogQueue | None = None
     #: The shared backends to which this call has published changes.
     _published: tuple[Backend, ...] = ()
+    #: The last progress that was reported, in any context of the call: kept in the root.
     _progress: float | None = None
     _sync: SyncContext | None = None
 
@@ -694,10 +695,11 @@ class Context(Record, Generic[StateT]):
         meta = self._call.meta
         if meta is None or meta.progress_token is None or self.depth or self._call.state is not CallState.RUNNING:
             return
-        if self._progress is not None and progress <= self._progress:
-            logger.debug("%s: progress %r is not above %r and is left out", self.method, progress, self._progress)
+        root = self._root or self
+        if root._progress is not None and progress <= root._progress:
+            logger.debug("%s: progress %r is not above %r and is left out", self.method, progress, root._progress)
             return
-        self._progress = progress
+        root._progress = progress
         params = ProgressParams(progress_token=meta.progress_token, progress=progress, total=total, message=message)
         await self._notify("notifications/progress", params)
 

@@ -59,9 +59,6 @@ def _lifespan(form: str) -> Check:
 
 
 _IS_AUTH = has_methods(authenticate=2, routes=1, challenge=1)
-_PUBLISHES = has_methods(publish=1, subscribe=1, plain=True)
-# `claim` and `lease` have keyword arguments without default.
-_STORES = has_methods(get=1, set=2, delete=1, flush=0, close=0)
 LIFESPAN = _lifespan("lifespan(server)")
 
 
@@ -182,7 +179,7 @@ class ServerOptions(TypedDict, total=False):
             None,
             or_none(
                 Check(
-                    lambda value: isinstance(value, str) or (_PUBLISHES(value) and _STORES(value)),
+                    lambda value: isinstance(value, str) or hasattr(value, "publish"),
                     'use "sqlite:///FILE", or an object with the methods of gemel.backends.Backend: '
                     "`def publish(self, event)`, `def subscribe(self, listener)`, `async def get(self, key)`, …",
                 )
