@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from gemel.protocol.http.request import Principal as Principal
     from gemel.protocol.http.request import Refusal as Refusal
     from gemel.protocol.limits import Limits as Limits
+    from gemel.protocol.records import RefusedMessage as RefusedMessage
     from gemel.schema.base import Annotations as Annotations
     from gemel.schema.base import Icon as Icon
     from gemel.schema.base import Implementation as Implementation
@@ -238,6 +239,7 @@ _HOME = {
     "RateLimit": "gemel.server.middleware.rate_limit",
     "ReadResourceResult": "gemel.schema.resources",
     "Refusal": "gemel.protocol.http.request",
+    "RefusedMessage": "gemel.protocol.records",
     "Resource": "gemel.schema.resources",
     "ResourceContents": "gemel.schema.content",
     "ResourceLink": "gemel.schema.content",

@@ -36,7 +36,11 @@ _HISTOGRAMS = {
     "gemel.event_loop.lag": "How long the event loop took to run a callback that was due.",
 }
 _COUNTERS = {
-    "gemel.server.dropped_changes": "Change notifications that were replaced by one that says that changes were lost."
+    "gemel.server.dropped_changes": (
+        "{change}",
+        "Change notifications that were replaced by one that says that changes were lost.",
+    ),
+    "gemel.server.refused_messages": ("{message}", "Messages that were refused before any middleware saw them."),
 }
 _UP_DOWN_COUNTERS = {
     "gemel.server.active_requests": "Requests and notifications that are being served.",
@@ -100,7 +104,7 @@ class Telemetry:
             for name, text in _HISTOGRAMS.items()
         }
         self.counters: dict[str, Any] = {
-            name: meter.create_counter(name, "{change}", text) for name, text in _COUNTERS.items()
+            name: meter.create_counter(name, unit, text) for name, (unit, text) in _COUNTERS.items()
         }
         for name, text in _UP_DOWN_COUNTERS.items():
             self.counters[name] = meter.create_up_down_counter(name, f"{{{name.rpartition('_')[2][:-1]}}}", text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,12 +37,12 @@ def _telemetry_of(tracers: object, meters: object) -> Telemetry:
     return Telemetry()
 
 
-def count(name: str, amount: int) -> None:
+def count(name: str, amount: int, attributes: Mapping[str, str] | None = None) -> None:
     """Add to one of `Telemetry.counters`, if the process has a meter provider."""
     if "opentelemetry.metrics" in sys.modules:
         telemetry = current_telemetry()
         if telemetry is not None:
-            telemetry.counters[name].add(amount)
+            telemetry.counters[name].add(amount, attributes)
 
 
 def measure(name: str, seconds: float) -> None:

@@ -38,7 +38,18 @@ from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.http.mirror import HeaderTexts
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.protocol.peer_log import warn_about_peer
-from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, LostAnswer, Origin, Outgoing, Pending, Record
+from gemel.protocol.records import (
+    UNKNOWN_ORIGIN,
+    Batch,
+    Call,
+    Inbound,
+    LostAnswer,
+    Origin,
+    Outgoing,
+    Pending,
+    Record,
+    RefusedMessage,
+)
 from gemel.protocol.states import CALL_MOVES, CLOSED, PENDING_MOVES, RUNNING, WAITING, HandshakeState
 from gemel.schema.notifications import CancelledParams
 from gemel.structs import sets_like_slots
@@ -134,7 +145,7 @@ class Connection(Record):
         try:
             message = jsonrpc.decode(data) if isinstance(data, bytes) else data
             if type(message) is Response or type(message) is Failure:
-                return self._receive_answer(message)
+                return self._receive_answer(message, origin)
             assert type(message) is Request or type(message) is Notification
             eras = (self.era,) if self.description is None else self.description.eras
             call = detect.classify(message, eras, _version(origin))
@@ -145,14 +156,14 @@ class Connection(Record):
             return self.receive(_encoded(data), origin)
         return self._receive_call(call, origin)
 
-    def _receive_answer(self, message: Response | Failure) -> Outgoing | None:
+    def _receive_answer(self, message: Response | Failure, origin: Origin) -> Outgoing | None:
         """Take the answer to a request of ours, unless the channel carries none: there it is an error."""
         if self.one_shot:
             era = self.era if self.description is None else detect.era_of_answer(self.description.eras)
             try:
                 era.check_response()
             except InvalidRequest as exc:
-                return self._unreadable(exc)
+                return self._unreadable(exc, b"", origin)
         self.receive_response(message)
         return None
 
@@ -169,7 +180,7 @@ class Connection(Record):
             if b"{" in data:
                 self._fail_printed_answer(data)
             return None
-        return self._unreadable(exc, data)
+        return self._unreadable(exc, data, origin)
 
     def _receive_call(self, call: Call, origin: Origin) -> Call | Outgoing | None:
         """Admit a call, or answer it with an error."""
@@ -214,10 +225,17 @@ class Connection(Record):
                 return None if self._progress(call) else call
             return call
         except ProtocolError as exc:
+            exc, status = era.finish_error(exc)
+            self._report_refusal(exc, origin, call.method, request_id)
             if request_id is None:
                 return None
-            exc, status = era.finish_error(exc)
             return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, status)
+
+    def _report_refusal(
+        self, exc: ProtocolError, origin: Origin, method: str | None = None, request_id: RequestId | None = None
+    ) -> None:
+        if self.description is not None and self.description.on_refused is not None:
+            self.description.on_refused(RefusedMessage(exc.error, method, request_id, origin.principal))
 
     def _check_room(self, era: Era, method: str) -> None:
         """Raise Overloaded while `limits.calls` requests are served, except for a few checks whether this side is alive."""
@@ -255,12 +273,12 @@ class Connection(Record):
         try:
             message = jsonrpc.decode(item)
         except ProtocolError as exc:
-            return self._unreadable(exc, item)
+            return self._unreadable(exc, item, origin)
         if isinstance(message, Request) and message.method == "initialize":
-            return self._unreadable(Unreadable("initialize can't be part of a batch", message.id))
+            return self._unreadable(Unreadable("initialize can't be part of a batch", message.id), b"", origin)
         return self.receive(item, origin)
 
-    def _unreadable(self, exc: ProtocolError, data: bytes = b"") -> Outgoing | None:
+    def _unreadable(self, exc: ProtocolError, data: bytes, origin: Origin) -> Outgoing | None:
         """Handle what is not a message: answer a malformed request; fail the request that a malformed response is for.
 
         A client takes everything that is not a request as a response: its calls must not wait for one in vain.
@@ -271,6 +289,7 @@ class Connection(Record):
             why = f"{exc}: {_excerpt(data)}" if data else str(exc)
             if self._fail_possible(request_id, data, why) or is_client:
                 return None
+        self._report_refusal(exc, origin, request_id=request_id)
         return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, exc.http_status)
 
     def _meant_request(self, request_id: RequestId | None) -> Pending | None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gemel.protocol.eras.base import Era
+from gemel.protocol.records import RefusedMessage
 from gemel.protocol.scopes import NO_HIERARCHY, ScopeHierarchy
 from gemel.schema.base import SERVER_INFO, Implementation
 from gemel.schema.lifecycle import ServerCapabilities
@@ -23,6 +24,7 @@ class ServerDescription:
         "info",
         "instructions",
         "log_level",
+        "on_refused",
         "result_meta",
         "revisions",
         "scope_hierarchy",
@@ -41,6 +43,8 @@ class ServerDescription:
         self.capabilities = capabilities
         #: What extensions add to the capabilities in an era, by member.
         self.extensions: Callable[[Era], dict[str, Any]] = lambda era: {}
+        #: Called with each message that is refused before any middleware sees it.
+        self.on_refused: Callable[[RefusedMessage], None] | None = None
         #: The eras that are served, the oldest first.
         self.eras = eras
         #: All supported revisions, newest first: the same list in discovery and in errors.

@@ -147,6 +147,23 @@ Inbound: TypeAlias = Call | Response | Failure | LostAnswer
 
 
 @final
+class RefusedMessage(msgspec.Struct, frozen=True, eq=False):
+    """A message that was refused before any middleware saw it.
+
+    Attributes:
+        error: The JSON-RPC error of the answer.
+        method: The method; None if it could not be read.
+        request_id: The id of the request; None for a notification, and if it could not be read.
+        principal: Who was authenticated; None for nobody.
+    """
+
+    error: ErrorObject
+    method: str | None = None
+    request_id: RequestId | None = None
+    principal: str | None = None
+
+
+@final
 class Batch(Record):
     """The calls of one JSON-RPC batch and the responses that are ready; sent together."""
 

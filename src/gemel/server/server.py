@@ -27,7 +27,7 @@ from gemel.protocol.eras.detect import parse_eras
 from gemel.protocol.eras.handshake import initialize
 from gemel.protocol.eras.stateless import STATELESS, discover
 from gemel.protocol.middleware import checked
-from gemel.protocol.records import Call
+from gemel.protocol.records import Call, RefusedMessage
 from gemel.protocol.scopes import ScopeHierarchy
 from gemel.schema.base import Implementation
 from gemel.schema.lifecycle import InitializeParams, InitializeResult
@@ -46,7 +46,7 @@ from gemel.server.features.options import SkillOptions, check_text, icons_of
 from gemel.server.features.subscriptions import Subscriptions
 from gemel.server.injection import without_markers
 from gemel.server.lifespan import ConnectionLifespans, for_connection
-from gemel.server.middleware.chain import Middleware, ResourceKeeper, build_chains
+from gemel.server.middleware.chain import Middleware, RefusalObserver, ResourceKeeper, build_chains
 from gemel.server.options import (
     LIFESPAN,
     ApiOptions,
@@ -62,7 +62,7 @@ from gemel.server.router import Router
 from gemel.server.script_errors import report_briefly
 from gemel.server.watchdog import unwatch, watch
 from gemel.session import Session
-from gemel.telemetry import current_telemetry
+from gemel.telemetry import count, current_telemetry
 from gemel.transports.http.server.options import FROM_SERVER, HttpAppOptions
 
 if TYPE_CHECKING:
@@ -153,6 +153,7 @@ class Server(Router, Generic[StateT]):
             log_level=settings["log_level"],
             scope_hierarchy=hierarchy,
         )
+        self._description.on_refused = self._refused
         self._description.extensions = lambda era: self.catalog.extension_capabilities(era)
         self._dispatch = Dispatch(self._description, limits)
         self._extensions = Extensions(self._dispatch)
@@ -430,6 +431,17 @@ class Server(Router, Generic[StateT]):
             innermost=innermost,
         )
 
+    def _refused(self, message: RefusedMessage) -> None:
+        """Report a message that no middleware sees."""
+        count("gemel.server.refused_messages", 1, {"error.type": str(message.error.code)})
+        middleware: list[Any] = self._middleware
+        for one in middleware:
+            if isinstance(one, RefusalObserver):
+                try:
+                    one.refused(message)
+                except Exception:
+                    logger.exception("A middleware failed with a refused message")
+
     def _is_bare(self) -> bool:
         """Whether nothing surrounds the handlers."""
         return self._chains.request == self._dispatch.request
@@ -621,6 +633,7 @@ class Server(Router, Generic[StateT]):
             on_stop=self._exit,
             auth=self.auth,
             make_shared=self._shared_state if self.backend.shared else None,
+            on_refused=self._refused,
             **options,
         )
 

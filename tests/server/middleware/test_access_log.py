@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from typing import Any
 
 import pytest
 
-from gemel import AccessLog, Client, Context, Implementation, PeerError, Principal, ProtocolError, Server, ToolError
+from gemel import (
+    AccessLog,
+    CallNext,
+    Client,
+    Context,
+    Implementation,
+    PeerError,
+    Principal,
+    ProtocolError,
+    RefusedMessage,
+    Server,
+    ToolError,
+)
 from gemel.transports.http.server.run import serve_http
 from tests.server.bare_end import BareEnd, Era
+from tests.support import V2025_11
+from tests.transports.http_rig import JSON_HEADERS, initialize, modern, serving
+from tests.wire import routes
+from tests.wire.talk import META, Talk
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
@@ -155,3 +172,110 @@ async def test_the_log_of_http_requests_names_the_caller(
             await asyncio.wait([serving])
     lines = [record.getMessage() for record in caplog.records if record.name == "gemel.access"]
     assert {line.partition(' "')[0] for line in lines} == {f"127.0.0.1 {logged}"}
+
+
+# ---------------------------------------------------------------- what is refused before the middleware
+
+UNKNOWN = {f"{META}protocolVersion": "2031-01-01", f"{META}clientCapabilities": {}}
+
+
+def refusals(caplog: pytest.LogCaptureFixture) -> list[tuple[str | None, str, Any]]:
+    return [
+        (record.mcp_method, record.mcp_outcome, record.mcp_request_id)  # type: ignore[attr-defined]
+        for record in caplog.records
+        if record.name == "gemel.access" and "refused" in record.getMessage()
+    ]
+
+
+@pytest.mark.parametrize("route", [routes.memory, routes.unix])
+async def test_what_no_middleware_sees_is_logged_as_refused(route: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """An unknown revision, an incomplete envelope, an id in use, a second handshake, and what is no message."""
+    caplog.set_level("INFO", "gemel.access")
+    server, gate = logged(), asyncio.Event()
+
+    @server.tool
+    async def wait() -> None:
+        await gate.wait()
+
+    refused: list[Any] = [
+        {"id": 1, "method": "tools/list", "params": {"_meta": UNKNOWN}},
+        {"id": 2, "method": "tools/list", "params": {"_meta": {f"{META}protocolVersion": "2026-07-28"}}},
+        {"id": 3, "method": "initialize", "params": {}},
+        {"id": 4, "methods": "tools/list"},
+        {"id": 5, "method": "tools/list"},
+    ]
+    async with route(server) as way:
+        talk = await Talk(way, "2025").open()
+        await talk.say({"id": 5, "method": "tools/call", "params": {"name": "wait"}})
+        for message in refused:
+            await talk.say(message)
+            assert "error" in json.loads(await way.next(lambda data: b'"error"' in data))
+        gate.set()
+        await talk.answer_to(5)
+    assert refusals(caplog) == [
+        ("tools/list", "refused -32022", 1),
+        ("tools/list", "refused -32602", 2),
+        ("initialize", "refused -32600", 3),
+        (None, "refused -32600", 4),
+        ("tools/list", "refused -32600", 5),
+    ]
+
+
+async def test_what_no_middleware_sees_is_logged_over_http_too(caplog: pytest.LogCaptureFixture) -> None:
+    """Whether the head of the request is refused, its body, or the message; with who sent it."""
+    caplog.set_level("INFO", "gemel.access")
+    headers, body = modern("tools/list")
+    newer = {**headers, "MCP-Protocol-Version": "2031-01-01"}
+    unknown = {**body, "params": {"_meta": UNKNOWN}}
+    async with serving(logged(), authenticate=lambda scope, headers: "ann") as site:
+        session = await site.session()
+        for sent, message in [
+            (newer, unknown),
+            ({**session, "MCP-Protocol-Version": "2031-01-01"}, {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}),
+            (session, {**initialize(), "id": 3}),
+            ({**JSON_HEADERS, "Mcp-Session-Id": "gone"}, {"jsonrpc": "2.0", "id": 4, "method": "ping"}),
+            (headers, {"jsonrpc": "2.0", "id": 5}),
+            ({**headers, "Content-Type": "text/plain"}, body),
+        ]:
+            assert (await site.ask(sent, message)).status >= 400 or message["id"] == 3
+    assert refusals(caplog) == [
+        ("tools/list", "refused -32022", 1),
+        ("tools/list", "refused -32022", 2),
+        ("initialize", "refused -32600", 3),
+        ("ping", "refused -32600", 4),
+        (None, "refused -32600", 5),
+        (None, "refused -32600", None),
+    ]
+    assert {vars(record)["mcp_principal"] for record in caplog.records if hasattr(record, "mcp_error")} == {"ann"}
+
+
+async def test_a_middleware_of_ones_own_is_told_of_refused_messages(caplog: pytest.LogCaptureFixture) -> None:
+    """What it raises is logged, and the others are told all the same."""
+
+    class Watch:
+        def __init__(self) -> None:
+            self.seen: list[RefusedMessage] = []
+
+        async def __call__(self, ctx: Context, call_next: CallNext) -> Any:
+            return await call_next(ctx)
+
+        def refused(self, message: RefusedMessage) -> None:
+            self.seen.append(message)
+            raise RuntimeError("the disk is full")
+
+    watches = [Watch(), Watch()]
+    server: Server[Any] = Server("watched", middleware=watches)
+    async with BareEnd(server, "2025") as end:
+        assert (await end.refusal("initialize", {}))["code"] == -32600
+    for watch in watches:
+        (message,) = watch.seen
+        assert (message.method, message.error.code, message.principal) == ("initialize", -32600, None)
+    assert "the disk is full" in caplog.text
+
+
+async def test_only_the_chosen_methods_are_logged_as_refused(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "gemel.access")
+    async with BareEnd(logged(methods={"tools/call"}), "2025", revision=V2025_11) as end:
+        await end.refusal("initialize", {})
+        end.feed({"jsonrpc": "2.0", "id": 9})
+    assert refusals(caplog) == []

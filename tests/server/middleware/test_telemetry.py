@@ -29,7 +29,8 @@ from gemel import (
 )
 from gemel.recorder import BOUNDARIES
 from tests.observed import Observed, attributes, observing
-from tests.support import V2025_11, V2026_07
+from tests.server.bare_end import BareEnd
+from tests.support import PROTOCOL_VERSION, V2025_11, V2026_07
 from tests.transports.http_rig import JSON_HEADERS, handshake_call, initialize, modern_call, serving
 from tests.transports.loops import until
 
@@ -396,6 +397,15 @@ async def test_event_streams_are_counted_while_they_are_open(observed: Observed,
             await client.call_tool("streams", on_progress=lambda progress: None)
             assert counts == [1 if kind in ("answer", "HTTP+SSE") else 2]
         await until(lambda: _streams(observed) == 0)
+
+
+async def test_messages_that_no_middleware_sees_are_counted_by_their_error(observed: Observed) -> None:
+    async with BareEnd(Server("busy"), "2025") as end:
+        for _ in range(2):
+            await end.refusal("initialize", {})
+        end.feed({"jsonrpc": "2.0", "id": 9, "method": "ping", "params": {"_meta": {PROTOCOL_VERSION: "2031-01-01"}}})
+    points = observed.points("gemel.server.refused_messages")
+    assert {point.attributes["error.type"]: point.value for point in points} == {"-32600": 2, "-32602": 1}
 
 
 async def test_changes_that_a_slow_reader_loses_are_counted(observed: Observed) -> None:

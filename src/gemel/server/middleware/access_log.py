@@ -12,6 +12,7 @@ import msgspec
 
 from gemel.errors import ProtocolError, shorten
 from gemel.options import FLAG, METHOD_NAMES, check_values, instance, or_none, whole
+from gemel.protocol.records import RefusedMessage
 from gemel.server.context import Context
 from gemel.server.middleware.chain import CallNext
 
@@ -44,6 +45,7 @@ class AccessLog:
     `mcp_outcome`, `mcp_ms`, `mcp_principal`, `mcp_client` and `mcp_client_version` (as the client says), `mcp_request_id`,
     `mcp_version`. The outcome is `ok`, `failed` (a result with
     `isError`), `asked` (a round that asks the user), `error -32602` (a JSON-RPC error code), `crashed` or `cancelled`.
+    Messages that are refused before any middleware have a record of their own; see `refused`.
     Arguments and results are not logged.
 
     Args:
@@ -99,6 +101,28 @@ class AccessLog:
             raise
         finally:
             self._write(ctx, outcome, (time.perf_counter() - start) * 1000)
+
+    def refused(self, message: RefusedMessage) -> None:
+        """Log a message that was refused before any middleware: an unknown revision, a malformed envelope, an id that is in use.
+
+        The record has the attributes `mcp_method` (None if it could not be read), `mcp_outcome` (`refused -32022`), `mcp_error`,
+        `mcp_principal` and `mcp_request_id`. With `methods`, messages of other and unknown methods are left out.
+
+        Args:
+            message: What was refused.
+        """
+        if self._methods is not None and message.method not in self._methods:
+            return
+        outcome, text = f"refused {message.error.code}", _printable(message.error.message)
+        more = {
+            "mcp_method": None if message.method is None else shorten(message.method),
+            "mcp_outcome": outcome,
+            "mcp_error": text,
+            "mcp_principal": message.principal,
+            "mcp_request_id": message.request_id,
+        }
+        what = "a message" if message.method is None else _printable(message.method)
+        self._logger.log(self._level, "%s: %s, %s", what, outcome, text, extra=more)
 
     def _write(self, ctx: Context[Any], outcome: str, ms: float) -> None:
         target, client = target_of(ctx), ctx.client_info

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from gemel.protocol.middleware import compose
+from gemel.protocol.records import RefusedMessage
 from gemel.server.context import Context
 from gemel.server.dispatch import Dispatch, run_handler
 
@@ -41,6 +42,14 @@ class ResourceKeeper(Protocol):
     async def keeps(self, uri: str) -> bool:
         """Whether it has a resource of this URI, whoever may read it."""
         ...
+
+
+@runtime_checkable
+class RefusalObserver(Protocol):
+    """A middleware that is told of messages that were refused before any middleware."""
+
+    def refused(self, message: RefusedMessage, /) -> None:
+        """Take note of a message. This must not block; what it raises is logged."""
 
 
 class Chains(msgspec.Struct):

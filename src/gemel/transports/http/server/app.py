@@ -20,6 +20,7 @@ from gemel.protocol.eras.base import EraName
 from gemel.protocol.http.headers import judge_site
 from gemel.protocol.http.request import Refusal
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
+from gemel.protocol.records import RefusedMessage
 from gemel.transports.http.server.endpoint import Admission, head_rules, holds_sessions
 from gemel.transports.http.server.exchange import AsgiExchange, Exchange, RawExchange
 from gemel.transports.http.server.lifecycle import Hooks, Lifecycle, StopSignals, make_legacy_endpoint
@@ -59,6 +60,7 @@ class HttpApp:
         on_stop: Hook | None = None,
         auth: Auth | None = None,
         make_shared: Callable[[], SharedState] | None = None,
+        on_refused: Callable[[RefusedMessage], None] | None = None,
         **options: Unpack[HttpAppOptions],
     ) -> None:
         """Make an app; `server.http_app()` does it for a server.
@@ -74,6 +76,7 @@ class HttpApp:
             auth: Authorizes callers, in place of the option `authenticate`.
             make_shared: Called in each event loop. Returns what the server shares with other processes and loops, which then
                 serve its HTTP sessions, too.
+            on_refused: Called with each message that is refused before it reaches the server.
             options: See `HttpAppOptions`.
 
         Raises:
@@ -86,7 +89,7 @@ class HttpApp:
                 raise DefinitionError("authenticate= and Server(auth=…) exclude each other: leave one out")
             resolved["authenticate"] = auth.authenticate
             resolved["routes"] = {**auth.routes(path), **(resolved["routes"] or {})}
-        self.options = HttpSettings(path=path, limits=limits, eras=eras, auth=auth, **resolved)
+        self.options = HttpSettings(path=path, limits=limits, eras=eras, auth=auth, on_refused=on_refused, **resolved)
         self.hooks = Hooks(on_start, on_drain, on_stop)
         self.health = False
         self.workers: Callable[[], list[WorkerState]] | None = None

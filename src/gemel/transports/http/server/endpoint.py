@@ -31,7 +31,6 @@ from gemel.transports.http.server.exchange import (
     STOPPING_ANSWER,
     Exchange,
     OpenExchanges,
-    id_of,
     overloaded,
 )
 from gemel.transports.http.server.options import Authenticate, Caller, HttpSettings
@@ -217,7 +216,7 @@ class Endpoint:
             inbound = body
             era = detect.era_of_batch(head.version, self._eras)
         if beyond > 0 and _method_of(inbound) != era.liveness_method:
-            return exchange.refuse(_TOO_MANY_REQUESTS, id_of(inbound))
+            return exchange.refuse(_TOO_MANY_REQUESTS, inbound)
         return self._by_era[era](exchange, head, origin, inbound)
 
     async def _refuse_unreadable(
@@ -229,7 +228,7 @@ class Endpoint:
             session = await self._find(head, origin)
             if not isinstance(session, Refusal) and await self._fail_request(session, body, origin, request_id):
                 request_id = None  # the id is one of the server's own
-        await exchange.refuse(_bad_request(exc), request_id)
+        await exchange.refuse(_bad_request(exc), request_id=request_id)
 
     async def _fail_request(
         self, session: HttpSession, body: bytes, origin: Origin, request_id: RequestId | None
@@ -249,9 +248,9 @@ class Endpoint:
 
     def _stateless(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> Awaitable[None]:
         if head.stateless_refusal is not None:
-            return exchange.refuse(head.stateless_refusal, id_of(inbound))
+            return exchange.refuse(head.stateless_refusal, inbound)
         if self._requests.stopping:
-            return exchange.refuse(STOPPING_ANSWER, id_of(inbound))
+            return exchange.refuse(STOPPING_ANSWER, inbound)
         if origin.caller is not None:
             exchange.origin = origin
         channel, serve = PostChannel(exchange, BOTH, True), self._serve
@@ -260,9 +259,9 @@ class Endpoint:
 
     async def _handshake(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
         if head.handshake_refusal is not None:
-            await exchange.refuse(head.handshake_refusal, id_of(inbound))
+            await exchange.refuse(head.handshake_refusal, inbound)
         elif self._requests.stopping and _is_new_work(inbound):
-            await exchange.refuse(STOPPING_ANSWER, id_of(inbound))
+            await exchange.refuse(STOPPING_ANSWER, inbound)
         elif not self._options.sessions:
             channel = PostChannel(exchange, head.accepts, False)
             channel.conversation = conversation = self._serve(channel)
@@ -272,9 +271,9 @@ class Endpoint:
         elif not isinstance(session := self._sessions.find(head.session_id, _owner_of(origin)), Refusal):
             await session.post(inbound, origin, exchange, head.accepts)
         elif self._shared is None:
-            await exchange.refuse(session, id_of(inbound))
+            await exchange.refuse(session, inbound)
         elif isinstance(restored := await self._find(head, origin), Refusal):
-            await exchange.refuse(restored, id_of(inbound))
+            await exchange.refuse(restored, inbound)
         else:
             await restored.post(inbound, origin, exchange, head.accepts)
 
@@ -282,12 +281,12 @@ class Endpoint:
         """Open an HTTP session if the handshake succeeds."""
         session = self._sessions.make(_owner_of(origin), self._serve)
         if session is None:
-            await exchange.refuse(TOO_MANY_SESSIONS, id_of(inbound))
+            await exchange.refuse(TOO_MANY_SESSIONS, inbound)
             return
         reply, before = await session.initialize(inbound, origin, head.accepts)
         if reply is None:
             self._sessions.end(session, "the handshake was cancelled")
-            await exchange.refuse(_CANCELLED, id_of(inbound))
+            await exchange.refuse(_CANCELLED, inbound)
             return
         if reply.error is not None:
             failure = ProtocolError(reply.error.message, code=reply.error.code)
@@ -298,7 +297,7 @@ class Endpoint:
             self._sessions.add(session)
         elif (refusal := await self._shared.store(session)) is not None:
             self._sessions.end(session, "the session could not be stored")
-            await exchange.refuse(refusal, id_of(inbound))
+            await exchange.refuse(refusal, inbound)
             return
         self._requests.wake()
         headers = ((b"mcp-session-id", session.id.encode()),)

@@ -20,7 +20,7 @@ from gemel.protocol.http import sse
 from gemel.protocol.http.headers import body_too_large
 from gemel.protocol.http.media_types import TAKES_EVENTS
 from gemel.protocol.http.request import Refusal
-from gemel.protocol.records import Call, Inbound, Origin, Outgoing, Record
+from gemel.protocol.records import Call, Inbound, Origin, Outgoing, Record, RefusedMessage
 from gemel.protocol.scopes import write_scopes
 from gemel.structs import sets_like_slots
 from gemel.telemetry import count
@@ -93,11 +93,6 @@ def challenge_headers(challenge: str, scope: Scope) -> HeaderPairs:
     if origin is not None:  # of a page that was let in
         headers += ((b"access-control-allow-origin", origin), (b"vary", b"Origin"))
     return headers
-
-
-def id_of(inbound: Inbound | bytes) -> RequestId | None:
-    """The id of a request whose message could be read."""
-    return inbound.id if isinstance(inbound, Call) else None
 
 
 class RawExchange(Protocol):
@@ -428,11 +423,18 @@ class Exchange(Record):
         self.over = True
         return self.raw.respond(status, JSON_TYPE, reply.data, headers)
 
-    def refuse(self, refusal: Refusal, request_id: RequestId | None = None) -> Awaitable[None]:
+    def refuse(
+        self, refusal: Refusal, inbound: Inbound | bytes | None = None, *, request_id: RequestId | None = None
+    ) -> Awaitable[None]:
         """Send a refusal as a JSON-RPC error, with the id of the request if it could be read; to a browser as a page."""
         if self.shows_page:
             return self.reply(refusal.status, PAGE, (*refusal.headers, *PAGE_HEADERS), PAGE_TYPE)
         error = refusal.error or ErrorObject(InvalidRequest.code, refusal.text)
+        if isinstance(inbound, Call):
+            request_id = inbound.id
+        if self._options.on_refused is not None and (scope := self.raw.scope_view).get("method") == "POST":
+            method = inbound.method if isinstance(inbound, Call) else None
+            self._options.on_refused(RefusedMessage(error, method, request_id, scope.get("gemel.principal")))
         return self.reply(refusal.status, jsonrpc.encode_failure(request_id, error), refusal.headers)
 
     def empty(self, status: int) -> Awaitable[None]:

@@ -33,6 +33,7 @@ from gemel.protocol.eras.base import EraName
 from gemel.protocol.http.origin import Guard
 from gemel.protocol.http.request import Headers, Principal, Refusal
 from gemel.protocol.limits import Limits
+from gemel.protocol.records import RefusedMessage
 
 if TYPE_CHECKING:
     import ssl
@@ -299,3 +300,5 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     body_wait: float
     requests: int
     retry: int
+    #: Called with each message that is refused before any middleware sees it.
+    on_refused: Callable[[RefusedMessage], None] | None = None
