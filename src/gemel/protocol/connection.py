@@ -193,7 +193,7 @@ class Connection(Record):
             if len(call.params) > SMALL:
                 self._check_size(call)
             if era.negotiation_method and self.handshake is NO_HANDSHAKE:
-                self.handshake = Handshake()
+                self.handshake = Handshake(lasting=False)
             if description is not None:
                 call.revision = era.admit(
                     call.method,

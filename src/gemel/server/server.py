@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, Unpa
 from gemel.backends import backend_for
 from gemel.backends.base import Backend, Reopenable
 from gemel.channel import Channel, Serve
-from gemel.errors import DefinitionError, shorten
+from gemel.errors import DefinitionError, MethodNotFound, shorten
 from gemel.lazy import load
 from gemel.lifespan import Lifespan
 from gemel.loops import Abandoned, PerLoop
@@ -661,15 +661,18 @@ class Server(Router, Generic[StateT]):
         return discover(self._description)
 
     async def _set_level(self, ctx: Context[Any], params: SetLevelParams) -> None:
+        _require_session(ctx)
         ctx._session.connection.handshake.log_level = params.level
 
     async def _listen(self, ctx: Context[Any], params: ListenParams) -> ListenResult:
         return await self._loops.here().subscriptions.listen(ctx, params)
 
     async def _subscribe(self, ctx: Context[Any], params: SubscribeParams) -> None:
+        _require_session(ctx)
         await self._loops.here().subscriptions.subscribe(ctx, params)
 
     async def _unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> None:
+        _require_session(ctx)
         await self._loops.here().subscriptions.unsubscribe(ctx, params)
 
     def _changed(self, kind: str) -> None:
@@ -804,6 +807,12 @@ class Server(Router, Generic[StateT]):
             self._description.identify(info)
         if self._description.instructions is None:
             self._description.instructions = instructions
+
+
+def _require_session(ctx: Context[Any]) -> None:
+    """Raise MethodNotFound where nothing that the request changes would outlive its answer, and so was not offered."""
+    if not ctx._session.connection.handshake.lasting:
+        raise MethodNotFound(ctx.method)
 
 
 class _Running:

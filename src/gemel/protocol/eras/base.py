@@ -46,6 +46,8 @@ class Handshake(msgspec.Struct, eq=False):
     log_level: str | None = None
     #: The params of the `initialize` that is being answered.
     offered: InitializeParams | None = None
+    #: Whether what is agreed on outlives the message: not where each POST stands alone.
+    lasting: bool = True
     #: Called when the client has finished the handshake; requests of the server wait for that.
     on_ready: list[Callable[[], None]] | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import msgspec
 from msgspec import Raw
@@ -23,9 +23,18 @@ from gemel.protocol.http.headers import Head
 from gemel.protocol.revisions.adapt import plan_for
 from gemel.protocol.states import HandshakeState
 from gemel.schema.base import Implementation, RequestMeta
-from gemel.schema.lifecycle import ClientCapabilities, InitializeParams, InitializeResult
+from gemel.schema.lifecycle import (
+    ClientCapabilities,
+    InitializeParams,
+    InitializeResult,
+    ListChanged,
+    ResourcesCapability,
+    ServerCapabilities,
+)
 from gemel.schema.methods import METHODS
 from gemel.schema.revisions import HANDSHAKE_REVISIONS, knows
+
+FeatureT = TypeVar("FeatureT", ListChanged | None, ResourcesCapability | None)
 
 #: What may be sent before the handshake is over (Lifecycle, "Initialization").
 _ALWAYS_ALLOWED = frozenset({"initialize", "ping", "notifications/cancelled"})
@@ -96,6 +105,8 @@ class HandshakeEra(Era):
         return None
 
     def log_level(self, meta: RequestMeta | None, handshake: Handshake, default: str | None) -> str | None:
+        if not handshake.lasting:  # without the capability a server sends no log messages
+            return None
         return default if handshake.log_level is None else handshake.log_level
 
     def may_request_input(self, method: str) -> bool:
@@ -160,9 +171,25 @@ def initialize(params: InitializeParams, handshake: Handshake, description: Serv
     """The answer to `initialize`: the requested revision if it is supported, else the latest. `Handshake.commit` applies it."""
     asked = params.protocol_version
     handshake.offered = params
+    capabilities = description.capabilities_for(HANDSHAKE)
     return InitializeResult(
         protocol_version=asked if asked in HANDSHAKE_REVISIONS else HANDSHAKE.latest,
-        capabilities=description.capabilities_for(HANDSHAKE),
+        capabilities=capabilities if handshake.lasting else _of_single_messages(capabilities),
         server_info=description.info,
         instructions=description.instructions,
+    )
+
+
+def _of_single_messages(capabilities: ServerCapabilities) -> ServerCapabilities:
+    """Capabilities without those that need more than the answer to a message: changes, subscriptions, a log level."""
+
+    def silent(feature: FeatureT) -> FeatureT:
+        return None if feature is None else type(feature)()
+
+    return msgspec.structs.replace(
+        capabilities,
+        tools=silent(capabilities.tools),
+        prompts=silent(capabilities.prompts),
+        resources=silent(capabilities.resources),
+        logging=None,
     )

@@ -374,8 +374,7 @@ async def test_stateless_requests_touch_no_backend(store_url: str) -> None:
 
 @pytest.fixture
 async def plain(log: Log) -> AsyncIterator[Site]:
-    server = make_server(log, limits=Limits(subscription_bytes=10_000))
-    server.resource("news://today", name="news")(lambda: "nothing")
+    server = make_server(log)
 
     @server.notification("notifications/acme/done")
     async def done(ctx: Context[Any], params: Any) -> None:
@@ -437,10 +436,3 @@ async def test_a_client_of_one_type_gets_it(plain: Site, log: Log, accept: str, 
     log.gate.set()
     wire = await plain.call({**JSON_HEADERS, "Accept": accept}, call)
     assert (await wire.head()).streams is streams
-
-
-async def test_subscriptions_of_posts_that_are_over_take_no_room(plain: Site) -> None:
-    subscribe = {"jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": {"uri": "news://today"}}
-    for _ in range(20):
-        while "result" not in (await plain.ask(JSON_HEADERS, subscribe)).json():
-            pass  # the clean-up follows the answer
