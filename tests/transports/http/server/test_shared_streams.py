@@ -344,17 +344,39 @@ async def test_the_standing_stream_is_resumed_in_another_process(pair: list[App]
         pass
 
 
-async def test_of_two_gets_in_two_processes_one_is_refused(pair: list[App]) -> None:
+async def test_of_two_gets_in_two_processes_the_later_one_has_the_stream(pair: list[App]) -> None:
+    """LHTTP-13: also if they come at once. The other one ends, without messages."""
     a, b = pair
     session = await a.site.session()
-    for _ in range(3):
+    for number in range(3):
         wires = await asyncio.gather(a.site.listen(session), b.site.listen(session))
         heads = await asyncio.gather(*(wire.head() for wire in wires))
-        assert sorted(head.status for head in heads) == [200, 409]
+        assert [head.status for head in heads] == [200, 200]
+        await until(lambda: sum(app.session(session).reads for app in pair) == 1)
+        await call(a, session, "announce", text=str(number))
+        other, reading = wires if b.session(session).reads else wires[::-1]
+        assert (await reading.message())["params"]["data"] == str(number)
+        assert await other.message() is None
         for wire in wires:
             wire.close()
         for app in pair:
             await until(lambda app=app: has_left(app, session))
+
+
+async def test_a_get_takes_the_stream_over_from_another_process(pair: list[App]) -> None:
+    """Each message is on one of the streams: a client that comes back without an event id gets none twice."""
+    session = await pair[0].site.session()
+    streams, texts = [], []
+    for number in range(6):
+        app = pair[number // 2 % 2]
+        streams.append(await app.site.listen(session))
+        assert (await streams[-1].head()).status == 200
+        await until(lambda app=app: app.session(session).reads)
+        await call(pair[number % 2], session, "announce", text=str(number))
+        texts.append((await streams[-1].message())["params"]["data"])
+    assert texts == [str(number) for number in range(6)]
+    for stream in streams[:-1]:
+        assert await stream.message() is None
 
 
 async def test_a_message_that_belongs_to_no_call_waits_for_a_get(pair: list[App]) -> None:

@@ -46,7 +46,6 @@ logger = logging.getLogger("gemel")
 _ServePost: TypeAlias = Callable[[Exchange, Head, Origin, Inbound | bytes], Awaitable[None]]
 
 _CANCELLED = Refusal(400, "initialize was cancelled")
-_STREAM_OPEN = Refusal(409, "This session's stream is open already: one GET at a time")
 _TOO_MANY_REQUESTS = overloaded("Too many requests at once: try again later")
 
 #: Maximum number of heads that are remembered.
@@ -344,11 +343,7 @@ class Endpoint:
     async def _listen(self, session: HttpSession, exchange: Exchange, head: Head) -> None:
         """Carry the standing stream of a session, or the rest of a stream that broke off."""
         try:
-            last_event_id = read_last_event_id(head)
-            if last_event_id is None and session.standing.response is not None:
-                await exchange.refuse(_STREAM_OPEN)
-            else:
-                await session.listen(exchange, last_event_id)
+            await session.listen(exchange, read_last_event_id(head))
         except ProtocolError as exc:
             await exchange.refuse(_bad_request(exc))
 

@@ -246,7 +246,7 @@ class HttpSession:
         return stream
 
     async def listen(self, exchange: Exchange, last_event_id: str | None) -> None:
-        """Carry the standing stream, or resume the stream that an event id names.
+        """Carry the standing stream, in place of an earlier response, or resume the stream that an event id names.
 
         Raises:
             InvalidRequest: The id is unknown in this session, or its successors are no longer kept.
@@ -478,6 +478,9 @@ class SessionStream:
             InvalidRequest: Events after the position are no longer kept.
         """
         events: list[bytes] = []
+        if position is None and self.response is not None:  # a newer response takes the place of this one
+            self.response.finish()
+            self.response = None
         start, newest = self._given if position is None else position, -1
         while newest != self._log.position:  # again for what came while the log was read
             newest = self._log.position

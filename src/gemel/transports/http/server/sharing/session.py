@@ -44,7 +44,6 @@ logger = logging.getLogger("gemel")
 #: Requests that change what all processes must know of a session.
 _CHANGING = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 STORE_GONE = overloaded("The store of the sessions can't be reached: try again later")
-_STREAM_OPEN = Refusal(409, "This session's stream is open already: one GET at a time")
 
 
 class SessionChanges(Protocol):
@@ -116,6 +115,7 @@ class _Uri(msgspec.Struct):
 _uri = msgspec.json.Decoder(_Uri).decode
 _changes = msgspec.json.Decoder(list[Changed] | None).decode
 _cancelled = msgspec.json.Decoder(CancelledParams).decode
+_cursor = msgspec.json.Decoder(tuple[int, str, int]).decode
 _token = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -507,14 +507,10 @@ class SharedSession(HttpSession):
     async def _carry_standing(self, exchange: Exchange, cursor: Cursor | None) -> None:
         """Carry the standing stream, as the only process that does."""
         standing, state = self.standing, self._sharing.state
-        opened = await self._take_standing(cursor is not None)
-        if opened is None:
-            await exchange.refuse(_STREAM_OPEN)
-            return
+        opened, left = await self._take_standing(resumes=cursor is not None)
         try:
-            record = self.record
             if cursor is None:
-                cursor = Cursor(record.given, *record.told)
+                cursor = left
             elif entries := await state.backend.read(self.keys.standing, after=cursor.given, most=1):
                 check_kept(cursor, entries[0][0])
         except BaseException:
@@ -570,8 +566,12 @@ class SharedSession(HttpSession):
         state.changes.tell_again(session, missed)
         self.standing.caught_up()
 
-    async def _take_standing(self, resumes: bool) -> int | None:
-        """Become the process that carries the standing stream. Returns a number that grows, None if there is one already."""
+    async def _take_standing(self, *, resumes: bool) -> tuple[int, Cursor]:
+        """Become the process that carries the standing stream, in place of an earlier response.
+
+        Returns:
+            A number that grows, and up to where the client has the stream.
+        """
         mailbox, former, opened = self._sharing.mailbox, "", 0
         taken = False
 
@@ -587,14 +587,21 @@ class SharedSession(HttpSession):
         while not taken:
             record = await self._sharing.update(self, lambda record: False)
             former, opened = record.reader, record.opened
-            if former and not resumes and await self._reads(former):
-                return None
             await self._sharing.update(self, take)
         opened += 1
         self._opened = max(self._opened, opened)
-        if former and process_of(former) != mailbox.name:
-            await mailbox.post(process_of(former), "read elsewhere", self.keys.digest, b"%d" % opened)
-        return opened
+        left = Cursor(self.record.given, *self.record.told)
+        process = process_of(former) if former else ""
+        if process == mailbox.name:
+            if not resumes and self.standing.response is not None:
+                self.standing.response.finish()
+                left = self.standing.leave()
+        elif process and resumes:
+            await mailbox.post(process, "read elsewhere", self.keys.digest, b"%d" % opened)
+        elif process:
+            reply = await mailbox.ask(process, "read elsewhere", self.keys.digest, b"%d" % opened)
+            left = Cursor(*_cursor(reply)) if reply else left
+        return opened, left
 
     async def _reads(self, writer: str) -> bool:
         """Whether a writer still carries the standing stream."""
@@ -641,16 +648,19 @@ class SharedSession(HttpSession):
             except Refused:
                 return
 
-    def read_elsewhere(self, opened: int) -> None:
-        """Another process carries the standing stream."""
-        if self._opened < opened:
-            self._opened = opened
-            self._get_origin = None
-            self._sharing.state.changes.leave(self.session)
-            standing = self.standing
-            if standing.response is not None:
-                standing.response.finish()
-                standing.response = None
+    def read_elsewhere(self, opened: int) -> bytes:
+        """Another process carries the standing stream. Returns up to where the client has it; empty if it was not carried here."""
+        standing = self.standing
+        if self._opened >= opened:
+            return b""
+        self._opened = opened
+        self._get_origin = None
+        response = standing.response
+        left = b"" if response is None else msgspec.json.encode(standing.leave())
+        if response is not None:
+            response.finish()
+        self._sharing.state.changes.leave(self.session)
+        return left
 
     # ---------------------------------------------------------------- the end
 

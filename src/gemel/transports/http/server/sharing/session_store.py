@@ -235,7 +235,7 @@ class SharedSessionStore(SessionStore):
             case "message" if session is not None:
                 session.receive_forwarded(mail.body)
             case "read elsewhere" if session is not None:
-                session.read_elsewhere(int(mail.body))
+                return partial(_reply, session.read_elsewhere(int(mail.body)))
             case "end":
                 if session is not None:
                     session.deleted = True

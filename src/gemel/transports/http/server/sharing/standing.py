@@ -158,6 +158,8 @@ class StandingStream(SessionStream):
                 if entries and entries[0][0] > position + 1:
                     logger.warning("messages of a session were dropped before its client read them")
                 for position, box in entries:
+                    if self.response is not response:  # another one goes on from where this one ended
+                        return
                     if (data := self._joined(joiner, box)) is not None:
                         self._position = position
                         response.feed(sse.encode(data, id=self._id()))
