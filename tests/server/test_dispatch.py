@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 import msgspec
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from gemel import Context, ErrorObject, Overloaded, Server, ToolError
 from tests.server.bare_end import BareEnd, Era
@@ -71,6 +71,24 @@ async def test_params_arrive_as_their_type_by_their_names_on_the_wire(
         error = await end.refusal("acme/search", {"first_words": 5, "words": 5, "firstWords": 5, "secret": "canary"})
         assert error["code"] == -32602
         assert "canary" not in str(error)
+
+
+@both_eras
+@pytest.mark.parametrize("config", [{"populate_by_name": True}, {"validate_by_name": True, "validate_by_alias": False}])
+async def test_names_of_python_are_no_names_on_the_wire(config: dict[str, Any], era: Era) -> None:
+    """A-112: also where a model takes them in Python."""
+
+    class Named(BaseModel):
+        model_config = ConfigDict(**config)  # type: ignore[typeddict-item]
+
+        first_words: str = Field(alias="firstWords")
+
+    server, got = serving(Named)
+    async with BareEnd(server, era) as end:
+        await end.ask("acme/search", {"firstWords": "a"})
+        error = await end.refusal("acme/search", {"first_words": "b"})
+    assert [one.first_words for one in got] == ["a"]
+    assert (error["code"], error["message"]) == (-32602, "Invalid request parameters")
 
 
 @both_eras

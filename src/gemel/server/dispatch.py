@@ -127,7 +127,8 @@ def params_decoder(kind: Any) -> Callable[[Raw], Any]:
     """A function from JSON text to a value of this type: msgspec's, or pydantic's for its models."""
     validate = getattr(kind, "model_validate_json", None)
     if validate is not None:
-        return lambda raw: validate(bytes(raw), strict=True)
+        # What is on the wire are aliases, whatever else a model takes in Python.
+        return lambda raw: validate(bytes(raw), strict=True, by_alias=True, by_name=False)
     decode: Callable[[Raw], Any] = msgspec.json.Decoder(kind).decode
     return decode
 

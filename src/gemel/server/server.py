@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, Unpa
 from gemel.backends import backend_for
 from gemel.backends.base import Backend, Reopenable
 from gemel.channel import Channel, Serve
-from gemel.errors import DefinitionError, MethodNotFound, shorten
+from gemel.errors import DefinitionError, InvalidRequest, MethodNotFound, shorten
 from gemel.lazy import load
 from gemel.lifespan import Lifespan
 from gemel.loops import Abandoned, PerLoop
@@ -652,6 +652,10 @@ class Server(Router, Generic[StateT]):
     # ---------------------------------------------------------------- methods of the protocol
 
     async def _initialize(self, ctx: Context[Any], params: InitializeParams) -> InitializeResult:
+        if not ctx._call.inline:
+            raise InvalidRequest(
+                f"{shorten(ctx._call.method)} can't be turned into initialize, which negotiates for the connection"
+            )
         return initialize(params, ctx._session.connection.handshake, self._description)
 
     async def _ping(self, ctx: Context[Any], params: Any) -> None:

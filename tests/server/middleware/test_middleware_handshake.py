@@ -102,6 +102,22 @@ async def test_an_answer_to_the_handshake_without_a_revision_is_refused(answer: 
         assert (await talk.ask("tools/list"))["error"]["code"] == -32602
 
 
+async def test_no_other_request_can_be_turned_into_a_handshake() -> None:
+    """A-120: its result would say what nobody has agreed on."""
+
+    async def turn(ctx: Context[Any], call_next: CallNext) -> Any:
+        if ctx.method == "acme/hello":
+            return await call_next(ctx.replace(method="initialize", params=HELLO))
+        return await call_next(ctx)
+
+    for shaken in (False, True):
+        async with talking(a_server(turn), "2025", shaken=shaken) as talk:
+            answer = await talk.ask("acme/hello")
+            assert answer["error"]["code"] == -32600
+            assert "can't be turned into initialize" in answer["error"]["message"]
+            assert ("result" in await talk.ask("tools/list")) is shaken
+
+
 async def test_nothing_else_is_read_until_the_handshake_is_answered() -> None:
     """A-032, A-161."""
     order: list[str] = []
