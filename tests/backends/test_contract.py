@@ -126,9 +126,11 @@ def test_a_backend_that_lacks_anything_is_refused_when_the_server_is_made(name: 
                 raise AttributeError(member)
             return lambda *, other: None
 
-    Server("whole", backend=Whole())
+    whole: Any = Whole()
+    lacking: Any = Lacking()
+    Server("whole", backend=whole)
     with pytest.raises(DefinitionError, match=name if name == "publish" else f"Lacking lacks {name}"):
-        Server("lacking", backend=Lacking())
+        Server("lacking", backend=lacking)
 
 
 async def test_changes_that_must_not_wait_are_refused_as_coroutines() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 import msgspec
 from msgspec import Raw
@@ -33,8 +33,6 @@ from gemel.schema.lifecycle import (
 )
 from gemel.schema.methods import METHODS
 from gemel.schema.revisions import HANDSHAKE_REVISIONS, knows
-
-FeatureT = TypeVar("FeatureT", ListChanged | None, ResourcesCapability | None)
 
 #: What may be sent before the handshake is over (Lifecycle, "Initialization").
 _ALWAYS_ALLOWED = frozenset({"initialize", "ping", "notifications/cancelled"})
@@ -182,14 +180,10 @@ def initialize(params: InitializeParams, handshake: Handshake, description: Serv
 
 def _of_single_messages(capabilities: ServerCapabilities) -> ServerCapabilities:
     """Capabilities without those that need more than the answer to a message: changes, subscriptions, a log level."""
-
-    def silent(feature: FeatureT) -> FeatureT:
-        return None if feature is None else type(feature)()
-
     return msgspec.structs.replace(
         capabilities,
-        tools=silent(capabilities.tools),
-        prompts=silent(capabilities.prompts),
-        resources=silent(capabilities.resources),
+        tools=None if capabilities.tools is None else ListChanged(),
+        prompts=None if capabilities.prompts is None else ListChanged(),
+        resources=None if capabilities.resources is None else ResourcesCapability(),
         logging=None,
     )
