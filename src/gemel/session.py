@@ -97,6 +97,8 @@ class Session(Record, weakref=True):
         call.work = task
         if not connection.one_shot:
             self._tasks[task] = call
+        if call.inline:
+            self._held, self._held_bytes = None, 0
         size, handle = len(call.params), self.handle
         if size > SMALL:
             connection.held += size

@@ -351,6 +351,39 @@ async def test_a_large_result_of_a_step_is_kept_in_the_backend(keys: tuple[bytes
     await backend.close()
 
 
+async def test_another_process_finds_a_large_result(tmp_path: Path) -> None:
+    runs: list[int] = []
+
+    def process(number: int) -> Server[Any]:
+        server: Server[Any] = Server("steps", backend=f"sqlite:///{tmp_path}/shared")
+
+        def load() -> str:
+            runs.append(number)
+            return "x" * 100_000
+
+        @server.tool
+        async def pay(ctx: Context[Any]) -> int:
+            text = await ctx.step(load)
+            await ctx.elicit("Really?", str)
+            return len(text)
+
+        return server
+
+    servers = [process(number) for number in range(2)]
+    can = {"elicitation": {}}
+    async with (
+        servers[0].running(),
+        servers[1].running(),
+        BareEnd(servers[0], capabilities=can) as first,
+        BareEnd(servers[1], capabilities=can) as second,
+    ):
+        asked = await first.ask("tools/call", {"name": "pay"})
+        answers = {key: {"action": "accept", "content": {"value": "yes"}} for key in asked["inputRequests"]}
+        retry = {"name": "pay", "requestState": asked["requestState"], "inputResponses": answers}
+        assert (await second.ask("tools/call", retry))["structuredContent"] == 100_000
+    assert runs == [0]
+
+
 async def test_a_result_that_nothing_can_keep_is_an_error_that_says_so() -> None:
     """Of a server whose keys other processes have, too, but not its backend; and of more bytes than a backend keeps."""
     texts = []
