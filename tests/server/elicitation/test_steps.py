@@ -370,7 +370,7 @@ async def test_another_process_finds_a_large_result(tmp_path: Path) -> None:
         return server
 
     servers = [process(number) for number in range(2)]
-    can = {"elicitation": {}}
+    can: dict[str, Any] = {"elicitation": {}}
     async with (
         servers[0].running(),
         servers[1].running(),
