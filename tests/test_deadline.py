@@ -249,14 +249,14 @@ async def test_a_call_that_waits_to_be_sent_is_late_at_its_limit() -> None:
         session = client.session
         assert session is not None
         assert isinstance(session.channel, MemoryChannel)
-        session.channel._peer._hold()
+        session.channel._peer.pause_reading()
         first = asyncio.create_task(client.call_tool("steps", {"count": 0, "pause": 0}))
         await asyncio.sleep(0)
         begin = clock()
         with pytest.raises(CallTimeout, match="within 5 seconds"):
             await client.call_tool("steps", {"count": 0, "pause": 0}, total=5)
         assert clock() - begin == pytest.approx(5, abs=0.02)
-        session.channel._peer._release()
+        session.channel._peer.resume_reading()
         assert (await first).text == "done"
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 #: The modules that users import from.
-PUBLIC_MODULES = ("gemel", "gemel.auth", "gemel.backends", "gemel.sync", "gemel.testing")
+PUBLIC_MODULES = ("gemel", "gemel.auth", "gemel.backends", "gemel.sync", "gemel.testing", "gemel.transports")
 SNAPSHOT = Path(__file__).resolve().parents[1] / "tests" / "public_api.txt"
 PACKAGE = "gemel"
 

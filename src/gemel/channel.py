@@ -1,4 +1,4 @@
-"""What a transport and the kernel know of each other.
+"""What a transport and the kernel know of each other; docs/reference/transports.md explains it for transports of one's own.
 
 A transport makes a Channel and calls `serve(channel)`, which returns a session. It feeds the session with what arrives:
 
@@ -6,41 +6,52 @@ A transport makes a Channel and calls `serve(channel)`, which returns a session.
     if isinstance(received, Outgoing):
         ...                                    # an error response that needs no handler: send it
     elif received is not None:                 # a Call, or a Batch of them
+        # If `received.inline`, no further message is passed to `receive` before the reply was sent.
         reply = await session.answer(received)  # in a task of its own, or in that of the HTTP request
         if reply is not None:
-            ...                                # send it; None for a notification or a cancelled call
+            ...                                # send it, then `reply.follow`; None for a notification or a cancelled call
 
-When the peer sends nothing more, it calls `session.end_input(reason)`; when the peer is gone, `session.close(reason)`.
+When the peer sends nothing more, it calls `session.end_input(reason)`; when the peer is gone, `session.close(reason)`, and then
+`await session.finish()`. `DuplexChannel` does all of this except for `finish`, for transports that carry many messages both ways.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from gemel.loops import Abandoned
 from gemel.protocol.eras.base import EraOption
 from gemel.protocol.records import Batch, Call, Cancellable, Inbound, Origin, Outgoing
 
-#: The kinds of channels. On HTTP, "post" carries one message and ends, "session" lives across requests. "background" is that of
-#: a call that was answered and goes on: nobody reads it.
-ChannelKind: TypeAlias = Literal["memory", "stdio", "socket", "post", "session", "background"]
+#: The kind of a channel: "memory", "stdio", "socket", or a name of your own for another transport, such as "websocket". On HTTP,
+#: "post" carries one message and ends, "session" lives across requests. "background" is that of a call that was answered and
+#: goes on: nobody reads it.
+ChannelKind: TypeAlias = str
 
 
 class Channel(Protocol):
-    """Carries messages, as its session sees it."""
+    """Carries messages, as its session sees it. Its methods are called in the event loop of the session."""
 
     @property
     def kind(self) -> ChannelKind:
-        """The kind of channel. "post" carries one request, so there is no handshake and no other id."""
+        """The kind of channel, as telemetry records it.
+
+        "post" carries one request, so there is no handshake and no other id. "session" is a session of Streamable HTTP. All
+        other kinds, those of your own too, carry many messages both ways.
+        """
         ...
 
     def send(self, message: Outgoing, /) -> Awaitable[None]:
-        """Send a message; wait while the reader is slow.
+        """Send a message; wait while the reader is slow, for a limited time.
 
-        On a byte stream it returns when the message is in the stream's buffer. On a client's HTTP channel, a request
-        returns when its exchange is over: all messages of the response were passed to `session.receive` by then.
+        Replies to calls don't pass through here: `session.answer` returns them to the transport. On a byte stream it returns
+        when the message is in the stream's buffer. On a client's HTTP channel, a request returns when its exchange is over:
+        all messages of the response were passed to `session.receive` by then.
+
+        Args:
+            message: What is to be sent; `message.text` is its JSON text.
 
         Raises:
             ChannelClosed: The message was not sent.
@@ -52,14 +63,24 @@ class Channel(Protocol):
         """End the channel and free what it holds. May be called twice and from any task."""
 
     def close_stream(self, call: Call, retry_ms: int, /) -> bool:
-        """Close the response stream of a call that goes on, so that its client resumes it after `retry_ms` milliseconds.
+        """Close the response stream of a call that goes on, so that its client resumes it.
 
-        Returns False where there is no stream that can be resumed (Streamable HTTP, "Resumability and Redelivery").
+        Args:
+            call: The call.
+            retry_ms: Milliseconds after which the client is asked to resume.
+
+        Returns:
+            Whether it was closed: False where there is no stream that can be resumed (Streamable HTTP, "Resumability and
+            Redelivery").
         """
         ...
 
     def set_revision(self, revision: str, /) -> None:
-        """A client's handshake negotiated this revision; HTTP names it in a header from now on."""
+        """A client's handshake negotiated a revision; HTTP names it in a header from now on.
+
+        Args:
+            revision: The revision, such as "2025-11-25".
+        """
 
 
 @runtime_checkable
@@ -122,32 +143,72 @@ class Detached(Exception):
 
 
 class SessionLike(Protocol):
-    """A session, as a transport sees it."""
+    """A session, as a transport sees it: `Server.serve` returns one for a server, a client passes `serve` to its transport."""
 
     def receive(self, data: bytes | Inbound, origin: Origin = ..., /) -> Call | Batch | Outgoing | None:
-        """Take one message and decide what it means. Never raises, never waits."""
+        """Take one message and decide what it means. Never raises, never waits.
+
+        Args:
+            data: The message, as JSON text.
+            origin: Who sent it; nobody who is known, by default.
+
+        Returns:
+            What is to be passed to `answer`, an error response that is to be sent, or None if nothing is left to do. While a
+            call with `inline` is being answered, no further message may be passed to `receive`: hold it back.
+        """
         ...
 
     async def answer(self, call: Call | Batch, /) -> Outgoing | None:
-        """Serve a call. Returns its response, or None for a notification or a cancelled call."""
+        """Serve a call, in the task that serves nothing else meanwhile.
+
+        Args:
+            call: What `receive` returned.
+
+        Returns:
+            The response, which is to be sent, and then its `follow` if it has one; None for a notification or a cancelled
+            call.
+        """
         ...
 
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
-        """Cancel a call whose caller is gone. It gets no response."""
+        """Cancel a call whose caller is gone. It gets no response.
+
+        Args:
+            call: What `receive` returned.
+            reason: Why, for the log.
+        """
 
     def end_input(self, reason: str, /) -> None:
-        """The peer sends nothing more, but still reads: fail our requests, end open streams, let calls finish."""
+        """The peer sends nothing more, but still reads: fail our requests, end open streams, let calls finish.
+
+        Args:
+            reason: Why, for whoever waits for an answer of the peer.
+        """
 
     def expire(self, reason: str, /) -> list[Outgoing]:
-        """Stop the calls that still run; returns an error response for each."""
+        """Stop the calls that still run.
+
+        Args:
+            reason: Why, for their errors.
+
+        Returns:
+            An error response for each, which is to be sent.
+        """
         ...
 
     def close(self, reason: str, /) -> bool | None:
-        """The channel is gone: fail our requests, cancel calls. May be called twice. False: `finish` is not needed."""
+        """The channel is gone: fail our requests, cancel calls. May be called twice.
+
+        Args:
+            reason: Why, for whoever waits for an answer of the peer.
+
+        Returns:
+            Whether `finish` has something to wait for; None if that is not known.
+        """
         ...
 
     async def finish(self) -> None:
-        """After `close`: wait, for a bounded time, until handlers have stopped and clean-up has run."""
+        """After `close`: wait until handlers have stopped and clean-up has run, `limits.teardown` seconds each at most."""
 
 
 #: Starts a session over a channel; the kernel passes it to a transport.
@@ -186,5 +247,15 @@ class Transport(Protocol):
         return ""
 
     async def open(self, serve: Serve, /) -> Channel:
-        """Open the channel, start feeding, return it. Raises ConnectFailed with the reason and what to do."""
+        """Open the channel, start feeding the session, return the channel.
+
+        Args:
+            serve: Starts the session over the channel.
+
+        Returns:
+            The channel.
+
+        Raises:
+            ConnectFailed: With the reason and what to do.
+        """
         ...

@@ -49,14 +49,21 @@ _UP_DOWN_COUNTERS = {
     "gemel.server.active_subscriptions": "Requests subscriptions/listen that are open.",
 }
 _HTTP: Attributes = {"network.transport": "tcp", "network.protocol.name": "http"}
-#: What the kind of a channel says about the network.
-NETWORK: Mapping[ChannelKind, Attributes] = {
+_NETWORKS: Mapping[ChannelKind, Attributes] = {
     "memory": {},
+    "background": {},
     "stdio": {"network.transport": "pipe"},
     "socket": {"network.transport": "tcp"},
     "post": _HTTP,
     "session": _HTTP,
 }
+
+
+def network_of(kind: ChannelKind) -> dict[str, str | int]:
+    """What the kind of a channel says about the network. Another transport's own kind is taken for its protocol."""
+    return dict(_NETWORKS.get(kind, {"network.protocol.name": kind}))
+
+
 #: Stands for names that only a peer made up, in metrics, whose attributes must have few values.
 _OTHER = "_OTHER"
 #: Names of tools and prompts that metrics tell apart.

@@ -8,9 +8,12 @@ what has no comments, `<!-- file: NAME -->` stands in the line above the fence.
 from __future__ import annotations
 
 import re
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tests.source import ROOT
 
@@ -77,3 +80,12 @@ def _blocks(document: Path, lines: list[str]) -> Iterator[Block]:
         language = fence["language"] if fence else "python"
         yield Block(document, start + 1, language, text, hidden is not None, named["name"] if named else None)
         number += 1
+
+
+@cache
+def module_of(document: Path, name: str) -> Any:
+    """The module that a document writes as a file of this name, imported."""
+    (block,) = (block for block in blocks(document) if block.module == name)
+    module = types.ModuleType(name.removesuffix(".py"))
+    exec(compile("\n" * (block.line - 1) + block.text, str(document), "exec"), vars(module))
+    return module

@@ -1,4 +1,5 @@
-"""The ways from a scenario to its server: memory, a child's stdio, a Unix socket, HTTP with and without sessions.
+"""The ways from a scenario to its server: memory, a child's stdio, a Unix socket, HTTP with and without sessions, and the
+WebSocket transport of docs/reference/transports.md.
 
 Each carries the texts of messages and nothing else; what comes back lies in an inbox in the order of its arrival.
 """
@@ -18,9 +19,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as connect_websocket
+from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
+
 from gemel import Server
 from gemel.transports.memory import connect
 from gemel.transports.stream.sockets import SocketServer
+from tests.docs.documents import module_of
+from tests.source import ROOT
 from tests.support import UNKNOWN_ORIGIN, Batch, Call, Channel, Inbound, Origin, Outgoing
 from tests.transports.http_rig import JSON_HEADERS, Site, Wire, serving
 from tests.wire import server as wire_server
@@ -253,6 +261,50 @@ async def stdio(options: dict[str, Any]) -> AsyncIterator[Route]:
         yield route
 
 
+# ---------------------------------------------------------------- the documented transport
+
+
+class WebSocket(Route):
+    """A client of the WebSocket transport that the documentation writes."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        super().__init__()
+        self._socket = socket
+        self.reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                self.take(await self._socket.recv(decode=False))
+
+    async def send(self, data: bytes, era: str) -> None:
+        await self._socket.send(data, text=True)
+
+    async def finish(self) -> None:
+        for _ in range(20):  # as in memory; each pong shows that the server has read what was sent before
+            await (await self._socket.ping())
+        await self.leave()
+
+    async def leave(self) -> None:
+        await self._socket.close()
+        await self.reading
+
+
+@contextlib.asynccontextmanager
+async def websocket(server: Server[Any]) -> AsyncIterator[Route]:
+    transport = module_of(ROOT / "docs" / "reference" / "transports.md", "websocket_transport.py")
+    async with server.running():
+        listening = await transport.listen(server, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        route = WebSocket(await connect_websocket(f"ws://127.0.0.1:{port}", subprotocols=[Subprotocol("mcp")]))
+        try:
+            yield route
+        finally:
+            await route.leave()
+            listening.close()
+            await listening.wait_closed()
+
+
 # ---------------------------------------------------------------- HTTP
 
 
@@ -405,6 +457,7 @@ ROUTES: dict[str, tuple[Opener, frozenset[str]]] = {
     "memory": (_to_a_new_server(memory), frozenset({"pipes", "stateful"})),
     "unix": (_to_a_new_server(unix), frozenset({"pipes", "lines", "stateful"})),
     "stdio": (stdio, frozenset({"pipes", "lines", "stateful"})),
+    "websocket": (_to_a_new_server(websocket), frozenset({"pipes", "stateful"})),
     "http": (_to_a_new_server(http), frozenset({"posts", "stateful"})),
     "single": (_to_a_new_server(single), frozenset({"posts"})),
 }

@@ -81,13 +81,13 @@ class Box(DuplexChannel):
 
     async def send(self, message: Outgoing, /) -> None:
         """Hand it over."""
-        self._reply(message, last=False)
+        self.reply(message, last=False)
 
-    def _reply(self, message: Outgoing, *, last: bool) -> None:
+    def reply(self, message: Outgoing, *, last: bool) -> None:
         self.carried.append(message.data)
         self._loop.call_soon(self.other.feed, message.data)
 
-    def _end_output(self) -> None:
+    def end_output(self) -> None:
         self._loop.call_soon(self.other.end_input, "the other box was closed")
 
     async def close(self) -> None:

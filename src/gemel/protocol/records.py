@@ -5,7 +5,8 @@ They hold values only: `protocol/connection.py` decides what happens to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, final
 
 import msgspec
@@ -35,7 +36,7 @@ class Origin(msgspec.Struct, frozen=True, eq=False):
 
     `head` is the judged head of the HTTP request, None on other transports. `principal` is the name of who was authenticated,
     or None; `scopes` is what the request was authorized for, None where the application itself connects, which may do
-    everything; `caller` has the rest. `transport` is an object of the transport (an ASGI scope, an address).
+    everything; `caller` has the rest. `transport` is an object of the transport: an ASGI scope, or the peer's address.
     """
 
     head: Head | None = None
@@ -55,13 +56,31 @@ class Origin(msgspec.Struct, frozen=True, eq=False):
         return None if self.caller is None else self.caller.expires
 
     def has_expired(self, now: float) -> bool:
-        """Whether the authorization has ended at this time, in seconds since 1970."""
+        """Whether the authorization has ended.
+
+        Args:
+            now: The time, in seconds since 1970.
+
+        Returns:
+            True if it had an end, and that is over.
+        """
         return self.caller is not None and self.caller.expires is not None and self.caller.expires <= now
 
     @property
     def headers(self) -> Headers | None:
         """The HTTP headers; None on other transports."""
         return None if self.head is None else self.head.headers
+
+    @property
+    def http_scope(self) -> Mapping[str, Any] | None:
+        """The ASGI scope of the HTTP request; None on other transports."""
+        return MappingProxyType(self.transport) if isinstance(self.transport, dict) else None
+
+    @property
+    def client_address(self) -> tuple[str, int] | None:
+        """Host and port of the peer; None where it has none, as on stdio and on Unix sockets."""
+        address = self.transport.get("client") if isinstance(self.transport, dict) else self.transport
+        return (str(address[0]), address[1]) if isinstance(address, list | tuple) and len(address) >= 2 else None
 
     def __repr__(self) -> str:
         """The type only: the members may be secret."""
@@ -125,7 +144,14 @@ class Call(Record):
     failure: BaseException | None = None
 
     def unfinished_error(self, reason: str) -> ProtocolError:
-        """The error for a call that the server itself ended. One that did not start may be repeated."""
+        """The error for a call that the server itself ended.
+
+        Args:
+            reason: Why it ended.
+
+        Returns:
+            The error; that of a call that did not start says that it may be repeated.
+        """
         return Overloaded(f"Not started: {reason}") if self.queued else NotFinished(reason)
 
 
@@ -239,21 +265,43 @@ class Outgoing(Record):
 
     @classmethod
     def failure(cls, data: bytes, request_id: RequestId | None, error: ProtocolError, status: int) -> Outgoing:
-        """An error response."""
+        """Make an error response.
+
+        Args:
+            data: The encoded message.
+            request_id: The id of the request; None if it could not be read.
+            error: The error.
+            status: The HTTP status, where it is the body of a response.
+
+        Returns:
+            The message.
+        """
         return cls(data, request_id, error=error.error, status=status)
 
     @classmethod
     def interrupted(cls, call: Call | Batch) -> Outgoing | None:
-        """The response to a call whose task was cancelled by something else than its peer or the end of the channel.
+        """Make the response to a call whose task was cancelled by something else than its peer or the end of the channel.
 
-        None for a notification.
+        Args:
+            call: The call.
+
+        Returns:
+            The message; None for a notification.
         """
         is_notification = isinstance(call, Call) and call.id is None
         return None if is_notification else cls.unfinished(call, "the task that served it was cancelled")
 
     @classmethod
     def unfinished(cls, call: Call | Batch, reason: str) -> Outgoing:
-        """The response to a call that the server itself ended: nothing else answers it."""
+        """Make the response to a call that the server itself ended: nothing else answers it.
+
+        Args:
+            call: The call.
+            reason: Why it ended.
+
+        Returns:
+            The message.
+        """
         if isinstance(call, Batch):
             errors = [cls.unfinished(each, reason) for each in call.calls if each.id is not None]
             return cls(b"[" + b",".join(reply.text for reply in (*call.replies, *errors)) + b"]")

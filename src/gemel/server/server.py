@@ -449,13 +449,17 @@ class Server(Router, Generic[StateT]):
     # ---------------------------------------------------------------- serving
 
     def serve(self, channel: Channel) -> Session:
-        """Start a session over a channel: what every transport calls.
+        """Start a session over a channel: what every transport calls, within `async with server.running()`.
 
         Args:
             channel: The server's end of the transport.
 
         Returns:
-            The session, to be fed with messages.
+            The session, to be fed with messages: `gemel.transports.SessionLike` is what a transport uses of it.
+
+        Raises:
+            DefinitionError: The server, or one that is mounted in it, has a lifespan, and `running()` was not entered in this
+                event loop.
         """
         return self._loops.here().serve(channel)
 
@@ -790,6 +794,11 @@ class Server(Router, Generic[StateT]):
     def _is_serving(self) -> bool:
         return any(here.users for here in self._loops.all())
 
+    @property
+    def _has_lifespan(self) -> bool:
+        """Whether something is to be entered before it serves, here or in a mounted server."""
+        return self._lifespan is not None or bool(self._extension_lifespans) or self.catalog.has_lifespan
+
     async def _within(self, ctx: Context[Any]) -> Any:
         """Serve a request of a server that this one is mounted in; the result does not have its final shape yet."""
         ctx.state = self._loops.here().lifespan.state
@@ -851,6 +860,11 @@ class LoopState:
     def serve(self, channel: Channel) -> Session:
         """Start a session over a channel."""
         server, kind = self._server, channel.kind
+        if not self.users and server._has_lifespan:
+            raise DefinitionError(
+                f"The lifespan of server {server.name!r} was not entered in this event loop: call serve() within "
+                "`async with server.running():`"
+            )
         if kind == "post":
             connection = Connection(server._description, server.limits, True, False, NO_HANDSHAKE)
             return Session(connection, channel, self.handle)

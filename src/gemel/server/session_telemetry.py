@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from gemel.errors import ProtocolError
 from gemel.jsonrpc import RequestId
-from gemel.recorder import NETWORK, Telemetry
+from gemel.recorder import Telemetry, network_of
 from gemel.session import Session
 
 #: What is known about the network of each observed session: its calls tell more than its channel.
@@ -17,7 +17,7 @@ _networks: WeakKeyDictionary[Session, dict[str, Any]] = WeakKeyDictionary()
 
 def observe_session(telemetry: Telemetry, session: Session) -> None:
     """Measure a session of the server until it ends."""
-    start, network = time.perf_counter(), dict(NETWORK[session.channel.kind])
+    start, network = time.perf_counter(), network_of(session.channel.kind)
     _networks[session] = network
     sessions = telemetry.counters["gemel.server.active_sessions"]
     sessions.add(1)

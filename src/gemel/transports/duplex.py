@@ -1,8 +1,4 @@
-"""What channels that carry many messages have in common: memory, byte streams, HTTP+SSE.
-
-A `DuplexChannel` feeds its session, serves each call in a task, holds messages back while `initialize` is being
-answered, and lets calls finish at the end of the input.
-"""
+"""What channels that carry many messages have in common: memory, byte streams, HTTP+SSE, transports of one's own."""
 
 from __future__ import annotations
 
@@ -58,21 +54,33 @@ class ByteBudget:
 
 
 class DuplexChannel:
-    """One end of a channel that carries many messages both ways. A subclass says how replies leave and input is held back.
+    """One end of a channel that carries many messages both ways, for clients and servers.
+
+    It feeds its session, serves each call in a task of its own, sends the replies, holds messages back while `initialize` is being
+    answered, and lets calls finish at the end of the input. A subclass adds what it knows of its transport: `kind`, `send` and
+    `close` of a `Channel`, and `reply`, `pause_reading`, `resume_reading` and `end_output`. It calls `begin` once, `feed` for each
+    message, `end_input` or `end_session` at the end; then `session.finish()` is awaited.
 
     Args:
         limits: Limits of messages and calls.
         server: Whether this is the server's end: at the end of its input a server still answers what it was asked, for at
             most `limits.drain` seconds; a client closes.
         origin: What is known about the sender of every message.
+
+    Attributes:
+        limits: Limits of messages and calls.
+        reason: Why the channel ended, as waiting calls are told; None while it is open.
+        failure: What broke the channel, for telemetry; None if it is open or ended regularly.
     """
+
+    limits: Limits
+    reason: str | None
+    failure: BaseException | None
 
     def __init__(self, limits: Limits, *, server: bool, origin: Origin = UNKNOWN_ORIGIN) -> None:
         self.limits = limits
-        #: Why the channel ended, as waiting calls are told; None while it is open.
-        self.reason: str | None = None
-        #: What broke the channel; None if it is open or ended regularly.
-        self.failure: BaseException | None = None
+        self.reason = None
+        self.failure = None
         self._loop = asyncio.get_running_loop()
         self._server = server
         self._origin = origin
@@ -90,28 +98,47 @@ class DuplexChannel:
         self._drain: asyncio.TimerHandle | None = None
 
     def set_revision(self, revision: str, /) -> None:
-        """See Channel: these channels send no headers."""
+        """See Channel: these channels send no headers.
+
+        Args:
+            revision: The revision.
+        """
 
     def close_stream(self, call: Call, retry_ms: int, /) -> bool:
-        """See Channel: responses have no streams of their own here."""
+        """See Channel: responses have no streams of their own here.
+
+        Args:
+            call: The call.
+            retry_ms: Milliseconds.
+
+        Returns:
+            False.
+        """
         return False
 
     # ---------------------------------------------------------------- what a subclass implements
 
-    def _reply(self, message: Outgoing, *, last: bool) -> None:
-        """Send an answer without waiting. `last` says that no other call is being served."""
+    def reply(self, message: Outgoing, *, last: bool) -> None:
+        """Send the response to a call, without waiting. Not called after the end of the channel.
+
+        Replies that the peer doesn't take must not pile up: stop reading while there are many.
+
+        Args:
+            message: The response.
+            last: Whether no other call is being served, so that a buffer may be flushed.
+        """
         raise NotImplementedError
 
-    def _hold(self) -> None:
-        """Stop reading: too many messages are held back."""
+    def pause_reading(self) -> None:
+        """Stop reading: too many messages are held back. What was read already may still be fed."""
         raise NotImplementedError
 
-    def _release(self) -> None:
-        """Read again."""
+    def resume_reading(self) -> None:
+        """Read again, after `pause_reading`."""
         raise NotImplementedError
 
-    def _end_output(self) -> None:
-        """The session is over: flush what was written, then end the channel."""
+    def end_output(self) -> None:
+        """The session is over: send what was written, then close the connection. Must not wait."""
         raise NotImplementedError
 
     # ---------------------------------------------------------------- what a subclass uses
@@ -122,7 +149,11 @@ class DuplexChannel:
         return self._input_over is not None or self.reason is not None
 
     def begin(self, session: SessionLike) -> None:
-        """Feed this session from now on."""
+        """Feed a session from now on.
+
+        Args:
+            session: What `serve(channel)` returned.
+        """
         self._session = session
         if self.reason is not None:
             session.close(self.reason)
@@ -135,7 +166,7 @@ class DuplexChannel:
         """Hand over one message, or hold it back while an inline call is being answered.
 
         Args:
-            data: The message.
+            data: The message, as JSON text. An unreadable one is answered with an error.
             start: Makes the task that serves it; by default it begins in the next turn of the loop.
 
         Returns:
@@ -147,7 +178,7 @@ class DuplexChannel:
             self._count_backlog(len(data))
             if not self._holding and self._backlog_full:
                 self._holding = True
-                self._hold()
+                self.pause_reading()
             return None
         try:
             got = self._receive(data, self._origin)
@@ -157,7 +188,7 @@ class DuplexChannel:
         if got is None:
             return None
         if type(got) is Outgoing:
-            self._reply(got, last=False)
+            self.reply(got, last=False)
             return None
         name = got.method if type(got) is Call else "a batch"
         if type(got) is Call and got.id is None and len(self._running) >= 2 * self.limits.calls:
@@ -173,7 +204,7 @@ class DuplexChannel:
         return task
 
     def end_input(self, why: str, *, still_reads: bool = False) -> None:
-        """The peer sends no more. A server finishes its calls first.
+        """The peer sends no more, or the server stops. A server finishes its calls first, then `end_output` is called.
 
         Args:
             why: The reason of the end.
@@ -194,17 +225,24 @@ class DuplexChannel:
         """The drain time is over: answer each call that still runs with an error."""
         if self._session is not None and self.reason is None:
             for reply in self._session.expire(why):
-                self._reply(reply, last=True)
+                self.reply(reply, last=True)
             for data in self._backlog:
                 with suppress(ProtocolError):
                     message = jsonrpc.decode(data)
                     if isinstance(message, jsonrpc.Request):
                         error = Overloaded(f"Not started: {why}").error
-                        self._reply(Outgoing(jsonrpc.encode_failure(message.id, error), message.id), last=True)
+                        self.reply(Outgoing(jsonrpc.encode_failure(message.id, error), message.id), last=True)
         self._shut(why)
 
     def end_session(self, reason: str) -> bool:
-        """Close the session. Nothing is fed or answered afterwards. Returns False if it was closed before."""
+        """Close the session, because the connection is gone or this end leaves. Nothing is fed or answered afterwards.
+
+        Args:
+            reason: Why, for whoever waits for an answer of the peer.
+
+        Returns:
+            False if it was closed before.
+        """
         if self.reason is not None:
             return False
         self.reason = reason
@@ -220,7 +258,7 @@ class DuplexChannel:
 
     def _shut(self, reason: str) -> None:
         if self.end_session(reason):
-            self._end_output()
+            self.end_output()
 
     async def _serve(self, call: Call | Batch) -> None:
         assert self._session is not None
@@ -238,9 +276,9 @@ class DuplexChannel:
             del self._running[call]
             if reply is not None and self.reason is None:
                 last = not self._running
-                self._reply(reply, last=last and reply.follow is None)
+                self.reply(reply, last=last and reply.follow is None)
                 if reply.follow is not None:
-                    self._reply(reply.follow, last=last)
+                    self.reply(reply.follow, last=last)
             if call.inline:
                 self._feed_held_back()
             if self._input_over is not None and not self._running:
@@ -254,7 +292,7 @@ class DuplexChannel:
             self.feed(data)
         if self._holding and not self._backlog_full:
             self._holding = False
-            self._release()
+            self.resume_reading()
 
     def _count_backlog(self, change: int) -> None:
         """Count bytes of messages that are held back."""

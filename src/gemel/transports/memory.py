@@ -191,7 +191,7 @@ class MemoryChannel(DuplexChannel):
 
     # ---------------------------------------------------------------- DuplexChannel
 
-    def _reply(self, message: Outgoing, *, last: bool) -> None:
+    def reply(self, message: Outgoing, *, last: bool) -> None:
         failure = self._failures.pop(message.id, None) if self._failures else None
         if failure is None or not self._peer._fail(message.id, failure):
             self._peer._take(message)
@@ -227,14 +227,14 @@ class MemoryChannel(DuplexChannel):
 
         session.handle = handle_and_remember
 
-    def _hold(self) -> None:
+    def pause_reading(self) -> None:
         self._full = True
 
-    def _release(self) -> None:
+    def resume_reading(self) -> None:
         self._full = False
         self._schedule()
 
-    def _end_output(self) -> None:
+    def end_output(self) -> None:
         """Nothing to do: in memory, input never ends by itself."""
 
 

@@ -191,7 +191,7 @@ async def test_repeats_are_merged_while_a_listener_is_slow() -> None:
     async with talking(server, "2026") as slow, talking(server, "2026") as quick:
         number, _ = await listen(slow, toolsListChanged=True, resourceSubscriptions=["file:///a"])
         other, _ = await listen(quick, toolsListChanged=True)
-        slow.route.channel._hold()  # type: ignore[attr-defined]  # the way of a channel to say that it is full
+        slow.route.channel.pause_reading()  # type: ignore[attr-defined]  # the way of a channel to say that it is full
         for _ in range(300):
             server.notify(Changed("tools"))
             server.notify(Changed("resource", "file:///a"))
@@ -199,7 +199,7 @@ async def test_repeats_are_merged_while_a_listener_is_slow() -> None:
         assert len(quick.heard()) > 100
         waiting = slow.route.channel._size  # type: ignore[attr-defined]  # what lies in its inbox
         assert waiting < 4000
-        slow.route.channel._release()  # type: ignore[attr-defined]  # and that it has room again
+        slow.route.channel.resume_reading()  # type: ignore[attr-defined]  # and that it has room again
         await slow.hear(UPDATED)
         await slow.hear(TOOLS)
         slow.heard()
@@ -238,14 +238,14 @@ async def test_changes_of_distinct_things_wait_within_bounds_and_their_loss_is_t
         else:
             for one in watched:
                 await talk.ask("resources/subscribe", uri=one)
-        talk.route.channel._hold()  # type: ignore[attr-defined]  # the way of a channel to say that it is full
+        talk.route.channel.pause_reading()  # type: ignore[attr-defined]  # the way of a channel to say that it is full
         if thread:
             await asyncio.to_thread(publish)
         else:
             publish()
         for _ in range(100):
             await asyncio.sleep(0)
-        talk.route.channel._release()  # type: ignore[attr-defined]  # and that it has room again
+        talk.route.channel.resume_reading()  # type: ignore[attr-defined]  # and that it has room again
         heard: list[str] = []
         while "file:///a" not in heard or "file:///dir" not in heard:
             heard.append((await talk.hear(UPDATED))["uri"])
@@ -310,7 +310,7 @@ async def test_a_change_is_encoded_once_for_all_readers_and_is_kept_once_for_slo
         readers = [await stack.enter_async_context(talking(server, era)) for _ in range(8)]
         for talk in readers:
             await watch(talk, "file:///dir")
-            talk.route.channel._hold()  # type: ignore[attr-defined]  # the way of a channel to say that it is full
+            talk.route.channel.pause_reading()  # type: ignore[attr-defined]  # the way of a channel to say that it is full
         for change in published:
             server.notify(change)
         for _ in range(100):
@@ -326,7 +326,7 @@ async def test_a_change_is_encoded_once_for_all_readers_and_is_kept_once_for_slo
             tracemalloc.stop()
         assert grown < 200_000
         for talk in readers:
-            talk.route.channel._release()  # type: ignore[attr-defined]  # and that it has room again
+            talk.route.channel.resume_reading()  # type: ignore[attr-defined]  # and that it has room again
             heard = set[str]()
             while len(heard) < len(published):
                 heard.add((await talk.hear(UPDATED))["uri"])

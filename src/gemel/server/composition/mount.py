@@ -79,6 +79,11 @@ class MountableServer(Protocol):
     def _list_changed(self, event: Changed) -> None:
         """Tell clients about a changed list, unless no client has seen the server yet."""
 
+    @property
+    def _has_lifespan(self) -> bool:
+        """Whether something is to be entered before it serves."""
+        ...
+
     async def _enter(self) -> None:
         """Enter the lifespan."""
 
@@ -445,6 +450,11 @@ class Catalog:
             forward(Changed(event.kind, uri))
 
     # ---------------------------------------------------------------- lifespans
+
+    @property
+    def has_lifespan(self) -> bool:
+        """Whether a mounted server has something to enter."""
+        return any(mount.server._has_lifespan for mount in self._mounts)
 
     async def enter(self) -> None:
         """Enter the lifespans of all mounted servers, because this server is going to be served in the running event loop."""

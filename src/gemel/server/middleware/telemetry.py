@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gemel.recorder import NETWORK, Telemetry
+from gemel.recorder import Telemetry, network_of
 from gemel.server.context import Context
 from gemel.server.middleware.chain import CallNext, Middleware
 from gemel.server.session_telemetry import learn_network, session_id
@@ -17,9 +17,15 @@ def observer(telemetry: Telemetry, serves: Callable[[str], bool]) -> Middleware:
 
 
 async def _observed(telemetry: Telemetry, served: bool, ctx: Context[Any], call_next: CallNext) -> Any:
-    network = dict(NETWORK[ctx._session.channel.kind])
+    network = network_of(ctx._session.channel.kind)
     details: dict[str, Any] = {}
-    _add_client_address(ctx._call.origin.transport, network, details)
+    if ctx.http_scope is not None:
+        network["network.protocol.name"] = "http"
+        network["network.protocol.version"] = ctx.http_scope.get("http_version", "1.1")
+    if ctx.client_address is not None:
+        details["client.address"], details["client.port"] = ctx.client_address
+    elif isinstance(ctx._call.origin.transport, str):
+        network["network.transport"] = "unix"
     if not ctx._call.inline:  # `initialize` negotiates the revision
         network["mcp.protocol.version"] = ctx.protocol_version
     learn_network(ctx._session, network)
@@ -44,16 +50,3 @@ async def _observed(telemetry: Telemetry, served: bool, ctx: Context[Any], call_
             operation.record_exception(ctx._call.failure)
         operation.finished(ctx.method, result)
         return result
-
-
-def _add_client_address(transport: Any, network: dict[str, Any], details: dict[str, Any]) -> None:
-    """Describe the peer by what the transport knows: an ASGI scope, or the address of a socket."""
-    address = transport
-    if isinstance(transport, dict):
-        network["network.protocol.name"] = "http"
-        network["network.protocol.version"] = transport.get("http_version", "1.1")
-        address = transport.get("client")
-    if isinstance(address, list | tuple) and len(address) >= 2:
-        details["client.address"], details["client.port"] = str(address[0]), address[1]
-    elif isinstance(address, str):
-        network["network.transport"] = "unix"

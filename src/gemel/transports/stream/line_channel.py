@@ -367,7 +367,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
 
     # ---------------------------------------------------------------- output
 
-    def _reply(self, message: Outgoing, *, last: bool) -> None:
+    def reply(self, message: Outgoing, *, last: bool) -> None:
         if self.reason is not None:
             return
         data = one_line(message.data)
@@ -396,7 +396,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
             self._written += len(data)
             self._transport.write(data)
 
-    def _end_output(self) -> None:
+    def end_output(self) -> None:
         if self._transport is None:
             self.connection_lost(None)
             return
@@ -426,10 +426,10 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
 
     # ---------------------------------------------------------------- input
 
-    def _hold(self) -> None:
+    def pause_reading(self) -> None:
         self._prevent("backlog")
 
-    def _release(self) -> None:
+    def resume_reading(self) -> None:
         self._allow("backlog")
 
     def _prevent(self, why: str) -> None:
@@ -464,7 +464,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
             elif self._server or line.id is not None:
                 error = ParseError(f"Parse error: {text}")
                 data = jsonrpc.encode_failure(line.id, error.error)
-                self._reply(Outgoing.failure(data, line.id, error, 400), last=False)
+                self.reply(Outgoing.failure(data, line.id, error, 400), last=False)
         self._lines.discarded.clear()
 
 

@@ -231,14 +231,14 @@ class SseChannel(DuplexChannel):
 
     # ---------------------------------------------------------------- DuplexChannel
 
-    def _reply(self, message: Outgoing, *, last: bool) -> None:
+    def reply(self, message: Outgoing, *, last: bool) -> None:
         self._start(self._post(message))
 
-    def _hold(self) -> None:
+    def pause_reading(self) -> None:
         self._room.clear()
 
-    def _release(self) -> None:
+    def resume_reading(self) -> None:
         self._room.set()
 
-    def _end_output(self) -> None:
+    def end_output(self) -> None:
         self._stream.response.release()

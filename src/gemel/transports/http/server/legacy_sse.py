@@ -215,18 +215,18 @@ class LegacySession(DuplexChannel):
 
     # ---------------------------------------------------------------- DuplexChannel
 
-    def _reply(self, message: Outgoing, *, last: bool) -> None:
+    def reply(self, message: Outgoing, *, last: bool) -> None:
         self._event(message.data)
 
     def _count_backlog(self, change: int) -> None:
         super()._count_backlog(change)
         self._held.used += change
 
-    def _hold(self) -> None:
+    def pause_reading(self) -> None:
         self._holding = True
 
-    def _release(self) -> None:
+    def resume_reading(self) -> None:
         self._holding = False
 
-    def _end_output(self) -> None:
+    def end_output(self) -> None:
         self._response.finish()
