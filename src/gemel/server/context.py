@@ -264,6 +264,23 @@ class Context(Record, Generic[StateT]):
         return self._call.origin.headers if self._call.origin.headers is not None else _no_headers
 
     @property
+    def http_scope(self) -> Mapping[str, Any] | None:
+        """The ASGI scope of the HTTP request, read-only: path, query, what middleware of ASGI added. None on other transports.
+
+        Its headers are at `headers`. https://asgi.readthedocs.io/en/latest/specs/www.html
+        """
+        return self._call.origin.http_scope
+
+    @property
+    def client_address(self) -> tuple[str, int] | None:
+        """Host and port that the request came from; None where there are none, as on stdio, in memory and on Unix sockets.
+
+        Behind a proxy that is one of `trusted_proxies`, the client's own. Names and addresses can be shared: use `principal` to
+        tell callers apart.
+        """
+        return self._call.origin.client_address
+
+    @property
     def principal(self) -> str | None:
         """Who was authenticated for this request; None for nobody."""
         return self._call.origin.principal

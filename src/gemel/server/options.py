@@ -287,6 +287,15 @@ class SocketOptions(TypedDict, total=False):
     ]
     host: Annotated[str, Option("Address to listen on with TCP.", "127.0.0.1", TEXT)]
     port: Annotated[int | None, Option("TCP port; 0 takes a free one.", None, or_none(PORT))]
+    announce: Annotated[
+        Callable[[str], None] | None,
+        Option(
+            "Called with the address when the server listens, as a `Client` takes it: `tcp://127.0.0.1:7000`, `unix:PATH`; "
+            "by default the address is printed on standard error.",
+            None,
+            or_none(function("`def announce(address)`", 1, plain=True)),
+        ),
+    ]
     principal: Annotated[
         Principal | str | None,
         Option(

@@ -195,7 +195,10 @@ async def _serving(server: Runnable, transport: str, options: Any) -> None:
         from gemel.transports.stream.sockets import serve_socket
 
         async with server.running():
-            await serve_socket(server.serve, **options, limits=server.limits, ready=_announce)
+            announce = options.pop("announce") or _announce
+            await serve_socket(
+                server.serve, **options, limits=server.limits, ready=lambda address: announce(_client_target(address))
+            )
     else:
         from gemel.transports.http.server.run import serve_http
 
@@ -230,11 +233,13 @@ def _process_options(options: Any) -> dict[str, Any]:
     }
 
 
-def _announce(address: str | tuple[str, int]) -> None:
-    if not isinstance(address, str):
-        where = f"tcp://{address[0]}:{address[1]}"
-    elif is_pipe(address):
-        where = address
-    else:
-        where = f"unix:{address}"
-    print(f"Serving MCP at {where}", file=sys.stderr, flush=True)
+def _client_target(address: str | tuple[str, int]) -> str:
+    """The address of a socket as a client takes it."""
+    if isinstance(address, str):
+        return address if is_pipe(address) else f"unix:{address}"
+    host, port = address
+    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+
+
+def _announce(target: str) -> None:
+    print(f"Serving MCP at {target}", file=sys.stderr, flush=True)

@@ -202,11 +202,8 @@ class _SharedBuckets:
 
 def caller_of(ctx: Context[Any]) -> Hashable:
     """The authenticated principal with its client, else the address, else the connection."""
-    origin = ctx._call.origin
-    if origin.principal is not None:
-        return ("principal", origin.owner)
-    transport = origin.transport
-    if isinstance(transport, dict):  # HTTP; a Unix socket has no addresses
-        client = transport.get("client")
-        return ("address", client[0] if client else None)
+    if ctx.principal is not None:
+        return ("principal", ctx._call.origin.owner)
+    if ctx.http_scope is not None:  # whose connections don't tell callers apart; on a Unix socket, nothing does
+        return ("address", ctx.client_address and ctx.client_address[0])
     return weakref.ref(ctx._session)
