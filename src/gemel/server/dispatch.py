@@ -208,9 +208,8 @@ class Dispatch:
         if params is None:
             params = served.read(call.params if call.inline else ctx.params)
         head = call.origin.head
-        if head is not None and name_of is not None:
-            sent = params if unchanged or ctx.method != call.method else served.read(call.params)
-            name = name_of(sent)
+        if head is not None and name_of is not None and ctx.method == call.method:
+            name = name_of(params if unchanged else served.read(call.params))
             if name != head.name:
                 # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
                 judge_name(head, name, required=ctx.method in METHODS)
