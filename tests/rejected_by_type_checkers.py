@@ -45,3 +45,8 @@ def state_of_the_lifespan(server: Server[int]) -> None:
     async def middleware(ctx: Context[int], call_next: Any) -> Any:
         ctx.state.upper()  # type: ignore[attr-defined]  # an int
         return await call_next(ctx.replace())
+
+    async def other(ctx: Context[str], call_next: Any) -> Any: ...
+
+    server.add_middleware(other)  # type: ignore[arg-type]  # for another state
+    Server[int]("x", middleware=[other])  # type: ignore[list-item]  # for another state

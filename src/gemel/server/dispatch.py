@@ -44,13 +44,13 @@ from gemel.schema.content import TextContent
 from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.methods import METHODS, Method, method_in
 from gemel.schema.tools import CallToolResult
-from gemel.server.context import Context
+from gemel.server.context import Context, StateT
 from gemel.server.injection import without_markers
 from gemel.values.encoding import encode_value
 
 logger = logging.getLogger("gemel")
 
-RequestHandler: TypeAlias = Callable[[Context[Any], Any], Awaitable[Any]]
+RequestHandler: TypeAlias = Callable[[Context[StateT], Any], Awaitable[Any]]
 
 _EMPTY_PARAMS = Raw(b"{}")
 _CORE_RESULT_TYPES = ("complete", "input_required")

@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Generic, TypedDict
 
 import msgspec
 
@@ -39,6 +39,7 @@ from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.schema.base import Icon, Implementation
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.notifications import SEVERITY, LoggingLevel
+from gemel.server.context import StateT
 from gemel.server.extensions import BaseExtension
 from gemel.server.features.caching import CacheHint
 from gemel.server.features.options import is_uri, listed
@@ -62,7 +63,7 @@ _IS_AUTH = has_methods(authenticate=2, routes=1, challenge=1)
 LIFESPAN = _lifespan("lifespan(server)")
 
 
-class ServerOptions(TypedDict, total=False):
+class ServerOptions(TypedDict, Generic[StateT], total=False):
     """The options of `Server`, and of servers made from something else. Only `lifespan` is not among them."""
 
     version: Annotated[str, Option("The server's version, as clients see it.", "0", TEXT)]
@@ -88,7 +89,7 @@ class ServerOptions(TypedDict, total=False):
         ),
     ]
     middleware: Annotated[
-        Sequence[Middleware],
+        Sequence[Middleware[StateT]],
         Option(
             "`async def middleware(ctx, call_next)` around every request and notification, outermost first.",
             (),
@@ -306,7 +307,7 @@ class SocketOptions(TypedDict, total=False):
     ]
 
 
-class ProxyOptions(ServerOptions, total=False):
+class ProxyOptions(ServerOptions[Any], total=False):
     """The options of `Server.from_client`, besides those of a server."""
 
     name: Annotated[str | None, Option("The server's name; that of the other server by default.", None, or_none(TEXT))]
@@ -348,7 +349,7 @@ class ProxyOptions(ServerOptions, total=False):
     ]
 
 
-class GatewayOptions(ServerOptions, total=False):
+class GatewayOptions(ServerOptions[Any], total=False):
     """The options of `Server.from_config`, besides those of a server."""
 
     name: Annotated[str, Option("The server's name.", "gateway", TEXT)]
@@ -363,7 +364,7 @@ class GatewayOptions(ServerOptions, total=False):
     ]
 
 
-class ApiOptions(ServerOptions, total=False):
+class ApiOptions(ServerOptions[Any], total=False):
     """The options of `Server.from_openapi` and `gemel.openapi.server_from`, besides those of a server."""
 
     name: Annotated[str | None, Option("The server's name; the document's title by default.", None, or_none(TEXT))]

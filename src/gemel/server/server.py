@@ -37,7 +37,7 @@ from gemel.schema.skills import Skill
 from gemel.schema.subscriptions import ListenParams, ListenResult
 from gemel.server.composition.mount import Catalog, ForwardedMethod
 from gemel.server.composition.transform import ToolChange, ToolChanges
-from gemel.server.context import Context, current, reset_current, set_current
+from gemel.server.context import Context, StateT, current, reset_current, set_current
 from gemel.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.server.extensions import BaseExtension, Extensions
@@ -68,15 +68,10 @@ from gemel.transports.http.server.options import FROM_SERVER, HttpAppOptions
 if TYPE_CHECKING:
     import os
 
-    from typing_extensions import TypeVar as DefaultTypeVar
-
     from gemel.transports.http.server.app import HttpApp
     from gemel.transports.http.server.options import HttpOptions
     from gemel.transports.http.server.sharing.session import SharedState
 
-    StateT = DefaultTypeVar("StateT", default=Any)
-else:
-    StateT = TypeVar("StateT")
 logger = logging.getLogger("gemel")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 ExtensionT = TypeVar("ExtensionT", bound=BaseExtension[Any])
@@ -116,7 +111,7 @@ class Server(Router, Generic[StateT]):
         name: str,
         *,
         lifespan: Callable[[Server[StateT]], AbstractAsyncContextManager[StateT]] | None = None,
-        **options: Unpack[ServerOptions],
+        **options: Unpack[ServerOptions[StateT]],
     ) -> None:
         report_briefly()
         check_option("lifespan", lifespan, LIFESPAN)
@@ -292,7 +287,7 @@ class Server(Router, Generic[StateT]):
 
     # ---------------------------------------------------------------- anything else
 
-    def request(self, method: str, *, params: Any = None) -> Callable[[RequestHandler], RequestHandler]:
+    def request(self, method: str, *, params: Any = None) -> Callable[[RequestHandler[StateT]], RequestHandler[StateT]]:
         """Serve a method of your own, or replace the handler of one of the protocol's, as a decorator.
 
         The handler is `async def handler(ctx, params) -> result`. Its result is a Struct, a pydantic model, a dict, or
@@ -311,7 +306,7 @@ class Server(Router, Generic[StateT]):
         """
         check_text(method, 'A request needs its method: write @server.request("acme/search")')
 
-        def register(handler: RequestHandler) -> RequestHandler:
+        def register(handler: RequestHandler[StateT]) -> RequestHandler[StateT]:
             check_async(method, handler)
             self.catalog.custom_methods.add(method)
             self._dispatch.requests[method] = Served(method, for_connection(handler), params)
@@ -319,7 +314,9 @@ class Server(Router, Generic[StateT]):
 
         return register
 
-    def notification(self, method: str, *, params: Any = None) -> Callable[[RequestHandler], RequestHandler]:
+    def notification(
+        self, method: str, *, params: Any = None
+    ) -> Callable[[RequestHandler[StateT]], RequestHandler[StateT]]:
         """Handle a notification, as a decorator: `async def handler(ctx, params) -> None`.
 
         Args:
@@ -334,7 +331,7 @@ class Server(Router, Generic[StateT]):
         """
         check_text(method, 'A notification needs its method: write @server.notification("notifications/acme/done")')
 
-        def register(handler: RequestHandler) -> RequestHandler:
+        def register(handler: RequestHandler[StateT]) -> RequestHandler[StateT]:
             check_async(method, handler)
             self._dispatch.notifications[method] = Served(method, for_connection(handler), params)
             return handler
@@ -398,7 +395,7 @@ class Server(Router, Generic[StateT]):
         added: list[Skill] = self._skills.add(root, uri=uri, **options)
         return added
 
-    def add_middleware(self, middleware: Middleware) -> Middleware:
+    def add_middleware(self, middleware: Middleware[StateT]) -> Middleware[StateT]:
         """Run a middleware around every request and notification, inside of those that were added before.
 
         Args:

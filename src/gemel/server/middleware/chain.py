@@ -18,11 +18,12 @@ import msgspec
 
 from gemel.protocol.middleware import compose
 from gemel.protocol.records import RefusedMessage
-from gemel.server.context import Context
+from gemel.server.context import Context, StateT
 from gemel.server.dispatch import Dispatch, run_handler
 
 CallNext: TypeAlias = Callable[[Context[Any]], Awaitable[Any]]
-Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]
+#: For a server with this type of state; without one, for any.
+Middleware: TypeAlias = Callable[[Context[StateT], CallNext], Awaitable[Any]]
 
 
 @runtime_checkable
