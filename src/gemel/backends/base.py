@@ -38,8 +38,8 @@ MAX_LOG_BYTES = 8 << 20
 class Backend(Protocol):
     """Publishes change notifications, and keeps what the processes of a server share.
 
-    The asynchronous methods can be used from any event loop. They raise `ValueError` for a key, value or time that is not
-    allowed, `Overloaded` if there is no room, and `BackendError` if the backend can't be reached or is damaged.
+    The asynchronous methods can be used from any event loop. They raise `ValueError` for a key, value, time or number that is
+    not allowed, `Overloaded` if there is no room, and `BackendError` if the backend can't be reached or is damaged.
     """
 
     @property
@@ -66,10 +66,10 @@ class Backend(Protocol):
         """Add a listener. This must not block.
 
         Args:
-            listener: Called with each event, on any thread.
+            listener: Called with each event, on any thread. What it raises is logged, and keeps no other from being called.
 
         Returns:
-            A function that removes the listener.
+            A function that removes the listener; calling it twice is harmless.
         """
         ...
 
@@ -148,8 +148,8 @@ class Backend(Protocol):
         The lease is renewed while the block runs, and ends with it, or after `ttl` seconds if its process dies. A block that
         keeps its event loop busy for longer loses it: call `Lease.check` before what must not happen twice.
 
-        `Lease.token` is greater than those of all earlier holders of the key, as long as the store lives: what a holder writes
-        can name it, so that what a former holder writes late is told apart.
+        `Lease.token` is above 0, and greater than those of all earlier holders of the key, as long as the store lives: what a
+        holder writes can name it, so that what a former holder writes late is told apart.
 
         Args:
             key: The key.
@@ -213,7 +213,8 @@ class Backend(Protocol):
         Args:
             log: Its key.
             wake: Called soon after entries were appended by any process, on any thread; it must not block. Several appends may
-                be one call. It is also called when entries may have been missed, so it reads the log to find out.
+                be one call. It is also called when entries may have been missed, so it reads the log to find out. What it raises
+                is logged, and keeps no other from being called.
 
         Returns:
             A function that ends it; calling it twice is harmless.
