@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin as WebOrigin
 
-from gemel import CallNext, CallTimeout, Client, ConnectFailed, Context, DefinitionError, Limits, Server
+from gemel import CallNext, CallTimeout, Client, ConnectFailed, ConnectionLost, Context, DefinitionError, Limits, Server
 from gemel.session import Session
 from gemel.transports import Call, Origin, Outgoing, SessionLike
 from tests.docs.documents import module_of
@@ -53,6 +53,19 @@ async def connected(server: Server[Any], era: Era, **options: Any) -> AsyncItera
         Client(websockets.WebSocketTransport(url), era=era, **options) as client,
     ):
         yield client
+
+
+def remember_channels(server: Server[Any]) -> list[Any]:
+    """The channels that the server serves from now on."""
+    channels: list[Any] = []
+    serve = server.serve
+
+    def remember(channel: Any) -> Session:
+        channels.append(channel)
+        return serve(channel)
+
+    server.serve = remember  # type: ignore[method-assign]  # to get hold of them
+    return channels
 
 
 def message(method: str, number: int | None = None, **params: Any) -> bytes:
@@ -374,14 +387,7 @@ async def test_a_server_that_stops_lets_calls_finish_and_closes() -> None:
         await gate.wait()
         return "done"
 
-    channels: list[Any] = []
-    serve = server.serve
-
-    def remember(channel: Any) -> Session:
-        channels.append(channel)
-        return serve(channel)
-
-    server.serve = remember  # type: ignore[method-assign]  # to get hold of the channel
+    channels = remember_channels(server)
     async with listening(server) as url, connect(url, subprotocols=[websockets.MCP]) as socket:
         await socket.send(message("tools/call", 1, name="wait", arguments={}, _meta=META), text=True)
         await begun.wait()
@@ -427,3 +433,60 @@ async def test_a_web_page_cannot_connect_to_the_documented_transport() -> None:
         with pytest.raises(InvalidStatus):
             async with connect(url, origin=WebOrigin("https://evil.example"), subprotocols=[websockets.MCP]):
                 pass
+
+
+# ---------------------------------------------------------------- the end of the documented transport
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_requests_fail_when_the_websocket_is_lost(era: Era) -> None:
+    server: Server[Any] = Server("x")
+    begun = asyncio.Event()
+
+    @server.tool
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    channels = remember_channels(server)
+    async with connected(server, era) as client:
+        waiting = asyncio.create_task(client.call_tool("wait"))
+        await begun.wait()
+        await channels[-1].close()
+        with pytest.raises(ConnectionLost):
+            await waiting
+
+
+async def test_a_peer_that_does_not_read_is_left() -> None:
+    """Replies don't pile up: nothing is read while they wait, and after `limits.stream_wait` the connection ends."""
+    over, calls = asyncio.Event(), 0
+
+    @asynccontextmanager
+    async def connection(ctx: Context[Any]) -> AsyncIterator[None]:
+        yield
+        over.set()
+
+    server: Server[Any] = Server("x", connection_lifespan=connection, limits=Limits(stream_wait=0.2))
+
+    @server.tool
+    async def large() -> str:
+        nonlocal calls
+        calls += 1
+        return "x" * 1_000_000
+
+    async with listening(server) as url, connect(url, subprotocols=[websockets.MCP], max_queue=1) as socket:
+        await socket.send(message("initialize", 0, **HELLO), text=True)
+        await read(socket)
+
+        async def flood() -> None:
+            for number in range(1, 1000):
+                await socket.send(message("tools/call", number, name="large", arguments={}), text=True)
+                await asyncio.sleep(0.001)  # so that they don't arrive at once
+
+        flooding = asyncio.create_task(flood())
+        async with asyncio.timeout(10):
+            await over.wait()
+        assert calls < 100
+        flooding.cancel()
+        await asyncio.wait([flooding])
+        socket.transport.abort()

@@ -965,7 +965,10 @@ async def test_asking(way: str, era: str, tmp_path: Path) -> None:
 
 @everywhere
 async def test_telling(way: str, era: str) -> None:
-    """It may ask the client. While a request is served, what it tells the client is sent before the response."""
+    """It may ask the client.
+
+    What it tells the client is sent before the response.
+    """
 
     async def tell(ctx: Context[Any], call_next: CallNext) -> Any:
         await ctx.notify("notifications/acme/told", {"when": "before"})
