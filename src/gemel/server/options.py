@@ -307,7 +307,7 @@ class SocketOptions(TypedDict, total=False):
     ]
 
 
-class ProxyOptions(ServerOptions[Any], total=False):
+class ProxyOptions(ServerOptions, total=False):
     """The options of `Server.from_client`, besides those of a server."""
 
     name: Annotated[str | None, Option("The server's name; that of the other server by default.", None, or_none(TEXT))]
@@ -349,7 +349,7 @@ class ProxyOptions(ServerOptions[Any], total=False):
     ]
 
 
-class GatewayOptions(ServerOptions[Any], total=False):
+class GatewayOptions(ServerOptions, total=False):
     """The options of `Server.from_config`, besides those of a server."""
 
     name: Annotated[str, Option("The server's name.", "gateway", TEXT)]
@@ -364,7 +364,7 @@ class GatewayOptions(ServerOptions[Any], total=False):
     ]
 
 
-class ApiOptions(ServerOptions[Any], total=False):
+class ApiOptions(ServerOptions, total=False):
     """The options of `Server.from_openapi` and `gemel.openapi.server_from`, besides those of a server."""
 
     name: Annotated[str | None, Option("The server's name; the document's title by default.", None, or_none(TEXT))]
