@@ -911,7 +911,7 @@ async def test_refusing_initialize(way: str, when: str) -> None:
 async def test_dropping_notifications(way: str, era: str) -> None:
     """Not passing a notification on drops it."""
     got: list[int] = []
-    seen = asyncio.Event()
+    handled, seen = asyncio.Event(), asyncio.Event()
 
     async def drop(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.decoded_params["x"] > 1:
@@ -924,10 +924,12 @@ async def test_dropping_notifications(way: str, era: str) -> None:
     @server.notification("notifications/mine", params=Point)
     async def mine(ctx: Context[Any], params: Point) -> None:
         got.append(params.x)
+        handled.set()
 
     async with talking(server, way, era) as talk:
         for number in (1, 2):
             await talk.say({"method": "notifications/mine", "params": {"x": number}})
+        await handled.wait()
         await seen.wait()
         await talk.ask("acme/missing")
     assert got == [1]
