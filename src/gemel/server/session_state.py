@@ -14,12 +14,12 @@ import msgspec
 from msgspec import Raw
 
 from gemel.errors import DefinitionError, GemelError, NoSession, shorten
-from gemel.jsonrpc import encode_value
 from gemel.protocol.records import Call
 from gemel.server.functions.annotations import shown
 from gemel.server.functions.json_schema import SchemaWriter
 from gemel.server.functions.values import ValueRejected, ValueType, value_type
 from gemel.session import Session
+from gemel.values.encoding import encode_value
 
 ValueT = TypeVar("ValueT")
 
