@@ -56,7 +56,7 @@ PATIENCE: Final = 30.0
 #: Attempts to change a record that others change, too.
 _ATTEMPTS: Final = 50
 
-_ID = re.compile(r"[A-Za-z0-9_-]{32}\Z")
+_ID = re.compile(r"[0-9a-f]{32}\Z")
 
 
 class StoredInput(Struct, array_like=True):
@@ -194,8 +194,8 @@ class TaskGone(GemelError):
 
 
 def new_id() -> str:
-    """An id of 192 random bits."""
-    return secrets.token_urlsafe(24)
+    """An id of 128 random bits. It begins with no dash, since people write it behind commands."""
+    return secrets.token_hex(16)
 
 
 def owner_of(owner: Owner) -> str:
