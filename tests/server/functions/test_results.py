@@ -176,6 +176,7 @@ def test_the_root_of_a_class_is_an_object_and_nested_classes_are_definitions() -
 def test_the_docstring_describes_the_result() -> None:
     assert output(int, "the sum").schema == {"type": "integer", "description": "the sum"}
     assert output(str, "the text").schema is None
+    assert output(int).schema == {"type": "integer"}
 
 
 ADVICE = "return what the annotation says, or change the annotation"

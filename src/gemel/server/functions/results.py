@@ -74,9 +74,10 @@ def inspect_output(annotation: Any, place: Place, content: Predicate, descriptio
     typed = _TypedOutput(place, annotation)
     if not typed.schema:
         return Output(None, _FreeOutput(place).encode)
-    if description:
-        typed.schema.setdefault("description", description)
-    return Output(typed.schema, typed.encode)
+    schema = typed.schema
+    if description:  # the schema is that of other functions, too
+        schema = {**schema, "description": schema.get("description", description)}
+    return Output(schema, typed.encode)
 
 
 def _awaited(annotation: Any) -> Any:
