@@ -10,6 +10,7 @@ import functools
 import operator
 import sys
 import typing
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -29,13 +30,14 @@ def read_as(kind: Any, text: bytes) -> Any:
         TypeError: Neither knows the type.
     """
     try:
-        kind, uses_pydantic = _prepared(kind)
+        kind, uses_pydantic, has_defaults = _prepared(kind)
     except TypeError:  # it has no hash
-        kind, uses_pydantic = _prepared.__wrapped__(kind)
+        kind, uses_pydantic, has_defaults = _prepared.__wrapped__(kind)
     if uses_pydantic:
         return _codec(kind).read(text)
     try:
-        return msgspec.json.decode(text, type=kind, dec_hook=_part)
+        value = msgspec.json.decode(text, type=kind, dec_hook=_part)
+        return with_defaults(value) if has_defaults else value
     except (TypeError, msgspec.ValidationError) as error:
         with suppress(Exception):  # pydantic is not installed, does not know the type, or refuses the value
             return _codec(kind).read(text, strict=True)
@@ -43,10 +45,41 @@ def read_as(kind: Any, text: bytes) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _prepared(kind: Any) -> tuple[Any, bool]:
-    """The type with lists in place of iterables, and whether it is one of pydantic's or contains one."""
+def _prepared(kind: Any) -> tuple[Any, bool, bool]:
+    """The type with lists in place of iterables, whether it holds one of pydantic's, and whether `leaves_defaults`."""
     kind = with_lists(kind)
-    return kind, "pydantic" in sys.modules and _uses_pydantic(kind)
+    return kind, "pydantic" in sys.modules and any(map(_is_pydantics, _parts(kind, {}))), leaves_defaults(kind)
+
+
+def leaves_defaults(kind: Any) -> bool:
+    """Whether msgspec reads values of a type without some of their members, so that `with_defaults` must follow."""
+    return any(map(_has_class_defaults, _parts(kind, {})))
+
+
+def with_defaults(value: Any) -> Any:
+    """The same value, its dataclasses with attributes of their own for the defaults that msgspec has left to the class.
+
+    msgspec writes a dataclass by its own attributes, as `vars` does, and would leave these members out.
+    """
+    if isinstance(value, dict):
+        parts: Iterable[Any] = value.values()
+    elif isinstance(value, list | tuple | set | frozenset | collections.deque):
+        parts = value
+    elif isinstance(value, msgspec.Struct):
+        parts = (getattr(value, name) for name in value.__struct_fields__)
+    elif (fields := getattr(type(value), "__dataclass_fields__", None)) is not None:
+        parts = [getattr(value, name) for name in fields if hasattr(value, name)]
+        if (members := getattr(value, "__dict__", None)) is not None:
+            members.update((name, getattr(value, name)) for name in fields if hasattr(value, name))
+    else:
+        parts = (getattr(value, field.name, None) for field in getattr(type(value), "__attrs_attrs__", ()))
+    for part in parts:
+        if type(part) not in _SCALARS:
+            with_defaults(part)
+    return value
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def with_lists(annotation: Any, *, reading: bool = True) -> Any:
@@ -99,18 +132,29 @@ def _codec(kind: Any) -> Any:
         return PydanticCodec(kind)
 
 
-def _uses_pydantic(kind: Any, *outer: Any) -> bool:
-    """Whether a type is one of pydantic's, or contains one: `list[Model]`, `Annotated[int, Field(ge=1)]`."""
-    if kind in outer:
-        return False
+def _is_pydantics(kind: Any) -> bool:
+    """Whether a type is one of pydantic's: `Model`, `Annotated[int, Field(ge=1)]`."""
     if hasattr(kind, "__pydantic_core_schema__") or hasattr(kind, "__get_pydantic_core_schema__"):
         return True
-    if any(
-        type(one).__module__.startswith(("pydantic", "annotated_types")) for one in getattr(kind, "__metadata__", ())
-    ):
-        return True
-    parts = list(get_args(kind))
+    metadata = getattr(kind, "__metadata__", ())
+    return any(type(one).__module__.startswith(("pydantic", "annotated_types")) for one in metadata)
+
+
+def _has_class_defaults(kind: Any) -> bool:
+    """Whether it is a dataclass with a field whose default is an attribute of the class."""
+    fields = getattr(kind, "__dataclass_fields__", {})
+    return any(name in vars(base) for base in getattr(kind, "__mro__", ()) for name in fields)
+
+
+def _parts(kind: Any, seen: dict[int, Any]) -> Iterator[Any]:
+    """A type with its arguments and the types of its fields, each once."""
+    if id(kind) in seen:
+        return
+    seen[id(kind)] = kind
+    yield kind
+    parts = [get_origin(kind), *get_args(kind)]
     if isinstance(kind, type) and not get_origin(kind):
         with suppress(Exception):
             parts += typing.get_type_hints(kind, include_extras=True).values()
-    return any(_uses_pydantic(part, kind, *outer) for part in parts)
+    for part in parts:
+        yield from _parts(part, seen)

@@ -23,7 +23,7 @@ from gemel.server.functions.annotations import Traits, bare, is_plain, metadata_
 from gemel.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
 from gemel.server.functions.validation_errors import MAX_EXPLAINED, Path, Rejection, rejection_of
 from gemel.values.encoding import encode_by_pydantic, encode_value, explained
-from gemel.values.reading import with_lists
+from gemel.values.reading import leaves_defaults, with_defaults, with_lists
 from gemel.version import install_command
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class MsgspecType:
     exact = True
 
     def __init__(self, annotation: Any, writer: SchemaWriter) -> None:
-        self.field = annotation
+        self._annotation = annotation
         try:
             info = mi.type_info(annotation)
         except TypeError as reason:
@@ -201,15 +201,18 @@ class MsgspecType:
         self.schema = writer.write(info, annotation)
         #: Whether text that is read fits the schema.
         self.decoder_suffices = writer.decoder_suffices
+        self._leaves_defaults = bool(writer.definitions) and leaves_defaults(annotation)
+        self.field = Raw if self._leaves_defaults else annotation
 
     @functools.cached_property
     def decode(self) -> Callable[[bytes | Raw], Any]:
         """What msgspec reads of JSON text. Made at the first call: of many functions, few are called soon."""
-        return msgspec.json.Decoder(self.field).decode
+        return msgspec.json.Decoder(self._annotation).decode
 
     def read(self, text: bytes | Raw) -> Any:
         try:
-            return self.decode(text)
+            value = self.decode(text)
+            return with_defaults(value) if self._leaves_defaults else value
         except msgspec.ValidationError as error:
             raise ValueRejected([rejection_of(error)], _decoded(text)) from None
         except TypeError:  # an item of a set has no hash
