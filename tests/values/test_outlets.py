@@ -444,3 +444,37 @@ def test_strings_of_a_parser_of_html() -> None:
     assert _sent(bs4.BeautifulSoup("<p>x</p>", "html.parser").p.string) == b'{"value":"x"}'
     with pytest.raises(TypeError, match=r"Tag at .* convert it to a str"):
         _sent(bs4.BeautifulSoup("<p>x</p>", "html.parser").p)
+
+
+class Listed(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(from_attributes=True)
+    id: int
+    name: str = ""
+
+
+class Record:
+    """As a row of an ORM: some attributes are made when they are read."""
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+
+    @property
+    def name(self) -> str:
+        return f"row {self.id}"
+
+
+async def test_objects_are_read_by_a_model_with_from_attributes() -> None:
+    server: Server[Any] = Server("rows")
+
+    @server.tool
+    def one() -> Listed:
+        return Record(1)  # type: ignore[return-value]  # as FastAPI takes it
+
+    @server.tool
+    def several() -> list[Listed]:
+        return [Record(1), Listed(id=2)]  # type: ignore[list-item]  # as FastAPI takes it
+
+    async with Client(server) as client:
+        assert (await client.call_tool("one")).structured_content == {"id": 1, "name": "row 1"}
+        result = await client.call_tool("several", returns=list[Listed])
+        assert result.data == [Listed(id=1, name="row 1"), Listed(id=2)]

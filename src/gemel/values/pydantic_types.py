@@ -36,6 +36,8 @@ class PydanticCodec:
                 has_configuration = False
             if not has_configuration:
                 self.adapter = TypeAdapter(annotation)
+        #: Whether objects of other classes are read by a model; pydantic would write only what their `__dict__` holds.
+        self.reads_attributes = _has(self.adapter.core_schema, _reads_attributes)
         self._by_alias = None if _has(self.adapter.core_schema, _sets_by_alias) else True
 
     def read(self, text: bytes, *, strict: bool | None = None) -> Any:
@@ -78,6 +80,10 @@ def _has(schema: Any, condition: Callable[[dict[str, Any]], bool]) -> bool:
     if isinstance(schema, dict):
         return condition(schema) or any(_has(part, condition) for part in schema.values())
     return isinstance(schema, list | tuple) and any(_has(part, condition) for part in schema)
+
+
+def _reads_attributes(part: dict[str, Any]) -> bool:
+    return bool((part.get("config") or {}).get("from_attributes"))
 
 
 def _sets_by_alias(part: dict[str, Any]) -> bool:

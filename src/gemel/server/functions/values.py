@@ -13,6 +13,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -283,6 +284,9 @@ class PydanticType:
             raise ValueRejected([rejection], _decoded(text)) from None
 
     def write(self, value: Any) -> bytes:
+        if self._codec.reads_attributes:
+            with suppress(ValueRejected):
+                value = self._validated(value)
         try:
             return encode_by_pydantic(self._codec, value, warnings="error")
         except (TypeError, ValueError):  # pydantic expects another type there
