@@ -230,3 +230,21 @@ def test_parameters_are_listed_with_what_a_prompt_needs() -> None:
         ("city", "which", True),
         ("days", None, False),
     ]
+
+
+def test_the_class_in_a_union_or_a_model_that_has_no_json_form_is_named() -> None:
+    class Plain: ...
+
+    class Holder(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
+        plain: Plain
+
+    def union(x: int | Plain) -> None: ...
+
+    def holder(x: Holder) -> None: ...
+
+    for function in (union, holder):
+        with pytest.raises(
+            DefinitionError, match=r"parameter `x`: annotation .* can't be read from JSON: Plain.* has no JSON form"
+        ):
+            inspect_function(function)

@@ -185,7 +185,18 @@ def _fallback(annotation: Any, writer: SchemaWriter, reason: UnsupportedType) ->
     except ImportError:
         raise TypeError(f"{reason}, unless pydantic is installed: {install_command('pydantic')}") from None
     except TypeError:
-        raise reason from None
+        raise _without_json_form(annotation) or reason from None
+
+
+def _without_json_form(annotation: Any) -> UnsupportedType | None:
+    """The reason for a class in an annotation that no library knows; None if there is none. That of a union names no class."""
+    for part in parts(annotation):
+        try:
+            if isinstance(part, type) and isinstance(mi.type_info(part), mi.CustomType):
+                PydanticType(part, SchemaWriter(reading=True))
+        except (TypeError, ImportError):
+            return UnsupportedType(f"{shown(part)} has no JSON form")
+    return None
 
 
 class MsgspecType:
@@ -267,8 +278,7 @@ class PydanticType:
         except PydanticUndefinedAnnotation as error:
             raise TypeError(f"name '{error.name}' is not defined") from None
         except PydanticUserError as error:
-            undefined = error.code == "class-not-fully-defined"
-            raise TypeError("a model in it is not fully defined yet" if undefined else _one_line(error)) from None
+            raise TypeError(_of_pydantic(error)) from None
         self.schema = writer.adopt(schema, bare(annotation))
 
     def read(self, text: bytes | Raw) -> Any:
@@ -376,6 +386,14 @@ def _words(kind: str, message: str) -> tuple[str | None, str | None]:
         return None, message.partition(", ")[0].replace("Input should be", "expected")
     text = re.sub(r"^(Input|Value|Date|Datetime) must ", "must ", message.replace(" should ", " must ", 1))
     return None, text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def _of_pydantic(error: Any) -> str:
+    if error.code == "class-not-fully-defined":
+        return "a model in it is not fully defined yet"
+    if (member := re.search(r"IsInstanceSchema \(<class '(?:.*\.)?(\w+)'>\)", str(error))) is not None:
+        return f"{member[1]}, the type of a member, has no JSON form"
+    return _one_line(error)
 
 
 def _one_line(error: Exception) -> str:
