@@ -160,6 +160,7 @@ VALUES: tuple[tuple[Any, Any], ...] = (
     (collections.Counter("aa"), {"a": 2}),
     ({"a": 1}.keys(), ["a"]),
     (frozenset([1]), [1]),
+    ({pydantic.AnyUrl("http://a.example"): 1, fractions.Fraction(1, 2): 2}, {"http://a.example/": 1, "1/2": 2}),
     ({True: 1, None: 2, 3: 4}, {"true": 1, "null": 2, "3": 4}),
     ({np.int64(1): 1, Number(2): 2, pathlib.PurePosixPath("a"): 3, Colour.RED: 4}, {"1": 1, "2": 2, "a": 3, "red": 4}),
 )

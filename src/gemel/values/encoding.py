@@ -228,7 +228,7 @@ def _by_pydantic(value: Any) -> Any:
     plain = codec.dump(value, convert)
     if plain is value:  # pydantic passes it on, as an ellipsis
         raise NotSerializable(kind.__name__, _CONVERT)
-    return Raw(_encode_dumped(plain, codec, value))
+    return plain if type(plain) is str else Raw(_encode_dumped(plain, codec, value))  # Raw can't be a key
 
 
 def encode_by_pydantic(codec: Any, value: Any, *, warnings: str = "none") -> bytes:
