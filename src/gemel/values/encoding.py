@@ -185,6 +185,7 @@ _NO_STRINGS = (
 _KEYS = "use strings as keys"
 _CONVERT = "convert it to a str, number, list, dict, dataclass or pydantic model"
 _MISSING = "use None for a missing value"
+_NON_FINITE = ("NaN", "infinity")
 #: Names of attributes, and what to do with a value that has one.
 _ADVICE = (
     ("tolist", "convert it with .tolist()"),
@@ -315,7 +316,7 @@ def _fault(value: Any, path: Path) -> NotSerializable | None:
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, float):
-        return None if isfinite(value) else NotSerializable("NaN" if value != value else "infinity", _MISSING, path)
+        return None if isfinite(value) else NotSerializable(_NON_FINITE[value == value], _MISSING, path)
     parts = _parts(value)
     if parts is not None:
         faults = (_refused_key(step, path) or _fault(part, (*path, step)) for step, part in parts)
@@ -401,6 +402,15 @@ def check_finite(value: Any, size: int = 0) -> None:
     """
     if _may_be_infinite(value, size) and (fault := _fault(value, ())) is not None:
         raise fault
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value holds neither NaN nor infinity."""
+    try:
+        check_finite(value)
+    except NotSerializable as error:
+        return error.kind not in _NON_FINITE
+    return True
 
 
 def _may_be_infinite(value: Any, size: int) -> bool:

@@ -6,12 +6,13 @@ import functools
 import warnings
 from collections.abc import Callable
 from enum import Enum, Flag
+from math import isfinite
 from typing import Any, Literal
 
 from pydantic import ConfigDict, EncodedBytes, PydanticUserError, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from gemel.values.schemas import HASHABLE, READ_KEYS, flag_schema, moment_schema, with_encoded_lengths
+from gemel.values.schemas import HASHABLE, READ_KEYS, duration_schema, flag_schema, moment_schema, with_encoded_lengths
 
 
 class PydanticCodec:
@@ -82,6 +83,18 @@ def _has(schema: Any, condition: Callable[[dict[str, Any]], bool]) -> bool:
     return isinstance(schema, list | tuple) and any(_has(part, condition) for part in schema)
 
 
+def _is_infinite(value: Any) -> bool:
+    """Whether a value of Python's types holds NaN or infinity."""
+    if isinstance(value, dict):
+        return any(map(_is_infinite, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_is_infinite, value))
+    return isinstance(value, float) and not isfinite(value)
+
+
+_any: TypeAdapter[Any] = TypeAdapter(Any)
+
+
 def _reads_attributes(part: dict[str, Any]) -> bool:
     return bool((part.get("config") or {}).get("from_attributes"))
 
@@ -148,6 +161,16 @@ class _Schemas(GenerateJsonSchema):
             made["required"] = [tag]  # also if it has a default
         return made
 
+    def default_schema(self, schema: Any) -> dict[str, Any]:
+        made = super().default_schema(schema)
+        if "default" in made and _is_infinite(_any.dump_python(self.get_default_value(schema), warnings="none")):
+            del made["default"]  # pydantic would list null
+        return made
+
+    def timedelta_schema(self, schema: Any) -> dict[str, Any]:
+        made = super().timedelta_schema(schema)
+        return duration_schema(reading=self.mode == "validation") if "format" in made else made
+
     def datetime_schema(self, schema: Any) -> dict[str, Any]:
         return self._moment(super().datetime_schema(schema), schema)
 
@@ -172,6 +195,9 @@ class _Schemas(GenerateJsonSchema):
         if issubclass(schema["cls"], Flag):
             del made["enum"]
             return {**made, **flag_schema(schema["cls"])}
+        tuples = [member for member in schema["members"] if isinstance(member.value, tuple)]
+        if tuples and self.mode == "validation" and not schema.get("missing"):
+            raise TypeError(f"{tuples[0]} has a tuple as its value, which is never read: use strings or numbers")
         return made if schema.get("sub_type") == "int" else self._with_read_keys(made)
 
     def literal_schema(self, schema: Any) -> dict[str, Any]:

@@ -55,6 +55,11 @@ def moment_schema(form: str, *, zone: bool | None, reading: bool) -> dict[str, A
     return {"type": "string", "format": form} if zone or reading else {"type": "string"}
 
 
+def duration_schema(*, reading: bool) -> dict[str, Any]:
+    """The schema of a duration. The format has no sign and no fractions, which are written."""
+    return {"type": "string", "format": "duration"} if reading else {"type": "string"}
+
+
 def with_encoded_lengths(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema of bytes whose lengths count characters of base64: four for each three bytes begun."""
     lengths: dict[str, Any] = {

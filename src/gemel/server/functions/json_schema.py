@@ -16,13 +16,14 @@ import msgspec.inspect as mi
 
 from gemel.server.functions.annotations import class_hints, described_by, has_fields, literals_in, shown
 from gemel.server.functions.docstring import parse_docstring
-from gemel.values.encoding import plain_value
+from gemel.values.encoding import is_finite, plain_value
 from gemel.values.schemas import (
     HASHABLE,
     INTEGER_KEY,
     NATURAL_KEY,
     NUMBER_KEY,
     READ_KEYS,
+    duration_schema,
     flag_schema,
     moment_schema,
     with_encoded_lengths,
@@ -141,7 +142,7 @@ class SchemaWriter:
         default = field.default
         if field.default_factory in (list, dict, set, frozenset, tuple):
             default = field.default_factory()
-        if default is not msgspec.NODEFAULT and default is not msgspec.UNSET:
+        if default is not msgspec.NODEFAULT and default is not msgspec.UNSET and is_finite(default):
             schema["default"] = plain_value(default)
         return schema
 
@@ -467,7 +468,7 @@ _WRITERS: dict[type[mi.Type], Callable[[SchemaWriter, Any], Schema]] = {
     mi.DateType: _fixed(type="string", format="date"),
     mi.DateTimeType: functools.partial(_moment, "date-time"),
     mi.TimeType: functools.partial(_moment, "time"),
-    mi.TimeDeltaType: _fixed(type="string", format="duration"),
+    mi.TimeDeltaType: lambda writer, _: duration_schema(reading=writer.reading),
     mi.UUIDType: _fixed(type="string", format="uuid"),
     mi.DecimalType: _decimal,
     mi.LiteralType: _literal,

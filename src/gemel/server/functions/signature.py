@@ -44,7 +44,7 @@ from gemel.server.functions.json_schema import Schema, SchemaWriter, Unsupported
 from gemel.server.functions.results import Encoded, Output, inspect_output, is_content
 from gemel.server.functions.validation_errors import error_lines, explain
 from gemel.server.functions.values import ValueRejected, ValueType, value_type
-from gemel.values.encoding import NotSerializable
+from gemel.values.encoding import NotSerializable, is_finite
 
 logger = logging.getLogger("gemel")
 
@@ -440,8 +440,11 @@ def _unusable(annotation: Any, reason: Exception) -> str:
 def _listed_default(
     default: Any, kind: ValueType, annotation: Any, writer: SchemaWriter, place: Place, name: str
 ) -> Any:
-    """The default as JSON, checked like a caller's value; UNSET if that would be another value, such as a hidden secret."""
+    """The default as JSON, checked like a caller's value; UNSET if that would be another value, such as a hidden secret,
+    or if it holds NaN or infinity: no caller could pass it."""
     try:
+        if not is_finite(default):
+            return UNSET
         text = kind.write_default(default)
         return msgspec.json.decode(text) if _reads_back(default, kind, text) else UNSET
     except NotSerializable as error:
