@@ -175,6 +175,25 @@ async def test_a_result_of_another_type_is_explained_by_both_types(era: Any, too
                 await client.call_tool(tool, returns=kind)
 
 
+class Shelf(pydantic.BaseModel):
+    number: int
+    books: list[str]
+
+
+async def test_a_result_that_a_model_refuses_is_explained_in_one_line() -> None:
+    server: Server[Any] = Server("types")
+
+    @server.tool
+    def shelf() -> dict[str, Any]:
+        return {"number": 1, "books": ["Emma", 2]}
+
+    async with Client(server) as client:
+        with pytest.raises(InvalidResponse) as caught:
+            await client.call_tool("shelf", returns=Shelf)
+    said = "Tool 'shelf': the result does not have the type Shelf: books.1: Input should be a valid string"
+    assert str(caught.value) == said
+
+
 def returns_none() -> None: ...
 
 

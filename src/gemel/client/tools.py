@@ -18,7 +18,7 @@ from gemel.protocol.validation import Validator, compile_schema, first_problem
 from gemel.schema.content import TextContent
 from gemel.schema.tools import WRAP_MARKERS, CallToolResult, Tool
 from gemel.values.encoding import NotSerializable, encode_value, plain_value
-from gemel.values.reading import read_as
+from gemel.values.reading import read_as, refusal_of
 
 logger = logging.getLogger("gemel")
 
@@ -149,7 +149,7 @@ def converted(kind: Any, result: CallToolResult[Any], name: str, *, wraps: bool)
             return read_as(kind, encode_value(value["result"]))
     except ValueError as exc:  # of msgspec and of pydantic
         raise InvalidResponse(
-            f"Tool {name!r}: the result does not have the type {_name_of(kind)}: {shorten(str(exc))}"
+            f"Tool {name!r}: the result does not have the type {_name_of(kind)}: {shorten(refusal_of(exc))}"
         ) from exc
 
 

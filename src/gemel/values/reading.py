@@ -44,6 +44,15 @@ def read_as(kind: Any, text: bytes) -> Any:
         raise error
 
 
+def refusal_of(error: ValueError) -> str:
+    """What is wrong with text that `read_as` refused, in one line."""
+    if not hasattr(error, "errors"):  # of msgspec
+        return str(error)
+    first = error.errors()[0]  # of pydantic
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else str(first["msg"])
+
+
 @functools.lru_cache(maxsize=256)
 def _prepared(kind: Any) -> tuple[Any, bool, bool]:
     """The type with lists in place of iterables, whether it holds one of pydantic's, and whether `leaves_defaults`."""
