@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gemel import CallError, Client, PeerError
+from gemel import CallError, Client, PeerError, Server
 from tests.server import leaving
 from tests.support import EraName
 
@@ -99,3 +99,18 @@ async def test_a_real_ctrl_c_ends_the_server_whatever_was_raised_before(era: Era
         assert await process.wait() == 0
         with pytest.raises(CallError):
             await client.call_tool("add", {"a": 1, "b": 2})
+
+
+@ERAS
+async def test_a_tool_whose_awaited_task_was_cancelled_fails_as_by_any_error(era: EraName) -> None:
+    server: Server[Any] = Server("cancelled")
+
+    @server.tool
+    async def wait() -> None:
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        task.cancel()
+        await task
+
+    async with Client(server, era=era) as client:
+        result = await client.call_tool("wait", raise_on_error=False)
+        assert (result.is_error, result.text) == (True, "Tool 'wait' failed unexpectedly. The server's log says why.")

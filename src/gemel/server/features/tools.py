@@ -5,6 +5,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/server/tools
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import re
@@ -32,6 +33,7 @@ from gemel.protocol.http.headers import judge_parameters
 from gemel.protocol.http.mirror import collect_param_headers
 from gemel.protocol.inlining import inline_references
 from gemel.protocol.revisions.wrapping import ToolValueResult
+from gemel.protocol.states import CallState
 from gemel.schema.base import Result
 from gemel.schema.content import ContentBlock, TextContent
 from gemel.schema.revisions import knows
@@ -326,8 +328,8 @@ class Tools(Entries[RegisteredTool]):
         except DefinitionError as exc:  # the text is complete: no traceback
             ctx._call.failure = exc
             logger.error("Tool %r: %s", params.name, exc)
-        except (Exception, SystemExit, KeyboardInterrupt) as exc:
-            if is_ctrl_c(exc):
+        except (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError) as exc:
+            if is_ctrl_c(exc) or (isinstance(exc, asyncio.CancelledError) and _is_cancelled(ctx)):
                 raise
             ctx._call.failure = exc
             logger.exception("Tool %r failed", params.name)
@@ -344,6 +346,12 @@ def _takes_by_position(function: ToolFunction, signature: Signature) -> bool:
         return False
     code = function.__code__
     return code.co_varnames[: code.co_argcount] == tuple(map(_name_of, signature.parameters))
+
+
+def _is_cancelled(ctx: Context[Any]) -> bool:
+    """Whether a call is cancelled, by the peer or with its task; if not, something that the tool awaited was."""
+    task = asyncio.current_task()
+    return ctx._call.state is not CallState.RUNNING or task is None or task.cancelling() > 0
 
 
 def _unexpected(ctx: Context[Any], name: str) -> CallToolResult:
