@@ -168,6 +168,41 @@ async def test_the_context_comes_to_whoever_asks_for_it(era: Era) -> None:
         assert found == {"values": ["Bob"], "total": 7, "hasMore": True}
 
 
+class Size(enum.Enum):
+    SMALL = "s"
+    LARGE = "l"
+
+
+@pytest.mark.parametrize(
+    ("suggestions", "seen"),
+    [(list(Size), ["s", "l"]), ([1, True], ["1", "true"]), ({"a"}, ["a"]), (iter(["a"]), ["a"]), ([], []), (None, [])],
+)
+async def test_suggestions_are_texts_that_the_argument_takes(suggestions: Any, seen: list[str]) -> None:
+    server: Server[Any] = Server("town")
+
+    @server.prompt
+    def brief(size: str) -> str:
+        return size
+
+    brief.complete("size")(lambda value: suggestions)
+    async with BareEnd(server) as end:
+        assert (await completion(end, {"type": "ref/prompt", "name": "brief"}, "size"))["values"] == seen
+
+
+async def test_a_completer_that_returns_a_text_is_told_to_return_a_list(caplog: pytest.LogCaptureFixture) -> None:
+    server: Server[Any] = Server("town")
+
+    @server.prompt
+    def brief(size: str) -> str:
+        return size
+
+    brief.complete("size")(lambda value: "small")
+    async with BareEnd(server) as end:
+        params = {"ref": {"type": "ref/prompt", "name": "brief"}, "argument": {"name": "size", "value": ""}}
+        assert (await end.refusal("completion/complete", params))["code"] == -32603
+    assert "A completer returned the text 'small': return a list of strings" in caplog.text
+
+
 async def test_a_failing_completer_is_no_crash(caplog: pytest.LogCaptureFixture) -> None:
     """ERR-05: the author reads why, the client doesn't."""
     server: Server[Any] = Server("town")

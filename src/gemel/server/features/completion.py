@@ -9,7 +9,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
-from gemel.errors import DefinitionError, InvalidParams
+import msgspec
+
+from gemel.errors import DefinitionError, InvalidParams, shorten
 from gemel.options import similar
 from gemel.schema.completion import MAX_VALUES, CompleteParams, CompleteResult, Completion, PromptReference
 from gemel.server.composition.namespace import suggest
@@ -22,6 +24,7 @@ from gemel.server.functions.signature import Signature, kind_of, read_signature
 from gemel.server.injection import Ask, injected
 from gemel.server.lifespan import in_connection
 from gemel.server.threads import Threads
+from gemel.values.encoding import NotSerializable, encode_value
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -192,13 +195,24 @@ class Completions:
         return CompleteResult(completion=_limited(suggestions))
 
 
-def _limited(values: Values) -> Completion:
+def _limited(values: Values | None) -> Completion:
     """At most 100 values, and whether there are more."""
     if isinstance(values, Completion):
         values = checked(values)
         total = values.total if values.total is not None else len(values.values)
         more = values.has_more or len(values.values) > MAX_VALUES
         return Completion(values=values.values[:MAX_VALUES], total=total, has_more=more)
-    given: Iterable[Any] = values
-    texts = [str.__str__(value) if isinstance(value, str) else str(value) for value in given]
+    if isinstance(values, str):
+        raise DefinitionError(f"A completer returned the text {shorten(repr(values))}: return a list of strings")
+    given: Iterable[Any] = () if values is None else values
+    texts = list(map(_text, given))
     return Completion(values=texts[:MAX_VALUES], total=len(texts), has_more=len(texts) > MAX_VALUES)
+
+
+def _text(value: Any) -> str:
+    """A suggestion as text: that of its JSON form, which is what the argument takes."""
+    try:
+        text = encode_value(value)
+    except NotSerializable:
+        return str(value)
+    return msgspec.json.decode(text) if text.startswith(b'"') else text.decode()
