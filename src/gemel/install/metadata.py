@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gemel.channel import Channel
 from gemel.client.client import Client
 from gemel.errors import StartError
 from gemel.schema.base import Icon, Implementation
 from gemel.schema.tools import Tool
 from gemel.server.server import Server
+from gemel.session import Session
 
 _KEYS = ("name", "env", "remotes")
 _VARIABLE_KEYS = ("description", "required", "secret", "default")
@@ -108,7 +110,11 @@ class _Listed:
     """A server that a client can connect to without entering its lifespan."""
 
     def __init__(self, server: Server[Any]) -> None:
-        self.serve = server.serve
+        self._server = server
+
+    def serve(self, channel: Channel) -> Session:
+        """Start a session over a channel."""
+        return self._server._loops.here().serve(channel)
 
 
 def _completed(info: Implementation, project: Mapping[str, Any]) -> Implementation:

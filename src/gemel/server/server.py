@@ -458,7 +458,13 @@ class Server(Router, Generic[StateT]):
             DefinitionError: The server, or one that is mounted in it, has a lifespan, and `running()` was not entered in this
                 event loop.
         """
-        return self._loops.here().serve(channel)
+        state = self._loops.here()
+        if not state.users and self._has_lifespan:
+            raise DefinitionError(
+                f"The lifespan of server {self.name!r} was not entered in this event loop: call serve() within "
+                "`async with server.running():`"
+            )
+        return state.serve(channel)
 
     def notify(self, event: Changed) -> None:
         """Tell clients that something changed, from any thread and in all processes that share the backend.
@@ -855,13 +861,8 @@ class LoopState:
     # ---------------------------------------------------------------- serving
 
     def serve(self, channel: Channel) -> Session:
-        """Start a session over a channel."""
+        """Start a session over a channel, whether the lifespan was entered or not."""
         server, kind = self._server, channel.kind
-        if not self.users and server._has_lifespan:
-            raise DefinitionError(
-                f"The lifespan of server {server.name!r} was not entered in this event loop: call serve() within "
-                "`async with server.running():`"
-            )
         if kind == "post":
             connection = Connection(server._description, server.limits, True, False, NO_HANDSHAKE)
             return Session(connection, channel, self.handle)
