@@ -6,20 +6,17 @@ It is in the session itself, or in the record of an HTTP session that several pr
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
-import msgspec
 from msgspec import Raw
 
 from gemel.errors import DefinitionError, GemelError, NoSession, shorten
 from gemel.protocol.records import Call
 from gemel.server.functions.annotations import shown
-from gemel.server.functions.json_schema import SchemaWriter
-from gemel.server.functions.values import ValueRejected, ValueType, value_type
 from gemel.session import Session
-from gemel.values.encoding import encode_value
+from gemel.values.encoding import NotSerializable, encode_value
+from gemel.values.reading import read_as
 
 ValueT = TypeVar("ValueT")
 
@@ -118,7 +115,7 @@ class SessionState:
             NoSession: The session has ended.
             BackendError: The backend that keeps the session can't be reached.
         """
-        text = _text(_checked(key), value, Any)
+        text = _text(_checked(key), value)
         await self._change(lambda state: self._put(state, key, text))
 
     async def delete(self, key: str) -> bool:
@@ -191,7 +188,9 @@ class SessionState:
                     f"ctx.session_state.update({key!r}): {shown(function)} is async, and may be called more than once: get the "
                     "new value first, and give a sync function that combines it with the present one"
                 )
-            return self._put(state, key, _text(key, value, kind))
+            text = _text(key, value)
+            _value(key, text, kind, "the new value of")
+            return self._put(state, key, text)
 
         _checked(key)
         await self._change(change)
@@ -399,40 +398,19 @@ def _checked(key: Any) -> str:
     return key
 
 
-def _value(key: str, text: Raw, kind: Any) -> Any:
-    """A stored value as one of this type. Raises GemelError if it does not fit."""
-    if kind is Any:
-        return msgspec.json.decode(text)
+def _value(key: str, text: Raw, kind: Any, what: str = "what is stored as") -> Any:
+    """A stored value as one of this type. Raises GemelError if it does not fit, DefinitionError if it can't be read."""
     try:
-        return _type_of(kind).read(text)
-    except ValueRejected:
-        raise GemelError(f"ctx.session_state: what is stored as {key!r} is not {shown(kind)}") from None
-
-
-def _text(key: str, value: Any, kind: Any) -> Raw:
-    """A value as JSON text. Raises GemelError if JSON can't represent it."""
-    try:
-        if kind is Any:
-            dump = getattr(value, "model_dump_json", None)
-            return Raw(encode_value(value) if dump is None else dump().encode())
-        return Raw(_type_of(kind).write(value))
-    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
-        raise GemelError(f"ctx.session_state: JSON can't represent what was given for {key!r}: {exc}") from exc
-
-
-def _type_of(kind: Any) -> ValueType:
-    """Reads and writes the values of a type. Raises DefinitionError for a type that JSON can't carry."""
-    try:
-        return _remembered(kind)
-    except TypeError:  # its metadata has no hash
-        return _make_type(kind)
-
-
-def _make_type(kind: Any) -> ValueType:
-    try:
-        return value_type(kind, SchemaWriter(reading=True))
+        return read_as(kind, bytes(text))
     except TypeError as exc:
         raise DefinitionError(f"ctx.session_state: {shown(kind)} can't be kept: {exc}") from exc
+    except ValueError:
+        raise GemelError(f"ctx.session_state: {what} {key!r} is not {shown(kind)}") from None
 
 
-_remembered = functools.lru_cache(maxsize=512)(_make_type)
+def _text(key: str, value: Any) -> Raw:
+    """A value as JSON text. Raises GemelError if JSON can't represent it."""
+    try:
+        return Raw(encode_value(value))
+    except NotSerializable as exc:
+        raise GemelError(f"ctx.session_state: JSON can't represent what was given for {key!r}: {exc}") from exc
