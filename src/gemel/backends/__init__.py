@@ -74,8 +74,8 @@ def backend_for(given: Backend | str | None) -> Backend:
     if not isinstance(given, str):
         if missing := missing_members(given):
             raise DefinitionError(
-                f"The backend {type(given).__name__} lacks {', '.join(missing)}: write what gemel.backends.Backend describes, "
-                "or derive it from MemoryBackend"
+                f"backend={type(given).__name__} lacks {', '.join(missing)}: write what gemel.backends.Backend describes, or "
+                "derive it from MemoryBackend"
             )
         return given
     if given.startswith("sqlite:///") and (path := given.removeprefix("sqlite:///")):

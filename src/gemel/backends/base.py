@@ -234,28 +234,29 @@ class Reopenable(Protocol):
 
 
 def missing_members(backend: object) -> list[str]:
-    """What an object lacks of `Backend`, or has in a form that can't be called like that: each with its parameters."""
-    return [
-        name + shown
-        for name, member in vars(Backend).items()
-        if not name.startswith("_") and (shown := _missing(getattr(backend, name, None), member)) is not None
-    ]
+    """What an object lacks of `Backend`, or has in a form that can't be called like that: each as it is written."""
+    members = {name: member for name, member in vars(Backend).items() if not name.startswith("_")}
+    found = (_missing(name, getattr(backend, name, None), member) for name, member in members.items())
+    return [written for written in found if written is not None]
 
 
-def _missing(own: object, member: Callable[..., object] | property) -> str | None:
+def _missing(name: str, own: object, member: Callable[..., object] | property) -> str | None:
     """How a member is written that is missing; None if it is there."""
     if isinstance(member, property):
-        return None if own is not None else ""
+        return None if own is not None else f"`{name}`"
     parameters = list(inspect.signature(member).parameters.values())[1:]
     named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
     plain = not inspect.iscoroutinefunction(member)
-    shown = ", ".join([each.name for each in parameters if each.name not in named] + ["*"] * bool(named) + named)
+    shown = ", ".join(
+        ["self"] + [each.name for each in parameters if each.name not in named] + ["*"] * bool(named) + named
+    )
+    written = f"`{'' if plain else 'async '}def {name}({shown})`"
     try:
         if not callable(own) or (plain and is_async(own)):
-            return f"({shown})"
+            return written
         inspect.signature(own).bind(*[None] * (len(parameters) - len(named)), **dict.fromkeys(named))
     except TypeError:
-        return f"({shown})"
+        return written
     except (ValueError, NameError):  # it has no signature that can be read
         pass
     return None
