@@ -46,9 +46,10 @@ def read_as(kind: Any, text: bytes) -> Any:
 
 def refusal_of(error: ValueError) -> str:
     """What is wrong with text that `read_as` refused, in one line."""
-    if not hasattr(error, "errors"):  # of msgspec
+    errors = getattr(error, "errors", None)
+    if errors is None:  # of msgspec
         return str(error)
-    first = error.errors()[0]  # of pydantic
+    first = errors()[0]  # of pydantic
     place = ".".join(map(str, first["loc"]))
     return f"{place}: {first['msg']}" if place else str(first["msg"])
 
@@ -133,12 +134,20 @@ def _part(kind: type, value: Any) -> Any:
 
 
 def _codec(kind: Any) -> Any:
-    from gemel.values.pydantic_types import PydanticCodec, codec_of
-
+    """The reader of a type by pydantic. Raises TypeError if pydantic is not installed, or does not know the type."""
     try:
-        return codec_of(kind)
-    except TypeError:  # it has no hash
-        return PydanticCodec(kind)
+        from pydantic import PydanticUserError
+
+        from gemel.values.pydantic_types import PydanticCodec, codec_of
+    except ImportError:
+        raise TypeError(f"Type {kind!r} is not supported without pydantic") from None
+    try:
+        try:
+            return codec_of(kind)
+        except TypeError:  # it has no hash
+            return PydanticCodec(kind)
+    except PydanticUserError as error:
+        raise TypeError(str(error).partition("\n")[0]) from None
 
 
 def _is_pydantics(kind: Any) -> bool:
