@@ -79,7 +79,7 @@ async def test_names_of_python_are_no_names_on_the_wire(config: dict[str, Any], 
     """A-112: also where a model takes them in Python."""
 
     class Named(BaseModel):
-        model_config = ConfigDict(**config)  # type: ignore[typeddict-item]
+        model_config = ConfigDict(**config)  # type: ignore[typeddict-item]  # any config
 
         first_words: str = Field(alias="firstWords")
 

@@ -388,7 +388,7 @@ async def test_a_result_that_nothing_can_keep_is_an_error_that_says_so() -> None
     """Of a server whose keys other processes have, too, but not its backend; and of more bytes than a backend keeps."""
     texts = []
     for options in ({"state_keys": [b"k" * 32]}, {}):
-        server: Server[Any] = Server("steps", **options)  # type: ignore[arg-type]
+        server: Server[Any] = Server("steps", **options)  # type: ignore[arg-type]  # options by name
 
         @server.tool
         async def pay(ctx: Context[Any]) -> str:
@@ -420,7 +420,7 @@ async def test_a_result_that_the_backend_has_lost_ends_the_call() -> None:
         return None
 
     def answer(request: ElicitFormParams) -> dict[str, Any]:
-        backend.get = lose  # type: ignore[method-assign]
+        backend.get = lose  # type: ignore[method-assign]  # a store that is away
         return {"value": "yes"}
 
     async with Client(server, era="2026", on_elicit=answer) as client:

@@ -181,7 +181,7 @@ UNKNOWN = {f"{META}protocolVersion": "2031-01-01", f"{META}clientCapabilities": 
 
 def refusals(caplog: pytest.LogCaptureFixture) -> list[tuple[str | None, str, Any]]:
     return [
-        (record.mcp_method, record.mcp_outcome, record.mcp_request_id)  # type: ignore[attr-defined]
+        (record.mcp_method, record.mcp_outcome, record.mcp_request_id)  # type: ignore[attr-defined]  # members that the log adds
         for record in caplog.records
         if record.name == "gemel.access" and "refused" in record.getMessage()
     ]

@@ -1087,10 +1087,7 @@ async def test_what_is_sent_during_initialize(way: str) -> None:
 @with_handshake
 @pytest.mark.parametrize("where", ["handler", "middleware"])
 async def test_asking_from_notifications(way: str, where: str, tmp_path: Path) -> None:
-    """Handlers and middlewares of notifications of the handshake era may ask, too.
-
-    A-143.
-    """
+    """Handlers and middlewares of notifications of the handshake era may ask, too."""
     found: asyncio.Queue[list[str]] = asyncio.Queue()
     method = "notifications/roots/list_changed"
 
