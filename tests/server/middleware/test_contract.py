@@ -23,8 +23,10 @@ from gemel import (
     InputRequiredResult,
     InvalidParams,
     MethodNotFound,
+    PeerError,
     ProtocolError,
     Refusal,
+    RefusedMessage,
     Server,
     ToolError,
 )
@@ -534,6 +536,35 @@ async def test_second_initialize_and_ids_in_use(way: str) -> None:
         gate.set()
         assert "result" in await talk.answer_to(waiting)
     assert watch.methods() == ["initialize", "notifications/initialized", "acme/wait"]
+
+
+@on_streams
+async def test_told_of_what_is_refused(way: str, era: str) -> None:
+    """An object with a method `refused` is told of messages that are refused so."""
+
+    class Told(Watch):
+        def __init__(self) -> None:
+            super().__init__()
+            self.refusals: list[RefusedMessage] = []
+
+        def refused(self, message: RefusedMessage) -> None:
+            self.refusals.append(message)
+            raise RuntimeError("it is logged")
+
+    told = Told()
+    async with talking(a_server(told), way, era) as talk:
+        told.seen.clear()
+        if era == "2025":
+            answer = await talk.ask("initialize", **HELLO)
+        else:
+            meta = {**META, "io.modelcontextprotocol/protocolVersion": "2031-01-01"}
+            await talk.say({"id": "x", "method": "acme/typed", "params": {"x": 1, "_meta": meta}})
+            answer = await talk.answer_to("x")
+        assert await talk.call("add", a=1) == "2"
+    (refusal,) = told.refusals
+    method = "initialize" if era == "2025" else "acme/typed"
+    assert (refusal.error.code, refusal.method, refusal.request_id) == (answer["error"]["code"], method, answer["id"])
+    assert method not in told.methods()
 
 
 async def test_headers_and_authentication_come_before() -> None:
@@ -1105,6 +1136,27 @@ async def test_asking_from_notifications(way: str, where: str, tmp_path: Path) -
         await client.notify(method)
         async with asyncio.timeout(10):
             assert await found.get() == ["file:///home"]
+
+
+@everywhere
+async def test_requests_of_its_own(way: str, era: str, tmp_path: Path) -> None:
+    """`ctx.ping` and `ctx.request` reach clients of the handshake era only."""
+    found: list[str] = []
+
+    async def ask(ctx: Context[Any], call_next: CallNext) -> Any:
+        for asking in (ctx.ping(), ctx.request("acme/ask")):
+            try:
+                await asking
+                found.append("answered")
+            except PeerError as unknown:
+                found.append(str(unknown.error.code))
+            except GemelError:
+                found.append("not sent")
+        return await call_next(ctx)
+
+    async with connected(a_server(on("tools/call", ask)), way, era, tmp_path) as client:
+        await client.call_tool("add", {"a": 1})
+    assert found == (["answered", "-32601"] if era == "2025" and way != "single" else ["not sent", "not sent"])
 
 
 # ---------------------------------------------------------------- notifications
