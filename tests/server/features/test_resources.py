@@ -19,7 +19,9 @@ from gemel import (
     Context,
     DefinitionError,
     Depends,
+    File,
     Icon,
+    Image,
     InternalError,
     InvalidParams,
     ReadResourceResult,
@@ -370,6 +372,13 @@ RETURNED: dict[str, tuple[str, Callable[[], Any], list[dict[str, Any]]]] = {
         lambda: [ONE, "t", b"\0"],
         [SHOWN, {"text": "t", "mimeType": TEXT}, {"blob": "AA==", "mimeType": BINARY}],
     ),
+    "image": ("r", lambda: Image(data=b"\0\1", format="png"), [{"blob": "AAE=", "mimeType": "image/png"}]),
+    "text in a File": ("r", lambda: File(data=b"# A", format="md"), [{"text": "# A", "mimeType": "text/markdown"}]),
+    "images": (
+        "r",
+        lambda: [Image(data=b"\0", format="png", meta={"acme/x": 1}), "t"],
+        [{"blob": "AA==", "mimeType": "image/png", "_meta": {"acme/x": 1}}, {"text": "t", "mimeType": TEXT}],
+    ),
     "result": ("r", lambda: ReadResourceResult(contents=[ONE]), [SHOWN]),
     "file": ("r", lambda: io.BytesIO(b"\0\1"), [{"blob": "AAE=", "mimeType": BINARY}]),
     "empty file": ("r", lambda: io.BytesIO(), [{"blob": "", "mimeType": BINARY}]),
@@ -393,6 +402,17 @@ async def test_what_a_function_returns_becomes_contents(name: str, kind: str) ->
     server.resource(f"x://{path}", name="r", blocking=kind != "inline")(make_async if kind == "async" else make)
     async with talking_to(server, "2026") as peer:
         assert await read(peer, f"x://{path}") == [{"uri": f"x://{path}", **item} for item in contents]
+
+
+async def test_the_annotation_may_be_an_image() -> None:
+    server = Server("s")
+
+    @server.resource("x://chart")
+    def chart() -> Image:
+        return Image(data=b"\0\1", format="png")
+
+    async with talking_to(server, "2026") as peer:
+        assert await read(peer, "x://chart") == [{"uri": "x://chart", "blob": "AAE=", "mimeType": "image/png"}]
 
 
 async def test_a_given_mime_type_is_kept_whatever_is_returned() -> None:

@@ -327,6 +327,7 @@ _CONTENTS = (
     bytes,
     bytearray,
     memoryview,
+    Media,
     ResourceContents,
     Result,
     collections.abc.AsyncIterable,
@@ -383,7 +384,9 @@ class ResourceOutput:
             value = await _collect(value, self._limit)
         elif hasattr(value, "read") or isinstance(value, Iterator):
             value = await ctx._run_in_thread(self._threads, _drain, {"source": value, "limit": self._limit})
-        several = isinstance(value, list | tuple) and any(isinstance(item, ResourceContents | bytes) for item in value)
+        several = isinstance(value, list | tuple) and any(
+            isinstance(item, ResourceContents | Media | bytes) for item in value
+        )
         return ReadResourceResult(contents=[self._one(item, uri) for item in (value if several else [value])])
 
     def _one(self, value: Any, uri: str) -> ResourceContents:
@@ -397,6 +400,10 @@ class ResourceOutput:
         if isinstance(value, bytes | bytearray | memoryview):
             kind = self._mime_type or guess_mime_type(uri) or BINARY
             return ResourceContents(uri=uri, blob=base64.b64encode(value).decode(), mime_type=kind)
+        if isinstance(value, Media):
+            contents = contents_from_bytes(value.data, uri, self._mime_type or value.mime_type)
+            contents.meta = value.meta
+            return contents
         kind = self._mime_type or JSON
         return ResourceContents(uri=uri, text=self._signature.encode(value)[1], mime_type=kind)
 
