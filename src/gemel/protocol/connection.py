@@ -384,6 +384,8 @@ class Connection(Record):
             return self.refuse(call, exc)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
             wire_error(exc, f"{call.method}: its result can't be written as JSON, and")
+            if call.method == "tools/call" and self.description is not None:
+                return self.answer(call, _failed_tool(call, self.description))
             return self.refuse(call, ProtocolError("Handler returned an invalid result"))
         if not self._end_call(call, "answer"):
             return None
@@ -600,3 +602,13 @@ def _encoded(message: Inbound | Request | Notification) -> bytes:
 def _version(origin: Origin) -> str | None:
     """The revision that the HTTP headers name."""
     return None if origin.head is None else origin.head.version
+
+
+def _failed_tool(call: Call, description: ServerDescription) -> Any:
+    """The result in place of one that a middleware made, and that can't be written: the model can go on with it."""
+    from gemel.schema.content import TextContent
+    from gemel.schema.tools import CallToolResult
+
+    text = "The tool failed unexpectedly. The server's log says why."
+    failed: CallToolResult[Any] = CallToolResult(content=[TextContent(text=text)], is_error=True)
+    return call.era.finish_result(failed, call.revision, description.result_meta)

@@ -1139,6 +1139,22 @@ async def test_asking_from_notifications(way: str, where: str, tmp_path: Path) -
 
 
 @everywhere
+async def test_results_that_json_cannot_write(
+    way: str, era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What JSON can't write in the result of a tool is the tool's failure."""
+    content = {"high": float("nan")}
+
+    async def spoil(ctx: Context[Any], call_next: CallNext) -> Any:
+        return CallToolResult(content=[], structured_content=content)
+
+    async with connected(a_server(on("tools/call", spoil)), way, era, tmp_path) as client:
+        result = await client.call_tool("add", {"a": 1}, raise_on_error=False)
+    assert (result.is_error, result.text) == (True, "The tool failed unexpectedly. The server's log says why.")
+    assert "structured_content.high` has no JSON form" in caplog.text
+
+
+@everywhere
 async def test_requests_of_its_own(way: str, era: str, tmp_path: Path) -> None:
     """`ctx.ping` and `ctx.request` reach clients of the handshake era only."""
     found: list[str] = []
