@@ -405,11 +405,13 @@ def check_finite(value: Any, size: int = 0) -> None:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether a value holds neither NaN nor infinity."""
+    """Whether a value holds neither NaN nor infinity, as far as it can be written."""
     try:
         check_finite(value)
     except NotSerializable as error:
         return error.kind not in _NON_FINITE
+    except RecursionError:  # it contains itself
+        return True
     return True
 
 
