@@ -406,6 +406,8 @@ def check_finite(value: Any, size: int = 0) -> None:
 
 def is_finite(value: Any) -> bool:
     """Whether a value holds neither NaN nor infinity, as far as it can be written."""
+    if value is None or isinstance(value, str | int):
+        return True  # most are
     try:
         check_finite(value)
     except NotSerializable as error:
