@@ -11,12 +11,18 @@ from __future__ import annotations
 
 import random
 
+import pydantic
 import pytest
 
 from tests.values.agreement import disagreements
 from tests.values.annotations import Source
 
 PARTS, EACH, REGISTERED = 20, 130, 100
+
+pytestmark = pytest.mark.skipif(
+    tuple(map(int, pydantic.VERSION.split(".")[:3])) < (2, 14, 4),
+    reason="earlier versions of pydantic list some types otherwise than they read them",
+)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -27,8 +27,8 @@ class PydanticCodec:
         with warnings.catch_warnings():
             # Field(alias=...) on a parameter: pydantic can't know that the function's struct renames it.
             warnings.filterwarnings("ignore", message=".*alias' attribute")
+            config = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")
             try:
-                config = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")
                 self.adapter: TypeAdapter[Any] = TypeAdapter(annotation, config=config)
                 has_configuration = not _has(self.adapter.core_schema, _is_encoded)
             except PydanticUserError as error:
@@ -37,6 +37,7 @@ class PydanticCodec:
                 has_configuration = False
             if not has_configuration:
                 self.adapter = TypeAdapter(annotation)
+        self._config = config if has_configuration else None
         #: Whether objects of other classes are read by a model; pydantic would write only what their `__dict__` holds.
         self.reads_attributes = _has(self.adapter.core_schema, _reads_attributes)
         self._by_alias = None if _has(self.adapter.core_schema, _sets_by_alias) else True
@@ -63,7 +64,8 @@ class PydanticCodec:
 
     def schema(self, *, reading: bool) -> dict[str, Any]:
         """The JSON Schema of what is read, or of what is written."""
-        generator = _Schemas if self._by_alias else _SchemasByName
+        kind = _Schemas if self._by_alias else _SchemasByName
+        generator = type(kind.__name__, (kind,), {"outer_config": self._config})
         mode: Literal["validation", "serialization"] = "validation" if reading else "serialization"
         schema = self.adapter.json_schema(mode=mode, schema_generator=generator)
         schema.pop("default", None)
@@ -113,6 +115,13 @@ class _Schemas(GenerateJsonSchema):
     Keys of objects are listed like other values, also where they aren't strings. An enum or a Literal has a keyword with those
     values that are read from keys.
     """
+
+    #: The configuration outside of models, which pydantic before 2.14 does not tell its generator.
+    outer_config: ConfigDict | None = None
+
+    def generate(self, schema: Any, mode: Literal["validation", "serialization"] = "validation") -> dict[str, Any]:
+        with self._config_wrapper_stack.push(self.outer_config):
+            return super().generate(schema, mode)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
