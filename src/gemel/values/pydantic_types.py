@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from enum import Enum, Flag
 from math import isfinite
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import ConfigDict, EncodedBytes, PydanticUserError, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
@@ -65,7 +65,7 @@ class PydanticCodec:
     def schema(self, *, reading: bool) -> dict[str, Any]:
         """The JSON Schema of what is read, or of what is written."""
         kind = _Schemas if self._by_alias else _SchemasByName
-        generator = type(kind.__name__, (kind,), {"outer_config": self._config})
+        generator = cast("type[_Schemas]", type(kind.__name__, (kind,), {"outer_config": self._config}))
         mode: Literal["validation", "serialization"] = "validation" if reading else "serialization"
         schema = self.adapter.json_schema(mode=mode, schema_generator=generator)
         schema.pop("default", None)
