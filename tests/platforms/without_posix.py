@@ -9,6 +9,7 @@ import io
 import os
 import pkgutil
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -49,6 +50,7 @@ def become_windows() -> None:
         for name in names:
             if hasattr(module, name):
                 delattr(module, name)
+    setattr(shutil, "_use_fd_functions", False)  # noqa: B010 (it was imported here, and opens folders with O_NONBLOCK)
     sys.platform = "win32"
 
 
