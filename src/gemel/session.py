@@ -225,12 +225,6 @@ class Session(Record, weakref=True):
             CallTimeout: A time limit passed.
             NotSent, PeerError, InvalidResponse, ConnectionLost: See their `outcome`.
         """
-        if (task := current_task(self.loop)) is not None and task.cancelling():
-            try:
-                await asyncio.sleep(0)  # a task that was cancelled before sends nothing
-            except asyncio.CancelledError:
-                self.connection.abandon_request(pending)
-                raise
         try:
             message = self.connection.write_request(pending, params, meta, headers, about)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
@@ -241,6 +235,8 @@ class Session(Record, weakref=True):
         start = self.loop.time()
         sent = False
         try:
+            if (task := current_task(self.loop)) is not None and task.cancelling():
+                await asyncio.sleep(0)  # a task that was cancelled before sends nothing
             if on_progress is not None:
                 pending.on_progress = on_progress
             if idle is not None or total is not None:
