@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from gemel.extensions.tasks.tasks import Tasks as Tasks
     from gemel.protocol.changes import Changed as Changed
     from gemel.protocol.changes import ChangesLost as ChangesLost
+    from gemel.protocol.deviations import Deviation as Deviation
     from gemel.protocol.http.request import Principal as Principal
     from gemel.protocol.http.request import Refusal as Refusal
     from gemel.protocol.limits import Limits as Limits
@@ -187,6 +188,7 @@ _HOME = {
     "Declined": "gemel.server.elicitation.elicit",
     "DefinitionError": "gemel.errors",
     "Depends": "gemel.server.injection",
+    "Deviation": "gemel.protocol.deviations",
     "Difference": "gemel.errors",
     "Discovery": "gemel.client.negotiation",
     "ElicitFormParams": "gemel.schema.elicitation",

@@ -170,6 +170,14 @@ class SessionLike(Protocol):
         """
         ...
 
+    def note(self, deviation: str, detail: str = "", /) -> None:
+        """Note that the peer deviated from the specification and was understood all the same.
+
+        Args:
+            deviation: One of `gemel.protocol.deviations.DEVIATIONS`.
+            detail: What it sent.
+        """
+
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         """Cancel a call whose caller is gone. It gets no response.
 

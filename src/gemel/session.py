@@ -17,7 +17,16 @@ from msgspec import UNSET, Raw, field
 from gemel import jsonrpc
 from gemel.asyncio_tasks import current_task
 from gemel.channel import Channel, Detached
-from gemel.errors import CallTimeout, ChannelClosed, ConnectionLost, GemelError, NotSent, as_failure
+from gemel.errors import (
+    CallTimeout,
+    ChannelClosed,
+    ConnectionLost,
+    GemelError,
+    InvalidResponse,
+    NotSent,
+    Outcome,
+    as_failure,
+)
 from gemel.protocol.connection import Connection
 from gemel.protocol.decoding import SMALL
 from gemel.protocol.http.mirror import HeaderTexts
@@ -168,6 +177,10 @@ class Session(Record, weakref=True):
             return None
         return Outgoing(b"[" + b",".join(reply.text for reply in replies) + b"]")
 
+    def note(self, deviation: str, detail: str = "") -> None:
+        """Note a deviation of the peer; see `SessionLike.note`."""
+        self.connection.note(deviation, detail)
+
     def cancel(self, call: Call | Batch, reason: str) -> None:
         """Cancel the handlers of a call or batch whose caller is gone. It gets no response."""
         for cancelled in call.calls if isinstance(call, Batch) else (call,):
@@ -271,6 +284,13 @@ class Session(Record, weakref=True):
                 self._cancel_request(pending, "no longer wanted", sent)
                 raise
             self._cancel_request(pending, "timeout", sent)
+            if pending.stray:
+                error = InvalidResponse(
+                    f"{pending.method} got no answer {deadline.description}, but the peer sent something that names no "
+                    f"request, perhaps the answer: {pending.stray}"
+                )
+                error.outcome = Outcome.UNKNOWN
+                raise error from exc
             raise CallTimeout(f"{pending.method} got no answer {deadline.description}{self.connection.noise}") from exc
         except BaseException:
             self.connection.abandon_request(pending)
@@ -358,6 +378,7 @@ class Session(Record, weakref=True):
     async def send_notification(self, data: bytes, method: str, about: Call | None = None) -> None:
         """Send an encoded notification, which several sessions may share. Raises ChannelClosed when it can't be sent."""
         message = Outgoing(data, None, method, about=about)
+        self.connection.has_notified = True
         if about is not None and about.inline and about.state is RUNNING:
             self._hold(message)
         else:

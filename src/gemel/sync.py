@@ -43,6 +43,7 @@ from gemel.errors import ConnectFailed, DefinitionError, NotSent
 from gemel.loops import leave_to_parent, on_fork
 from gemel.options import accepts
 from gemel.protocol.changes import Changed, ChangesLost
+from gemel.protocol.deviations import Deviation
 from gemel.protocol.eras.base import EraName
 from gemel.schema.base import Implementation
 from gemel.schema.lifecycle import ServerCapabilities
@@ -487,6 +488,11 @@ class Client:
     def discovery(self) -> Discovery:
         """What the negotiation found out."""
         return self._client.discovery
+
+    @property
+    def warnings(self) -> list[Deviation]:
+        """How the server deviated from the specification and was understood all the same."""
+        return self._client.warnings
 
     @property
     def era(self) -> EraName:

@@ -33,7 +33,6 @@ for line in sys.stdin:
     if message["method"] == "tools/call":
         long = {**result, "content": [{"type": "text", "text": "x" * 50_000}]}
         print({
-            "string id": json.dumps({**first, "id": str(first["id"])}),
             "float id": json.dumps({**first, "id": float(first["id"])}),
             "id in a list": json.dumps({**first, "id": [first["id"]]}),
             "text before": "INFO: answer " + json.dumps(first),
@@ -47,7 +46,6 @@ for line in sys.stdin:
     print(json.dumps(good), flush=True)
 """
 FORMS = (
-    "string id",
     "float id",
     "id in a list",
     "text before",

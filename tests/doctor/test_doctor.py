@@ -14,9 +14,11 @@ import pytest
 from gemel import Client, DefinitionError, Server
 from gemel.cli import main
 from gemel.doctor import HOSTS, Offers, check
-from gemel.doctor.check import SEVERITIES
+from gemel.doctor.check import SEVERITIES, examine
 from gemel.schema.tools import Tool
 from gemel.testing import assert_fits_hosts
+from tests.peers.rows import ROWS
+from tests.peers.servers import served
 
 
 def tool(name: str = "t", output: Any = None, **properties: Any) -> Tool:
@@ -27,6 +29,15 @@ def found(host: str, *tools: Tool, server: str = "s", **more: Any) -> list[str]:
     """The findings without notes."""
     offers = Offers(server, tools, **more)
     return [f"{one.severity}: {one.place}: {one.message}" for one in check(offers, [host]) if one.severity != "note"]
+
+
+async def test_deviations_from_the_specification_come_first() -> None:
+    row = next(row for row in ROWS if row.warns == ("string-id",))
+    async with served(row, "stdio") as target, Client(target, era="2025") as client:
+        finding, *others = await examine(client)
+    assert (finding.host, finding.severity, finding.place) == ("specification", "degrades", "server")
+    assert finding.message.startswith("string-id: The server wrote the id")
+    assert all(one.host in HOSTS for one in others)
 
 
 def test_each_rule_has_a_source_and_an_effect() -> None:

@@ -93,6 +93,9 @@ class Peer:
     async def answer(self, call: Call | Batch, /) -> Outgoing | None:
         raise AssertionError("nobody asks this client")
 
+    def note(self, deviation: str, detail: str = "", /) -> None:
+        """Do nothing: no deviation matters here."""
+
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         raise AssertionError("nothing to cancel")
 

@@ -97,6 +97,9 @@ class EchoConversation:
                 return "x" * params["size"]
         return Raw(bytes(call.params)) if bytes(call.params) else {}
 
+    def note(self, deviation: str, detail: str = "", /) -> None:
+        """Do nothing: no deviation matters here."""
+
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         assert isinstance(call, Call)
         call.state = CallState.CANCELLED
@@ -166,6 +169,9 @@ class AskConversation:
 
     async def answer(self, call: Call | Batch, /) -> Outgoing | None:
         raise AssertionError("nobody asks this client")
+
+    def note(self, deviation: str, detail: str = "", /) -> None:
+        """Do nothing: no deviation matters here."""
 
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         raise AssertionError("nothing to cancel")

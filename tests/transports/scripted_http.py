@@ -269,6 +269,9 @@ class Talk:
         call.state = CallState.ANSWERED
         return None if call.id is None else Outgoing(encode_response(call.id, {"for": call.method}), call.id)
 
+    def note(self, deviation: str, detail: str = "", /) -> None:
+        """Do nothing: no deviation matters here."""
+
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         """Remember that it was."""
         self.cancelled.append(reason)

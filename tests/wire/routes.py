@@ -110,6 +110,9 @@ class Ear:
     async def answer(self, call: Call | Batch, /) -> None:
         """Never asked to."""
 
+    def note(self, deviation: str, detail: str = "", /) -> None:
+        """Do nothing: no deviation matters here."""
+
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         """Nothing runs here."""
 

@@ -137,6 +137,7 @@ class Client(ClientMethods):
             limits,
             on_progress=settings["on_progress"],
             check_results=settings["check_results"],
+            deviations=self._connection.deviations,
         )
         self._middleware: list[ClientMiddleware] = list(map(checked, settings["middleware"]))
         #: The innermost middleware.

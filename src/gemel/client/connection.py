@@ -38,6 +38,7 @@ from gemel.errors import (
 from gemel.jsonrpc import RequestId
 from gemel.loops import Abandoned, Home, PerLoop, leave_to_parent
 from gemel.protocol.connection import Connection
+from gemel.protocol.deviations import Deviations
 from gemel.protocol.eras.base import Era, EraOption
 from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.eras.handshake import HANDSHAKE
@@ -124,6 +125,8 @@ class ClientConnection:
         self._closed_because = _NOT_CONNECTED
         #: Whether the connection is to be kept: from the first opening until it is closed here.
         self.keep_open = False
+        #: How the server deviates from the specification.
+        self.deviations = Deviations()
         #: What was negotiated; kept after the end.
         self.discovery: Discovery | None = None
         #: The negotiated era.
@@ -446,7 +449,11 @@ class ClientConnection:
 
     def _serve(self, channel: Channel) -> Session:
         connection = Connection(
-            None, limits=self._limits, printed_on=channel.kind == "stdio", task_progress=self.task_progress
+            None,
+            limits=self._limits,
+            printed_on=channel.kind == "stdio",
+            task_progress=self.task_progress,
+            deviations=self.deviations,
         )
         self._latest = Session(connection, channel, self._handle_observed if self.observed else self._handle)
         return self._latest

@@ -31,6 +31,7 @@ from gemel.errors import (
 )
 from gemel.jsonrpc import RequestId
 from gemel.options import check_names, similar
+from gemel.protocol.deviations import Deviation, Deviations
 from gemel.protocol.eras.base import EraName
 from gemel.protocol.limits import Limits
 from gemel.schema.base import Implementation, Page
@@ -193,12 +194,21 @@ class ClientMethods(ABC):
         limits: Time limits and sizes.
         on_progress: Called with the progress of requests that have no `on_progress` of their own.
         check_results: Whether structured content is checked against the output schema of its tool.
+        deviations: Notes how the server deviates from the specification.
     """
 
     def __init__(
-        self, send: CallNext, tools: ToolIndex, limits: Limits, *, on_progress: OnProgress | None, check_results: bool
+        self,
+        send: CallNext,
+        tools: ToolIndex,
+        limits: Limits,
+        *,
+        on_progress: OnProgress | None,
+        check_results: bool,
+        deviations: Deviations,
     ) -> None:
         self.limits = limits
+        self._deviations = deviations
         #: Sends a message through the middleware.
         self._chain = send
         self._tools = tools
@@ -392,6 +402,14 @@ class ClientMethods(ABC):
     @abstractmethod
     def tasks(self) -> ClientTasks:
         """Tasks at the server, by their ids."""
+
+    @property
+    def warnings(self) -> list[Deviation]:
+        """How the server deviated from the specification and was understood all the same, since this client was made.
+
+        Each of these was logged once at level WARNING.
+        """
+        return list(self._deviations)
 
     @property
     def era(self) -> EraName:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 #: The severities, the worst last.
 SEVERITIES: tuple[Severity, ...] = ("note", "degrades", "breaks")
 
+#: Stands for a host in findings about deviations, which `client.warnings` lists, too.
+SPECIFICATION = "specification"
+_SPECIFICATION_URL = "https://modelcontextprotocol.io/specification"
+
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that one host can't take. `str()` makes a line of it.
@@ -69,7 +73,7 @@ async def examine(client: ClientMethods, hosts: Iterable[str] = ()) -> list[Find
         hosts: Names of hosts, keys of `HOSTS`; all of them by default.
 
     Returns:
-        The findings, by host, the worst first.
+        The findings, by host, the worst first; those about the specification come before.
 
     Raises:
         DefinitionError: A host is not known.
@@ -91,7 +95,22 @@ async def examine(client: ClientMethods, hosts: Iterable[str] = ()) -> list[Find
         resources += await _listed(client.list_resources)
         resources += await _listed(client.list_resource_templates)
     name = info.name if info is not None else ""
-    return check(Offers(name, tools, len(prompts), len(resources)), chosen)
+    return [*_deviations(client), *check(Offers(name, tools, len(prompts), len(resources)), chosen)]
+
+
+def _deviations(client: ClientMethods) -> list[Finding]:
+    """How the server deviated from the specification until now."""
+    return [
+        Finding(
+            host=SPECIFICATION,
+            severity="degrades",
+            place="server",
+            message=str(deviation),
+            effect="doesn't allow it, and other clients may fail",
+            source=_SPECIFICATION_URL,
+        )
+        for deviation in client.warnings
+    ]
 
 
 async def _listed(items: Callable[[], Awaitable[Sequence[Any]]]) -> Sequence[Any]:

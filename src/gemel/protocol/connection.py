@@ -32,11 +32,13 @@ from gemel.errors import (
 from gemel.jsonrpc import Failure, Notification, Request, RequestId, Response, Unreadable
 from gemel.protocol.decoding import SMALL, check_values
 from gemel.protocol.description import ServerDescription
+from gemel.protocol.deviations import Deviations
 from gemel.protocol.eras import detect
 from gemel.protocol.eras.base import NO_HANDSHAKE, Era, Handshake
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.http.mirror import HeaderTexts
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
+from gemel.protocol.mending import mend
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.protocol.records import (
     UNKNOWN_ORIGIN,
@@ -122,6 +124,10 @@ class Connection(Record):
     task_progress: Mapping[RequestId, Callable[[msgspec.Raw], None]] | None = None
     #: How many warnings about the peer were logged.
     warnings: int = 0
+    #: On a client: where deviations of the server are noted.
+    deviations: Deviations | None = None
+    #: On a client: whether it has sent a notification. Some servers answer these, with errors that name no request.
+    has_notified: bool = False
     _next_id: int = 0
 
     def _warn(self, text: str, *arguments: object) -> None:
@@ -150,11 +156,24 @@ class Connection(Record):
             eras = (self.era,) if self.description is None else self.description.eras
             call = detect.classify(message, eras, _version(origin))
         except ProtocolError as exc:
-            return self._receive_unreadable(data if isinstance(data, bytes) else _encoded(data), exc, origin)
+            text = data if isinstance(data, bytes) else _encoded(data)
+            if self.description is None and (mended := mend(text)) is not None:
+                self._note_slips(mended[1], text)
+                return self.receive(mended[0], origin)
+            return self._receive_unreadable(text, exc, origin)
         except msgspec.MsgspecError:  # params of a message that was handed over are no JSON: read it as a text
             assert not isinstance(data, bytes)  # what was decoded is JSON
             return self.receive(_encoded(data), origin)
         return self._receive_call(call, origin)
+
+    def note(self, name: str, detail: str = "") -> None:
+        """Note a deviation of the server, where there is a record of them; see `Deviations.note`."""
+        if self.deviations is not None:
+            self.deviations.note(name, detail)
+
+    def _note_slips(self, names: list[str], data: bytes) -> None:
+        for name in names:
+            self.note(name, _excerpt(data))
 
     def _receive_answer(self, message: Response | Failure, origin: Origin) -> Outgoing | None:
         """Take the answer to a request of ours, unless the channel carries none: there it is an error."""
@@ -281,12 +300,15 @@ class Connection(Record):
     def _unreadable(self, exc: ProtocolError, data: bytes, origin: Origin) -> Outgoing | None:
         """Handle what is not a message: answer a malformed request; fail the request that a malformed response is for.
 
-        A client takes everything that is not a request as a response: its calls must not wait for one in vain.
+        What a client can't assign belongs to nothing, see `_receive_stray`.
         """
         request_id = jsonrpc.id_of(exc, data)
         meant_as, is_client = jsonrpc.meant_as(data), self.description is None
         if meant_as == "response" or (is_client and (meant_as != "request" or request_id is None)):
             why = f"{exc}: {_excerpt(data)}" if data else str(exc)
+            if is_client and meant_as == "request":
+                self.note("message-without-id", why)
+                return None
             if self._fail_possible(request_id, data, why) or is_client:
                 return None
         self._report_refusal(exc, origin, request_id=request_id)
@@ -316,17 +338,40 @@ class Connection(Record):
             self._fail_meant(message.id, f"there is a text before it: {_excerpt(line)}")
 
     def _fail_possible(self, request_id: RequestId | None, data: bytes, why: str) -> bool:
-        """Fail the request that a malformed message names; all, if it names none. Returns whether there was one."""
+        """Fail the request that a malformed message names. If it names none: all of a server, see `_receive_stray` for a client.
+
+        Returns:
+            Whether a request may have been meant.
+        """
         meant = _loose_id(data) if request_id is None else request_id
         pending = self._meant_request(meant)
-        # Or no response at all.
-        is_late = meant is not None and (
-            self._was_issued(meant) or (request_id is not None and self.description is not None)
-        )
-        failed = [pending] if pending is not None else [] if is_late else list(self.outgoing.values())
-        for pending in failed:
-            self.fail_request(pending, InvalidResponse(f"The peer sent something that is no valid answer: {why}"))
-        return bool(failed)
+        error = InvalidResponse(f"The peer sent something that is no valid answer: {why}")
+        if pending is not None:
+            self.fail_request(pending, error)
+            return True
+        if meant is not None and (self._was_issued(meant) or request_id is not None):
+            return False  # late, or no response at all
+        if self.description is None:
+            return self._receive_stray(error, why)
+        waiting = list(self.outgoing.values())
+        for pending in waiting:
+            self.fail_request(pending, error)
+        return bool(waiting)
+
+    def _receive_stray(self, error: Exception, why: str) -> bool:
+        """Take a message of the server that names no request. It belongs to the only one, unless a notification was sent.
+
+        Otherwise it belongs to nothing; requests that get no other answer within their time end with it. Returns whether any
+        waits.
+        """
+        waiting = list(self.outgoing.values())
+        if len(waiting) == 1 and not self.has_notified:
+            self.fail_request(waiting[0], error)
+            return True
+        self.note("message-without-id", why)
+        for pending in waiting:
+            pending.stray = why
+        return bool(waiting)
 
     # ---------------------------------------------------------------- calls that we serve
 
@@ -455,9 +500,13 @@ class Connection(Record):
             self._receive_error_without_id(message)
             return
         pending = self.outgoing.get(message.id)
-        if pending is None:
-            if type(message.id) is str:  # most of our ids are integers
+        if pending is None and type(message.id) is str:  # most of our ids are integers
+            pending = self.pending_by_value(message.id)
+            if pending is not None:
+                self.note("string-id", message.id)
+            else:
                 self._fail_meant(message.id, f"its id is the string {shorten(message.id)!r}")
+        if pending is None:
             return  # late, or of a request that was cancelled or never sent
         if type(message) is Failure:
             self.fail_request(pending, PeerError(message.error))
@@ -474,8 +523,18 @@ class Connection(Record):
             return request_id.isdecimal() and 0 < int(request_id[:20]) <= self._next_id
         return 0 < int(request_id) <= self._next_id
 
+    def pending_by_value(self, text: str) -> Pending | None:
+        """The request of a client whose id, an integer, a server wrote as this string."""
+        if self.description is not None or not text.isdecimal() or len(text) > 20:
+            return None
+        number = int(text)
+        return self.outgoing.get(number) if str(number) == text else None
+
     def _receive_error_without_id(self, message: Failure) -> None:
         waiting = list(self.outgoing.values())
+        if self.description is None:
+            self._receive_stray(PeerError(message.error), f"an error: {shorten(message.error.message)}")
+            return
         if len(waiting) == 1:
             self.fail_request(waiting[0], PeerError(message.error))
             return
@@ -510,6 +569,8 @@ class Connection(Record):
         except msgspec.MsgspecError:
             return False
         pending = self.outgoing.get(token)
+        if pending is None and type(token) is str and (pending := self.pending_by_value(token)) is not None:
+            self.note("string-progress-token", token)
         if pending is None:
             receive = None if self.task_progress is None else self.task_progress.get(token)
             if receive is not None:

@@ -220,6 +220,7 @@ class Pending(Record):
     """A request of ours that waits for its response. `wake` is called once, when it is over for any reason.
 
     `credentials` is what the transport sent it with; see `Transport.credentials`. `limit` is set while its time is limited.
+    `stray` is what the peer sent meanwhile without naming a request: perhaps the answer.
     """
 
     id: RequestId
@@ -230,6 +231,7 @@ class Pending(Record):
     on_progress: Callable[[Raw], None] | None = None
     limit: RequestLimit | None = None
     credentials: str = ""
+    stray: str = ""
     wake: Callable[[], None] | None = None
 
 

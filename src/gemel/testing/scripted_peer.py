@@ -113,6 +113,9 @@ class InboxSession:
     async def answer(self, call: Call | Batch, /) -> None:
         """Do nothing: there are no calls."""
 
+    def note(self, deviation: str, detail: str = "", /) -> None:
+        """Do nothing: every message is kept as it came."""
+
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         """Do nothing: there are no calls."""
 

@@ -207,6 +207,10 @@ class ObservedSession:
                 self._channel.report(self._channel.side, reply.follow.data)
         return reply
 
+    def note(self, deviation: str, detail: str = "", /) -> None:
+        """See `SessionLike`."""
+        self._session.note(deviation, detail)
+
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         """Cancel a call."""
         self._session.cancel(call, reason)

@@ -38,7 +38,7 @@ from gemel.http1.client.connection import HEAD_BYTES
 from gemel.http1.client.network import DEFAULT_TLS, TlsContext
 from gemel.http1.client.pool import HEADS, SocketWire, read_url
 from gemel.http1.client.wire import BODY_PROGRESS, HeaderPairs, Wire, WireResponse
-from gemel.jsonrpc import Failure, Message, Response, decode, is_batch, meant_as, split_batch
+from gemel.jsonrpc import Failure, Message, Response, decode, id_of, is_batch, meant_as, split_batch
 from gemel.lazy import load
 from gemel.loops import Abandoned
 from gemel.options import accepts, resolve
@@ -46,6 +46,7 @@ from gemel.protocol.http import headers as http
 from gemel.protocol.http import mirror
 from gemel.protocol.http.media_types import EVENT_STREAM, JSON, POST_HEADERS, STREAM_HEADERS, media_type
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
+from gemel.protocol.mending import mend
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.protocol.records import Call, Outgoing, Pending
 from gemel.protocol.states import ANSWERED, WAITING
@@ -572,13 +573,13 @@ class HttpChannel:
         """
         try:
             messages: list[tuple[bytes, Message | None]] = [(data, decode(data))]
-        except ProtocolError:  # it may be a batch
-            messages = self._decode(data, pending.method, is_handshake)
+        except ProtocolError:  # it may be a batch, or have a slip
+            messages = self._decode(data, pending, pending.method, is_handshake)
         for item, message in messages:
             if type(message) is Response or type(message) is Failure:
                 if message.id is None:
                     raise PeerError(message.error)
-                if message.id != pending.id:
+                if message.id != pending.id and message.id != str(pending.id):
                     if resumed:
                         continue
                     raise InvalidResponse(
@@ -592,7 +593,7 @@ class HttpChannel:
         """Take one message from the standing stream. Returns False if it is useless; never raises."""
         useful = False
         try:
-            for item, message in self._decode(data, "The server's own stream", True):
+            for item, message in self._decode(data, None, "The server's own stream", True):
                 # Answers do not belong here, but some servers send them here when the stream of the call has ended.
                 if not isinstance(message, Failure) or message.id is not None:
                     self._serve_message(item, True)
@@ -606,21 +607,50 @@ class HttpChannel:
         while len(self._tasks) >= self.limits.calls:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
 
-    def _decode(self, data: bytes, about: str, is_handshake: bool) -> list[tuple[bytes, Message | None]]:
-        """Decode a message, or those of a batch. None stands for a malformed request, which is answered with an error."""
+    def _decode(
+        self, data: bytes, pending: Pending | None, about: str, is_handshake: bool
+    ) -> list[tuple[bytes, Message | None]]:
+        """Decode a message that may have a slip, or those of a batch.
+
+        None stands for a malformed request, which is answered with an error. Other messages that are neither valid nor
+        meant as the answer are left out.
+        """
+        messages: list[tuple[bytes, Message | None]] = []
         try:
             items = split_batch(data, self.limits.batch) if is_batch(data) else [data]
-            return [(item, decode(item)) for item in items]
         except ProtocolError as exc:
-            if is_handshake and meant_as(data) == "request":
-                return [(data, None)]
-            if meant_as(data) == "notification":
-                # the text, not the error: a handler that keeps records would keep what its traceback holds
-                self._warn("%s: a notification is not valid: %s: %s", about, str(exc), excerpt(data))
-                return []
-            raise InvalidResponse(
-                f"{about}: the server sent data that is not a message: {exc}: {excerpt(data)}"
-            ) from exc
+            raise InvalidResponse(f"{about}: the server sent data that is no message: {exc}: {excerpt(data)}") from exc
+        for item in items:
+            try:
+                messages.append(self._decode_item(item))
+            except ProtocolError as exc:
+                meant, identity = meant_as(item), id_of(exc, item)
+                if meant == "request" and identity is not None and is_handshake:
+                    messages.append((item, None))
+                elif meant in ("request", "notification"):
+                    # the text, not the error: a handler that keeps records would keep what its traceback holds
+                    name = "message-without-id" if meant == "request" else "invalid-notification"
+                    self._conversation.note(name, f"{about}: {exc}: {excerpt(item)}")
+                elif pending is not None and identity not in (None, pending.id, str(pending.id)):
+                    self._conversation.note("answer-to-another", f"{about}: {exc}: {excerpt(item)}")
+                else:
+                    raise InvalidResponse(
+                        f"{about}: the server sent data that is not a message: {exc}: {excerpt(item)}"
+                    ) from exc
+        return messages
+
+    def _decode_item(self, data: bytes) -> tuple[bytes, Message]:
+        """Decode one message; one with a slip as it was meant. Raises ProtocolError."""
+        try:
+            return data, decode(data)
+        except ProtocolError:
+            mended = mend(data)
+            if mended is None:
+                raise
+            message = decode(mended[0])
+            for name in mended[1]:
+                self._conversation.note(name, excerpt(data))
+            return mended[0], message
 
     def _serve_message(self, data: bytes, is_handshake: bool) -> None:
         received = self._conversation.receive(data)

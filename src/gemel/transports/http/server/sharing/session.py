@@ -717,6 +717,9 @@ class _Facts:
             return Outgoing.failure(data[0], call.id, error, error.http_status)
         return reply
 
+    def note(self, deviation: str, detail: str = "", /) -> None:
+        """See `SessionLike`: only clients note deviations."""
+
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         self.session.cancel(call, reason)
 

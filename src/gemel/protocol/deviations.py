@@ -1,0 +1,99 @@
+"""Deviations of servers from the specification that a client understands all the same: their names, and what was met.
+
+The rule: what can be understood without doubt is understood and noted here; what can't is the failure of what it belongs to,
+and of nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from gemel.errors import shorten
+
+logger = logging.getLogger("gemel")
+
+#: What a client understands, by name.
+DEVIATIONS: Mapping[str, str] = MappingProxyType(
+    {
+        # Connecting
+        "odd-probe-answer": (
+            "The server answered `server/discover` in a way that says nothing about its era, so it got the handshake."
+        ),
+        "initialized-refused": "The server refused `notifications/initialized`, and serves requests all the same.",
+        # Correlation
+        "string-id": "The server wrote the id of a request, which is an integer, as a string.",
+        "string-progress-token": "The server wrote a progress token, which is an integer, as a string.",
+        "null-params": "The server sent `params: null` instead of leaving `params` out.",
+        "null-error": "The server sent `error: null` beside a result.",
+        "null-result": "The server sent `result: null` beside an error.",
+        "null-id": "The server sent a notification with `id: null`.",
+        "fractional-code": "The server wrote the code of an error as a number with a fraction of zero.",
+        "message-without-id": (
+            "The server sent an answer or a request without a usable id. It belongs to nothing and was ignored."
+        ),
+        "invalid-notification": "The server sent a notification that is not valid. It was ignored.",
+        "answer-to-another": "The server sent an answer that is not valid to another request. It was ignored.",
+        # Sessions
+        "lost-session-status": (
+            "The server reported a lost session with another HTTP status than 404; a new session was opened."
+        ),
+        # Lists and results
+        "empty-cursor": "The server ended a list with an empty `nextCursor` instead of leaving it out.",
+        "repeated-cursor": "The server gave a `nextCursor` that it had given before; the list ends there.",
+        "item-left-out": "An item of a list is not valid and was left out.",
+        "member-left-out": "An optional member of an item is not valid and was left out.",
+        "block-left-out": "A content block is not valid or not known and was left out.",
+        "content-missing": "A result has structured content and no `content`.",
+    }
+)
+
+
+class Deviation(msgspec.Struct, frozen=True, kw_only=True):
+    """One way in which a server deviates from the specification, as `client.warnings` lists it.
+
+    Attributes:
+        name: Its name, such as "string-id".
+        description: What the name means, in one sentence.
+        detail: What the server sent when it was met first; may be empty.
+        count: How often it was met.
+    """
+
+    name: str
+    description: str
+    detail: str
+    count: int
+
+    def __str__(self) -> str:
+        detail = f" ({self.detail})" if self.detail else ""
+        return f"{self.name}: {self.description}{detail}"
+
+
+class Deviations:
+    """What one server was met with. Each name is logged once at level WARNING, and further ones at level DEBUG."""
+
+    def __init__(self) -> None:
+        self._met: dict[str, Deviation] = {}
+
+    def note(self, name: str, detail: str = "") -> None:
+        """Note that the server deviated.
+
+        Args:
+            name: One of `DEVIATIONS`.
+            detail: What it sent.
+        """
+        detail = shorten(detail)
+        met = self._met.get(name)
+        if met is None:
+            self._met[name] = met = Deviation(name=name, description=DEVIATIONS[name], detail=detail, count=1)
+            logger.warning("%s", met)
+            return
+        self._met[name] = msgspec.structs.replace(met, count=met.count + 1)
+        logger.debug("%s again: %s", name, detail)
+
+    def __iter__(self) -> Iterator[Deviation]:
+        """Those that were met, in the order of their first time."""
+        return iter(tuple(self._met.values()))

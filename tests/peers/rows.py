@@ -1,0 +1,157 @@
+"""Servers that deviate from the specification, as data: one row for each deviation.
+
+A row says what the server sends instead of the plain answers of `PLAIN`, over which transports, what a client gets all the
+same, and with which names it warns. `@ID@` in a text stands for the id of the request, `@TOKEN@` for its progress token, `@RESULT@`
+for the plain result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+Over = Literal["stdio", "http", "sse"]
+Do = Literal["call", "list", "era", "progress", "twice"]
+
+#: The transports where each message stands for itself, and all.
+LINES: tuple[Over, ...] = ("stdio", "sse")
+ALL: tuple[Over, ...] = ("stdio", "http", "sse")
+
+TOOL: Any = {"name": "t", "inputSchema": {"type": "object"}}
+#: The results of a server of revision 2025-06-18, by method.
+PLAIN: dict[str, Any] = {
+    "initialize": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "plain", "version": "1"},
+    },
+    "tools/list": {"tools": [TOOL]},
+    "tools/call": {"content": [{"type": "text", "text": "hi"}]},
+}
+
+
+class Http(NamedTuple):
+    """A response of a server over HTTP, where a row is about HTTP itself."""
+
+    status: int
+    body: str = ""
+    kind: str = "application/json"
+    headers: Mapping[str, str] = {}
+
+
+class Row(NamedTuple):
+    """One deviation.
+
+    Attributes:
+        name: What the server does.
+        sends: What it sends for the first message of a method: messages, or one HTTP response.
+        over: The transports that the row is played over.
+        expected: What a client gets: the text of the tool, the names of the tools, or the class of an error.
+        warns: The names of the deviations that the client notes.
+        do: What the client does: call the tool, list the tools, or tell the era.
+        era: The era that the client is told to use.
+        of_client: Whether only a client shows it: a proxy has its own list or messages.
+    """
+
+    name: str
+    sends: Mapping[str, Sequence[str] | Http]
+    over: tuple[Over, ...] = ALL
+    expected: Any = "hi"
+    warns: tuple[str, ...] = ()
+    do: Do = "call"
+    era: Literal["2025", "auto"] = "2025"
+    of_client: bool = False
+
+
+GOOD = '{"jsonrpc":"2.0","id":@ID@,"result":@RESULT@}'
+
+
+def message(members: str) -> str:
+    """Return a message with these members."""
+    return '{"jsonrpc":"2.0",' + members + "}"
+
+
+def correlation() -> Iterator[Row]:
+    """What belongs to which request."""
+    for method in ("initialize", "tools/list", "tools/call"):
+        lists = method == "tools/list"
+        for name, answer, warns in (
+            ("the id comes back as a string", GOOD.replace("@ID@", '"@ID@"'), "string-id"),
+            ("error null beside the result", GOOD[:-1] + ',"error":null}', "null-error"),
+        ):
+            yield Row(
+                f"{method}: {name}",
+                {method: [answer]},
+                expected=["t"] if lists else "hi",
+                warns=(warns,),
+                do="list" if lists else "call",
+            )
+    for name, error in {
+        "the code of an error has a fraction": '{"code":-32000.0,"message":"x"}',
+        "the result is null beside an error": '{"code":-32000,"message":"x"},"result":null',
+    }.items():
+        yield Row(
+            name,
+            {"tools/call": [message(f'"id":@ID@,"error":{error}')]},
+            expected="PeerError",
+            warns=("fractional-code" if "fraction" in name else "null-result",),
+        )
+    for name, stray, warns in (
+        (
+            "a notification with id null",
+            '"id":null,"method":"notifications/message","params":{"level":"info","data":1}',
+            "null-id",
+        ),
+        ("a request with id null", '"id":null,"method":"ping"', "message-without-id"),
+        ("a request whose id is true", '"id":true,"method":"ping"', "message-without-id"),
+        ("a ping with params null", '"id":"p","method":"ping","params":null', "null-params"),
+        ("a notification with params null", '"method":"notifications/tools/list_changed","params":null', "null-params"),
+    ):
+        yield Row(name, {"tools/call": [message(stray), GOOD]}, LINES, warns=(warns,))
+    for name, stray, noted in (
+        ("an answer to an unknown id without result", '"id":777', ()),
+        ("an answer to an unknown id with a text as its error", '"id":777,"error":"no"', ()),
+        ("a result with a random id", '"id":"9b1d","result":{}', ()),
+        ("an error with id null", '"id":null,"error":{"code":-32601,"message":"x"}', ("message-without-id",)),
+        ("an error without id", '"error":{"code":-32601,"message":"x"}', ("message-without-id",)),
+        ("a result with id null", '"id":null,"result":{}', ("message-without-id",)),
+    ):
+        yield Row(f"{name} before the answer", {"tools/call": [message(stray), GOOD]}, ("stdio",), warns=noted)
+        if "error" in stray:
+            yield Row(
+                f"notifications/initialized is answered by {name}",
+                {"notifications/initialized": [message(stray)]},
+                ("stdio",),
+                warns=noted,
+            )
+    progress = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}'
+    yield Row(
+        "the progress token comes back as a string",
+        {"tools/call": [progress % '"@TOKEN@"', GOOD]},
+        LINES,
+        expected=1,
+        warns=("string-progress-token",),
+        do="progress",
+        of_client=True,
+    )
+    yield Row(
+        "progress for an unknown token",
+        {"tools/call": [progress % '"x"', GOOD]},
+        LINES,
+        expected=0,
+        do="progress",
+        of_client=True,
+    )
+    for name, members in {
+        "an id in a list": '"id":[@ID@],"result":@RESULT@',
+        "an id with a fraction": '"id":@ID@.0,"result":@RESULT@',
+        "an id with a leading zero": '"id":"0@ID@","result":@RESULT@',
+        "a member twice": '"id":@ID@,"result":@RESULT@,"error":null,"error":null',
+        "a text as the error": '"id":@ID@,"error":"no"',
+        "a result that is no object": '"id":@ID@,"result":"hi"',
+        "NaN in the result": '"id":@ID@,"result":{"content":[],"structuredContent":{"a":NaN}}',
+    }.items():
+        yield Row(f"{name}: the call fails", {"tools/call": [message(members)]}, expected="InvalidResponse")
+
+
+ROWS: tuple[Row, ...] = (*correlation(),)

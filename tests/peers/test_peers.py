@@ -1,0 +1,77 @@
+"""What clients, groups and proxies of Gemel make of servers that deviate from the specification: see `rows.py`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from gemel import Client, ClientGroup, GemelError, Server
+from gemel.protocol.deviations import DEVIATIONS
+from tests.peers.rows import ROWS, Over, Row
+from tests.peers.servers import served
+
+CASES = [pytest.param(row, over, id=f"{over}: {row.name}") for row in ROWS for over in row.over]
+
+
+async def outcome(client: Any, row: Row) -> Any:
+    """Do what the row says, and tell what came of it."""
+    try:
+        if row.do == "list":
+            return [tool.name for tool in await client.list_tools()]
+        if row.do == "progress":
+            told: list[Any] = []
+            await client.call_tool("t", on_progress=told.append)
+            return len(told)
+        if row.do == "era":
+            return client.era, (await client.call_tool("t")).text
+        if row.do == "twice":
+            await client.call_tool("t")
+        return (await client.call_tool("t")).text
+    except GemelError as exc:
+        return type(exc).__name__
+
+
+def warned(records: Iterable[logging.LogRecord]) -> list[str]:
+    """The deviations that the log names at level WARNING."""
+    names = [record.getMessage().partition(":")[0] for record in records if record.levelno == logging.WARNING]
+    return [name for name in names if name in DEVIATIONS]
+
+
+@pytest.mark.parametrize(("row", "over"), CASES)
+async def test_a_client(row: Row, over: Over, caplog: pytest.LogCaptureFixture) -> None:
+    async with AsyncExitStack() as stack:
+        target = await stack.enter_async_context(served(row, over))
+        client = await stack.enter_async_context(Client(target, era=row.era))
+        assert await outcome(client, row) == row.expected
+        assert [one.name for one in client.warnings] == list(row.warns)
+    assert warned(caplog.records) == list(row.warns)
+
+
+@pytest.mark.parametrize(("row", "over"), [case for case in CASES if not case.values[0].of_client])  # type: ignore[union-attr]
+async def test_a_group(row: Row, over: Over) -> None:
+    async with served(row, over) as target, ClientGroup({"a": target}, era=row.era) as group:
+        assert await outcome(group, row._replace(do="call" if row.do == "era" else row.do)) == (
+            row.expected[1] if row.do == "era" else row.expected
+        )
+
+
+@pytest.mark.parametrize(("row", "over"), [case for case in CASES if not case.values[0].of_client])  # type: ignore[union-attr]
+async def test_a_proxy(row: Row, over: Over) -> None:
+    """What fails upstream is an error of the proxy."""
+    async with served(row, over) as target:
+        proxy = Server.from_client(Client(target, era=row.era))
+        async with Client(proxy) as client:
+            got = await outcome(client, row._replace(do="call" if row.do == "era" else row.do))
+    if row.expected in ("InvalidResponse", "PeerError"):
+        assert got in ("PeerError", "ToolCallError")
+    else:
+        assert got == (row.expected[1] if row.do == "era" else row.expected)
+
+
+def test_every_row_has_a_name_of_its_own_and_warns_of_known_deviations() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert {name for row in ROWS for name in row.warns} <= set(DEVIATIONS)
