@@ -465,7 +465,13 @@ class SessionEnded(HttpStatus):
 
 
 class ConnectionLost(CallError):
-    """The connection ended after the request was sent: it may have run."""
+    """The connection ended after the request was sent: it may have run.
+
+    Attributes:
+        without_answer: Whether the server ended its HTTP response regularly, and there was no answer in it.
+    """
+
+    without_answer = False
 
 
 class CallTimeout(CallError, TimeoutError):

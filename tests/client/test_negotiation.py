@@ -18,6 +18,7 @@ from gemel import (
     ConnectionLost,
     DefinitionError,
     Discovery,
+    HttpStatus,
     Limits,
     PeerError,
     Server,
@@ -242,10 +243,10 @@ async def test_a_server_that_always_ends_is_started_again_once(options: Any, con
     assert puppet.connections == connections
 
 
-@pytest.mark.parametrize("status", [401, 403, 407, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize("status", [401, 403, 407, 429, 502, 503, 504])
 @pytest.mark.parametrize("code", [None, -32603, -32000, 429])
-async def test_a_refusal_or_failure_of_http_says_nothing_about_the_era(status: int, code: int | None) -> None:
-    """T-08, C-072: only a 4xx about the request means a handshake server."""
+async def test_a_refusal_or_load_says_nothing_about_the_era(status: int, code: int | None) -> None:
+    """T-08, C-072: what tells of load is repeated."""
 
     def refuse(message: dict[str, Any]) -> Reply:
         error = None if code is None else {"code": code, "message": "no"}
@@ -254,9 +255,54 @@ async def test_a_refusal_or_failure_of_http_says_nothing_about_the_era(status: i
     site = Site()
     site.replies["server/discover"] = refuse
     with pytest.raises(CallError):
-        async with Client(URL, wire=site):
+        async with Client(URL, wire=site, limits=Limits(retries=1, backoff=0)):
             pass
+    assert site.requests == [("", "server/discover")] * (1 if status < 429 and code != 429 else 2)
+
+
+async def test_a_server_that_fails_at_the_probe_and_the_handshake_is_told_with_both_answers() -> None:
+    site = Site()
+    site.replies["server/discover"] = lambda message: Reply(None, 500)
+    site.replies["initialize"] = lambda message: Reply(None, 418)
+    with pytest.raises(ConnectFailed, match=r"HTTP 500.*HTTP 418.*era="):
+        await Client(URL, wire=site).connect()
+
+
+async def test_an_odd_answer_to_the_probe_of_a_pinned_client_is_its_error() -> None:
+    site = Site()
+    site.replies["server/discover"] = lambda message: Reply(None, 500)
+    with pytest.raises(HttpStatus, match="500"):
+        await Client(URL, wire=site, era="2026").connect()
     assert site.requests == [("", "server/discover")]
+
+
+async def test_what_an_odd_answer_says_about_the_era_is_not_remembered() -> None:
+    """Neither by the client nor by a discovery that is saved."""
+    site = Site()
+    site.replies["server/discover"] = lambda message: Reply(None, 500)
+    client = Client(URL, wire=site)
+    for _ in range(2):
+        async with client:
+            assert (client.era, client.discovery.certain) == ("2025", False)
+    async with Client(URL, wire=site, discovery=client.discovery):
+        pass
+    assert [method for _, method in site.requests].count("server/discover") == 3
+    assert [one.count for one in client.warnings] == [2]
+
+
+async def test_a_probe_without_an_answer_over_http_leads_to_the_handshake() -> None:
+    """VER-09."""
+    gone = asyncio.Event()
+
+    class Silent(Site):
+        async def open(self, method: str, url: str, headers: HeaderPairs, body: bytes | None, /) -> Reply:
+            if body is not None and msgspec.json.decode(body)["method"] == "server/discover":
+                await gone.wait()
+            return await super().open(method, url, headers, body)
+
+    site = Silent()
+    async with Client(URL, wire=site, limits=Limits(probe=0.05)) as client:
+        assert client.era == "2025"
 
 
 async def test_a_400_whose_body_is_an_error_of_the_stateless_era_is_of_a_stateless_server() -> None:
@@ -286,7 +332,7 @@ async def test_neither_a_failure_nor_the_fallback_leaves_the_revision_of_the_pro
             return await super().open(method, url, headers, body)
 
     site = Noting()
-    client = Client(URL, wire=site)
+    client = Client(URL, wire=site, limits=Limits(retries=0))
     site.replies["server/discover"] = lambda message: Reply(None, 503)
     with pytest.raises(CallError):
         await client.connect()
@@ -301,7 +347,7 @@ async def test_a_server_with_too_much_to_do_is_not_taken_for_a_handshake_server(
     puppet = legacy(server_discover=Error(429, "busy"))
     with pytest.raises(CallError, match="busy"):
         await found(puppet)
-    assert puppet.methods() == ["server/discover"]
+    assert puppet.methods() == ["server/discover"] * (1 + Limits().retries)
 
 
 async def test_a_pinned_era_asks_for_nothing_else() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 Over = Literal["stdio", "http", "sse"]
+EraName = Literal["2025", "auto"]
 Do = Literal["call", "list", "era", "progress", "twice"]
 
 #: The transports where each message stands for itself, and all.
@@ -59,7 +60,7 @@ class Row(NamedTuple):
     expected: Any = "hi"
     warns: tuple[str, ...] = ()
     do: Do = "call"
-    era: Literal["2025", "auto"] = "2025"
+    era: EraName = "2025"
     of_client: bool = False
 
 
@@ -154,4 +155,88 @@ def correlation() -> Iterator[Row]:
         yield Row(f"{name}: the call fails", {"tools/call": [message(members)]}, expected="InvalidResponse")
 
 
-ROWS: tuple[Row, ...] = (*correlation(),)
+def connecting() -> Iterator[Row]:
+    """Answers to `server/discover` that say nothing about the era, and what else meets a client that connects."""
+    odd = ("odd-probe-answer",)
+    for name, http in {
+        "500 with text": Http(500, "boom", "text/plain"),
+        "500 with a web page": Http(500, "<html>boom</html>", "text/html"),
+        "500 with -32603": Http(500, message('"id":@ID@,"error":{"code":-32603,"message":"x"}')),
+        "501": Http(501),
+        "202": Http(202),
+        "200 without a body": Http(200),
+        "204": Http(204),
+        "200 with text": Http(200, "unknown method", "text/plain"),
+        "200 with text that claims to be JSON": Http(200, "unknown method"),
+        "200 with JSON that is no message": Http(200, '{"error":"unknown method"}'),
+        "200 with null": Http(200, "null"),
+        "200 with an event stream without an answer": Http(200, ": bye\n\n", "text/event-stream"),
+        "418": Http(418),
+        "413": Http(413, "too large", "text/plain"),
+    }.items():
+        yield Row(
+            f"the probe is answered by HTTP {name}",
+            {"server/discover": http},
+            ("http",),
+            ("2025", "hi"),
+            odd,
+            "era",
+            "auto",
+        )
+    for status in (400, 404, 405, 406, 415, 422):
+        for body in ("", "Bad Request: Mcp-Session-Id header is required"):
+            yield Row(
+                f"the probe is answered by HTTP {status} with {'text' if body else 'nothing'}",
+                {"server/discover": Http(status, body, "text/plain")},
+                ("http",),
+                ("2025", "hi"),
+                (),
+                "era",
+                "auto",
+            )
+    for name, members, warns in (
+        ("an error with id null", '"id":null,"error":{"code":-32000,"message":"Server not initialized"}', ()),
+        ("an error without id", '"error":{"code":-32000,"message":"Server not initialized"}', ()),
+        ("a null result", '"id":@ID@,"result":null', odd),
+        ("an empty result", '"id":@ID@,"result":{}', odd),
+        ("a text as the result", '"id":@ID@,"result":"ok"', odd),
+        ("a text as the error", '"id":@ID@,"error":"unknown"', odd),
+        ("an error without message", '"id":@ID@,"error":{"code":-32601}', odd),
+        (
+            "a null result beside an error",
+            '"id":@ID@,"result":null,"error":{"code":-32601,"message":"x"}',
+            ("null-result",),
+        ),
+        ("two nulls", '"id":@ID@,"result":null,"error":null', ("null-error", *odd)),
+        ("a list of an unknown revision", '"id":@ID@,"result":{"supportedVersions":"all"}', odd),
+    ):
+        yield Row(
+            f"the probe is answered by {name}",
+            {"server/discover": [message(members)]},
+            expected=("2025", "hi"),
+            warns=warns,
+            do="era",
+            era="auto",
+        )
+    for status in (429, 502, 503, 504):
+        eras: dict[str, EraName] = {"server/discover": "auto", "initialize": "2025"}
+        for method, era in eras.items():
+            yield Row(
+                f"{method} is answered by HTTP {status} once",
+                {method: Http(status, "busy", "text/plain")},
+                ("http",),
+                ("2025", "hi"),
+                (),
+                "era",
+                era,
+            )
+    for status in (400, 404, 405, 500):
+        yield Row(
+            f"notifications/initialized is answered by HTTP {status}",
+            {"notifications/initialized": Http(status, "no", "text/plain")},
+            ("http",),
+            warns=("initialized-refused",),
+        )
+
+
+ROWS: tuple[Row, ...] = (*correlation(), *connecting())

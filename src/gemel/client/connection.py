@@ -100,7 +100,8 @@ class ClientConnection:
         self._info = info
         self._capabilities = capabilities
         self._era: EraOption = era
-        self._saved = saved if saved is not None and combine_eras(era, saved.era) is not None else None
+        usable = saved is not None and saved.certain and combine_eras(era, saved.era) is not None
+        self._saved = saved if usable else None
         #: The session that relies on `_saved`, and the check whether that was wrong, once it has begun.
         self._unverified: tuple[Session, asyncio.Future[bool] | None] | None = None
         #: False for a server that ended when it was probed.
@@ -289,6 +290,7 @@ class ClientConnection:
         self.observed = current_telemetry() is not None
         try:
             async with time_limit(self._limits.connect) as limit:
+                self._connect_by = limit.when()
                 await self._reach(resources)
                 self._connect_by = limit.when()
         except BaseException as exc:
@@ -394,7 +396,7 @@ class ClientConnection:
         return await negotiation.run(era)
 
     def _negotiation(self, session: Session) -> Negotiation:
-        return Negotiation(session, self._info, self._capabilities, self.observe)
+        return Negotiation(session, self._info, self._capabilities, self.observe, self._connect_by)
 
     async def is_outdated(self, session: Session) -> bool:
         """Whether the server refused a request because the saved discovery is outdated: then the next session negotiates.

@@ -1,13 +1,15 @@
 """The negotiation of the era and revision with a server: a pure generator of steps, and the class that runs it.
 
-An error that only stateless servers send means a stateless server; silence and unknown errors mean a handshake server;
-failures of the transport mean nothing. See
+An error that only stateless servers send means a stateless server; silence, unknown errors and odd answers mean a handshake
+server; refusals of access, load and failures of the transport mean nothing. See
 https://modelcontextprotocol.io/specification/draft/basic/versioning.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import random
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,11 +18,13 @@ import msgspec
 from msgspec import Raw
 
 from gemel.errors import (
+    AuthorizationFailed,
     CallError,
     CallTimeout,
     ConnectFailed,
     ConnectionLost,
     HttpStatus,
+    InvalidResponse,
     NotFinished,
     NotSent,
     Overloaded,
@@ -48,13 +52,20 @@ from gemel.values.encoding import plain_value
 if TYPE_CHECKING:
     from gemel.recorder import ObservedMessage
 
+logger = logging.getLogger("gemel")
+
 UNSUPPORTED_VERSION = -32022
 #: Errors that only a stateless server sends.
 MODERN_ERRORS = frozenset({-32020, -32021, UNSUPPORTED_VERSION})
 #: HTTP statuses of a server that does not know the request and says so without JSON-RPC.
 LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
+#: HTTP statuses that ask for a login, and those of a busy server or a gateway without one, which are repeated.
+_OF_ACCESS = frozenset({401, 403, 407})
+_OF_BUSY_SERVERS = frozenset({429, 502, 503, 504})
 #: Errors of a server of any era that is busy or stops.
 _OF_LOAD = frozenset({Overloaded.code, NotFinished.code})
+#: Seconds that a server may ask to wait in the data of an error; no larger number is believed.
+_LONGEST_WAIT = 86_400.0
 _REFUSALS = frozenset({-32600, -32601, -32602, UNSUPPORTED_VERSION})
 
 
@@ -67,6 +78,8 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
         server_info: The name and version that the server gives itself.
         capabilities: The capabilities that it declares.
         instructions: How it wants to be used.
+        certain: False for a handshake server that is known as such only by an odd answer to `server/discover`; then a saved
+            discovery is not used.
     """
 
     era: EraName
@@ -74,6 +87,7 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     server_info: Implementation | None = None
     capabilities: ServerCapabilities = msgspec.field(default_factory=ServerCapabilities)
     instructions: str | None = None
+    certain: bool = True
 
 
 class Probe(msgspec.Struct, frozen=True):
@@ -87,9 +101,13 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 class Initialize(msgspec.Struct, frozen=True):
-    """The step: send `initialize` with this revision. The answer to an open probe may come first."""
+    """The step: send `initialize` with this revision. The answer to an open probe may come first.
+
+    `odd` is the answer to the probe if it was none that a server of any era gives.
+    """
 
     revision: str
+    odd: Exception | None = None
 
 
 class StepAnswer(msgspec.Struct, frozen=True):
@@ -132,18 +150,40 @@ def _judge(answer: StepAnswer, fallback: bool, *, may_repeat: bool) -> Steps:
     error = answer.error
     if isinstance(error, PeerError) and error.code in MODERN_ERRORS:
         return (yield from _modern_error(error, fallback, may_repeat=may_repeat))
-    if not _means_legacy(error):
+    verdict = _verdict(error)
+    if verdict is None or (verdict == "odd" and not fallback):
         assert error is not None
         raise error
     if not fallback:
         raise ConnectFailed(f"The server does not speak the stateless era: {_words(error)}") from error
+    if verdict == "odd":
+        return (yield from _handshake_after_odd(error, may_probe=may_repeat))
     return (yield from _handshake(error, may_probe=may_repeat))
 
 
-def _means_legacy(error: Exception | None) -> bool:
+def _verdict(error: Exception | None) -> Literal["legacy", "odd"] | None:
+    """What an error, or silence, says about the era: a handshake server, one that answers oddly, nothing."""
     if isinstance(error, PeerError):
-        return error.code not in _OF_LOAD and (error.status is None or error.status < 500)
-    return error is None or getattr(error, "status", None) in LEGACY_STATUSES
+        if error.code in _OF_LOAD:
+            return None
+        return "legacy" if error.status is None or error.status < 500 else "odd"
+    if isinstance(error, HttpStatus):
+        if error.status < 400 or error.status in _OF_ACCESS | _OF_BUSY_SERVERS:
+            return None
+        return "legacy" if error.status in LEGACY_STATUSES else "odd"
+    if isinstance(error, InvalidResponse) or (isinstance(error, ConnectionLost) and error.without_answer):
+        return "odd"
+    return "legacy" if error is None else None
+
+
+def retry_delay(error: Exception | None) -> float | None:
+    """The seconds that a busy server or a gateway asks to wait, 0 if it names none; None for other errors."""
+    if isinstance(error, PeerError) and error.code == Overloaded.code:
+        wait = error.data.get("retryAfterMs") if isinstance(error.data, dict) else None
+        return wait / 1000 if isinstance(wait, int | float) and 0 <= wait < _LONGEST_WAIT * 1000 else 0.0
+    if isinstance(error, HttpStatus) and error.status in _OF_BUSY_SERVERS:
+        return error.retry_after or 0.0
+    return None
 
 
 def refuses_the_era(error: PeerError | HttpStatus) -> bool:
@@ -153,10 +193,11 @@ def refuses_the_era(error: PeerError | HttpStatus) -> bool:
 
 def may_be_older(error: CallError) -> bool:
     """Whether a refused handshake may mean that the server only knows the HTTP transport of the first revision."""
-    cause = error.__cause__
+    cause = error.__cause__ if isinstance(error, ConnectFailed) else error
     if isinstance(error, ConnectFailed) and isinstance(cause, PeerError):
         return cause.code not in MODERN_ERRORS
-    return getattr(error, "status", None) in (400, 404, 405)
+    status = getattr(cause, "status", None)
+    return status is not None and 400 <= status < 500 and status not in _OF_ACCESS | _OF_BUSY_SERVERS
 
 
 def _discovered(result: Raw, fallback: bool, *, may_repeat: bool) -> Steps:
@@ -165,7 +206,7 @@ def _discovered(result: Raw, fallback: bool, *, may_repeat: bool) -> Steps:
     except msgspec.MsgspecError as exc:
         if not fallback:
             raise ConnectFailed(f"The server's answer to server/discover can't be read: {exc}") from exc
-        return (yield from _handshake(exc))
+        return (yield from _handshake_after_odd(exc, may_probe=may_repeat))
     common = _common(STATELESS_REVISIONS, discovered.supported_versions)
     if common:
         return Discovery(
@@ -195,12 +236,26 @@ def _only_legacy(supported: list[str], fallback: bool) -> Steps:
     raise ConnectFailed(f"No protocol revision in common: the server offers {offered}")
 
 
-def _handshake(because: Exception | None, *, may_probe: bool = False) -> Steps:
+def _handshake_after_odd(odd: Exception | None, *, may_probe: bool) -> Steps:
+    """The handshake after an answer to the probe that no server of any era gives. If it fails, the error tells both answers."""
+    try:
+        discovery = yield from _handshake(odd, may_probe=may_probe, odd=odd)
+    except CallError as exc:
+        if getattr(exc, "status", None) in _OF_ACCESS | _OF_BUSY_SERVERS or isinstance(exc, NotSent | AuthorizationFailed):
+            raise
+        raise ConnectFailed(
+            f"The server answered neither server/discover ({_words(odd)}) nor initialize ({shorten(str(exc))}) as a server "
+            'does. If one of them is too much for it, name its era (era="2025" or era="2026")'
+        ) from exc
+    return msgspec.structs.replace(discovery, certain=discovery.era != HANDSHAKE.name)
+
+
+def _handshake(because: Exception | None, *, may_probe: bool = False, odd: Exception | None = None) -> Steps:
     """Send `initialize` with our latest revision; to a server that refuses it by an error, with one that it supports.
 
     A stateless server that was too slow for the probe is probed once more.
     """
-    answer = yield Initialize(HANDSHAKE_REVISIONS[-1])
+    answer = yield Initialize(HANDSHAKE_REVISIONS[-1], odd)
     if answer.to == "initialize" and isinstance(answer.error, PeerError):
         supported = _supported(answer.error)
         modern = _common(STATELESS_REVISIONS, supported)
@@ -292,11 +347,20 @@ class ProbeEndedServer(ConnectionLost):
 
 
 class Negotiation:
-    """Runs the negotiation over an open session."""
+    """Runs the negotiation over an open session.
+
+    Requests to a busy server are repeated, if that is possible before `until`, by the clock of the loop.
+    """
 
     def __init__(
-        self, session: Session, info: Implementation, capabilities: DeclaredCapabilities, observe: Observe
+        self,
+        session: Session,
+        info: Implementation,
+        capabilities: DeclaredCapabilities,
+        observe: Observe,
+        until: float | None = None,
     ) -> None:
+        self._until = until
         self._session = session
         self._info = info
         self._capabilities = capabilities
@@ -330,6 +394,8 @@ class Negotiation:
         self._step = step
         if isinstance(step, Probe):
             return await self._discover(step.revision, only=step.only)
+        if step.odd is not None:
+            self._session.note("odd-probe-answer", _words(step.odd))
         return await self._initialize(step.revision)
 
     async def _discover(self, revision: str, *, only: bool) -> StepAnswer:
@@ -338,7 +404,9 @@ class Negotiation:
         meta = STATELESS.request_meta(revision, self._info, self._capabilities(STATELESS))
         on_http = self._session.channel.kind == "post"
         headers = request_headers("server/discover", None, revision) if on_http else ()
-        asking = asyncio.create_task(self._ask("server/discover", {"_meta": meta}, headers, "discover"))
+        # Over HTTP the limit doesn't count the time in which a person is asked to log in.
+        idle = 2 * self._session.connection.limits.probe if on_http and not only else None
+        asking = asyncio.create_task(self._ask("server/discover", {"_meta": meta}, headers, "discover", idle))
         if on_http or only:
             return await _own(asking)
         await asyncio.wait([asking], timeout=self._session.connection.limits.probe)
@@ -368,14 +436,33 @@ class Negotiation:
         await asyncio.wait([asking])
         return probe.result()
 
-    async def _ask(self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"]) -> StepAnswer:
+    async def _ask(
+        self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"], idle: float | None = None
+    ) -> StepAnswer:
+        """Send a request, again to a busy server."""
+        limits, loop = self._session.connection.limits, asyncio.get_running_loop()
+        for attempt in range(limits.retries):
+            answer = await self._ask_once(method, params, headers, to, idle)
+            delay = retry_delay(answer.error)
+            if delay is None:
+                return answer
+            delay = max(delay, limits.backoff * 2**attempt * random.uniform(0.5, 1.5))
+            if self._until is None or loop.time() + delay >= self._until:
+                return answer
+            logger.debug("%s is repeated: %s", method, answer.error)
+            await asyncio.sleep(delay)
+        return await self._ask_once(method, params, headers, to, idle)
+
+    async def _ask_once(
+        self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"], idle: float | None
+    ) -> StepAnswer:
         try:
             pending = self._session.register_request(method)
             with self._observe(method, plain_value(params), pending.id) as (operation, trace):
                 if trace:
                     params = plain_value(params)
                     params["_meta"] = {**params.get("_meta", {}), **trace}
-                result = await self._session.send_request(pending, params, headers=headers)
+                result = await self._session.send_request(pending, params, headers=headers, idle=idle)
                 if operation is not None:
                     operation.finished(method, result)
                 return StepAnswer(to, result=result)

@@ -115,7 +115,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     silence: float = 30.0
     #: Client: over stdio or a socket, send a ping after this time without messages; 0 disables it.
     alive: float = 0.0
-    #: Client: how long to wait for `server/discover` before the handshake is tried on the same stream.
+    #: Client: how long to wait for `server/discover` before the handshake is tried; twice as long over HTTP.
     probe: float = 5.0
     #: Client: pages of one list.
     pages: int = 1000

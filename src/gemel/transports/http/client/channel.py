@@ -94,6 +94,9 @@ _RESEND_PAUSES = (0.2, 0.8)
 #: Maximum number of responses to the server in delivery at once, each on a connection of its own.
 _DELIVERIES = 32
 
+#: How the stream of an answer ends regularly.
+_STREAM_ENDED = "the server closed the stream"
+
 #: Headers that change with each token or request of one caller.
 _OF_TOKENS = frozenset({"authorization", "dpop"})
 
@@ -685,13 +688,21 @@ class HttpChannel:
             async with self._deliveries, asyncio.timeout(self.limits.call_idle):
                 response = await self._post(message)
                 if response.status >= 300:
-                    raise await self._refusal(message, response, session)
+                    refusal = await self._refusal(message, response, session)
+                    if message.method != "notifications/initialized" or self._is_final(refusal, response.status):
+                        raise refusal
+                    self._conversation.note("initialized-refused", str(refusal))
         except TimeoutError:
             what = message.method or "The answer to a request"
             raise CallTimeout(f"{what}: the server did not accept it within {self.limits.call_idle:g} s") from None
         response.release(finish=True)
         if message.method == "notifications/initialized" and not self._closed:
             await self._start_listening()
+
+    @staticmethod
+    def _is_final(refusal: CallError, status: int) -> bool:
+        """Whether a refusal is about access or load, or ends the session, rather than about the message."""
+        return status < 400 or status in _ABOUT_ACCESS or isinstance(refusal, SessionEnded)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -861,7 +872,9 @@ class _ResponseStream:
                     await asyncio.sleep(0)  # requests that came before the answer start before the caller gets it
                     return
                 if not self._is_handshake or not self._reconnection.last_id:
-                    raise ConnectionLost(f"The answer to {pending.method} ended without a result: {reason}")
+                    lost = ConnectionLost(f"The answer to {pending.method} ended without a result: {reason}")
+                    lost.without_answer = reason == _STREAM_ENDED
+                    raise lost
                 response = await self._resume(reason)
                 self._resumed = True
         finally:
@@ -893,7 +906,7 @@ class _ResponseStream:
                 await self._channel.wait_for_room()
         except ConnectionLost as exc:
             return str(exc)
-        return "the server closed the stream"
+        return _STREAM_ENDED
 
     async def _resume(self, reason: str) -> WireResponse | None:
         """Reopen the stream after its last event, when it is due. Returns None if the request is over."""
