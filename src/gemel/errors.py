@@ -400,9 +400,14 @@ def _about(data: Any) -> str:
 
 
 class InvalidResponse(CallError):
-    """The peer answered, but not with a valid answer to this request."""
+    """The peer answered, but not with a valid answer to this request.
+
+    Attributes:
+        pages: The pages that came, if this is about the pages of a list.
+    """
 
     outcome = Outcome.ANSWERED
+    pages: Sequence[Any] = ()
 
 
 class ToolCallError(CallError, ToolError):

@@ -359,8 +359,9 @@ async def test_a_list_whose_session_ends_again_and_again_fails() -> None:
 @pytest.mark.parametrize("cursors", [["a", "a"], ["a", "b", "a"]])
 async def test_pages_that_go_round_in_circles_end(cursors: list[str]) -> None:
     async with Client(modern(tools_list=pages(*cursors))) as client:
-        with pytest.raises(InvalidResponse, match="pages of the server don't end"):
+        with pytest.raises(InvalidResponse, match="pages of the server don't end") as caught:
             await client.list_tools()
+    assert len(caught.value.pages) == len(cursors)
 
 
 async def test_pages_that_are_too_much_together_end() -> None:

@@ -7,6 +7,7 @@ for the plain result.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -51,6 +52,7 @@ class Row(NamedTuple):
         warns: The names of the deviations that the client notes.
         do: What the client does: call the tool, list the tools, or tell the era.
         era: The era that the client is told to use.
+        always: Whether it sends this for each message of the method, not only for the first.
         of_client: Whether only a client shows it: a proxy has its own list or messages.
     """
 
@@ -62,6 +64,7 @@ class Row(NamedTuple):
     do: Do = "call"
     era: EraName = "2025"
     of_client: bool = False
+    always: bool = False
 
 
 GOOD = '{"jsonrpc":"2.0","id":@ID@,"result":@RESULT@}'
@@ -239,4 +242,98 @@ def connecting() -> Iterator[Row]:
         )
 
 
-ROWS: tuple[Row, ...] = (*correlation(), *connecting())
+def listing(members: str) -> str:
+    """Return a list of tools with these members before the good tool's, as an answer."""
+    return message('"id":@ID@,"result":{"tools":[' + members + "," + json.dumps(TOOL) + "]}")
+
+
+def lists() -> Iterator[Row]:
+    """Lists and results of which a part is not valid."""
+    for name, cursor, noted in (
+        ("an empty cursor", "", "empty-cursor"),
+        ("a cursor that does not advance", "x", "repeated-cursor"),
+    ):
+        page = message('"id":@ID@,"result":{"tools":[' + json.dumps(TOOL) + '],"nextCursor":"' + cursor + '"}')
+        yield Row(
+            f"a list with {name}",
+            {"tools/list": [page]},
+            expected=["t"],
+            warns=(noted,),
+            do="list",
+            always=True,
+            of_client=bool(cursor),
+        )
+    schema = '"inputSchema":{"type":"object"}'
+    for name, tool in {
+        "no inputSchema": '{"name":"bad"}',
+        "an inputSchema that is a text": '{"name":"bad","inputSchema":"object"}',
+        "no name": "{" + schema + "}",
+        "a number as its name": '{"name":5,' + schema + "}",
+        "an output schema that is a text": '{"name":"bad","outputSchema":"x",' + schema + "}",
+        "nothing, since it is null": "null",
+        "the form of a text": '"bad"',
+    }.items():
+        yield Row(
+            f"a list with a tool that has {name}",
+            {"tools/list": [listing(tool)]},
+            expected=["t"],
+            warns=("item-left-out",),
+            do="list",
+            of_client=True,
+        )
+    for name, member in {
+        "a hint as a text": '"annotations":{"readOnlyHint":"true"}',
+        "annotations that are a list": '"annotations":[]',
+        "icons that are no list": '"icons":{"src":"x"}',
+        "an icon without src": '"icons":[{}]',
+        "a description that is a list": '"description":["x"]',
+        "a title that is a number": '"title":5',
+        "a text as _meta": '"_meta":"x"',
+        "a text as execution": '"execution":"required"',
+    }.items():
+        yield Row(
+            f"a list with a tool that has {name}",
+            {"tools/list": [listing('{"name":"other",' + schema + "," + member + "}")]},
+            expected=["other", "t"],
+            warns=("member-left-out",),
+            do="list",
+            of_client=True,
+        )
+    text = '{"type":"text","text":"hi"}'
+    for name, content, noted in (
+        ("a block of an unknown type", '{"type":"widget","x":1}', "block-left-out"),
+        ("a block without a type", '{"text":"x"}', "block-left-out"),
+        ("a block that is a text", '"x"', "block-left-out"),
+        ("an image without data", '{"type":"image","mimeType":"image/png"}', "block-left-out"),
+        ("an unknown audience", '{"type":"text","text":"","annotations":{"audience":["system"]}}', "member-left-out"),
+        ("a priority that is a text", '{"type":"text","text":"","annotations":{"priority":"high"}}', "member-left-out"),
+    ):
+        yield Row(
+            f"a result with {name} beside text",
+            {"tools/call": [message('"id":@ID@,"result":{"content":[' + text + "," + content + "]}")]},
+            expected="hi" if noted == "block-left-out" else "hi\n",
+            warns=(noted,),
+            of_client=True,
+        )
+    yield Row(
+        "a result with structured content and no content",
+        {"tools/call": [message('"id":@ID@,"result":{"structuredContent":{"a":1}}')]},
+        expected="",
+        warns=("content-missing",),
+        of_client=True,
+    )
+    for name, result in {
+        "of one block of an unknown type": '{"content":[{"type":"widget"}]}',
+        "without content": "{}",
+        "whose isError is a text": '{"content":[],"isError":"no"}',
+        "whose content is no list": '{"content":{"type":"text","text":"x"}}',
+    }.items():
+        yield Row(
+            f"a result {name}: the call fails",
+            {"tools/call": [message(f'"id":@ID@,"result":{result}')]},
+            expected="InvalidResponse",
+            of_client=True,
+        )
+
+
+ROWS: tuple[Row, ...] = (*correlation(), *connecting(), *lists())

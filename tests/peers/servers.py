@@ -24,7 +24,9 @@ class Played:
     def answers(self, message: Json) -> list[str] | Http:
         """What is sent because of one message."""
         method = message.get("method", "")
-        chosen = self._left.pop(method, None)
+        chosen = self._left.get(method)
+        if not self.row.always:
+            self._left.pop(method, None)
         if isinstance(chosen, Http):
             return chosen._replace(body=_written(chosen.body, message))
         if chosen is not None:

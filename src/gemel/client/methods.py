@@ -33,6 +33,7 @@ from gemel.jsonrpc import RequestId
 from gemel.options import check_names, similar
 from gemel.protocol.deviations import Deviation, Deviations
 from gemel.protocol.eras.base import EraName
+from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.limits import Limits
 from gemel.schema.base import Implementation, Page
 from gemel.schema.completion import CompleteResult, Completion
@@ -208,7 +209,7 @@ class ClientMethods(ABC):
         deviations: Deviations,
     ) -> None:
         self.limits = limits
-        self._deviations = deviations
+        self.deviations = deviations
         #: Sends a message through the middleware.
         self._chain = send
         self._tools = tools
@@ -310,7 +311,8 @@ class ClientMethods(ABC):
             The pages.
 
         Raises:
-            InvalidResponse: The pages do not end within `limits.pages`, or have more than `limits.reply` bytes together.
+            InvalidResponse: The pages do not end within `limits.pages`, or have more than `limits.reply` bytes together. Its
+                `pages` are those that came.
             CallError: A page could not be fetched.
         """
         limits = self.limits
@@ -337,8 +339,15 @@ class ClientMethods(ABC):
                 cursor = pages[-1].next_cursor
                 if cursor is None:
                     return pages
-                if cursor in cursors or len(cursors) >= limits.pages:
-                    raise InvalidResponse(f"{method}: the pages of the server don't end")
+                is_repeated = cursor in cursors
+                deviation = ERAS[self.era].deviation_of_cursor(cursor, is_repeated=is_repeated)
+                if deviation:
+                    self.deviations.note(deviation, f"{method}: {cursor}" if cursor else method)
+                    return pages[:-1] if pages[-1] in pages[:-1] else pages  # such a server may ignore cursors
+                if is_repeated or len(cursors) >= limits.pages:
+                    endless = InvalidResponse(f"{method}: the pages of the server don't end")
+                    endless.pages = pages
+                    raise endless
                 cursors.add(cursor)
                 changes: dict[str, Any] = {"params": {"cursor": cursor}}
             except CursorLost:
@@ -409,7 +418,7 @@ class ClientMethods(ABC):
 
         Each of these was logged once at level WARNING.
         """
-        return list(self._deviations)
+        return list(self.deviations)
 
     @property
     def era(self) -> EraName:

@@ -241,7 +241,9 @@ def _handshake_after_odd(odd: Exception | None, *, may_probe: bool) -> Steps:
     try:
         discovery = yield from _handshake(odd, may_probe=may_probe, odd=odd)
     except CallError as exc:
-        if getattr(exc, "status", None) in _OF_ACCESS | _OF_BUSY_SERVERS or isinstance(exc, NotSent | AuthorizationFailed):
+        if getattr(exc, "status", None) in _OF_ACCESS | _OF_BUSY_SERVERS or isinstance(
+            exc, NotSent | AuthorizationFailed
+        ):
             raise
         raise ConnectFailed(
             f"The server answered neither server/discover ({_words(odd)}) nor initialize ({shorten(str(exc))}) as a server "

@@ -33,6 +33,7 @@ from gemel.errors import (
     PeerError,
 )
 from gemel.protocol.decoding import SMALL, collector_paused
+from gemel.protocol.deviations import Deviations
 from gemel.protocol.http.mirror import HeaderTexts, request_headers
 from gemel.protocol.limits import Limits
 from gemel.protocol.meta import check_meta
@@ -165,7 +166,9 @@ class Requests:
             self._tools.caller = request.caller
         if request.on_size is not None:
             request.on_size(memoryview(raw).nbytes)
-        return read_result(raw, request.method, request.result) if value is None else value
+        if value is not None:
+            return value
+        return read_result(raw, request.method, request.result, self._connection.deviations)
 
     async def _notify(self, notification: ClientContext) -> None:
         connection, method, params = self._connection, notification.method, notification.params
@@ -472,9 +475,21 @@ def _decoder(kind: Any) -> Callable[[Raw], Any]:
     return decoder
 
 
-def read_result(raw: Raw, method: str, kind: Any) -> Any:
-    """A complete result as its type, a dict by default. Raises InvalidResponse."""
+def read_result(raw: Raw, method: str, kind: Any, deviations: Deviations | None = None) -> Any:
+    """A complete result as its type, a dict by default.
+
+    With `deviations`, items and blocks that are not valid are left out and noted there. Raises InvalidResponse.
+    """
+    decode = _decoder(dict[str, Any] if kind is None else kind)
     try:
-        return _decoder(dict[str, Any] if kind is None else kind)(raw)
+        return decode(raw)
     except (msgspec.MsgspecError, RecursionError) as exc:
-        raise InvalidResponse(f"{method}: the result can't be read: {exc}") from exc
+        invalid = InvalidResponse(f"{method}: the result can't be read: {exc}")
+        if deviations is None:
+            raise invalid from exc
+    try:
+        from gemel.client.salvage import salvage
+
+        return salvage(raw, kind, decode, deviations)
+    except (msgspec.MsgspecError, RecursionError) as exc:
+        raise invalid from exc

@@ -373,7 +373,9 @@ class Proxy(Server[Any]):
             result = await self._send_by_era[served_call(ctx).call.era](ctx, params, request)
             if isinstance(result, InputRequiredResult):
                 return result
-            return result_for(method, result, upstream.client.protocol_version, ctx.protocol_version)
+            translated = result_for(method, result, upstream.client.protocol_version, ctx.protocol_version)
+            _end_list(upstream.client, request, translated)
+            return translated
         except CallError as exc:
             raise error_for(exc, ctx.protocol_version, uri) from exc
         except TooNew as exc:
@@ -438,6 +440,21 @@ def _forwardable_headers(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.lower() for name in names)
 
 
+def _end_list(client: Client, request: UpstreamRequest, page: Json) -> None:
+    """Remove a `nextCursor` that ends the list in the era of the upstream server, and might not in that of the caller."""
+    cursor = page.get("nextCursor")
+    if isinstance(cursor, Raw):
+        cursor = msgspec.json.decode(cursor)
+    if not isinstance(cursor, str):
+        return
+    before = request.params.get("cursor")
+    before = msgspec.json.decode(before) if isinstance(before, Raw) else before
+    deviation = ERAS[client.era].deviation_of_cursor(cursor, is_repeated=cursor == before)
+    if deviation:
+        client.deviations.note(deviation, request.method)
+        del page["nextCursor"]
+
+
 async def _items(client: Client, method: str, member: str) -> AsyncIterator[Json]:
     """Yield all items of a list, over a limited number of pages, as JSON objects."""
     cursor: str | None = None
@@ -446,5 +463,5 @@ async def _items(client: Client, method: str, member: str) -> AsyncIterator[Json
         for item in page.get(member) or ():
             yield item
         before, cursor = cursor, page.get("nextCursor")
-        if cursor is None or cursor == before:
+        if cursor is None or cursor == before or ERAS[client.era].deviation_of_cursor(cursor, is_repeated=False):
             return

@@ -147,9 +147,9 @@ class EmbeddedResource(_Block, tag="resource", kw_only=True):
 
 
 def decode(data: str) -> bytes:
-    """Decode base64 strictly. Raises InvalidResponse."""
+    """Decode base64 strictly, but for line ends, as MIME has them (RFC 2045). Raises InvalidResponse."""
     try:
-        return binascii.a2b_base64(data, strict_mode=True)
+        return binascii.a2b_base64(data.replace("\r", "").replace("\n", ""), strict_mode=True)
     except ValueError as exc:  # binascii.Error, or text that isn't ASCII
         raise InvalidResponse(f"The data is not base64: {exc}") from exc
 

@@ -28,6 +28,7 @@ from gemel.errors import (
 from gemel.loops import Abandoned, Home
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.eras.base import EraName
+from gemel.protocol.eras.detect import ERAS
 from gemel.timeouts import give_up_if_cancelled
 
 logger = logging.getLogger("gemel")
@@ -236,8 +237,10 @@ class Member:
             await self._report_change(on_change, ChangesLost("the server is connected"))
         capabilities = client.server_capabilities
         kinds = {"tools": capabilities.tools, "prompts": capabilities.prompts, "resource_list": capabilities.resources}
+        # In the handshake era changes come without a subscription, also from servers that don't declare them.
+        unasked = bool(ERAS[client.era].negotiation_method)
         filters: dict[str, Any] = {
-            kind: True for kind, offer in kinds.items() if offer is not None and offer.list_changed
+            kind: True for kind, offer in kinds.items() if offer is not None and (offer.list_changed or unasked)
         }
         if not filters:
             return ""

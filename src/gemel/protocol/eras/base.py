@@ -259,6 +259,10 @@ class Era(ABC):
         """Whether HTTP headers repeat members of a request, so that intermediaries need not read the body."""
 
     @abstractmethod
+    def deviation_of_cursor(self, cursor: str, *, is_repeated: bool) -> str:
+        """The deviation by which a `nextCursor` ends a list; "" for one that leads to another page, or is an error."""
+
+    @abstractmethod
     def may_cache(self, params: Mapping[str, Any]) -> bool:
         """Whether the result of a request with these params may be cached, as far as its hints allow it."""
 

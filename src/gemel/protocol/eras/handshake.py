@@ -145,6 +145,9 @@ class HandshakeEra(Era):
     def mirrors_requests(self, over_http: bool) -> bool:
         return False
 
+    def deviation_of_cursor(self, cursor: str, *, is_repeated: bool) -> str:
+        return "" if cursor and not is_repeated else "repeated-cursor" if cursor else "empty-cursor"
+
     def may_cache(self, params: Mapping[str, Any]) -> bool:
         return False
 

@@ -206,6 +206,9 @@ class StatelessEra(Era):
     def mirrors_requests(self, over_http: bool) -> bool:
         return over_http
 
+    def deviation_of_cursor(self, cursor: str, *, is_repeated: bool) -> str:
+        return ""  # an empty cursor is a cursor, and one that was given before is an error
+
     def may_cache(self, params: Mapping[str, Any]) -> bool:
         return "_meta" not in params
 
