@@ -466,7 +466,10 @@ class HttpStatus(CallError):
 
 
 class SessionEnded(HttpStatus):
-    """The server no longer knows the session (404): the message was not served. Begin with `initialize`."""
+    """The server no longer knows the session: the message was not served. Begin with `initialize`.
+
+    The status is 404; some servers send 400, 401 or 410.
+    """
 
 
 class ConnectionLost(CallError):

@@ -336,4 +336,62 @@ def lists() -> Iterator[Row]:
         )
 
 
-ROWS: tuple[Row, ...] = (*correlation(), *connecting(), *lists())
+def sessions() -> Iterator[Row]:
+    """HTTP sessions that a server has lost, and servers that are busy."""
+    begin = Http(200, GOOD, headers={"Mcp-Session-Id": "s1"})
+    error = '"id":null,"error":{"code":-32000,"message":"%s"}'
+    for name, lost in {
+        "400 'No valid session ID provided'": Http(400, message(error % "Bad Request: No valid session ID provided")),
+        "400 'Server not initialized'": Http(400, message(error % "Bad Request: Server not initialized")),
+        "400 'Invalid session ID' as text": Http(400, "Invalid session ID", "text/plain"),
+        "400 'Session expired' with the id of the request": Http(
+            400, message('"id":@ID@,"error":{"code":-32600,"message":"Session expired"}')
+        ),
+        "401 'Session not found'": Http(401, "Unauthorized: Session not found", "text/plain"),
+        "410": Http(410),
+        "410 with text": Http(410, "Gone", "text/plain"),
+        "404": Http(404),
+        "404 'Session not found'": Http(404, message(error % "Session not found")),
+    }.items():
+        warns = () if lost.status == 404 else ("lost-session-status",)
+        yield Row(
+            f"a lost session is told by {name}", {"initialize": begin, "tools/call": lost}, ("http",), warns=warns
+        )
+    for name, refusal in {
+        "400 with other words": Http(400, "Unknown argument", "text/plain"),
+        "401 that wants a login": Http(401, "Session expired", "text/plain", {"WWW-Authenticate": "Bearer"}),
+        "401 with other words": Http(401, "Unauthorized", "text/plain"),
+        "403 'Invalid session'": Http(403, "Invalid session", "text/plain"),
+    }.items():
+        yield Row(
+            f"a call in a session is refused by {name}: the call fails",
+            {"initialize": begin, "tools/call": refusal},
+            ("http",),
+            "HttpStatus",
+        )
+    yield Row(
+        "a call without a session is refused by 400 'Invalid session ID': the call fails",
+        {"tools/call": Http(400, "Invalid session ID", "text/plain")},
+        ("http",),
+        "HttpStatus",
+    )
+    overloaded = message('"id":@ID@,"error":{"code":429,"message":"busy","data":{"retryAfterMs":1}}')
+    later = {"Retry-After": "0"}
+    for name, busy, expected in (
+        ("429", Http(429), "hi"),
+        ("429 with Retry-After", Http(429, headers=later), "hi"),
+        ("503 with an error that says that nothing ran", Http(503, overloaded, headers=later), "hi"),
+        ("503 with Retry-After, for a call that is not known to be safe", Http(503, headers=later), "HttpStatus"),
+        ("429 with a Retry-After of a day", Http(429, headers={"Retry-After": "86400"}), "HttpStatus"),
+    ):
+        yield Row(f"a call is answered by {name}", {"tools/call": busy}, ("http",), expected)
+    yield Row(
+        "a list is answered by 503 with Retry-After",
+        {"tools/list": Http(503, headers=later)},
+        ("http",),
+        ["t"],
+        do="list",
+    )
+
+
+ROWS: tuple[Row, ...] = (*correlation(), *connecting(), *lists(), *sessions())

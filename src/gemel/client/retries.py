@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from gemel.client.connection import ClientConnection
 from gemel.client.extensions import ClientExtensions
 from gemel.client.methods import ClientContext
-from gemel.client.negotiation import refuses_the_era
+from gemel.client.negotiation import refuses_the_era, retry_delay
 from gemel.errors import (
     CallError,
     ConnectionLost,
@@ -72,6 +72,8 @@ class Retries:
         #: Whether it may be repeated when it is unknown whether it ran.
         self._is_safe = safe if request.safe is None else request.safe
         self._end = end
+        #: The longest wait that a server may ask for.
+        self._longest = limits.call_idle if request.idle is None else request.idle
         self._count = 0
         self._refreshed = False
         #: The error to report if there is no result: of the last attempt, or of an earlier one that may have run.
@@ -94,6 +96,8 @@ class Retries:
                 self._connection.retire(session, f"the server ended the session: {error}")
             case NotSent():
                 pass
+            case PeerError() | HttpStatus() if self._may_wait(error):
+                pass
             case ConnectionLost() if self._is_safe:
                 pass
             case PeerError() | HttpStatus() if self._is_safe and error.outcome is Outcome.UNKNOWN:
@@ -112,7 +116,20 @@ class Retries:
         if self._count > self._limits.retries:
             raise self.error
         logger.debug("%s is repeated: %s", self._method, self.error)
-        await asyncio.sleep(self._limits.backoff * 2**self._count * random.uniform(0.5, 1.5))
+        backoff = self._limits.backoff * 2**self._count * random.uniform(0.5, 1.5)
+        await asyncio.sleep(max(backoff, retry_delay(error) or 0.0))
+
+    def _may_wait(self, error: PeerError | HttpStatus) -> bool:
+        """Whether a busy server asks to come back, and the time of the request is not over by then.
+
+        With 429 nothing ran; with other statuses it is known of safe requests only that they may be repeated.
+        """
+        delay = retry_delay(error)
+        if delay is None or (isinstance(error, HttpStatus) and error.status != 429 and not self._is_safe):
+            return False
+        if delay > self._longest:
+            return False
+        return self._end is None or asyncio.get_running_loop().time() + delay < self._end
 
     def _mirrors_arguments(self) -> bool:
         """Whether headers repeat the arguments of the request."""

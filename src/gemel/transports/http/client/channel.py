@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import logging
 import os
+import re
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -24,7 +25,9 @@ from gemel.errors import (
     ChannelClosed,
     ConnectionLost,
     DefinitionError,
+    ErrorObject,
     GemelError,
+    HttpStatus,
     InvalidResponse,
     NotFinished,
     NotSent,
@@ -93,6 +96,14 @@ _DELETE_SECONDS = 2.0
 _RESEND_PAUSES = (0.2, 0.8)
 #: Maximum number of responses to the server in delivery at once, each on a connection of its own.
 _DELIVERIES = 32
+
+#: What servers write about a session that they no longer know.
+_LOST_SESSION = re.compile(
+    rb"\b(?:no|invalid|unknown|expired|missing)\b[^.\n]{0,20}\bsession\b"
+    rb"|\bsession\b[^.\n]{0,40}\b(?:not found|not valid|invalid|unknown|expired|terminated|closed|ended|exist)"
+    rb"|\b(?:server|session|client) (?:is |was )?not initialized\b",
+    re.IGNORECASE,
+)
 
 #: How the stream of an answer ends regularly.
 _STREAM_ENDED = "the server closed the stream"
@@ -198,6 +209,8 @@ class RemoteEndpoint:
         self._known: dict[tuple[tuple[str, str], ...], HeaderPairs] = {}
         #: Whether requests may have different credentials.
         self.varies = callable(headers) or auth is not None
+        #: Whether requests may carry credentials.
+        self.logs_in = self.varies or _authorizes(self._fixed)
 
     @property
     def http_version(self) -> str | None:
@@ -548,7 +561,9 @@ class HttpChannel:
         failure = _decode_failure(body) if is_json else None
         error = failure.error if failure is not None else None
         what = f"The server refuses {message.method or 'an answer'}"
-        if status == 404 and session is not None and (error is None or error.code != _METHOD_NOT_FOUND):
+        if session is not None and self._lost_session(response, body, error):
+            if status != 404:
+                self._conversation.note("lost-session-status", f"HTTP {status}: {excerpt(body)}")
             if message.pending is None:
                 self._end_session(session, "the server ended the session")
             elif session == self.session_id:  # a new one may have begun meanwhile
@@ -558,6 +573,18 @@ class HttpChannel:
         if failure is not None and not about_access and failure.id in (None, message.id):
             return PeerError(failure.error, status)
         return status_error(what, status, response.headers, body, error)
+
+    def _lost_session(self, response: WireResponse, body: bytes, error: ErrorObject | None) -> bool:
+        """Whether a refusal says that the server no longer knows the session.
+
+        404 does, unless the method is not found; 410, and 400 in words that say so; 401 likewise where no login is in use.
+        """
+        status = response.status
+        if status == 404:
+            return error is None or error.code != _METHOD_NOT_FOUND
+        if status == 401 and (self._endpoint.logs_in or "www-authenticate" in response.headers):
+            return False
+        return status == 410 or (status in (400, 401) and _LOST_SESSION.search(body[:ERROR_BYTES]) is not None)
 
     # ---------------------------------------------------------------- messages of the server
 
@@ -679,6 +706,11 @@ class HttpChannel:
             except (NotSent, ConnectionLost) as exc:
                 logger.debug("An answer is sent again: %s", exc)
                 await asyncio.sleep(pause)
+            except HttpStatus as exc:
+                if exc.status not in (429, 503) or (exc.retry_after or 0.0) > self.limits.call_idle:
+                    raise
+                logger.debug("An answer is sent again: %s", exc)
+                await asyncio.sleep(max(pause, exc.retry_after or 0.0))
         await self._deliver(reply)
 
     async def _deliver(self, message: Outgoing) -> None:
@@ -788,7 +820,7 @@ class HttpChannel:
                 answered.set()
                 if not await self._read_standing_stream(response, reconnection):
                     # Before the first stream, 404 may mean that there is none to be had.
-                    if was_open and response.status == 404 and session is not None:
+                    if was_open and response.status in (404, 410) and session is not None:
                         self._end_session(session, "the server ended the session")
                     return
             except (NotSent, ConnectionLost, InvalidResponse) as exc:
