@@ -38,6 +38,7 @@ from gemel.errors import (
     shorten,
 )
 from gemel.http1.client.connection import HEAD_BYTES
+from gemel.http1.client.cookies import CookieJar
 from gemel.http1.client.network import DEFAULT_TLS, TlsContext
 from gemel.http1.client.pool import HEADS, SocketWire, read_url
 from gemel.http1.client.wire import BODY_PROGRESS, HeaderPairs, Wire, WireResponse
@@ -107,6 +108,9 @@ _LOST_SESSION = re.compile(
 
 #: How the stream of an answer ends regularly.
 _STREAM_ENDED = "the server closed the stream"
+
+#: For so many callers of one client cookies are kept.
+_COOKIE_JARS = 100
 
 #: Headers that change with each token or request of one caller.
 _OF_TOKENS = frozenset({"authorization", "dpop"})
@@ -207,6 +211,8 @@ class RemoteEndpoint:
         self._ask_headers = headers if callable(headers) else None
         self._fixed = user_headers({} if headers is None or callable(headers) else headers)
         self._known: dict[tuple[tuple[str, str], ...], HeaderPairs] = {}
+        #: Cookies by the callers that they were set for, the oldest first; None for a wire that has its own.
+        self._cookies: dict[str, CookieJar] | None = {} if settings["wire"] is None else None
         #: Whether requests may have different credentials.
         self.varies = callable(headers) or auth is not None
         #: Whether requests may carry credentials.
@@ -247,9 +253,13 @@ class RemoteEndpoint:
                 if pending is not None:
                     pending.credentials = self._digest(fixed)
             pairs = _merged(headers, fixed) if self.varies else self._with_fixed(headers)
+            if self._cookies:
+                pairs = self._with_cookies(pairs, fixed)
             response = await self._wire.open(method, self.url, pairs, body)
             if response.status in _REDIRECTS:
                 response = await self._follow_redirects(method, pairs, body, response)
+            if self._cookies is not None and "set-cookie" in response.headers:
+                self._keep_cookies(self._cookies, response.headers["set-cookie"], fixed)
             # Nobody logs in to end a session.
             if response.status not in (401, 403) or self._auth is None or _authorizes(headers) or method == "DELETE":
                 if self._answered is not None:
@@ -270,6 +280,24 @@ class RemoteEndpoint:
                 self._known.clear()
             self._known[key] = merged
         return merged
+
+    def _keep_cookies(self, cookies: dict[str, CookieJar], field: str, fixed: HeaderPairs) -> None:
+        """Keep cookies for the caller of a request: they may say who that is."""
+        caller = self._digest(fixed) if self.varies else ""
+        jar = cookies.pop(caller, None) or CookieJar()
+        jar.take(self.url, field)
+        cookies[caller] = jar
+        if len(cookies) > _COOKIE_JARS:
+            del cookies[next(iter(cookies))]
+
+    def _with_cookies(self, headers: HeaderPairs, fixed: HeaderPairs) -> HeaderPairs:
+        """The headers of a request with the cookies that were set for its caller."""
+        jar = (self._cookies or {}).get(self._digest(fixed) if self.varies else "")
+        if jar is None:
+            return headers
+        own = "; ".join(value for name, value in headers if name.lower() == "cookie")
+        field = jar.field(self.url, own)
+        return [*(pair for pair in headers if pair[0].lower() != "cookie"), ("Cookie", field)] if field else headers
 
     async def close(self) -> None:
         """Close the wire, and let credentials finish what they do."""

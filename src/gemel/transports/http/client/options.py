@@ -164,7 +164,7 @@ class HttpClientOptions(RequestHeaderOptions, total=False):
     wire: Annotated[
         Callable[[], "Wire"] | Literal["httpx2"] | None,
         Option(
-            'The HTTP client: "httpx2" for HTTP/2, SOCKS, brotli and cookies (extra `httpx2`), or a function that makes a Wire.',
+            'The HTTP client: "httpx2" for HTTP/2, SOCKS and brotli (extra `httpx2`), or a function that makes a Wire.',
             None,
             Check(
                 lambda value: value is None or value == "httpx2" or is_function(value, 0, plain=True),
