@@ -14,7 +14,14 @@ from gemel.protocol.deviations import DEVIATIONS
 from tests.peers.rows import ROWS, Over, Row
 from tests.peers.servers import served
 
-CASES = [pytest.param(row, over, id=f"{over}: {row.name}") for row in ROWS for over in row.over]
+
+def cases(rows: Iterable[Row]) -> list[Any]:
+    """Each row with each of its transports."""
+    return [pytest.param(row, over, id=f"{over}: {row.name}") for row in rows for over in row.over]
+
+
+#: A client shows every row, a group and a proxy these.
+FOR_ALL = [row for row in ROWS if not row.of_client]
 
 
 async def outcome(client: Any, row: Row) -> Any:
@@ -41,7 +48,7 @@ def warned(records: Iterable[logging.LogRecord]) -> list[str]:
     return [name for name in names if name in DEVIATIONS]
 
 
-@pytest.mark.parametrize(("row", "over"), CASES)
+@pytest.mark.parametrize(("row", "over"), cases(ROWS))
 async def test_a_client(row: Row, over: Over, caplog: pytest.LogCaptureFixture) -> None:
     async with AsyncExitStack() as stack:
         target = await stack.enter_async_context(served(row, over))
@@ -51,7 +58,7 @@ async def test_a_client(row: Row, over: Over, caplog: pytest.LogCaptureFixture) 
     assert warned(caplog.records) == list(row.warns)
 
 
-@pytest.mark.parametrize(("row", "over"), [case for case in CASES if not case.values[0].of_client])  # type: ignore[union-attr]
+@pytest.mark.parametrize(("row", "over"), cases(FOR_ALL))
 async def test_a_group(row: Row, over: Over) -> None:
     async with served(row, over) as target, ClientGroup({"a": target}, era=row.era) as group:
         assert await outcome(group, row._replace(do="call" if row.do == "era" else row.do)) == (
@@ -59,7 +66,7 @@ async def test_a_group(row: Row, over: Over) -> None:
         )
 
 
-@pytest.mark.parametrize(("row", "over"), [case for case in CASES if not case.values[0].of_client])  # type: ignore[union-attr]
+@pytest.mark.parametrize(("row", "over"), cases(FOR_ALL))
 async def test_a_proxy(row: Row, over: Over) -> None:
     """What fails upstream is an error of the proxy."""
     async with served(row, over) as target:

@@ -33,6 +33,7 @@ from gemel.errors import (
 )
 from gemel.jsonrpc import RequestId
 from gemel.protocol.eras.base import Era, EraName, EraOption
+from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
 from gemel.protocol.http.mirror import request_headers
@@ -249,7 +250,7 @@ def _handshake_after_odd(odd: Exception | None, *, may_probe: bool) -> Steps:
             f"The server answered neither server/discover ({_words(odd)}) nor initialize ({shorten(str(exc))}) as a server "
             'does. If one of them is too much for it, name its era (era="2025" or era="2026")'
         ) from exc
-    return msgspec.structs.replace(discovery, certain=discovery.era != HANDSHAKE.name)
+    return msgspec.structs.replace(discovery, certain=not ERAS[discovery.era].negotiation_method)
 
 
 def _handshake(because: Exception | None, *, may_probe: bool = False, odd: Exception | None = None) -> Steps:

@@ -46,7 +46,7 @@ _BLOCKS: Mapping[str, type] = {
 }
 
 
-class _List(NamedTuple):
+class _ItemList(NamedTuple):
     """The list in a result, the type of its items (None for content blocks), and how one that is left out is noted."""
 
     member: str
@@ -54,14 +54,14 @@ class _List(NamedTuple):
     deviation: str
 
 
-_LISTS: Mapping[Any, _List] = {
-    ListToolsResult: _List("tools", Tool, "item-left-out"),
-    ListPromptsResult: _List("prompts", Prompt, "item-left-out"),
-    ListResourcesResult: _List("resources", Resource, "item-left-out"),
-    ListResourceTemplatesResult: _List("resourceTemplates", ResourceTemplate, "item-left-out"),
-    ReadResourceResult: _List("contents", ResourceContents, "item-left-out"),
-    GetPromptResult: _List("messages", PromptMessage, "block-left-out"),
-    CallToolResult: _List("content", None, "block-left-out"),
+_LISTS: Mapping[Any, _ItemList] = {
+    ListToolsResult: _ItemList("tools", Tool, "item-left-out"),
+    ListPromptsResult: _ItemList("prompts", Prompt, "item-left-out"),
+    ListResourcesResult: _ItemList("resources", Resource, "item-left-out"),
+    ListResourceTemplatesResult: _ItemList("resourceTemplates", ResourceTemplate, "item-left-out"),
+    ReadResourceResult: _ItemList("contents", ResourceContents, "item-left-out"),
+    GetPromptResult: _ItemList("messages", PromptMessage, "block-left-out"),
+    CallToolResult: _ItemList("content", None, "block-left-out"),
 }
 
 

@@ -55,7 +55,12 @@ class CookieJar:
         pair, *rest = text.split(";")
         name, equals, value = (part.strip() for part in pair.partition("="))
         value = value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
-        if not equals or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value) or len(name) + len(value) > MAX_COOKIE_BYTES:
+        if (
+            not equals
+            or not _NAME.fullmatch(name)
+            or not _VALUE.fullmatch(value)
+            or len(name) + len(value) > MAX_COOKIE_BYTES
+        ):
             return
         attributes = {key.strip().lower(): given.strip() for key, _, given in (part.partition("=") for part in rest)}
         secure, host = "secure" in attributes, (url.hostname or "").lower()
