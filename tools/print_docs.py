@@ -19,6 +19,7 @@ from typing import Any, is_typeddict
 import msgspec
 
 from gemel.install import HOSTS, SHORT_NAMES, Launch, entry_for, jsonc, toml
+from gemel.protocol.deviations import DEVIATIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 _PART = re.compile(r"(<!-- printed: (?P<name>[\w-]+) -->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL)
@@ -359,7 +360,14 @@ def peers() -> str:
     return "\n".join(lines)
 
 
+def deviations() -> str:
+    """What a client understands of servers that deviate from the specification."""
+    rows = (f"| `{name}` | {description} |" for name, description in DEVIATIONS.items())
+    return "\n".join(["| name | what it means |", "|---|---|", *rows])
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "deviations": deviations,
     "version-of-fastmcp": version_of_fastmcp,
     "version-of-mcp": version_of_mcp,
     "peers": peers,
