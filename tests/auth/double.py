@@ -154,7 +154,8 @@ class AuthDouble:
         reply = made if isinstance(made, Reply) else await made
         if reply.delay:
             await asyncio.sleep(reply.delay)
-        await answer.body(reply.content, status=reply.status, headers=reply.headers)
+        kind = "" if "content-type" in reply.headers else "application/json"
+        await answer.body(reply.content, kind, status=reply.status, headers=reply.headers)
 
     def answer_mcp(self, asked: Asked) -> Reply:
         """The right answer of the MCP server."""

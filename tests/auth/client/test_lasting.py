@@ -87,6 +87,43 @@ async def test_a_login_that_is_over_is_asked_for_anew(double: AuthDouble, status
     assert len(double.opened) == 2
 
 
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("answer", [Reply(503), Reply(200, b"<html>"), Reply(403, b"<html>"), Reply(307)])
+async def test_a_login_that_can_not_be_refreshed_is_replaced_on_demand(
+    double: AuthDouble, answer: Reply, again: bool
+) -> None:
+    """Calls fail with one error that says so, whatever the token endpoint answers to refreshes."""
+    store = MemoryTokenStore()
+    await log_in(double, store)
+    await let_expire(double, store, -1)
+    right = double.answer_token
+    double.change("/token", lambda asked: answer if b"grant_type=refresh_token" in asked.body else right(asked))
+    with pytest.raises(CallError, match=r"log in again with login\(again=True\) or gemel auth login"):
+        async with client(double, store) as connected:
+            await connected.call_tool("read")
+    credentials = OAuth(authorizer=double.person(), store=store).bind(double.url)
+    assert (await credentials.login(again=again)).access_token in double.tokens
+    assert len(double.opened) == 2
+    await log_in(double, store)
+    assert len(double.opened) == 2
+
+
+@pytest.mark.parametrize("answer", [Reply(401, {"error": "invalid_client"}), Reply(401, b"<html>")])
+async def test_another_process_registers_a_client_that_is_unknown_anew(double: AuthDouble, answer: Reply) -> None:
+    """The page that refuses an unknown client sends nobody back, so a later login could not find out."""
+    store = MemoryTokenStore()
+    await log_in(double, store)
+    await let_expire(double, store, -1)
+    double.clients.clear()
+    double.tokens.clear()
+    double.change("/token", answer)
+    assert await stored(double, store) is None
+    del double.changes["/token"]
+    await log_in(double, store)
+    assert [query["client_id"] for query in double.authorizations()] == ["client-1", "client-1"]
+    assert double.paths(double.authority).count("/register") == 2
+
+
 async def test_a_client_that_closes_waits_for_its_refresh(double: AuthDouble, tmp_path: Path) -> None:
     """A token that expires soon is refreshed beside the call; the answer has the next refresh token."""
     store = FileTokenStore(tmp_path)

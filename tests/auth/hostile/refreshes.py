@@ -91,7 +91,6 @@ def refresh_cases() -> Iterator[RefreshCase]:
         "a list": Reply(200, []),
         "null": Reply(200, b"null"),
         "deep JSON": Reply(200, b"[" * 200_000),
-        "an error with the status 200": Reply(200, {"error": "invalid_grant"}),
         "2 MiB": Reply(200, b"{" + b" " * (2 << 20) + b"}"),
         "compressed": Reply(200, gzip.compress(b" " * (50 << 20)), {"content-encoding": "gzip"}),
         "no text": Reply(200, b"\xff\xfe\x00"),
@@ -111,6 +110,17 @@ def refresh_cases() -> Iterator[RefreshCase]:
         "invalid_client": Reply(401, {"error": "invalid_client"}),
         "unauthorized_client": Reply(400, {"error": "unauthorized_client"}),
         "an error of its own": Reply(400, {"error": "bad_refresh_token"}),
+        "an error with the status 200": Reply(200, {"error": "bad_refresh_token"}),
+        "not ok, with the status 200": Reply(200, {"ok": False, "error": "invalid_refresh_token"}),
+        "an error as an object": Reply(400, {"error": {"code": "invalid_grant", "message": CANARY}}),
+        "an error in the detail of a framework": Reply(400, {"detail": {"error": "invalid_grant"}}),
+        "a text in the detail of a framework": Reply(400, {"detail": "Invalid refresh token"}),
+        "validation errors": Reply(422, {"detail": [{"loc": ["body"], "msg": "field required"}]}),
+        "a page with 401": Reply(401, b"<html>", {"content-type": "text/html"}),
+        "a form-encoded error": Reply(
+            200, b"error=bad_refresh_token", {"content-type": "application/x-www-form-urlencoded"}
+        ),
+        "403 with a message": Reply(403, {"message": "no"}),
         "no such endpoint": Reply(404, b"Not Found"),
         "gone": Reply(410, b""),
     }.items():

@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -17,6 +17,8 @@ from gemel.auth.client.token_request import (
     RegisteredClient,
     TokenRequestFailed,
     authenticate,
+    is_success,
+    read_answer,
     read_error,
     request_tokens,
 )
@@ -185,11 +187,11 @@ def request_code(
     sent = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json"), *headers]
     response = yield HttpRequest("POST", endpoint, sent, urlencode(fields).encode())
     where = f"The device authorization endpoint {describe(endpoint)}"
-    if response.status != 200:
+    if not is_success(response):
         raise read_error(response, f"{where} refuses the request")
     try:
-        code = msgspec.convert(_lenient(msgspec.json.decode(response.body)), DeviceCode, strict=False)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        code = msgspec.convert(_lenient(read_answer(response)), DeviceCode, strict=False)
+    except msgspec.MsgspecError:
         raise AuthorizationFailed(f"{where} sent an answer that can't be read") from None
     is_timed = 0 < code.expires_in < float("inf") and 0 <= code.interval < float("inf")
     if not code.device_code or _USER_CODE.fullmatch(code.user_code) is None or not is_timed:
@@ -200,10 +202,8 @@ def request_code(
     return code
 
 
-def _lenient(answer: Any) -> Any:
+def _lenient(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Some servers write `verification_url`, as a draft did, or null for what they leave out."""
-    if not isinstance(answer, dict):
-        return answer
     members = {name: value for name, value in answer.items() if value is not None}
     if "verification_url" in members:
         members.setdefault("verification_uri", members["verification_url"])

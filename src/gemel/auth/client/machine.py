@@ -25,6 +25,8 @@ from gemel.auth.client.token_request import (
     RegisteredClient,
     TokenRequestFailed,
     authenticate,
+    is_success,
+    read_answer,
     read_error,
     request_tokens,
     sign_assertion,
@@ -501,11 +503,11 @@ class EnterpriseAuth(MachineAuth):
         values, headers = authenticate(self._idp_client.registered, None, values)
         sent = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json"), *headers]
         response = yield HttpRequest("POST", self._endpoint, sent, urlencode(values).encode())
-        if response.status != 200:
+        if not is_success(response):
             raise read_error(response, f"{where} refuses the exchange")
         try:
-            grant = msgspec.json.decode(response.body, type=_Grant)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            grant = msgspec.convert(read_answer(response), _Grant)
+        except msgspec.MsgspecError:
             raise AuthorizationFailed(f"{where} sent an answer that can't be read") from None
         if grant.issued_token_type != ID_JAG or not grant.access_token:
             raise AuthorizationFailed(

@@ -63,6 +63,10 @@ _REJECTED = frozenset({"invalid_client", "unauthorized_client"})
 _SCOPE_CHARACTERS = frozenset(map(chr, range(0x21, 0x7F))) - set('"\\')
 
 
+class RefreshFailed(NotSent):
+    """A token can't be refreshed now, for another reason than a refusal: the login is kept, and a call was not sent."""
+
+
 class OAuth:
     """Logs in at MCP servers: `Client(url, auth="oauth")`, or `auth=OAuth(…)` with options.
 
@@ -231,14 +235,14 @@ class OAuthCredentials:
 
         Raises:
             TokenStoreError: The store can't be read.
-            CallError: The token can't be refreshed now.
+            NotSent: The token can't be refreshed now.
         """
         if self._source is None and not self._looked_up:
             await self._look_up()
         return None if self._source is None else await self._source.get()
 
     async def login(self, *, again: bool = False) -> Tokens:
-        """Log in now, unless somebody is logged in.
+        """Log in now, unless somebody is logged in with a token that is valid or can be refreshed.
 
         Args:
             again: Log in also if somebody is logged in. The login before stays until the new one is there.
@@ -249,7 +253,11 @@ class OAuthCredentials:
         Raises:
             AuthorizationFailed: Nobody logged in, or it is not possible.
         """
-        tokens = await self.tokens()
+        try:
+            tokens = await self.tokens()
+        except RefreshFailed as exc:
+            logger.info("A new login takes the place of the one at %s: %s", self.url, exc)
+            tokens = None
         if tokens is None or again:
             before, refused = self._source, "" if tokens is None else tokens.access_token
             await self._log_in(await self._challenge(), refused, (), again=again)
@@ -440,14 +448,17 @@ class OAuthCredentials:
             try:
                 self._rules.check_endpoint(tokens.token_endpoint)
                 return await fetcher.run(code_flow.refresh(tokens, client, self._resource, self._proof))
-            except TokenRequestFailed as exc:
-                if exc.error in _REJECTED:
+            except AuthorizationFailed as exc:
+                if not isinstance(exc, TokenRequestFailed) or not exc.is_final:
+                    raise RefreshFailed(
+                        f"The token could not be refreshed: {exc}. If that lasts, log in again with login(again=True) or "
+                        f"gemel auth login {self.url}"
+                    ) from exc
+                is_unknown = exc.error in _REJECTED or (exc.status == 401 and not exc.error)
+                if is_unknown:
                     self._rejected.add(client.client_id)
-                if exc.is_final:
-                    raise InvalidGrant(str(exc)) from None
-                raise NotSent(f"The token could not be refreshed: {exc}") from None
-            except FetchFailed as exc:
-                raise NotSent(f"The token could not be refreshed: {exc}") from exc
+                is_dynamic = self._oauth.registered is None and not self._oauth.keep_client
+                raise InvalidGrant(str(exc), forgets_client=is_unknown and is_dynamic) from None
 
     async def _ask_person(
         self,

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import time
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import parse_qsl, quote_plus, urlencode
 
 import msgspec
 
@@ -30,8 +30,27 @@ ASSERTION_SECONDS: Final = 60
 MAX_TOKEN = 64 * 1024
 #: Longer lifetimes, in seconds, are cut.
 _LONGEST = 10 * 365 * 86400.0
-#: Errors that say nothing about the request. The first two are those of RFC 6749, section 4.1.2.1.
-_TEMPORARY = frozenset({"server_error", "temporarily_unavailable", "slow_down"})
+#: Errors that say nothing about the request: those of RFC 6749, section 4.1.2.1, of RFC 8628, and of Slack.
+_TEMPORARY = frozenset(
+    {
+        "server_error",
+        "temporarily_unavailable",
+        "slow_down",
+        "fatal_error",
+        "internal_error",
+        "ratelimited",
+        "request_timeout",
+        "service_unavailable",
+    }
+)
+#: Statuses that refuse a request whatever the body is: a gateway in between has other ones.
+_REFUSALS = frozenset({400, 401, 404, 405, 410})
+#: Names of token types that are sent as bearer tokens. Slack has one for each kind of account.
+_BEARER = frozenset({"", "bearer", "bot", "user"})
+#: Content types of form-encoded answers.
+_FORM_TYPES = ("application/x-www-form-urlencoded", "text/plain")
+#: Parameters of a form-encoded answer that are read.
+_MAX_FIELDS = 100
 #: Ways to authenticate that need a secret only, the preferred one first.
 SECRET_METHODS = ("client_secret_basic", "client_secret_post")
 
@@ -43,19 +62,21 @@ class TokenRequestFailed(AuthorizationFailed):
         message: The text of the error.
         error: The error code, such as "invalid_grant"; "" if the answer had none.
         status: The HTTP status of the answer.
+        has_reason: Whether the answer is the authorization server's own: a document that says why.
     """
 
-    def __init__(self, message: str, error: str = "", *, status: int = 200) -> None:
+    def __init__(self, message: str, error: str = "", *, status: int = 200, has_reason: bool = False) -> None:
         super().__init__(message)
         self.error = error
         self.status = status
+        self.has_reason = has_reason
 
     @property
     def is_final(self) -> bool:
         """Whether the same request can't succeed later: it was refused, or there is no such endpoint any more."""
         if self.status == 429 or self.status >= 500 or self.error in _TEMPORARY:
             return False
-        return bool(self.error) or self.status in (404, 405, 410)
+        return bool(self.error) or self.status in _REFUSALS or self.has_reason
 
 
 class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -96,22 +117,17 @@ class Proof(Protocol):
         ...
 
 
-class TokenResponse(msgspec.Struct):
+class _TokenResponse(msgspec.Struct):
     """The response of a token endpoint; what is not needed is ignored."""
 
     access_token: str
     token_type: str | None = None
     expires_in: float | str | None = None
     refresh_token: str | None = None
-    scope: str | None = None
+    scope: str | list[str] | None = None
 
     def __repr__(self) -> str:
         return "<TokenResponse>"
-
-
-class _ErrorResponse(msgspec.Struct):
-    error: str = ""
-    error_description: str | None = None
 
 
 def request_tokens(
@@ -155,7 +171,7 @@ def request_tokens(
         sent = headers if proof is None else [*headers, proof.header("POST", endpoint)]
         response = yield HttpRequest("POST", endpoint, sent, body)
         has_nonce = proof is not None and proof.take_nonce(endpoint, response.headers)
-        if response.status == 200:
+        if is_success(response):
             break
         error = read_error(response, f"The token endpoint {describe(endpoint)} refuses the request")
         if is_last or not has_nonce or error.error != "use_dpop_nonce":
@@ -228,7 +244,7 @@ def read_tokens(response: HttpResponse, requested: tuple[str, ...], endpoint: st
     """Read the response of a token endpoint.
 
     Args:
-        response: A response with the status 200.
+        response: A successful response.
         requested: The scopes that were requested.
         endpoint: The token endpoint.
         issuer: The authorization server.
@@ -241,29 +257,74 @@ def read_tokens(response: HttpResponse, requested: tuple[str, ...], endpoint: st
     """
     where = f"The token endpoint {describe(endpoint)}"
     try:
-        answer = msgspec.json.decode(response.body, type=TokenResponse)
-        lifetime = None if answer.expires_in is None else min(max(float(answer.expires_in), 0.0), _LONGEST)
+        answer = msgspec.convert(read_answer(response), _TokenResponse)
+        has_lifetime = answer.expires_in not in (None, "")
+        lifetime = min(max(float(answer.expires_in or 0), 0.0), _LONGEST) if has_lifetime else None
         if lifetime is not None and math.isnan(lifetime):
             raise ValueError
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except (msgspec.MsgspecError, ValueError):
         raise TokenRequestFailed(f"{where} sent an answer that can't be read") from None
-    token_type = (answer.token_type or "Bearer").lower()
-    if token_type not in ("bearer", "dpop"):
+    token_type = (answer.token_type or "").lower()
+    if token_type not in _BEARER and token_type != "dpop":
         raise TokenRequestFailed(f"{where} issues tokens of an unknown type: {shorten(ascii(token_type), 40)}")
-    for token in (answer.access_token, answer.refresh_token):
+    refresh_token = answer.refresh_token or None
+    for token in (answer.access_token, refresh_token):
         if token is not None and not _is_token(token):
             raise TokenRequestFailed(f"{where} sent a token that can't be sent in a header")
     now = time.time()
     return Tokens(
         access_token=answer.access_token,
         token_type="DPoP" if token_type == "dpop" else "Bearer",
-        refresh_token=answer.refresh_token,
+        refresh_token=refresh_token,
         expires_at=None if lifetime is None else now + lifetime,
         issued_at=now,
-        scopes=requested if answer.scope is None else tuple(answer.scope.split()),
+        scopes=requested if answer.scope is None else _read_scopes(answer.scope, requested),
         issuer=issuer,
         token_endpoint=endpoint,
     )
+
+
+def _read_scopes(scope: str | list[str], requested: Sequence[str]) -> tuple[str, ...]:
+    """The scopes of an answer, which GitHub and Slack separate by commas. A comma may also be part of a scope."""
+    if isinstance(scope, list):
+        return tuple(scope)
+    has_commas = "," in scope and not any("," in name for name in requested)
+    return tuple((scope.replace(",", " ") if has_commas else scope).split())
+
+
+def is_success(response: HttpResponse) -> bool:
+    """Whether a response is a success: its status says so, and its content doesn't contradict.
+
+    GitHub and Slack send refusals with the status 200.
+
+    Args:
+        response: The response of a token endpoint or a device authorization endpoint.
+    """
+    if not 200 <= response.status < 300:
+        return False
+    answer = read_answer(response)
+    return answer.get("ok") is not False and not answer.get("error")
+
+
+def read_answer(response: HttpResponse) -> Mapping[str, Any]:
+    """Read the object in a response: JSON, or form-encoded as old OAuth servers and frameworks send it.
+
+    Args:
+        response: The response.
+
+    Returns:
+        The members; empty if there is no object.
+    """
+    try:
+        answer = msgspec.json.decode(response.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        if not response.headers.get("content-type", "").startswith(_FORM_TYPES):
+            return {}
+        try:
+            return dict(parse_qsl(response.body.decode(), max_num_fields=_MAX_FIELDS))
+        except ValueError:
+            return {}
+    return answer if isinstance(answer, dict) else {}
 
 
 def read_error(response: HttpResponse, what: str) -> TokenRequestFailed:
@@ -276,12 +337,23 @@ def read_error(response: HttpResponse, what: str) -> TokenRequestFailed:
     Returns:
         The error, with the code and description of the server.
     """
-    try:
-        answer = msgspec.json.decode(response.body, type=_ErrorResponse)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        answer = _ErrorResponse()
-    details = describe_error(answer.error, answer.error_description) if answer.error else f"HTTP {response.status}"
-    return TokenRequestFailed(f"{what}: {details}", answer.error, status=response.status)
+    answer = read_answer(response)
+    error = next(_texts(answer, "error", "errorCode", "code"), "")
+    description = next(
+        _texts(answer, "error_description", "error_message", "message", "detail", "errorSummary", "title", "msg"), None
+    )
+    details = describe_error(error or f"HTTP {response.status}", description)
+    return TokenRequestFailed(f"{what}: {details}", error, status=response.status, has_reason=bool(answer))
+
+
+def _texts(answer: Mapping[str, Any], *names: str) -> Iterator[str]:
+    """The texts of members of an error, also within an object in `error` or `detail`, where frameworks put it."""
+    nested = (answer.get("error"), answer.get("detail"))
+    for members in (answer, *(inner for inner in nested if isinstance(inner, dict))):
+        for name in names:
+            value = members.get(name)
+            if isinstance(value, str) and value:
+                yield value
 
 
 def describe_error(error: str, description: str | None) -> str:

@@ -30,7 +30,16 @@ CLOSE = 10.0
 
 
 class InvalidGrant(GemelError):
-    """The authorization server no longer accepts a refresh token: `invalid_grant`, or it has none to accept."""
+    """The authorization server no longer accepts a refresh token: `invalid_grant`, or it has none to accept.
+
+    Args:
+        message: The text of the error.
+        forgets_client: Whether the registration of the client is of no use any more, either.
+    """
+
+    def __init__(self, message: str, *, forgets_client: bool = False) -> None:
+        super().__init__(message)
+        self.forgets_client = forgets_client
 
 
 class TokenStoreError(GemelError):
@@ -332,7 +341,8 @@ class TokenSource:
     async def _refreshed(self, stored: Tokens, refused: str | None) -> Tokens | None:
         try:
             return await self._keep(await self._refresh(stored), stored)
-        except InvalidGrant:
+        except InvalidGrant as exc:
+            refusal = exc
             newer = await self.store.get(self.key)
         if newer is not None and newer.refresh_token not in (None, stored.refresh_token):
             # Somebody wrote without the lock, such as another program: the token was rotated.
@@ -342,9 +352,9 @@ class TokenSource:
             stored = newer
             try:
                 return await self._keep(await self._refresh(stored), stored)
-            except InvalidGrant:
-                pass
-        return await self._drop(stored, refused)
+            except InvalidGrant as exc:
+                refusal = exc
+        return await self._drop(stored, refused, {} if refusal.forgets_client else stored.client)
 
     async def _keep(self, tokens: Tokens, previous: Tokens | None) -> Tokens:
         """Store new tokens. What the server left out is as it was."""
@@ -361,10 +371,10 @@ class TokenSource:
             logger.warning("A login is kept in this process only: %s", exc)
         return tokens
 
-    async def _drop(self, stored: Tokens, refused: str | None) -> Tokens | None:
+    async def _drop(self, stored: Tokens, refused: str | None, client: dict[str, Any]) -> Tokens | None:
         """The refresh token is used up: use the access token while it is valid, and keep the client registration."""
         usable = stored.access_token != refused and stored.is_usable(time.time())
         access_token = stored.access_token if usable else ""
-        self._tokens = msgspec.structs.replace(stored, access_token=access_token, refresh_token=None)
+        self._tokens = msgspec.structs.replace(stored, access_token=access_token, refresh_token=None, client=client)
         await self.store.set(self.key, self._tokens)
         return self._tokens if usable else None

@@ -1,0 +1,124 @@
+"""Answers of token endpoints as providers and frameworks send them: what is understood, and what a refusal says."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from gemel import AuthorizationFailed, Client
+from gemel.auth import DeviceLogin, MemoryTokenStore, OAuth, Tokens
+from tests.auth.double import AuthDouble, Reply
+from tests.transports.scripted_http import Asked
+
+FORM = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
+
+
+async def log_in(double: AuthDouble, **options: Any) -> Tokens:
+    """Log in and make a call. Returns what is stored."""
+    store = MemoryTokenStore()
+    options.setdefault("authorizer", double.person())
+    async with Client(double.url, auth=OAuth(store=store, **options)) as client:
+        await client.call_tool("read")
+    return next(tokens for tokens in store._tokens.values() if tokens.access_token)
+
+
+@pytest.mark.parametrize(
+    ("members", "status", "expected"),
+    [
+        ({}, 201, {}),
+        ({"expires_in": "3600"}, 200, {"lifetime": 3600}),
+        ({"expires_in": ""}, 200, {"lifetime": None}),
+        ({"expires_in": None}, 200, {"lifetime": None}),
+        ({"token_type": "bearer"}, 200, {}),
+        ({"token_type": None}, 200, {}),
+        ({"token_type": ""}, 200, {}),
+        ({"token_type": "bot", "ok": True}, 200, {}),
+        ({"refresh_token": ""}, 200, {"refresh_token": None}),
+        ({"scope": "a,b"}, 200, {"scopes": ("a", "b")}),
+        ({"scope": ["a", "b"]}, 200, {"scopes": ("a", "b")}),
+        ({"scope": None}, 200, {"scopes": ("a", "b")}),
+        ({"error": None}, 200, {}),
+        ({"error": ""}, 200, {}),
+    ],
+)
+async def test_an_answer_that_can_be_understood_is_used(
+    members: dict[str, Any], status: int, expected: dict[str, Any]
+) -> None:
+    async with AuthDouble() as double:
+        access, refresh = double.grant()
+        answer = {"access_token": access, "token_type": "Bearer", "refresh_token": refresh, "expires_in": 60, **members}
+        double.change("/token", Reply(status, answer))
+        tokens = await log_in(double, scopes=["a", "b"])
+    assert (tokens.access_token, tokens.token_type) == (access, "Bearer")
+    found: dict[str, Any] = {"refresh_token": tokens.refresh_token, "scopes": tokens.scopes}
+    found["lifetime"] = None if tokens.expires_at is None else round(tokens.expires_at - time.time(), -2)
+    assert {name: found[name] for name in expected} == expected
+
+
+async def test_a_comma_may_be_part_of_a_scope() -> None:
+    async with AuthDouble() as double:
+        access, _ = double.grant()
+        double.change("/token", Reply(200, {"access_token": access, "scope": "a,b"}))
+        assert (await log_in(double, scopes=["a,b"])).scopes == ("a,b",)
+
+
+async def test_a_form_encoded_answer_is_used() -> None:
+    async with AuthDouble() as double:
+        access, _ = double.grant()
+        answer = {"access_token": access, "token_type": "bearer", "scope": "repo,gist", "expires_in": "28800"}
+        double.change("/token", Reply(200, urlencode(answer).encode(), FORM))
+        assert (await log_in(double)).scopes == ("repo", "gist")
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (Reply(200, {"error": "bad_code", "error_description": "The code is wrong."}), r"bad_code \(The code is wrong"),
+        (Reply(200, {"ok": False, "error": "invalid_code"}), "invalid_code"),
+        (Reply(200, {"ok": False}), "HTTP 200"),
+        (Reply(200, b"error=bad_code&error_description=Wrong", FORM), r"bad_code \(Wrong\)"),
+        (Reply(400, {"error": {"code": "bad_code", "message": "Wrong"}}), r"bad_code \(Wrong\)"),
+        (Reply(400, {"detail": "Wrong"}), r"HTTP 400 \(Wrong\)"),
+        (Reply(400, {"detail": {"error": "bad_code", "error_description": "Wrong"}}), r"bad_code \(Wrong\)"),
+        (Reply(401, {"statusCode": 401, "message": "Wrong", "error": "Unauthorized"}), r"Unauthorized \(Wrong\)"),
+        (Reply(400, {"errorCode": "E0000001", "errorSummary": "Wrong"}), r"E0000001 \(Wrong\)"),
+        (Reply(400, b"<html>"), "HTTP 400"),
+    ],
+)
+async def test_a_refusal_says_what_the_server_said(reply: Reply, words: str) -> None:
+    async with AuthDouble() as double:
+        double.change("/token", reply)
+        with pytest.raises(AuthorizationFailed, match=words):
+            await log_in(double)
+
+
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("is_nested", [False, True])
+async def test_a_device_login_waits_however_the_server_says_so(status: int, is_nested: bool) -> None:
+    async with AuthDouble() as double:
+        code = {"device_code": "d", "user_code": "AB", "verification_uri": f"{double.issuer}/device", "expires_in": 60}
+        double.metadata["device_authorization_endpoint"] = f"{double.issuer}/device"
+        double.change("/device", Reply(201, {**code, "interval": 0}))
+        access, _ = double.grant()
+        pending: dict[str, Any] = {"error": "authorization_pending"}
+
+        def answer(asked: Asked) -> Reply:
+            if len(double.forms("/token")) < 2:
+                return Reply(status, {"detail": pending} if is_nested and status == 400 else pending)
+            return Reply(200, {"access_token": access})
+
+        async def soon(seconds: float) -> None: ...
+
+        double.change("/token", answer)
+        await log_in(double, authorizer=DeviceLogin(show=lambda text: None, sleep=soon))
+
+
+async def test_the_text_of_a_refused_device_login_is_shown() -> None:
+    async with AuthDouble() as double:
+        double.metadata["device_authorization_endpoint"] = f"{double.issuer}/device"
+        double.change("/device", Reply(200, {"error": "device_flow_disabled", "error_description": "Turn it on"}))
+        with pytest.raises(AuthorizationFailed, match=r"device_flow_disabled \(Turn it on\)"):
+            await log_in(double, authorizer=DeviceLogin(show=lambda text: None))
