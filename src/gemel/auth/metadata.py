@@ -6,12 +6,15 @@ Documents are RFC 9728 (protected resources), RFC 8414 and OpenID Connect Discov
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from gemel.schema.revisions import V2025_03, V2025_06, V2026_07
+
+logger = logging.getLogger("gemel")
 
 #: Bytes of a document.
 MAX_DOCUMENT: Final = 1024 * 1024
@@ -121,6 +124,51 @@ def read_document(data: bytes, kind: type[MetadataT]) -> MetadataT:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise ValueError(f"the document is malformed: {exc}") from None
+
+
+def read_metadata(data: bytes, kind: type[MetadataT]) -> MetadataT:
+    """Read metadata of a peer. A member that is not valid is left out with a warning, unless the document needs it.
+
+    Args:
+        data: The JSON text.
+        kind: What it is expected to be.
+
+    Returns:
+        The document.
+
+    Raises:
+        ValueError: It is not a JSON object, too large, or a needed member is missing or of another type.
+    """
+    try:
+        return read_document(data, kind)
+    except ValueError:
+        if len(data) > MAX_DOCUMENT:
+            raise
+        try:
+            members = msgspec.json.decode(data, type=dict[str, Any])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            members = {}
+        invalid = [
+            field.name
+            for field in msgspec.structs.fields(kind)
+            if field.name in members and not field.required and not _is_valid(members[field.name], field.type)
+        ]
+        if not invalid:
+            raise
+    try:
+        document = msgspec.convert({name: members[name] for name in members if name not in invalid}, kind)
+    except msgspec.ValidationError as exc:
+        raise ValueError(f"the document is malformed: {exc}") from None
+    logger.warning("Metadata is used without the members that are not valid: %s", ", ".join(invalid))
+    return document
+
+
+def _is_valid(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 # ---------------------------------------------------------------- URLs

@@ -38,13 +38,16 @@ def resource(issuer: str = ISSUER, **members: Any) -> dict[str, Any]:
 
 
 def run(flow: Flow[Discovered], site: Mapping[str, Any]) -> tuple[Discovered | AuthorizationFailed, list[HttpRequest]]:
-    """Feed a flow from a site: documents by URL, a status for an error, 404 for all others."""
+    """Feed a flow from a site: documents by URL, a status or an exception for an error, 404 for all others."""
     asked: list[HttpRequest] = []
     try:
         request = next(flow)
         while True:
             asked.append(request)
             document = site.get(request.url, 404)
+            if isinstance(document, AuthorizationFailed):
+                request = flow.throw(document)
+                continue
             is_status = isinstance(document, int)
             response = HttpResponse(document) if is_status else HttpResponse(200, {}, json.dumps(document).encode())
             request = flow.send(response)
@@ -60,7 +63,7 @@ def found(site: Mapping[str, Any], challenge: Challenge | None = None, **options
     return result, [request.url for request in asked]
 
 
-def failure(site: Mapping[str, Any], challenge: Challenge | None = None, **options: Any) -> tuple[str, list[str]]:
+def failure_of(site: Mapping[str, Any], challenge: Challenge | None = None, **options: Any) -> tuple[str, list[str]]:
     result, asked = run(discover(URL, RULES, challenge, **options), site)
     assert isinstance(result, AuthorizationFailed), result
     return str(result), [request.url for request in asked]
@@ -108,7 +111,7 @@ def test_the_forms_of_server_metadata_are_tried_in_order(issuer: str, places: li
     """AUTHC-04: RFC 8414 comes first, and is all that is asked for where it is served."""
     for count, place in enumerate(places, 1):
         assert found({AT_PATH: resource(issuer), place: authority(issuer)})[1][1:] == places[:count]
-    text, asked = failure({AT_PATH: resource(issuer)})
+    text, asked = failure_of({AT_PATH: resource(issuer)})
     assert "has no metadata" in text
     assert asked[1:] == places
 
@@ -120,14 +123,14 @@ def test_the_forms_of_server_metadata_are_tried_in_order(issuer: str, places: li
 def test_metadata_of_another_issuer_is_refused(issuer: str) -> None:
     """AUTHC-05."""
     site = {AT_PATH: resource(), f"{ISSUER}/.well-known/oauth-authorization-server": authority(issuer)}
-    assert "names the issuer" in failure(site)[0]
+    assert "names the issuer" in failure_of(site)[0]
 
 
 def test_another_issuer_can_be_accepted_explicitly() -> None:
     other = f"{ISSUER}/"
     site = {AT_PATH: resource(), f"{ISSUER}/.well-known/oauth-authorization-server": authority(other)}
     assert found(site, accept_issuers={other})[0].issuer == other
-    assert "names the issuer" in failure(site, accept_issuers={"https://evil.example.com"})[0]
+    assert "names the issuer" in failure_of(site, accept_issuers={"https://evil.example.com"})[0]
 
 
 def test_a_server_without_resource_metadata_authorizes_itself() -> None:
@@ -141,7 +144,7 @@ def test_a_server_without_resource_metadata_authorizes_itself() -> None:
     endpoints = (server.authorization_endpoint, server.token_endpoint, server.registration_endpoint)
     assert endpoints == (f"{SERVER}/authorize", f"{SERVER}/token", f"{SERVER}/register")
     assert found({BASE: authority(f"{SERVER}/")})[0].issuer == f"{SERVER}/"
-    assert "names the issuer" in failure({BASE: authority()})[0]
+    assert "names the issuer" in failure_of({BASE: authority()})[0]
 
 
 def test_requests_name_the_protocol_version() -> None:
@@ -150,11 +153,105 @@ def test_requests_name_the_protocol_version() -> None:
     assert all(("MCP-Protocol-Version", "2025-11-25") in request.headers for request in asked)
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_server_that_is_overloaded_is_not_taken_for_one_without_metadata(status: int) -> None:
-    text, asked = failure({AT_PATH: status})
-    assert f"can't be read now: HTTP {status}" in text
-    assert asked == [AT_PATH]
+@pytest.mark.parametrize("failure", [429, 500, 503, AuthorizationFailed("no answer")])
+def test_a_place_that_fails_is_not_taken_for_one_without_metadata(failure: Any) -> None:
+    """The default paths of a server without metadata are not used, and the error names each place."""
+    text, asked = failure_of({AT_PATH: failure})
+    assert asked == [AT_PATH, AT_ROOT, BASE]
+    assert "no answer" in text if isinstance(failure, AuthorizationFailed) else f"HTTP {failure}" in text
+    assert text.count("HTTP 404") == 2
+
+
+@pytest.mark.parametrize("failure", [301, 401, 403, 404, 429, 500, 502, [], "a page", {"resource": 1, "issuer": 1}])
+def test_a_document_is_looked_for_at_each_place(failure: Any) -> None:
+    openid, metadata = f"{ISSUER}/.well-known/openid-configuration", f"{ISSUER}/.well-known/oauth-authorization-server"
+    assert found({AT_PATH: failure, AT_ROOT: resource(), metadata: failure, openid: authority()})[0].issuer == ISSUER
+    assert found({AT_PATH: failure, BASE: authority(SERVER)})[0].issuer == SERVER
+    challenge = Challenge("bearer", {"resource_metadata": f"{SERVER}/elsewhere"})
+    assert (
+        found({AT_PATH: resource(), f"{SERVER}/elsewhere": failure, metadata: authority()}, challenge)[0].issuer
+        == ISSUER
+    )
+
+
+def test_a_place_that_gives_no_answer_is_passed_over() -> None:
+    away = AuthorizationFailed("GET: no answer within 10 s")
+    metadata = f"{ISSUER}/.well-known/openid-configuration"
+    site = {AT_PATH: away, AT_ROOT: resource(), f"{ISSUER}/.well-known/oauth-authorization-server": away}
+    assert found({**site, metadata: authority()})[0].issuer == ISSUER
+    text, _ = failure_of(site)
+    assert "no answer within 10 s" in text
+    assert f"'{metadata}' answers HTTP 404" in text
+
+
+@pytest.mark.parametrize("named", ["/custom", "custom", f"{SERVER}/custom"])
+def test_the_challenge_may_name_the_place_by_its_path(named: str) -> None:
+    site = {f"{SERVER}/custom": resource(), f"{ISSUER}/.well-known/oauth-authorization-server": authority()}
+    assert found(site, Challenge("bearer", {"resource_metadata": named}))[0].issuer == ISSUER
+    assert failure_of({}, Challenge("bearer", {"resource_metadata": "https://["}), issuer=ISSUER)
+
+
+def test_a_document_of_another_issuer_does_not_hide_the_right_one() -> None:
+    """Such as that of another tenant, at the root of a host."""
+    wrong, right = f"{ISSUER}/.well-known/oauth-authorization-server", f"{ISSUER}/.well-known/openid-configuration"
+    site = {AT_PATH: resource(), wrong: authority(f"{ISSUER}/"), right: authority()}
+    assert found(site)[0].issuer == ISSUER
+
+
+def test_the_first_authorization_server_with_valid_metadata_is_used() -> None:
+    dead, insecure, good = "https://dead.example.com", "http://plain.example.com", ISSUER
+    servers = [dead, insecure, "not a URL", good, "https://later.example.com"]
+    metadata = {f"{good}/.well-known/oauth-authorization-server": authority()}
+    result, asked = found({AT_PATH: resource(authorization_servers=servers), **metadata})
+    assert result.issuer == good
+    assert not any("later" in url for url in asked)
+    text, _ = failure_of({AT_PATH: resource(authorization_servers=[dead, insecure])})
+    assert dead in text
+    assert f"'{insecure}' is not https" in text
+
+
+def test_the_authorization_server_of_the_login_comes_first() -> None:
+    """A login must not be lost because another server of the list is there again."""
+    own = "https://own.example.com"
+    site = {
+        AT_PATH: resource(authorization_servers=[ISSUER, own]),
+        f"{ISSUER}/.well-known/oauth-authorization-server": authority(),
+        f"{own}/.well-known/oauth-authorization-server": authority(own),
+        BASE: authority(SERVER),
+    }
+    assert found(site)[0].issuer == ISSUER
+    assert found(site, preferred=own)[0].issuer == own
+    assert found(site, preferred="https://former.example.com")[0].issuer == ISSUER
+    assert "HTTP 503" in failure_of({**site, AT_PATH: 503}, preferred=own)[0]
+    assert found({**site, AT_PATH: 503}, preferred=SERVER)[0].issuer == SERVER
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"scopes_supported": "read write"},
+        {"scopes_supported": [None]},
+        {"service_documentation": False, "subject_types_supported": "public"},
+        {"require_pushed_authorization_requests": "no"},
+        {"revocation_endpoint": "/revoke"},
+        {"device_authorization_endpoint": ""},
+        {"registration_endpoint": "http://login.example.com/register"},
+        {"registration_endpoint": 1},
+    ],
+)
+def test_metadata_is_used_without_members_that_are_not_valid(members: dict[str, Any], caplog: Any) -> None:
+    site = {AT_PATH: resource(), f"{ISSUER}/.well-known/oauth-authorization-server": authority(**members)}
+    server = found(site)[0].server
+    assert [getattr(server, name) for name in members] == [None] * len(members)
+    assert server.token_endpoint == f"{ISSUER}/token"
+    assert all(name in caplog.text for name in members)
+
+
+def test_resource_metadata_is_used_without_members_that_are_not_valid() -> None:
+    metadata = {f"{ISSUER}/.well-known/oauth-authorization-server": authority()}
+    result, _ = found({AT_PATH: resource(scopes_supported="notes", resource_name=["Notes"]), **metadata})
+    assert result.issuer == ISSUER
+    assert result.scopes_supported == ()
 
 
 @pytest.mark.parametrize(
@@ -183,9 +280,9 @@ def test_metadata_must_be_for_the_server(identifier: str, url: str, is_covered: 
     """AUTHC-12: for its URL, or a parent path at its origin."""
     assert covers(identifier, url) == is_covered
     if url == URL and not is_covered:
-        text, asked = failure({AT_PATH: resource(resource=identifier)})
+        text, asked = failure_of({AT_PATH: resource(resource=identifier)})
         assert "which is not" in text
-        assert asked == [AT_PATH]
+        assert asked == [AT_PATH, AT_ROOT], "another document may be right, but not that of a server without one"
 
 
 def test_the_identifier_is_sent_as_it_was_published() -> None:
@@ -198,7 +295,7 @@ def test_a_client_for_one_issuer_uses_no_other() -> None:
     """AUTHC-26."""
     own = "https://own.example.com"
     site = {AT_PATH: resource(), f"{own}/.well-known/oauth-authorization-server": authority(own)}
-    text, asked = failure(site, issuer=own)
+    text, asked = failure_of(site, issuer=own)
     assert "is not authorized by the issuer" in text
     assert asked == [AT_PATH]
     several = {**site, AT_PATH: resource(authorization_servers=[ISSUER, own])}
@@ -209,14 +306,14 @@ def test_a_server_can_not_speak_for_the_issuer_that_a_client_is_for() -> None:
     """Official Python SDK #2988: without resource metadata, the document of the MCP server named the endpoints for secrets."""
     own = "https://own.example.com"
     site = {"https://notes.example.com/.well-known/oauth-authorization-server": authority(own)}
-    text, asked = failure(site, issuer=own, accept_issuers={own})
+    text, asked = failure_of(site, issuer=own, accept_issuers={own})
     assert "names no authorization server" in text
     assert not any("oauth-authorization-server" in url for url in asked)
 
 
-@pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint", "registration_endpoint"])
+@pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint"])
 @pytest.mark.parametrize("url", ["http://login.example.com/x", "https://127.0.0.1/x", "javascript:alert(1)", "/x"])
 def test_endpoints_are_https(name: str, url: str) -> None:
     """AUTHC-28."""
     site = {AT_PATH: resource(), f"{ISSUER}/.well-known/oauth-authorization-server": authority(**{name: url})}
-    failure(site)
+    failure_of(site)

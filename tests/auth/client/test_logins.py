@@ -99,6 +99,19 @@ async def test_a_document_is_the_client_where_the_server_takes_documents() -> No
         assert double.forms("/token")[0]["client_id"] == document
 
 
+@pytest.mark.parametrize("url", ["http://login.example.com/register", "https://10.0.0.1/register", "/register"])
+async def test_a_registration_endpoint_that_must_not_be_used_matters_only_without_a_client(url: str) -> None:
+    """AUTHC-28."""
+    async with AuthDouble() as double:
+        double.clients["mine"] = {"redirect_uris": ["*"]}
+        double.metadata["registration_endpoint"] = url
+        with pytest.raises(AuthorizationFailed, match=r"registers no clients by itself \(.+\)"):
+            async with Client(double.url, auth=OAuth(authorizer=double.person())) as client:
+                await client.list_tools()
+        async with Client(double.url, auth=OAuth(client_id="mine", authorizer=double.person())) as client:
+            await client.list_tools()
+
+
 @pytest.mark.parametrize(
     ("challenge", "supported", "server", "options", "expected"),
     [

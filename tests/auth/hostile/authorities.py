@@ -124,8 +124,8 @@ def pointers() -> Iterator[Case]:
         yield Case(f"issuer: {url!r}", members("resource_metadata", authorization_servers=[url]))
     for url in INSIDE:
         challenge = f'Bearer resource_metadata="{url}"'.replace("\r\n", " ")
-        if url:
-            yield Case(f"resource_metadata: {url!r}", challenged(challenge))
+        if url:  # it is not requested; the well-known places are, which have the metadata
+            yield Case(f"resource_metadata: {url!r}", challenged(challenge), True, 1, 1)
     for endpoint in ("authorization_endpoint", "token_endpoint", "registration_endpoint"):
         for url in INSIDE[:16]:
             # A person may see a page whose name means something inside; no request is made there.
@@ -318,6 +318,17 @@ def good() -> Iterator[Case]:
         1,
     )
     yield Case("a lifetime as text", _lifetime_as_text, True, 1, 1)
+    for url in INSIDE[:16]:
+        yield Case(f"a revocation endpoint that is not used: {url!r}", _with("revocation_endpoint", url), True, 1, 1)
+        yield Case(f"an issuer that is not used before a good one: {url!r}", _after(url), True, 1, 1)
+
+
+def _after(issuer: str) -> Callable[[AuthDouble], None]:
+    return lambda double: double.resource_metadata["authorization_servers"].insert(0, issuer)
+
+
+def _with(member: str, value: object) -> Callable[[AuthDouble], None]:
+    return lambda double: double.metadata.update({member: value})
 
 
 def _without_iss(double: AuthDouble) -> None:

@@ -5,8 +5,10 @@ Specification: Authorization, sections "Authorization Server Location" and "Auth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from urllib.parse import urlsplit
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
@@ -19,22 +21,21 @@ from gemel.auth.metadata import (
     authorization_server_urls,
     canonical_resource,
     protected_resource_urls,
-    read_document,
+    read_metadata,
 )
-from gemel.auth.url_rules import UrlRules, describe, parse_url
+from gemel.auth.url_rules import UrlRefused, UrlRules, describe, parse_url
 from gemel.errors import AuthorizationFailed, shorten
 from gemel.schema.revisions import HANDSHAKE_REVISIONS, V2025_03
 
+logger = logging.getLogger("gemel")
+
 #: Authorization servers of a resource that are looked at.
 MAX_SERVERS = 16
-#: Endpoints that get secrets or are opened in a browser.
-_ENDPOINTS = (
-    "authorization_endpoint",
-    "token_endpoint",
-    "registration_endpoint",
-    "device_authorization_endpoint",
-    "revocation_endpoint",
-)
+#: Characters of an error that names several failures, and of each of them.
+_ERROR_LENGTH, _FAILURE_LENGTH = 1200, 300
+#: Endpoints that get secrets or are opened in a browser. A login needs the first ones; without the others it may work.
+_NEEDED_ENDPOINTS = ("authorization_endpoint", "token_endpoint")
+_OTHER_ENDPOINTS = ("registration_endpoint", "device_authorization_endpoint", "revocation_endpoint")
 _HEADERS = (("Accept", "application/json"), ("MCP-Protocol-Version", HANDSHAKE_REVISIONS[-1]))
 
 
@@ -46,12 +47,14 @@ class Discovered(msgspec.Struct, frozen=True, kw_only=True):
         server: The authorization server.
         scopes_supported: The scopes that the MCP server names.
         has_metadata: Whether the authorization server has metadata; without it the endpoints have the default paths.
+        left_out: Why endpoints that the metadata names are not used, by name.
     """
 
     resource: str
     server: AuthorizationServer
     scopes_supported: tuple[str, ...] = ()
     has_metadata: bool = True
+    left_out: Mapping[str, str] = {}
 
     @property
     def issuer(self) -> str:
@@ -66,50 +69,74 @@ def discover(
     *,
     issuer: str | None = None,
     accept_issuers: Collection[str] = (),
+    preferred: str | None = None,
 ) -> Flow[Discovered]:
     """Find the authorization server of an MCP server.
+
+    Each place where a document may be is tried until one has a valid document, and each authorization server that the MCP
+    server names until one has valid metadata.
 
     Args:
         url: The URL of the MCP server.
         rules: Which URLs may be used.
         challenge: The challenge of a refusal, which may say where the metadata is.
-        issuer: The only authorization server that is accepted; by default the first one that the MCP server names.
+        issuer: The only authorization server that is accepted; by default the first one with valid metadata.
         accept_issuers: Issuers that metadata may name although it was requested for another one.
+        preferred: The authorization server of the login so far. It is tried first, if the MCP server names it.
 
     Returns:
         The flow; its result is what was found.
 
     Raises:
-        AuthorizationFailed: There is no authorization server, or a document is not valid.
-        UrlRefused: A document names a URL that must not be used.
+        AuthorizationFailed: There is no authorization server, or no document of it is valid. The error names each failure.
+        UrlRefused: The only document names a URL that must not be used.
     """
-    resource = yield from _resource_metadata(url, challenge)
+    failures: list[AuthorizationFailed] = []
+    resource = yield from _resource_metadata(url, challenge, failures)
     servers = [] if resource is None else (resource.authorization_servers or [])[:MAX_SERVERS]
     if resource is None or not servers:
-        return (yield from _base_server(url, rules, issuer, accept_issuers))
+        return (yield from _base_server(url, rules, issuer, accept_issuers, preferred, failures))
     if issuer is not None and issuer not in servers:
         names = ", ".join(map(shorten, servers))
         raise AuthorizationFailed(
             f"{url} is not authorized by the issuer {issuer}, which the client is for, but by {names}"
         )
-    server = yield from server_metadata(issuer or servers[0], rules, accept_issuers=accept_issuers)
-    return Discovered(
-        resource=resource.resource, server=server, scopes_supported=tuple(resource.scopes_supported or ())
-    )
+    failures = []
+    candidates = [issuer] if issuer is not None else sorted(dict.fromkeys(servers), key=lambda name: name != preferred)
+    for candidate in candidates:
+        try:
+            server, left_out = yield from _server_metadata(candidate, rules, accept_issuers)
+        except AuthorizationFailed as exc:
+            failures.append(exc)
+        else:
+            return Discovered(
+                resource=resource.resource,
+                server=server,
+                scopes_supported=tuple(resource.scopes_supported or ()),
+                left_out=left_out,
+            )
+    raise _summary(f"None of the authorization servers of {url} can be used", failures)
 
 
-def _resource_metadata(url: str, challenge: Challenge | None) -> Flow[ProtectedResource | None]:
+def _resource_metadata(
+    url: str, challenge: Challenge | None, failures: list[AuthorizationFailed]
+) -> Flow[ProtectedResource | None]:
     named = challenge.parameters.get("resource_metadata") if challenge is not None else None
-    places = ([named] if named else []) + protected_resource_urls(url)
-    for place in dict.fromkeys(places):
-        document = yield from _document(place, ProtectedResource)
-        if document is not None:
-            if not covers(document.resource, url):
-                raise AuthorizationFailed(
-                    f"{describe(place)} describes the resource {shorten(document.resource)!r}, which is not {url}"
-                )
-            return document
-    return None
+    places = protected_resource_urls(url)
+    if named:
+        with suppress(ValueError):
+            places.insert(0, urljoin(url, named))
+
+    def check(document: ProtectedResource, place: str) -> None:
+        if not covers(document.resource, url):
+            raise _WrongDocument(
+                f"{describe(place)} describes the resource {shorten(document.resource)!r}, which is not {url}"
+            )
+
+    document = yield from _first(places, ProtectedResource, check, failures)
+    if document is None and any(isinstance(failure, _WrongDocument) for failure in failures):
+        raise _summary(f"{url} has no metadata of its own", failures)
+    return document
 
 
 def covers(resource: str, url: str) -> bool:
@@ -133,80 +160,88 @@ def covers(resource: str, url: str) -> bool:
     return ours.path == theirs.path or ours.path.rstrip("/") == parent or ours.path.startswith(f"{parent}/")
 
 
-def server_metadata(
-    issuer: str, rules: UrlRules, *, accept_issuers: Collection[str] = (), revision: str | None = None
-) -> Flow[AuthorizationServer]:
-    """Fetch and check the metadata of an authorization server.
-
-    Args:
-        issuer: The issuer.
-        rules: Which URLs may be used.
-        accept_issuers: Issuers that the document may name instead.
-        revision: The protocol revision, if only its forms of metadata are to be tried.
-
-    Returns:
-        The flow; its result is the metadata.
-
-    Raises:
-        AuthorizationFailed: There is none, or it belongs to another issuer.
-        UrlRefused: The issuer or an endpoint is a URL that must not be used.
-    """
+def _server_metadata(
+    issuer: str, rules: UrlRules, accept_issuers: Collection[str]
+) -> Flow[tuple[AuthorizationServer, Mapping[str, str]]]:
+    """Fetch and check the metadata of an authorization server."""
     rules.check(issuer)
     try:
-        places = authorization_server_urls(issuer) if revision is None else authorization_server_urls(issuer, revision)
+        places = authorization_server_urls(issuer)
     except ValueError as exc:
         raise AuthorizationFailed(f"The issuer is not valid: {exc}") from None
-    server = yield from _first(places, AuthorizationServer)
+    failures: list[AuthorizationFailed] = []
+    server = yield from _first(places, AuthorizationServer, _issuer_check([issuer], accept_issuers), failures)
     if server is None:
-        raise AuthorizationFailed(f"The authorization server {describe(issuer)} has no metadata")
-    check_issuer(server.issuer, [issuer], accept_issuers)
-    check_endpoints(server, rules)
-    return server
+        raise _summary(f"The authorization server {describe(issuer)} has no metadata that can be used", failures)
+    return _check_endpoints(server, rules)
 
 
-def check_issuer(issuer: str, expected: Iterable[str], accept_issuers: Collection[str]) -> None:
-    """Check the issuer in a metadata document, character by character (RFC 8414, section 3.3).
+def _issuer_check(
+    expected: Sequence[str], accept_issuers: Collection[str]
+) -> Callable[[AuthorizationServer, str], None]:
+    """Check the issuer in a metadata document, character by character (RFC 8414, section 3.3)."""
 
-    Args:
-        issuer: The issuer that the document names.
-        expected: The issuers that are right.
-        accept_issuers: Those that the user accepts as well.
+    def check(document: AuthorizationServer, place: str) -> None:
+        if document.issuer not in expected and document.issuer not in accept_issuers:
+            raise _WrongDocument(
+                f"The metadata of the authorization server {shorten(expected[0])!r} names the issuer "
+                f"{shorten(document.issuer)!r}. If both are the same server, allow it: OAuth(accept_issuers=[…])"
+            )
 
-    Raises:
-        AuthorizationFailed: It is another one.
-    """
-    names = list(expected)
-    if issuer not in names and issuer not in accept_issuers:
-        raise AuthorizationFailed(
-            f"The metadata of the authorization server {shorten(names[0])!r} names the issuer {shorten(issuer)!r}. If both are "
-            "the same server, allow it: OAuth(accept_issuers=[…])"
-        )
+    return check
 
 
-def check_endpoints(server: AuthorizationServer, rules: UrlRules) -> None:
+def _check_endpoints(server: AuthorizationServer, rules: UrlRules) -> tuple[AuthorizationServer, Mapping[str, str]]:
     """Check the endpoints that metadata names.
 
-    Args:
-        server: The metadata.
-        rules: Which URLs may be used.
+    Returns:
+        The metadata without the endpoints that must not be used and that a login may not need, and the reasons.
 
     Raises:
-        UrlRefused: An endpoint must not be used.
+        UrlRefused: An endpoint that each login needs must not be used.
     """
-    for name in _ENDPOINTS:
+    left_out: dict[str, str] = {}
+    for name in (*_NEEDED_ENDPOINTS, *_OTHER_ENDPOINTS):
         endpoint: str | None = getattr(server, name)
-        if endpoint is not None:
-            rules.check_endpoint(endpoint)
+        try:
+            if endpoint is not None:
+                rules.check_endpoint(endpoint)
+        except UrlRefused as exc:
+            if name in _NEEDED_ENDPOINTS:
+                raise
+            left_out[name] = str(exc)
+    if left_out:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+        logger.warning("Metadata of %s is used without endpoints: %s", describe(server.issuer), reasons)
+        server = msgspec.structs.replace(server, **dict.fromkeys(left_out))
+    return server, left_out
 
 
-def _base_server(url: str, rules: UrlRules, issuer: str | None, accept_issuers: Collection[str]) -> Flow[Discovered]:
-    """A server without resource metadata: it authorizes itself, at its base URL (revision 2025-03-26)."""
+def _base_server(
+    url: str,
+    rules: UrlRules,
+    issuer: str | None,
+    accept_issuers: Collection[str],
+    preferred: str | None,
+    failures: list[AuthorizationFailed],
+) -> Flow[Discovered]:
+    """A server without resource metadata: it authorizes itself, at its base URL (revision 2025-03-26).
+
+    If a document may be there that can't be read now, the default paths are not used, nor another authorization server than
+    the preferred one.
+    """
     target = parse_url(url)
     base = f"{target.scheme}://{target.authority}"
     if issuer not in (None, base, f"{base}/"):  # its metadata would be the word of the MCP server
-        raise AuthorizationFailed(f"{url} names no authorization server, and the client is for the issuer {issuer}")
-    server = yield from _first(authorization_server_urls(url, V2025_03), AuthorizationServer)
+        problem = f"{url} names no authorization server, and the client is for the issuer {issuer}"
+        raise _summary(problem, failures)
+    expected = _issuer_check([base, f"{base}/"], accept_issuers)
+    server = yield from _first(authorization_server_urls(url, V2025_03), AuthorizationServer, expected, failures)
     has_metadata = server is not None
+    if not all(isinstance(failure, _Absent) for failure in failures) and (
+        server is None or preferred not in (None, server.issuer)
+    ):
+        raise _summary(f"The authorization server of {url} can't be found", failures)
     if server is None:
         server = AuthorizationServer(
             issuer=base,
@@ -214,29 +249,53 @@ def _base_server(url: str, rules: UrlRules, issuer: str | None, accept_issuers: 
             token_endpoint=f"{base}/token",
             registration_endpoint=f"{base}/register",
         )
-    check_issuer(server.issuer, [base, f"{base}/"], accept_issuers)
     if issuer not in (None, server.issuer):
         raise AuthorizationFailed(f"{url} names no authorization server, and the client is for the issuer {issuer}")
-    check_endpoints(server, rules)
-    return Discovered(resource=canonical_resource(url), server=server, has_metadata=has_metadata)
+    server, left_out = _check_endpoints(server, rules)
+    return Discovered(resource=canonical_resource(url), server=server, has_metadata=has_metadata, left_out=left_out)
 
 
-def _first(places: Iterable[str], kind: type[MetadataT]) -> Flow[MetadataT | None]:
-    for place in places:
-        document = yield from _document(place, kind)
-        if document is not None:
+class _Absent(AuthorizationFailed):
+    """There is no document at a place."""
+
+
+class _WrongDocument(AuthorizationFailed):
+    """A document belongs to another resource or issuer."""
+
+
+def _summary(problem: str, failures: Sequence[AuthorizationFailed]) -> AuthorizationFailed:
+    """The error for a list of candidates of which none can be used; a single failure that says why is the error itself."""
+    if len(failures) == 1 and not isinstance(failures[0], _Absent):
+        return failures[0]
+    reasons = [shorten(str(failure), _FAILURE_LENGTH) for failure in failures]
+    return AuthorizationFailed(shorten(": ".join([problem, *filter(None, ["; ".join(reasons)])]), _ERROR_LENGTH))
+
+
+def _first(
+    places: Iterable[str],
+    kind: type[MetadataT],
+    check: Callable[[MetadataT, str], None],
+    failures: list[AuthorizationFailed],
+) -> Flow[MetadataT | None]:
+    """Fetch the first valid document of several places. What is wrong with the others is added to the failures."""
+    for place in dict.fromkeys(places):
+        try:
+            document = yield from _document(place, kind)
+            check(document, place)
+        except AuthorizationFailed as exc:
+            failures.append(exc)
+        else:
             return document
     return None
 
 
-def _document(place: str, kind: type[MetadataT]) -> Flow[MetadataT | None]:
-    """Fetch a document; None if there is none. A server that is overloaded or broken ends the discovery."""
+def _document(place: str, kind: type[MetadataT]) -> Flow[MetadataT]:
     response: HttpResponse = yield HttpRequest("GET", place, _HEADERS)
-    if response.status == 429 or response.status >= 500:
-        raise AuthorizationFailed(f"The metadata at {describe(place)} can't be read now: HTTP {response.status}")
     if response.status != 200:
-        return None
+        is_absent = 400 <= response.status < 500 and response.status != 429
+        raise (_Absent if is_absent else AuthorizationFailed)(f"{describe(place)} answers HTTP {response.status}")
     try:
-        return read_document(response.body, kind)
-    except ValueError:
-        return None  # such as the page that a web application sends for every path
+        return read_metadata(response.body, kind)
+    except ValueError as exc:
+        # Such as the page that a web application sends for every path.
+        raise _Absent(f"{describe(place)}: {exc}") from None

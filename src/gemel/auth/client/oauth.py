@@ -346,12 +346,14 @@ class OAuthCredentials:
         self, challenge: Challenge | None, refused: str, missing: tuple[str, ...], again: bool
     ) -> None:
         async with self._fetcher() as fetcher:
+            entry = await self._oauth.store.get(self._index)
             discovery = discover(
                 self.url,
                 self._rules,
                 challenge,
                 issuer=self._oauth.issuer,
                 accept_issuers=self._oauth.accept_issuers,
+                preferred=None if entry is None else entry.issuer,
             )
             found = await self._unless_abandoned(fetcher.run(discovery))
             source = await self._source_at(found, again)

@@ -82,8 +82,9 @@ def register(found: Discovered, plan: ClientPlan) -> Flow[RegisteredClient]:
     endpoint = found.server.registration_endpoint
     uris = ", ".join(plan.redirect_uris)
     if endpoint is None:
+        reason = found.left_out.get("registration_endpoint", "")
         raise AuthorizationFailed(
-            f"{describe(found.issuer)} registers no clients by itself. Register one there "
+            f"{describe(found.issuer)} registers no clients by itself{reason and f' ({reason})'}. Register one there "
             f"{f'with the redirect URI {uris}' if uris else 'for device codes'}, and pass OAuth(client_id=…)"
         )
     methods = found.server.token_endpoint_auth_methods_supported

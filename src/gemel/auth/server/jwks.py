@@ -16,10 +16,10 @@ import msgspec
 
 from gemel.auth.flow import Fetcher, Flow, HttpRequest
 from gemel.auth.jose import WebKey, import_key, import_keys, thumbprint
-from gemel.auth.metadata import AuthorizationServer, authorization_server_urls, read_document
+from gemel.auth.metadata import AuthorizationServer, authorization_server_urls, read_metadata
 from gemel.auth.server.options import HTTPS_ADVICE, is_issuer
 from gemel.auth.server.resource import AuthorizationServerDown
-from gemel.auth.url_rules import UrlRules
+from gemel.auth.url_rules import UrlRules, describe
 from gemel.errors import AuthorizationFailed, DefinitionError, shorten
 from gemel.loops import PerLoop
 from gemel.timeouts import wait_shared
@@ -226,14 +226,22 @@ def issuer_metadata(issuer: str) -> Flow[AuthorizationServer]:
     Raises:
         AuthorizationFailed: There is none, or it names another issuer (RFC 8414 §3.3).
     """
+    failures: list[str] = []
     for url in authorization_server_urls(issuer):
-        response = yield HttpRequest("GET", url, (("Accept", "application/json"),))
-        if response.status == 200:
-            metadata = read_document(response.body, AuthorizationServer)
+        try:
+            response = yield HttpRequest("GET", url, (("Accept", "application/json"),))
+            if response.status != 200:
+                raise AuthorizationFailed(f"{describe(url)} answers HTTP {response.status}")
+            metadata = read_metadata(response.body, AuthorizationServer)
             if metadata.issuer != issuer:
                 raise AuthorizationFailed(f"its metadata spells it {shorten(metadata.issuer)!r}: write it exactly so")
+        except AuthorizationFailed as exc:
+            failures.append(str(exc))
+        except ValueError as exc:
+            failures.append(f"{describe(url)}: {exc}")
+        else:
             return metadata
-    raise AuthorizationFailed("it has no metadata")
+    raise AuthorizationFailed(f"it has no metadata that can be used: {'; '.join(failures)}")
 
 
 def _issuer_keys(issuer: str) -> Flow[Mapping[str, Any]]:

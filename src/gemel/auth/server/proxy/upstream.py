@@ -16,7 +16,7 @@ import msgspec
 
 from gemel.auth.flow import Flow, HttpRequest, HttpResponse
 from gemel.auth.jose import TokenInvalid, read_claims
-from gemel.auth.metadata import AuthorizationServer, read_document
+from gemel.auth.metadata import AuthorizationServer, read_metadata
 from gemel.auth.server.proxy.providers import Provider, accepts_issuer
 from gemel.errors import AuthorizationFailed, shorten
 from gemel.protocol.records import Record
@@ -95,7 +95,7 @@ def discover(provider: Provider) -> Flow[Endpoints]:
         if response.status != 200:
             raise AuthorizationFailed(f"{provider.title} has no metadata: {url} answers {response.status}")
         try:
-            document = read_document(response.body, AuthorizationServer)
+            document = read_metadata(response.body, AuthorizationServer)
         except ValueError as exc:
             raise AuthorizationFailed(f"{provider.title}: {exc}") from None
         issuer = document.issuer.replace("{tenantid}", "{tid}")
