@@ -15,7 +15,7 @@ from gemel.auth import OAuth, client_metadata
 from gemel.auth.client.code_flow import Authorization, begin, read_redirect, redeem, refresh
 from gemel.auth.client.discovery import Discovered
 from gemel.auth.client.registration import ClientPlan, application_type, choose_client, register
-from gemel.auth.client.token_request import RegisteredClient, TokenRequestFailed
+from gemel.auth.client.token_request import IssuerOptions, RegisteredClient, TokenRequestFailed
 from gemel.auth.client.tokens import Tokens
 from gemel.auth.flow import Flow, HttpRequest, HttpResponse
 from gemel.auth.metadata import AuthorizationServer
@@ -92,6 +92,15 @@ def test_without_s256_nobody_logs_in(methods: list[str] | None) -> None:
     """AUTHC-09."""
     with pytest.raises(AuthorizationFailed, match="PKCE"):
         begin(discovered(code_challenge_methods_supported=methods), CLIENT, REDIRECT, ())
+
+
+def test_pkce_is_assumed_only_where_the_user_says_so_and_the_metadata_nothing() -> None:
+    options = IssuerOptions(assume_pkce=True)
+    url = begin(discovered(code_challenge_methods_supported=None), CLIENT, REDIRECT, (), options).url
+    assert parse_qs(urlsplit(url).query)["code_challenge_method"] == ["S256"]
+    for methods in ([], ["plain"]):
+        with pytest.raises(AuthorizationFailed, match="PKCE"):
+            begin(discovered(code_challenge_methods_supported=methods), CLIENT, REDIRECT, (), options)
 
 
 def test_offline_access_asks_for_consent() -> None:

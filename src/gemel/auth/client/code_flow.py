@@ -15,6 +15,7 @@ import msgspec
 
 from gemel.auth.client.discovery import Discovered
 from gemel.auth.client.token_request import (
+    IssuerOptions,
     Proof,
     RegisteredClient,
     TokenRequestFailed,
@@ -44,6 +45,7 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
         expects_iss: Whether that metadata says that responses name the issuer.
         redirect_uri: Where the browser comes back to.
         scopes: The scopes that are requested.
+        resource: The value of `resource`; None without.
     """
 
     url: str
@@ -53,13 +55,20 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
     expects_iss: bool
     redirect_uri: str
     scopes: tuple[str, ...]
+    resource: str | None
 
     def __repr__(self) -> str:
         """The issuer only."""
         return f"<Authorization at {self.issuer}>"
 
 
-def begin(found: Discovered, client: RegisteredClient, redirect_uri: str, scopes: tuple[str, ...]) -> Authorization:
+def begin(
+    found: Discovered,
+    client: RegisteredClient,
+    redirect_uri: str,
+    scopes: tuple[str, ...],
+    options: IssuerOptions = IssuerOptions(),  # noqa: B008 - it is frozen
+) -> Authorization:
     """Make an authorization request.
 
     Args:
@@ -67,6 +76,7 @@ def begin(found: Discovered, client: RegisteredClient, redirect_uri: str, scopes
         client: The client.
         redirect_uri: Where the browser comes back to.
         scopes: The scopes to request; none to leave it to the server.
+        options: What the user chose for this authorization server.
 
     Returns:
         The request.
@@ -79,13 +89,17 @@ def begin(found: Discovered, client: RegisteredClient, redirect_uri: str, scopes
         raise AuthorizationFailed(
             f"{describe(found.issuer)} has no authorization and token endpoint: people can't log in there"
         )
-    if found.has_metadata and "S256" not in (server.code_challenge_methods_supported or ()):
+    methods = server.code_challenge_methods_supported
+    is_assumed = methods is None and (options.assume_pkce or not found.has_metadata)
+    if "S256" not in (methods or ()) and not is_assumed:
+        advice = "" if methods is not None else ". If it does, say so: OAuth(issuer=…, assume_pkce=True)"
         raise AuthorizationFailed(
             f"{describe(found.issuer)} does not say that it supports PKCE with S256 (code_challenge_methods_supported), "
-            "without which a login is not safe"
+            f"without which a login is not safe{advice}"
         )
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
     challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    resource = options.resource_of(found.resource)
     fields = {
         "response_type": "code",
         "client_id": client.client_id,
@@ -93,14 +107,14 @@ def begin(found: Discovered, client: RegisteredClient, redirect_uri: str, scopes
         "state": state,
         "code_challenge": challenge,
         "code_challenge_method": "S256",
-        "resource": found.resource,
+        "resource": resource,
+        "scope": options.scope_of(scopes),
+        "prompt": "consent" if "offline_access" in scopes else None,  # OpenID Connect Core 1.0, section 11
+        **options.parameters,
     }
-    if scopes:
-        fields["scope"] = " ".join(scopes)
-    if "offline_access" in scopes:
-        fields["prompt"] = "consent"  # OpenID Connect Core 1.0, section 11
+    query = urlencode({name: value for name, value in fields.items() if value is not None})
     endpoint = server.authorization_endpoint.partition("#")[0]
-    url = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(fields)}"
+    url = f"{endpoint}{'&' if '?' in endpoint else '?'}{query}"
     return Authorization(
         url=url,
         state=state,
@@ -109,6 +123,7 @@ def begin(found: Discovered, client: RegisteredClient, redirect_uri: str, scopes
         expects_iss=bool(server.authorization_response_iss_parameter_supported),
         redirect_uri=redirect_uri,
         scopes=scopes,
+        resource=resource,
     )
 
 
@@ -178,7 +193,7 @@ def redeem(
         "code": code,
         "redirect_uri": authorization.redirect_uri,
         "code_verifier": authorization.verifier,
-        "resource": found.resource,
+        "resource": authorization.resource,
     }
     return (
         yield from request_tokens(
@@ -193,13 +208,13 @@ def redeem(
     )
 
 
-def refresh(tokens: Tokens, client: RegisteredClient, resource: str, proof: Proof | None = None) -> Flow[Tokens]:
+def refresh(tokens: Tokens, client: RegisteredClient, resource: str | None, proof: Proof | None = None) -> Flow[Tokens]:
     """Refresh tokens.
 
     Args:
         tokens: The tokens, with their refresh token and token endpoint.
         client: The client that they were issued to.
-        resource: The identifier of the MCP server.
+        resource: The value of `resource`; None without.
         proof: Binds the tokens to a key.
 
     Returns:

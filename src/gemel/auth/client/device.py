@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from gemel.auth.client.token_request import (
+    IssuerOptions,
     Proof,
     RegisteredClient,
     TokenRequestFailed,
@@ -96,6 +97,7 @@ class DeviceLogin:
         resource: str,
         scopes: Sequence[str] = (),
         proof: Proof | None = None,
+        options: IssuerOptions = IssuerOptions(),  # noqa: B008 - it is frozen
     ) -> Tokens:
         """Show a code to the person and ask for the tokens until they have used it.
 
@@ -106,6 +108,7 @@ class DeviceLogin:
             resource: The identifier of the MCP server.
             scopes: The scopes to request.
             proof: Binds the tokens to a key.
+            options: What the user chose for this authorization server.
 
         Returns:
             The tokens.
@@ -116,10 +119,11 @@ class DeviceLogin:
         endpoint = server.token_endpoint
         if endpoint is None:
             raise AuthorizationFailed(f"{describe(server.issuer)} has no token endpoint")
-        scope = " ".join(scopes) or None
-        code = await run(request_code(server, client, {"scope": scope, "resource": resource}))
+        sent = {"resource": options.resource_of(resource)}
+        wish = {"scope": options.scope_of(scopes), **sent, **options.parameters}
+        code = await run(request_code(server, client, wish))
         self._show(_instructions(code))
-        form = {"grant_type": DEVICE_GRANT, "device_code": code.device_code, "resource": resource}
+        form = {"grant_type": DEVICE_GRANT, "device_code": code.device_code, **sent}
         interval = max(code.interval, LEAST_INTERVAL)
         left = min(code.expires_in, self._timeout, LONGEST_LIFE)
         while left >= interval - LEAST_INTERVAL:

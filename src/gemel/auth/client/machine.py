@@ -21,6 +21,7 @@ from gemel.auth.client.discovery import Discovered, discover
 from gemel.auth.client.dpop import DPoP, authorization, needs_nonce
 from gemel.auth.client.stores import MemoryTokenStore
 from gemel.auth.client.token_request import (
+    IssuerOptions,
     Proof,
     RegisteredClient,
     TokenRequestFailed,
@@ -70,6 +71,11 @@ class MachineOptions(TypedDict, total=False):
     store: TokenStore | None
     #: Binds the tokens to a key: `DPoP()`.
     proof: DPoP | None
+    #: What to send as `resource` to the authorization server `issuer`: the identifier that the MCP server publishes by default,
+    #: another URI, or False for servers that refuse the parameter.
+    resource: str | bool
+    #: Further parameters of token requests to `issuer`, such as `{"audience": "…"}`.
+    token_parameters: Mapping[str, str]
 
 
 class MachineAuth(ABC):
@@ -95,6 +101,9 @@ class MachineAuth(ABC):
         self.private_networks = options.get("private_networks", False)
         self.store: TokenStore = options.get("store") or MemoryTokenStore()
         self.proof = options.get("proof")
+        parameters = dict(options.get("token_parameters", {}))
+        self.at_issuer = IssuerOptions(resource=options.get("resource", True), parameters=parameters)
+        self.at_issuer.check(self.issuer)
 
     def __repr__(self) -> str:
         """The class only: options are secret."""
@@ -123,6 +132,11 @@ class MachineAuth(ABC):
         Raises:
             AuthorizationFailed: There is none.
         """
+
+    def _wish(self, found: Discovered, scopes: Sequence[str]) -> dict[str, str | None]:
+        """The parameters of a token request that say what the token is for."""
+        resource = self.at_issuer.resource_of(found.resource)
+        return {"resource": resource, "scope": " ".join(scopes) or None, **self.at_issuer.parameters}
 
     def trusted(self) -> Sequence[str]:
         """URLs that the user named, besides that of the MCP server."""
@@ -335,7 +349,7 @@ class ClientCredentials(MachineAuth):
         Raises:
             AuthorizationFailed: There is none.
         """
-        form = {"grant_type": "client_credentials", "resource": found.resource, "scope": " ".join(scopes) or None}
+        form = {"grant_type": "client_credentials", **self._wish(found, scopes)}
         return await fetcher.run(self._client.request(found, form, proof))
 
 
@@ -396,8 +410,7 @@ class WorkloadIdentity(MachineAuth):
         form = {
             "grant_type": JWT_BEARER,
             "assertion": await self._assertion(self._audience or found.issuer),
-            "resource": found.resource,
-            "scope": " ".join(scopes) or None,
+            **self._wish(found, scopes),
         }
         return await fetcher.run(self._client.request(found, form, proof))
 
@@ -493,7 +506,7 @@ class EnterpriseAuth(MachineAuth):
             "subject_token_type": self._token_type,
         }
         grant = await fetcher.run(self._exchange(exchange))
-        form = {"grant_type": JWT_BEARER, "assertion": grant, "resource": found.resource}
+        form = {"grant_type": JWT_BEARER, "assertion": grant, **self._wish(found, ())}
         return await fetcher.run(self._client.request(found, form, proof))
 
     def _exchange(self, form: Mapping[str, str | None]) -> Flow[str]:

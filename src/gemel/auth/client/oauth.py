@@ -26,6 +26,7 @@ from gemel.auth.client.dpop import DPoP, authorization, needs_nonce
 from gemel.auth.client.registration import ClientPlan, check_metadata_url, choose_client, register
 from gemel.auth.client.stores import MemoryTokenStore
 from gemel.auth.client.token_request import (
+    IssuerOptions,
     RegisteredClient,
     TokenRequestFailed,
     auth_method,
@@ -89,9 +90,16 @@ class OAuth:
             default only dynamically registered clients are kept.
         private_networks: Whether the authorization server may be in a private network, and use http.
         proof: Binds the tokens to a key: `DPoP()`.
+        resource: What to send as `resource` (RFC 8707) to the authorization server `issuer`: the identifier that the MCP
+            server publishes by default, another URI, or False for servers that refuse the parameter.
+        assume_pkce: Whether the authorization server `issuer` supports PKCE with S256 although its metadata says nothing
+            about it. By default nobody logs in there.
+        authorization_parameters: Further parameters of requests for authorization at `issuer`, such as `{"audience": "…"}`.
+        scope_separator: What separates scopes in these requests: " ", or "," for servers that differ from the
+            specification.
 
     Raises:
-        DefinitionError: The options contradict each other.
+        DefinitionError: The options contradict each other, or one of the last four is given without `issuer`.
 
     Example:
         >>> async with Client("https://example.com/mcp", auth=OAuth(scopes=["notes"])) as client:
@@ -113,6 +121,10 @@ class OAuth:
         keep_client: bool = False,
         private_networks: bool = False,
         proof: DPoP | None = None,
+        resource: str | bool = True,
+        assume_pkce: bool = False,
+        authorization_parameters: Mapping[str, str] | None = None,
+        scope_separator: str = " ",
     ) -> None:
         if client_secret is not None and client_id is None:
             raise DefinitionError("client_secret needs client_id")
@@ -133,6 +145,13 @@ class OAuth:
         self.keep_client = keep_client
         self.private_networks = private_networks
         self.proof = proof
+        self.at_issuer = IssuerOptions(
+            resource=resource,
+            assume_pkce=assume_pkce,
+            parameters=dict(authorization_parameters or {}),
+            scope_separator=scope_separator,
+        )
+        self.at_issuer.check(issuer)
 
     def __repr__(self) -> str:
         """The class only: options may be secret."""
@@ -392,7 +411,9 @@ class OAuthCredentials:
         """Take the login of an earlier process."""
         entry = await self._oauth.store.get(self._index)
         self._looked_up = True
-        if entry is None or self._source is not None or self._oauth.issuer not in (None, entry.issuer):
+        if entry is None or self._source is not None:
+            return
+        if self._oauth.issuer is not None and entry.issuer not in (self._oauth.issuer, *self._oauth.accept_issuers):
             return
         self._resource = str(entry.client.get("resource", self._resource))
         key = str(entry.client.get("key", ""))
@@ -449,7 +470,8 @@ class OAuthCredentials:
         async with self._fetcher() as fetcher:
             try:
                 self._rules.check_endpoint(tokens.token_endpoint)
-                return await fetcher.run(code_flow.refresh(tokens, client, self._resource, self._proof))
+                resource = tokens.client.get("resource", self._resource)
+                return await fetcher.run(code_flow.refresh(tokens, client, resource, self._proof))
             except AuthorizationFailed as exc:
                 if not isinstance(exc, TokenRequestFailed) or not exc.is_final:
                     raise RefreshFailed(
@@ -538,16 +560,16 @@ class OAuthCredentials:
         scopes: tuple[str, ...],
         authorizer: Authorizer | DeviceLogin,
     ) -> Tokens:
-        proof = self._proof
+        proof, options = self._proof, self._oauth.at_issuer
         if isinstance(authorizer, DeviceLogin):
             self._requested[found.issuer] = scopes
             asking = authorizer.login(
-                fetcher.run, found.server, client, resource=found.resource, scopes=scopes, proof=proof
+                fetcher.run, found.server, client, resource=found.resource, scopes=scopes, proof=proof, options=options
             )
             with self._person_asked(True):
                 tokens = await self._unless_abandoned(asking)
         else:
-            authorization = code_flow.begin(found, client, authorizer.redirect_uri, scopes)
+            authorization = code_flow.begin(found, client, authorizer.redirect_uri, scopes, options)
             self._requested[found.issuer] = scopes
             with self._person_asked(True):
                 redirect = await self._unless_abandoned(authorizer.authorize(authorization.url))
@@ -561,10 +583,12 @@ class OAuthCredentials:
         stored = msgspec.structs.replace(client, token_endpoint_auth_method=method)
         if self._oauth.registered is not None and not self._oauth.keep_client:  # its secret is in the options
             stored = msgspec.structs.replace(stored, client_secret=None)
-        key = {} if proof is None else {"dpop_key": proof.stored_key()}
+        more: dict[str, Any] = {} if proof is None else {"dpop_key": proof.stored_key()}
+        if options.resource is not True:
+            more["resource"] = options.resource_of(found.resource)  # for refreshes
         return msgspec.structs.replace(
             tokens,
-            client=msgspec.to_builtins(stored) | key,
+            client=msgspec.to_builtins(stored) | more,
             revocation_endpoint=found.server.revocation_endpoint,
         )
 

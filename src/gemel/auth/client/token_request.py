@@ -18,7 +18,7 @@ import msgspec
 from gemel.auth.client.tokens import Tokens
 from gemel.auth.flow import Flow, HttpRequest, HttpResponse
 from gemel.auth.url_rules import describe
-from gemel.errors import AuthorizationFailed, shorten
+from gemel.errors import AuthorizationFailed, DefinitionError, shorten
 
 if TYPE_CHECKING:
     from gemel.auth.jose import WebKey
@@ -53,6 +53,91 @@ _FORM_TYPES = ("application/x-www-form-urlencoded", "text/plain")
 _MAX_FIELDS = 100
 #: Ways to authenticate that need a secret only, the preferred one first.
 SECRET_METHODS = ("client_secret_basic", "client_secret_post")
+
+
+#: Parameters that the client sets itself.
+_OWN_PARAMETERS = frozenset(
+    {
+        "assertion",
+        "client_assertion",
+        "client_assertion_type",
+        "client_id",
+        "client_secret",
+        "code",
+        "code_challenge",
+        "code_challenge_method",
+        "code_verifier",
+        "device_code",
+        "grant_type",
+        "redirect_uri",
+        "refresh_token",
+        "request",
+        "request_uri",
+        "resource",
+        "response_mode",
+        "response_type",
+        "scope",
+        "state",
+    }
+)
+
+
+class IssuerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user chose for requests to one authorization server that differs from the specification.
+
+    Attributes:
+        resource: The value of `resource` in requests: True for the identifier of the MCP server, False for none.
+        assume_pkce: Whether PKCE with S256 is taken for supported if the metadata says nothing about it.
+        parameters: Further parameters of requests that begin an authorization.
+        scope_separator: What separates the scopes in such requests.
+    """
+
+    resource: str | bool = True
+    assume_pkce: bool = False
+    parameters: Mapping[str, str] = {}
+    scope_separator: str = " "
+
+    def check(self, issuer: str | None) -> None:
+        """Check the options.
+
+        Args:
+            issuer: The only authorization server that they are for.
+
+        Raises:
+            DefinitionError: An option can't work, or there is no issuer.
+        """
+        if self != IssuerOptions() and issuer is None:
+            raise DefinitionError(
+                "resource, assume_pkce, scope_separator and further parameters are for one authorization server: name it "
+                "with issuer=…"
+            )
+        if self.resource == "":
+            raise DefinitionError("resource is a URI, or False to leave the parameter out")
+        if self.scope_separator not in (" ", ","):
+            raise DefinitionError('scope_separator is " " or ","')
+        for name, value in self.parameters.items():
+            if name in _OWN_PARAMETERS:
+                raise DefinitionError(f"The parameter {name!r} is set by the client: it can't be given")
+            if not isinstance(value, str):
+                raise DefinitionError(f"The parameter {name!r} is not a text: {value!r}")
+
+    def resource_of(self, identifier: str) -> str | None:
+        """Return the value of `resource` for an MCP server; None to leave the parameter out.
+
+        Args:
+            identifier: The identifier that the MCP server publishes.
+        """
+        if isinstance(self.resource, str):
+            return self.resource
+        return identifier if self.resource else None
+
+    def scope_of(self, scopes: Sequence[str]) -> str | None:
+        """Return the value of `scope`; None to leave the parameter out.
+
+        Args:
+            scopes: The scopes to request.
+        """
+        return self.scope_separator.join(scopes) or None
 
 
 class TokenRequestFailed(AuthorizationFailed):
