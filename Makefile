@@ -135,7 +135,7 @@ interop-tests: .venv/.test
 
 interop-auth: .venv/.test
 	$(PY) -m tests.interop.peers node peers examples > /dev/null
-	REQUIRE_PEERS=1 $(PY) -m $(PYTEST) -n auto --dist loadfile -rs tests/auth/real
+	REQUIRE_PEERS=1 $(PY) -m $(PYTEST) -n auto --dist loadfile -rs tests/auth/real tests/auth/client/test_providers.py
 
 interop-agents: agent-clients agent-adapters
 

@@ -95,6 +95,18 @@ async def test_a_refusal_says_what_the_server_said(reply: Reply, words: str) -> 
             await log_in(double)
 
 
+async def test_a_refusal_that_repeats_a_secret_is_shown_without_it() -> None:
+    async with AuthDouble() as double:
+
+        def answer(asked: Asked) -> Reply:
+            code = double.forms("/token")[-1]["code"]
+            return Reply(400, {"detail": f"The code {code} is unknown"})
+
+        double.change("/token", answer)
+        with pytest.raises(AuthorizationFailed, match="The code … is unknown"):
+            await log_in(double)
+
+
 @pytest.mark.parametrize("status", [200, 400])
 @pytest.mark.parametrize("is_nested", [False, True])
 async def test_a_device_login_waits_however_the_server_says_so(status: int, is_nested: bool) -> None:
@@ -114,6 +126,26 @@ async def test_a_device_login_waits_however_the_server_says_so(status: int, is_n
 
         double.change("/token", answer)
         await log_in(double, authorizer=DeviceLogin(show=lambda text: None, sleep=soon))
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_device_login_outlasts_a_server_that_is_down_for_a_while(status: int) -> None:
+    async with AuthDouble() as double:
+        code = {"device_code": "d", "user_code": "AB", "verification_uri": f"{double.issuer}/device", "expires_in": 60}
+        double.metadata["device_authorization_endpoint"] = f"{double.issuer}/device"
+        double.change("/device", Reply(200, {**code, "interval": 1}))
+        access, _ = double.grant()
+        waited: list[float] = []
+
+        def answer(asked: Asked) -> Reply:
+            return Reply(status) if len(double.forms("/token")) < 3 else Reply(200, {"access_token": access})
+
+        async def note(seconds: float) -> None:
+            waited.append(seconds)
+
+        double.change("/token", answer)
+        await log_in(double, authorizer=DeviceLogin(show=lambda text: None, sleep=note))
+        assert waited == [1, 2, 4]
 
 
 async def test_the_text_of_a_refused_device_login_is_shown() -> None:

@@ -151,6 +151,8 @@ class DeviceLogin:
                     raise AuthorizationFailed("The login was refused on the other device") from None
                 elif exc.error == "expired_token":
                     break
+                elif exc.status == 429 or exc.status >= 500:
+                    interval = min(interval * 2, LONGEST_INTERVAL)
                 elif exc.error != "authorization_pending":
                     raise
             else:

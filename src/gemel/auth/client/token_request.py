@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import parse_qsl, quote_plus, urlencode
@@ -79,6 +79,19 @@ _OWN_PARAMETERS = frozenset(
         "scope",
         "state",
     }
+)
+
+
+#: Parameters of a token request that no text may show.
+_SECRET_PARAMETERS = (
+    "assertion",
+    "client_assertion",
+    "client_secret",
+    "code",
+    "code_verifier",
+    "device_code",
+    "refresh_token",
+    "subject_token",
 )
 
 
@@ -202,7 +215,7 @@ class Proof(Protocol):
         ...
 
 
-class _TokenResponse(msgspec.Struct):
+class TokenResponse(msgspec.Struct):
     """The response of a token endpoint; what is not needed is ignored."""
 
     access_token: str
@@ -258,7 +271,8 @@ def request_tokens(
         has_nonce = proof is not None and proof.take_nonce(endpoint, response.headers)
         if is_success(response):
             break
-        error = read_error(response, f"The token endpoint {describe(endpoint)} refuses the request")
+        secrets = [fields[name] for name in _SECRET_PARAMETERS if name in fields]
+        error = read_error(response, f"The token endpoint {describe(endpoint)} refuses the request", secrets)
         if is_last or not has_nonce or error.error != "use_dpop_nonce":
             raise error
     requested = tuple(fields.get("scope", "").split()) if scopes is None else scopes
@@ -342,7 +356,7 @@ def read_tokens(response: HttpResponse, requested: tuple[str, ...], endpoint: st
     """
     where = f"The token endpoint {describe(endpoint)}"
     try:
-        answer = msgspec.convert(read_answer(response), _TokenResponse)
+        answer = msgspec.convert(read_answer(response), TokenResponse)
         has_lifetime = answer.expires_in not in (None, "")
         lifetime = min(max(float(answer.expires_in or 0), 0.0), _LONGEST) if has_lifetime else None
         if lifetime is not None and math.isnan(lifetime):
@@ -412,12 +426,13 @@ def read_answer(response: HttpResponse) -> Mapping[str, Any]:
     return answer if isinstance(answer, dict) else {}
 
 
-def read_error(response: HttpResponse, what: str) -> TokenRequestFailed:
+def read_error(response: HttpResponse, what: str, secrets: Iterable[str] = ()) -> TokenRequestFailed:
     """Make the error for a response that is not a success.
 
     Args:
         response: The response.
         what: What was refused.
+        secrets: What the request had and the text of the error must not show: some servers repeat it.
 
     Returns:
         The error, with the code and description of the server.
@@ -427,8 +442,13 @@ def read_error(response: HttpResponse, what: str) -> TokenRequestFailed:
     description = next(
         _texts(answer, "error_description", "error_message", "message", "detail", "errorSummary", "title", "msg"), None
     )
-    details = describe_error(error or f"HTTP {response.status}", description)
-    return TokenRequestFailed(f"{what}: {details}", error, status=response.status, has_reason=bool(answer))
+    shown, explained = error or f"HTTP {response.status}", description
+    for secret in filter(None, secrets):
+        shown = shown.replace(secret, "…")
+        explained = explained and explained.replace(secret, "…")
+    return TokenRequestFailed(
+        f"{what}: {describe_error(shown, explained)}", error, status=response.status, has_reason=bool(answer)
+    )
 
 
 def _texts(answer: Mapping[str, Any], *names: str) -> Iterator[str]:
