@@ -90,6 +90,69 @@ async def test_an_expired_token_is_refreshed(shell: Shell, double: AuthDouble) -
     assert (first, set(others)) == ("authorization_code", {"refresh_token"})
 
 
+async def test_what_an_authorization_server_needs_is_said_with_options(shell: Shell, double: AuthDouble) -> None:
+    """As Entra ID and Google: no `resource`, PKCE that is not announced, a further parameter, an issuer with two names."""
+    double.clients["mine"] = {"redirect_uris": ["*"], "client_secret": None}
+    del double.metadata["code_challenge_methods_supported"]
+    double.resource_metadata["authorization_servers"] = [f"{double.issuer}/"]
+    right = double.answer_token
+
+    def answer(asked: Asked) -> Reply:
+        if b"resource=" in asked.body:
+            return Reply(400, {"error": "invalid_target"})
+        if b"refresh_token=" in asked.body:
+            return right(asked)
+        return Reply(200, dict(zip(("access_token", "refresh_token"), double.grant("notes"), strict=True)))
+
+    double.change("/token", answer)
+    words = ["auth", "login", double.url, "--client-id", "mine", "--issuer", f"{double.issuer}/"]
+    done = await shell.gemel(*words)
+    assert (done.code, double.opened) == (1, [])
+    words += [
+        "--accept-issuer",
+        double.issuer,
+        "--resource",
+        "none",
+        "--assume-pkce",
+        "--parameter",
+        "access_type=offline",
+    ]
+    done = await shell.gemel(*words)
+    assert done.code == 0, done.stderr
+    asked = next(asked for asked in double.authority.asked if asked.path.startswith("/authorize"))
+    assert "access_type=offline" in asked.path
+    double.tokens.clear()
+    done = await shell.gemel("call", double.url, "read")
+    assert (done.code, done.stdout) == (0, "notes\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("login", "URL", "--assume-pkce"), "--assume-pkce needs --issuer"),
+        (("login", "URL", "--issuer", "https://a.example", "--parameter", "x"), "is not NAME=VALUE"),
+        (("status", "URL", "--resource", "none"), "--resource is for gemel auth login"),
+    ],
+)
+async def test_an_option_that_can_not_work_is_an_error(words: tuple[str, ...], text: str, shell: Shell) -> None:
+    done = await shell.gemel("auth", *(word.replace("URL", "http://127.0.0.1:1/mcp") for word in words))
+    assert (done.code != 0, text in done.stderr) == (True, True), done.stderr
+
+
+@pytest.mark.parametrize("answer", [Reply(503), Reply(401, b"<html>"), Reply(200, {"ok": False})])
+async def test_a_login_that_can_not_be_refreshed_is_made_anew(shell: Shell, double: AuthDouble, answer: Reply) -> None:
+    double.lifetime = 0
+    assert (await shell.gemel("auth", "login", double.url)).code == 0
+    right = double.answer_token
+    double.change("/token", lambda asked: answer if b"grant_type=refresh_token" in asked.body else right(asked))
+    done = await shell.gemel("call", double.url, "read")
+    assert f"gemel auth login {double.url}" in done.stderr
+    double.lifetime = 3600
+    done = await shell.gemel("auth", "login", double.url)
+    assert done.code == 0, done.stderr
+    assert (await shell.gemel("call", double.url, "read")).code == 0
+
+
 @pytest.mark.parametrize("words", [("list",), ("call", "read"), ("read", "x://y"), ("ping",)])
 async def test_without_a_terminal_nobody_is_asked(words: tuple[str, ...], shell: Shell, double: AuthDouble) -> None:
     done = await shell.gemel(words[0], double.url, *words[1:])

@@ -108,6 +108,19 @@ async def test_a_login_that_can_not_be_refreshed_is_replaced_on_demand(
     assert len(double.opened) == 2
 
 
+async def test_a_refused_token_is_refreshed_although_metadata_can_not_be_read(double: AuthDouble) -> None:
+    store = MemoryTokenStore()
+    await log_in(double, store)
+    double.tokens.clear()
+    double.change("/.well-known/oauth-protected-resource/mcp", Reply(503))
+    await log_in(double, store)
+    assert len(double.opened) == 1
+    double.tokens.clear()
+    double.refresh_tokens.clear()
+    with pytest.raises(AuthorizationFailed, match="HTTP 503"):
+        await log_in(double, store)
+
+
 @pytest.mark.parametrize("answer", [Reply(401, {"error": "invalid_client"}), Reply(401, b"<html>")])
 async def test_another_process_registers_a_client_that_is_unknown_anew(double: AuthDouble, answer: Reply) -> None:
     """The page that refuses an unknown client sends nobody back, so a later login could not find out."""

@@ -374,10 +374,18 @@ class OAuthCredentials:
                 accept_issuers=self._oauth.accept_issuers,
                 preferred=None if entry is None else entry.issuer,
             )
-            found = await self._unless_abandoned(fetcher.run(discovery))
+            can_refresh = bool(refused) and not missing and not again and refused != self._replacement
+            try:
+                found = await self._unless_abandoned(fetcher.run(discovery))
+            except AuthorizationFailed:
+                # The login needs no metadata as long as its own authorization server refreshes it.
+                tokens = await self._source.replace(refused) if can_refresh and self._source is not None else None
+                if tokens is None:
+                    raise
+                self._replacement = tokens.access_token
+                return
             source = await self._source_at(found, again)
             self._resource = found.resource
-            can_refresh = bool(refused) and not missing and not again and refused != self._replacement
             if can_refresh and (tokens := await source.replace(refused)) is not None:
                 self._replacement = tokens.access_token
             else:
@@ -481,7 +489,10 @@ class OAuthCredentials:
                 is_unknown = exc.error in _REJECTED or (exc.status == 401 and not exc.error)
                 if is_unknown:
                     self._rejected.add(client.client_id)
-                is_dynamic = self._oauth.registered is None and not self._oauth.keep_client
+                # A client that the user has registered and that is kept has no redirect URIs here.
+                is_dynamic = self._oauth.registered is None and (
+                    bool(client.redirect_uris) or not self._oauth.keep_client
+                )
                 raise InvalidGrant(str(exc), forgets_client=is_unknown and is_dynamic) from None
 
     async def _ask_person(

@@ -23,6 +23,26 @@ def _auth(command: CommandParser) -> None:
     command.add_argument("--client-id", metavar="ID", help="the client that you registered at the authorization server")
     command.add_argument("--client-secret-file", metavar="FILE", help="a file with the secret of this client")
     command.add_argument("--issuer", metavar="URL", help="the only authorization server to log in at")
+    command.add_argument(
+        "--accept-issuer",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="an issuer that the metadata may name although another one was asked for",
+    )
+    command.add_argument("--resource", metavar="URI", help="the value of `resource`, with --issuer; none leaves it out")
+    command.add_argument(
+        "--assume-pkce",
+        action="store_true",
+        help="the authorization server supports PKCE but doesn't say so, with --issuer",
+    )
+    command.add_argument(
+        "--parameter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a further parameter of the authorization request, with --issuer",
+    )
     command.add_argument("--json", action="store_true", help="print the status or token as JSON")
 
 

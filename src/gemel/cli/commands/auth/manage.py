@@ -15,6 +15,21 @@ from gemel.client.terminal.browser import has_browser
 from gemel.client.terminal.display import escape_line, is_terminal, write
 from gemel.errors import AuthorizationFailed, StartError
 
+#: Options of `gemel auth login` only.
+_OF_LOGIN = (
+    "device",
+    "paste",
+    "port",
+    "scope",
+    "client_id",
+    "client_secret_file",
+    "issuer",
+    "accept_issuer",
+    "resource",
+    "assume_pkce",
+    "parameter",
+)
+
 
 async def run(options: argparse.Namespace) -> int:
     """Do what the action says. The exit code is 1 if nobody is logged in."""
@@ -24,7 +39,7 @@ async def run(options: argparse.Namespace) -> int:
         "status": _status,
         "token": _token,
     }
-    for name in ("device", "paste", "port", "scope", "client_id", "client_secret_file", "issuer"):
+    for name in _OF_LOGIN:
         if getattr(options, name) and options.action != "login":
             raise StartError(f"--{name.replace('_', '-')} is for gemel auth login")
     return await actions[options.action](options, _url(options.target))
@@ -45,18 +60,32 @@ def _url(target: str) -> str:
 async def _login(options: argparse.Namespace, url: str) -> int:
     if options.client_secret_file and not options.client_id:
         raise StartError("--client-secret-file needs --client-id")
+    for name in ("resource", "assume_pkce", "parameter"):
+        if getattr(options, name) and not options.issuer:
+            raise StartError(f"--{name.replace('_', '-')} needs --issuer: it is for one authorization server")
     oauth = command_oauth(
         _authorizer(options),
         scopes=options.scope,
         client_id=options.client_id,
         client_secret=_read_secret(options.client_secret_file),
         issuer=options.issuer,
+        accept_issuers=options.accept_issuer,
+        resource={None: True, "none": False}.get(options.resource, options.resource),
+        assume_pkce=options.assume_pkce,
+        authorization_parameters=dict(map(_parameter, options.parameter)),
     )
     credentials = oauth.bind(url)
     tokens = await credentials.login(again=bool(options.client_id or options.scope))
     scopes = f" with the scopes {' '.join(tokens.scopes)}" if tokens.scopes else ""
     print(f"Logged in at {tokens.issuer}{escape_line(scopes)}.", file=sys.stderr)
     return 0
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise StartError(f"--parameter {text!r} is not NAME=VALUE")
+    return name, value
 
 
 def _authorizer(options: argparse.Namespace) -> object:
