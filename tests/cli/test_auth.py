@@ -126,6 +126,26 @@ async def test_what_an_authorization_server_needs_is_said_with_options(shell: Sh
     assert (done.code, done.stdout) == (0, "notes\n"), done.stderr
 
 
+@pytest.mark.parametrize("refusal", [Reply(400, {"error": "invalid_grant"}), Reply(401, b"<html>")])
+async def test_a_registered_client_is_named_once(
+    shell: Shell, double: AuthDouble, tmp_path: Path, refusal: Reply
+) -> None:
+    """It logs in again also after its login was refused, and no other one is registered in its place."""
+    double.clients["mine"] = {"redirect_uris": ["*"], "client_secret": "its secret"}
+    (tmp_path / "secret").write_text("its secret\n")
+    words = ["auth", "login", double.url, "--client-id", "mine", "--client-secret-file", str(tmp_path / "secret")]
+    double.lifetime = 0
+    assert (await shell.gemel(*words)).code == 0
+    right = double.answer_token
+    double.change("/token", lambda asked: refusal if b"grant_type=refresh_token" in asked.body else right(asked))
+    double.lifetime = 3600
+    done = await shell.gemel("auth", "login", double.url)
+    assert done.code == 0, done.stderr
+    assert list(double.clients) == ["mine"]
+    done = await shell.gemel("call", double.url, "read")
+    assert done.code == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

@@ -133,7 +133,9 @@ class OAuth:
         if client_metadata_url is not None:
             check_metadata_url(client_metadata_url)
         self.registered = (
-            None if client_id is None else RegisteredClient(client_id=client_id, client_secret=client_secret)
+            None
+            if client_id is None
+            else RegisteredClient(client_id=client_id, client_secret=client_secret, is_named_by_user=True)
         )
         self.issuer = issuer
         self.client_metadata_url = client_metadata_url
@@ -411,6 +413,8 @@ class OAuthCredentials:
                 f"{self.url} is authorized by {found.issuer} now, and was by {entry.issuer}, where the client "
                 f"{self._client_id()!r} belongs. If it is registered at the new one, too, say so: OAuth(issuer=…)"
             )
+        if entry and not is_other and self._oauth.keep_client and self._oauth.registered is None:
+            key = str(entry.client.get("key", key))  # of the client that was named at an earlier login
         if self._source is not None and self._source.key == key:
             return self._source
         return TokenSource(self._oauth.store, key, self._refresh, lock_timeout=LOCK_TIMEOUT)
@@ -489,11 +493,7 @@ class OAuthCredentials:
                 is_unknown = exc.error in _REJECTED or (exc.status == 401 and not exc.error)
                 if is_unknown:
                     self._rejected.add(client.client_id)
-                # A client that the user has registered and that is kept has no redirect URIs here.
-                is_dynamic = self._oauth.registered is None and (
-                    bool(client.redirect_uris) or not self._oauth.keep_client
-                )
-                raise InvalidGrant(str(exc), forgets_client=is_unknown and is_dynamic) from None
+                raise InvalidGrant(str(exc), forgets_client=is_unknown and not client.is_named_by_user) from None
 
     async def _ask_person(
         self,
@@ -532,7 +532,7 @@ class OAuthCredentials:
             scopes=scopes,
         )
         while True:
-            if kept is not None and kept.client_id in self._rejected:
+            if kept is not None and kept.client_id in self._rejected and not kept.is_named_by_user:
                 kept = None
             client = choose_client(found, plan, kept, time.time())
             is_new = client is None

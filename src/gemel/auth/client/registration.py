@@ -59,6 +59,8 @@ def choose_client(
     """
     if plan.registered is not None:
         return plan.registered
+    if stored is not None and stored.is_named_by_user:
+        return stored
     if plan.metadata_url is not None and found.server.client_id_metadata_document_supported:
         return RegisteredClient(client_id=plan.metadata_url, redirect_uris=plan.redirect_uris)
     if stored is not None and stored.is_current(now) and set(plan.redirect_uris) == set(stored.redirect_uris):

@@ -186,6 +186,7 @@ class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         token_endpoint_auth_method: How it authenticates; None to choose what the server supports.
         redirect_uris: Where the server may send the browser back to.
         client_secret_expires_at: When the secret expires, in Unix seconds; 0 for never.
+        is_named_by_user: Whether the user has registered it, and no other one may take its place.
     """
 
     client_id: str
@@ -193,6 +194,7 @@ class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     token_endpoint_auth_method: str | None = None
     redirect_uris: tuple[str, ...] = ()
     client_secret_expires_at: float = 0
+    is_named_by_user: bool = False
 
     def __repr__(self) -> str:
         """The id only."""
