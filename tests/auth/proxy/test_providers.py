@@ -13,7 +13,15 @@ from gemel.auth.flow import Flow, HttpRequest, HttpResponse
 from gemel.auth.server.proxy import providers
 from gemel.auth.server.proxy.providers import Provider, accepts_issuer
 from gemel.auth.server.proxy.proxy import OAuthProxy
-from gemel.auth.server.proxy.upstream import Endpoints, UpstreamTokens, discover, exchange_code, read_user
+from gemel.auth.server.proxy.upstream import (
+    Endpoints,
+    UpstreamRefused,
+    UpstreamTokens,
+    discover,
+    exchange_code,
+    read_user,
+    refresh_tokens,
+)
 from gemel.errors import AuthorizationFailed, DefinitionError
 from tests.auth.proxy.rig import SECRET, rig, serve_idp, serve_proxy
 
@@ -152,6 +160,35 @@ def test_github_answers_errors_with_status_200() -> None:
     body = b'{"error":"bad_verification_code","error_description":"x"}'
     with pytest.raises(AuthorizationFailed, match="bad_verification_code"):
         answered(exchange_code(provider, Endpoints("a", "t"), "code", "v", "r"), HttpResponse(200, {}, body))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "is_over"),
+    [
+        (200, b'{"error":"bad_refresh_token"}', True),
+        (200, b'{"ok":false,"error":"invalid_refresh_token"}', True),
+        (400, b'{"error":{"code":"invalid_grant"}}', True),
+        (400, b'{"detail":"Invalid refresh token"}', True),
+        (401, b"<html>", True),
+        (403, b"<html>", False),
+        (400, b'{"error":"temporarily_unavailable"}', False),
+        (503, b'{"error":"invalid_grant"}', False),
+        (429, b"", False),
+    ],
+)
+def test_a_refresh_that_is_refused_ends_the_login_in_whatever_form(status: int, body: bytes, is_over: bool) -> None:
+    """A login that only seemed to be renewable later could never be made anew."""
+    flow = refresh_tokens(providers.GitHub(**APP), Endpoints("a", "t"), UpstreamTokens("old", "refresh-token-1"))
+    with pytest.raises(AuthorizationFailed) as caught:
+        answered(flow, HttpResponse(status, {}, body))
+    assert isinstance(caught.value, UpstreamRefused) == is_over
+
+
+def test_the_text_of_a_provider_is_shown_without_secrets() -> None:
+    body = json.dumps({"error": "invalid_grant", "error_description": "unknown: refresh-token-1"}).encode()
+    flow = refresh_tokens(providers.GitHub(**APP), Endpoints("a", "t"), UpstreamTokens("old", "refresh-token-1"))
+    with pytest.raises(AuthorizationFailed, match=r"invalid_grant \(unknown: …\)"):
+        answered(flow, HttpResponse(400, {}, body))
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,8 @@ _OWN_PARAMETERS = frozenset(
 )
 
 
+#: Characters of a secret that is looked for in texts: shorter ones are parts of words.
+_SHORTEST_SECRET = 8
 #: Parameters of a token request that no text may show.
 _SECRET_PARAMETERS = (
     "assertion",
@@ -445,7 +447,7 @@ def read_error(response: HttpResponse, what: str, secrets: Iterable[str] = ()) -
         _texts(answer, "error_description", "error_message", "message", "detail", "errorSummary", "title", "msg"), None
     )
     shown, explained = error or f"HTTP {response.status}", description
-    for secret in filter(None, secrets):
+    for secret in (secret for secret in secrets if len(secret) >= _SHORTEST_SECRET):
         shown = shown.replace(secret, "…")
         explained = explained and explained.replace(secret, "…")
     return TokenRequestFailed(

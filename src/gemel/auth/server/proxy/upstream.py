@@ -8,12 +8,13 @@ from __future__ import annotations
 import base64
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
 
 import msgspec
 
+from gemel.auth.client.token_request import is_success, read_answer, read_error
 from gemel.auth.flow import Flow, HttpRequest, HttpResponse
 from gemel.auth.jose import TokenInvalid, read_claims
 from gemel.auth.metadata import AuthorizationServer, read_metadata
@@ -73,7 +74,6 @@ class _TokenResponse(msgspec.Struct):
     expires_in: float | str | None = None
     refresh_token: str | None = None
     id_token: str | None = None
-    error: str | None = None
 
 
 def discover(provider: Provider) -> Flow[Endpoints]:
@@ -139,7 +139,7 @@ def exchange_code(
     if provider.pkce:
         form["code_verifier"] = verifier
     response = yield _token_request(provider, endpoints, endpoints.token, form)
-    return _read_tokens(provider, response)
+    return _read_tokens(provider, response, [code, verifier, provider.client_secret or ""])
 
 
 def refresh_tokens(provider: Provider, endpoints: Endpoints, tokens: UpstreamTokens) -> Flow[UpstreamTokens]:
@@ -161,7 +161,7 @@ def refresh_tokens(provider: Provider, endpoints: Endpoints, tokens: UpstreamTok
         raise UpstreamRefused(f"{provider.title} gave no refresh token")
     form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh}
     response = yield _token_request(provider, endpoints, endpoints.token, form)
-    renewed = _read_tokens(provider, response)
+    renewed = _read_tokens(provider, response, [tokens.refresh, provider.client_secret or ""])
     if renewed.refresh is None:
         renewed.refresh = tokens.refresh
     return renewed
@@ -290,16 +290,15 @@ def _token_request(provider: Provider, endpoints: Endpoints, url: str, form: Map
     return HttpRequest("POST", url, headers, urlencode(fields).encode())
 
 
-def _read_tokens(provider: Provider, response: HttpResponse) -> UpstreamTokens:
-    """Read a token response. GitHub answers errors with status 200."""
+def _read_tokens(provider: Provider, response: HttpResponse, secrets: Sequence[str]) -> UpstreamTokens:
+    """Read a token response. Raises UpstreamRefused if the same request can't succeed later."""
+    if not is_success(response):
+        error = read_error(response, f"{provider.title} gives no tokens", secrets)
+        raise (UpstreamRefused if error.is_final else AuthorizationFailed)(str(error))
     try:
-        answer = msgspec.json.decode(response.body, type=_TokenResponse)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        answer = msgspec.convert(read_answer(response), _TokenResponse)
+    except msgspec.MsgspecError:
         raise AuthorizationFailed(f"{provider.title}: its answer, status {response.status}, can't be read") from None
-    if answer.error is not None or not 200 <= response.status < 300:
-        code = shorten(answer.error or "", 60)
-        kind = AuthorizationFailed if response.status >= 500 or response.status == 429 else UpstreamRefused
-        raise kind(f"{provider.title} gives no tokens: status {response.status}, error {code!r}")
     texts = (answer.access_token, answer.refresh_token, answer.id_token)
     if not answer.access_token or any(len(text or "") > _MAX_TOKEN for text in texts):
         raise AuthorizationFailed(f"{provider.title} sent no access token, or one that is too long")
