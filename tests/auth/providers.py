@@ -17,7 +17,8 @@ class Facts(NamedTuple):
         name: Its name.
         issuer: The form of its issuers.
         documents: Where its metadata is: "oauth" (RFC 8414), "openid" (OpenID Connect Discovery), or both.
-        pkce: What the metadata announces; None if it says nothing.
+        pkce: What the metadata announces; None if it says nothing. For Auth0, Clerk, Descope, GitHub and Keycloak the sources say
+            only that S256 is supported.
         registers: Whether clients can register themselves: "never", "setting" (somebody has to turn it on).
         takes_documents: Whether a client can be a client ID metadata document; None if nothing is known.
         resource: What becomes of the parameter `resource`: "refused", "ignored", "used", "setting" or "unknown".
@@ -121,6 +122,7 @@ PROVIDERS = (
         registers="never",
         resource="ignored",
         answers="refusals have the status 200; scopes are separated by commas",
+        options={"auth_method": "client_secret_post"},
         sources={
             "https://github.com/github/github-mcp-server/issues/2901": "2026-07-17",
             "https://github.com/anomalyco/opencode/issues/6067": "2025-12-23",
@@ -166,6 +168,7 @@ PROVIDERS = (
         resource="ignored",
         sources={
             "https://developer.okta.com/docs/api/openapi/okta-oauth/oauth/customas": _READ,
+            "https://github.com/okta/okta-auth-js": _READ,
             "https://www.apollographql.com/docs/apollo-mcp-server/guides/auth-okta": _READ,
         },
     ),

@@ -93,6 +93,19 @@ async def test_a_login_on_another_device_takes_the_same_options() -> None:
         assert double.forms("/device") == [{"scope": "a,b", "audience": "notes", "client_id": "mine"}]
 
 
+@pytest.mark.parametrize("method", [None, "client_secret_basic", "client_secret_post"])
+async def test_the_secret_is_sent_as_the_user_says(method: str | None) -> None:
+    """GitHub takes it in the body only, which its metadata need not say."""
+    async with AuthDouble() as double:
+        double.metadata["token_endpoint_auth_methods_supported"] = None
+        double.change("/token", lambda asked: granted(double, asked))
+        double.clients["mine"] = {"redirect_uris": ["*"]}
+        await log_in(double, client_secret="secret-1", auth_method=method)
+        asked = next(asked for asked in double.authority.asked if asked.path == "/token")
+        assert ("client_secret" in double.forms("/token")[0]) == (method == "client_secret_post")
+        assert ("authorization" in asked.headers) == (method != "client_secret_post")
+
+
 async def test_a_program_without_a_person_has_them_too() -> None:
     async with AuthDouble() as double:
         double.change("/token", lambda asked: granted(double, asked))
@@ -113,6 +126,8 @@ async def test_a_program_without_a_person_has_them_too() -> None:
         ({"assume_pkce": True}, "name it with issuer="),
         ({"authorization_parameters": {"a": "b"}}, "name it with issuer="),
         ({"scope_separator": ","}, "name it with issuer="),
+        ({"client_id": "a", "client_secret": "b", "auth_method": "none"}, "auth_method is one of"),
+        ({"client_id": "a", "auth_method": "client_secret_post"}, "needs client_secret"),
         ({"issuer": "https://a.example", "resource": ""}, "resource is a URI"),
         ({"issuer": "https://a.example", "scope_separator": ";"}, 'scope_separator is " " or ","'),
         ({"issuer": "https://a.example", "authorization_parameters": {"state": "x"}}, "'state' is set by the client"),

@@ -26,6 +26,7 @@ from gemel.auth.client.dpop import DPoP, authorization, needs_nonce
 from gemel.auth.client.registration import ClientPlan, check_metadata_url, choose_client, register
 from gemel.auth.client.stores import MemoryTokenStore
 from gemel.auth.client.token_request import (
+    SECRET_METHODS,
     IssuerOptions,
     RegisteredClient,
     TokenRequestFailed,
@@ -77,6 +78,8 @@ class OAuth:
     Args:
         client_id: The id of a client that you registered at the authorization server.
         client_secret: Its secret, if it has one.
+        auth_method: How it sends its secret: "client_secret_basic" or "client_secret_post"; by default what the authorization
+            server supports.
         issuer: The authorization server that the client is registered at. No other one is used then.
         client_metadata_url: The https URL of a client ID metadata document that you serve; see `client_metadata`. It is used
             where the authorization server supports it, else the client is registered dynamically.
@@ -111,6 +114,7 @@ class OAuth:
         *,
         client_id: str | None = None,
         client_secret: str | None = None,
+        auth_method: str | None = None,
         issuer: str | None = None,
         client_metadata_url: str | None = None,
         client_name: str = "Gemel",
@@ -128,6 +132,8 @@ class OAuth:
     ) -> None:
         if client_secret is not None and client_id is None:
             raise DefinitionError("client_secret needs client_id")
+        if auth_method is not None and (client_secret is None or auth_method not in SECRET_METHODS):
+            raise DefinitionError(f"auth_method is one of {', '.join(SECRET_METHODS)}, and needs client_secret")
         if isinstance(scopes, str) or isinstance(accept_issuers, str):
             raise DefinitionError('scopes and accept_issuers are lists: scopes=["notes"]')
         if client_metadata_url is not None:
@@ -135,7 +141,12 @@ class OAuth:
         self.registered = (
             None
             if client_id is None
-            else RegisteredClient(client_id=client_id, client_secret=client_secret, is_named_by_user=True)
+            else RegisteredClient(
+                client_id=client_id,
+                client_secret=client_secret,
+                token_endpoint_auth_method=auth_method,
+                is_named_by_user=True,
+            )
         )
         self.issuer = issuer
         self.client_metadata_url = client_metadata_url
