@@ -108,6 +108,19 @@ async def test_a_login_that_can_not_be_refreshed_is_replaced_on_demand(
     assert len(double.opened) == 2
 
 
+async def test_somebody_can_log_in_again_at_once(double: AuthDouble) -> None:
+    credentials = OAuth(authorizer=double.person()).bind(double.url)
+    first = await credentials.login()
+    assert (await credentials.login()).access_token == first.access_token
+    assert (await credentials.login(again=True)).access_token != first.access_token
+    assert len(double.opened) == 2
+    double.change("/token", Reply(400, {"error": "invalid_grant"}))
+    with pytest.raises(AuthorizationFailed, match="invalid_grant"):
+        await credentials.login(again=True)
+    del double.changes["/token"]
+    await credentials.login(again=True)
+
+
 async def test_a_refused_token_is_refreshed_although_metadata_can_not_be_read(double: AuthDouble) -> None:
     store = MemoryTokenStore()
     await log_in(double, store)

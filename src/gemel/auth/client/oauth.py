@@ -291,6 +291,9 @@ class OAuthCredentials:
             logger.info("A new login takes the place of the one at %s: %s", self.url, exc)
             tokens = None
         if tokens is None or again:
+            # The pauses after a login and after a failed one are for requests.
+            self._logged_in.clear()
+            self._failure = None
             before, refused = self._source, "" if tokens is None else tokens.access_token
             await self._log_in(await self._challenge(), refused, (), again=again)
             tokens = await self.tokens()
