@@ -95,6 +95,25 @@ async def test_a_refusal_says_what_the_server_said(reply: Reply, words: str) -> 
             await log_in(double)
 
 
+@pytest.mark.parametrize("expires", ["0", 0, None, "4102444800"])
+async def test_a_registration_is_read_as_frameworks_send_it(expires: Any) -> None:
+    async with AuthDouble() as double:
+        double.clients["mine"] = {"redirect_uris": ["*"]}
+        answer = {"client_id": "mine", "client_secret": None, "client_secret_expires_at": expires}
+        double.change("/register", Reply(200, {**answer, "token_endpoint_auth_method": None}))
+        assert (await log_in(double)).client["client_id"] == "mine"
+
+
+@pytest.mark.parametrize(
+    "reply", [Reply(200, {"error": "not_allowed", "message": "Ask us"}), Reply(403, {"detail": "Ask us"})]
+)
+async def test_a_refused_registration_says_what_the_server_said(reply: Reply) -> None:
+    async with AuthDouble() as double:
+        double.change("/register", reply)
+        with pytest.raises(AuthorizationFailed, match=r"does not register this client: .*Ask us"):
+            await log_in(double)
+
+
 async def test_a_refusal_that_repeats_a_secret_is_shown_without_it() -> None:
     async with AuthDouble() as double:
 

@@ -13,7 +13,7 @@ import msgspec
 
 from gemel.auth.client.device import DEVICE_GRANT
 from gemel.auth.client.discovery import Discovered
-from gemel.auth.client.token_request import RegisteredClient, TokenRequestFailed, read_error
+from gemel.auth.client.token_request import RegisteredClient, TokenRequestFailed, is_success, read_error
 from gemel.auth.flow import Flow, HttpRequest
 from gemel.auth.metadata import ClientMetadata
 from gemel.auth.url_rules import describe, is_loopback_name
@@ -123,7 +123,7 @@ def _attempt(found: Discovered, plan: ClientPlan, method: str) -> Flow[Registere
     )
     headers = (("Content-Type", "application/json"), ("Accept", "application/json"))
     response = yield HttpRequest("POST", endpoint, headers, msgspec.json.encode(wish))
-    if response.status in (200, 201):
+    if is_success(response):
         return read_registration(response.body, method, uris)
     missing = "" if found.has_metadata else ", and the server has no metadata of OAuth"
     return read_error(response, f"{describe(endpoint)} does not register this client{missing}")
@@ -156,7 +156,7 @@ def read_registration(body: bytes, method: str, redirect_uris: tuple[str, ...]) 
         AuthorizationFailed: It is not a valid response.
     """
     try:
-        client = msgspec.json.decode(body, type=_Registration)
+        client = msgspec.json.decode(body, type=_Registration, strict=False)  # numbers as text
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise AuthorizationFailed("The answer to the registration of the client can't be read") from None
     return RegisteredClient(
