@@ -82,7 +82,8 @@ async def nginx(text: str, directory: Path) -> AsyncIterator[None]:
         require("nginx"), "-p", str(directory), "-c", str(directory / "whole.conf"), "-e", "stderr"
     )
     try:
-        while not (directory / "nginx.pid").exists():
+        pid_file = directory / "nginx.pid"  # `nginx -t` leaves an empty one
+        while not pid_file.exists() or pid_file.read_text("utf-8").strip() != str(process.pid):
             assert process.returncode is None, "nginx did not start"
             await asyncio.sleep(0.01)
         yield
