@@ -103,8 +103,9 @@ HELD = (
     Held("sessions", "HTTP session that waits", 2_877 if _UNLOCKED else 2_699),
     Held("streams", "stream of changes that waits", 3_960 if _UNLOCKED else 3_837),
 )
-#: Clients that wait before counting, those that are counted, and seconds until they have freed what they do not need.
-FEW, MANY, SETTLED = 100, 600, 3.5
+#: Clients that wait before counting, those that are counted, and seconds until they have freed what they do not need: more
+#: than a quarter of `limits.keep_alive`, the period in which a server looks after its sessions.
+FEW, MANY, SETTLED = 100, 600, 4.5
 
 #: From the start of a server over stdio to the end of its process after one answer: the modules of Gemel that are imported,
 #: on every Python, and the instructions.
