@@ -206,8 +206,7 @@ class Deadlines:
         )
         pending.on_progress, pending.limit = deadline.progress, deadline
         self._running.add(deadline)
-        if due < self._next_check:
-            self._set_timer(due)
+        self.look_by(due)
         return deadline
 
     def end(self, deadline: Deadline) -> None:
@@ -215,6 +214,11 @@ class Deadlines:
         self._running.discard(deadline)
         if self._stopping and not self._running:
             self._set_timer(float("inf"))
+
+    def look_by(self, due: float) -> None:
+        """Look for late requests at this time, at the latest."""
+        if due < self._next_check:
+            self._set_timer(due)
 
     def count_pause(self) -> None:
         """A request of the peer is being served, which is a reason to pause."""
@@ -300,8 +304,18 @@ class Deadline(Record):
     def restart_idle(self) -> None:
         """Restart the idle time: something happened."""
         if self._idle is not None:
-            self.due = min(self._end, self._deadlines.now() + self._idle)
+            self.start_idle()
             self._has_progress = True
+
+    def hold_idle(self) -> None:
+        """Stop the idle time until `start_idle`: the peer has nothing to answer yet."""
+        self.due = self._end
+
+    def start_idle(self) -> None:
+        """Count the idle time from now on."""
+        if self._idle is not None:
+            self.due = min(self._end, self._deadlines.now() + self._idle)
+            self._deadlines.look_by(self.due)
 
     def extend(self, now: float, paused_at: float) -> None:
         """Move the end by the length of a pause, and restart the idle time."""

@@ -107,7 +107,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     connections: int = 256
     #: Client: time to connect.
     connect: float = 30.0
-    #: Client: time without a message before a call fails (progress resets it), and the total time of a call.
+    #: Client: time without a message before a call fails (progress resets it, getting credentials holds it), and the total
+    #: time of a call.
     call_idle: float = 60.0
     call_total: float = 600.0
     #: Client: after a call over a socket timed out, how long the server has to answer a ping before the connection is

@@ -207,6 +207,12 @@ class RequestLimit(Protocol):
 
     extended: float
 
+    def hold_idle(self) -> None:
+        """Stop the idle time until `start_idle`: the peer has nothing to answer yet."""
+
+    def start_idle(self) -> None:
+        """Count the idle time from now on."""
+
     def restart_idle(self) -> None:
         """Restart the idle time: the peer has taken more of a long request."""
 

@@ -249,9 +249,14 @@ class RemoteEndpoint:
             fixed: HeaderPairs = self._fixed
             authorization: HeaderPairs = ()
             if self.varies:
+                limit = None if pending is None else pending.limit
+                if limit is not None:
+                    limit.hold_idle()  # the server can't answer before it is asked
                 fixed, authorization = await self._ask(method)
                 if pending is not None:
                     pending.credentials = self._digest(fixed)
+                if limit is not None:
+                    limit.start_idle()
             pairs = _merged(headers, fixed) if self.varies else self._with_fixed(headers)
             if self._cookies:
                 pairs = self._with_cookies(pairs, fixed)
@@ -267,6 +272,8 @@ class RemoteEndpoint:
                 return response
             refusals += 1
             refusal = await refusal_of(response, f"The server refuses {method}")
+            if pending is not None and pending.limit is not None:
+                pending.limit.hold_idle()
             if refusals > MAX_REFUSALS or not await self._authorized(self._auth.refused(refusal, authorization)):
                 raise refusal
 
