@@ -93,7 +93,7 @@ _LONG_LIVED = 30.0
 _LISTEN_SECONDS = 0.25
 #: Seconds for the DELETE that ends the session.
 _DELETE_SECONDS = 2.0
-#: Seconds before a response to the server that got lost is sent again. The server accepts only one.
+#: Seconds before an answer to the server, or the end of the handshake, is sent again if it got lost.
 _RESEND_PAUSES = (0.2, 0.8)
 #: Maximum number of responses to the server in delivery at once, each on a connection of its own.
 _DELIVERIES = 32
@@ -452,7 +452,7 @@ class HttpChannel:
         if self._closed:
             raise ChannelClosed(f"The channel to {self._endpoint.url} is closed")
         if pending is None:
-            await self._deliver(message)
+            await (self._deliver_again if message.method == "notifications/initialized" else self._deliver)(message)
             return
         takes_slot = message.method not in _ENDLESS
         if takes_slot:
@@ -733,20 +733,21 @@ class HttpChannel:
 
     async def _answer(self, call: Any) -> None:
         reply = await self._conversation.answer(call)
-        if reply is None:
-            return
+        if reply is not None:
+            await self._deliver_again(reply)
+
+    async def _deliver_again(self, message: Outgoing) -> None:
+        """POST what a server may take twice, an answer or the end of the handshake: again if it may not have arrived."""
         for pause in _RESEND_PAUSES:
             try:
-                return await self._deliver(reply)
-            except (NotSent, ConnectionLost) as exc:
-                logger.debug("An answer is sent again: %s", exc)
-                await asyncio.sleep(pause)
-            except HttpStatus as exc:
-                if exc.status not in (429, 503) or (exc.retry_after or 0.0) > self.limits.call_idle:
+                return await self._deliver(message)
+            except (NotSent, ConnectionLost, HttpStatus) as exc:
+                wait = (exc.retry_after or 0.0) if isinstance(exc, HttpStatus) else 0.0
+                if (isinstance(exc, HttpStatus) and exc.status not in (429, 503)) or wait > self.limits.call_idle:
                     raise
-                logger.debug("An answer is sent again: %s", exc)
-                await asyncio.sleep(max(pause, exc.retry_after or 0.0))
-        await self._deliver(reply)
+                logger.debug("%s is sent again: %s", message.method or "An answer", exc)
+            await asyncio.sleep(max(pause, wait))
+        await self._deliver(message)
 
     async def _deliver(self, message: Outgoing) -> None:
         """POST a notification or a reply; any 2xx is success."""
