@@ -145,12 +145,15 @@ async def test_a_result_that_clients_refuse_comes_with_the_reason(
         assert (problem in ended["problem"]) if problem else ("problem" not in ended)
 
 
-async def test_a_list_without_end_is_given_up(tmp_path: Path) -> None:
+async def test_a_list_whose_cursor_comes_again_ends_there(tmp_path: Path) -> None:
     page = {"tools": [{"name": "again", "inputSchema": {"type": "object"}}], "nextCursor": "same"}
     async with inspecting(misbehaving(tmp_path, tools_list=page), era="2025") as program:
         await program.ready("2025")
         offers = await program.event("offers", section="tools")
-        assert "end" in offers["error"]
+        assert [tool["name"] for tool in offers["items"]] == [
+            "again",
+            "again",
+        ]  # the page before that cursor, and its own
 
 
 async def test_deep_messages_break_nothing(tmp_path: Path) -> None:

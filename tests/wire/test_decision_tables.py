@@ -224,8 +224,8 @@ TABLE_D: dict[str, tuple[StepAnswer, Any]] = {
     "-32020": (refused(-32020), ConnectFailed),
     "-32021": (refused(-32021), ConnectFailed),
     **{f"{code}": (refused(code), Initialize) for code in (-32601, -32602, -32600, -32000, -32700, 7)},
-    **{f"HTTP {number}": (status(number), Initialize) for number in (400, 404, 405)},
-    **{f"HTTP {number}": (status(number), HttpStatus) for number in (401, 403, 500, 502, 503)},
+    **{f"HTTP {number}": (status(number), Initialize) for number in (400, 404, 405, 500)},
+    **{f"HTTP {number}": (status(number), HttpStatus) for number in (401, 403, 429, 502, 503, 504)},
     "silence": (StepAnswer("discover"), Initialize),
     "the connection breaks": (StepAnswer("discover", error=ConnectionLost("gone")), ConnectionLost),
 }
