@@ -83,6 +83,8 @@ async def run_client_case(case: ClientCase) -> str | None:
             end = await ending(client, OPERATIONS.get(case.method))
             if end not in case.ends:
                 return f"it ended with {end}, not {' or '.join(case.ends)}"
+            if missing := not_noted(client, case.warns):
+                return missing
             if case.alive:
                 end = await ending(client, OPERATIONS["prompts/list"])
                 return None if end == "ok" else f"a further request ended with {end}"
@@ -90,6 +92,13 @@ async def run_client_case(case: ClientCase) -> str | None:
             await client.close()
             await peer.close()
     return None
+
+
+def not_noted(client: Client, expected: Sequence[str]) -> str | None:
+    """Describe which deviations the client has not noted; None if it has noted all."""
+    noted = [deviation.name for deviation in client.warnings]
+    missing = [name for name in expected if name not in noted]
+    return f"it noted {noted}, not {missing}" if missing else None
 
 
 async def ending(client: Client, operation: Callable[[Client], Awaitable[object]] | None) -> str:
@@ -128,9 +137,11 @@ async def run_ask_case(case: AskCase) -> str | None:
             code = own.get("error", {}).get("code")
             if own.get("id") not in ("asked", None):
                 return f"the id is {own.get('id')!r}"
-            if not case.codes or code in case.codes:
-                return None
-            return f"the code is {code}, not {case.codes}: {own}"
+            if case.codes and code not in case.codes:
+                return f"the code is {code}, not {case.codes}: {own}"
+            if case.warns and code is not None:
+                return f"it is refused, though it can be understood: {own}"
+            return not_noted(client, case.warns)
         except AssertionError as exc:
             return str(exc)
         finally:
@@ -182,6 +193,8 @@ async def run_response_case(case: ResponseCase) -> str | None:
             end = await ending(client, OPERATIONS["tools/list"])
             if end not in case.ends:
                 return f"it ended with {end}, not {' or '.join(case.ends)}"
+            if missing := not_noted(client, case.warns):
+                return missing
             end = await ending(client, OPERATIONS["prompts/list"])
             return None if end == "ok" else f"a further request ended with {end}"
         finally:

@@ -124,7 +124,7 @@ def pointers() -> Iterator[Case]:
         yield Case(f"issuer: {url!r}", members("resource_metadata", authorization_servers=[url]))
     for url in INSIDE:
         challenge = f'Bearer resource_metadata="{url}"'.replace("\r\n", " ")
-        if url:  # it is not requested; the well-known places are, which have the metadata
+        if url:  # it is not requested, except below the origin of the server; the well-known places have the metadata
             yield Case(f"resource_metadata: {url!r}", challenged(challenge), True, 1, 1)
     for endpoint in ("authorization_endpoint", "token_endpoint", "registration_endpoint"):
         for url in INSIDE[:16]:
