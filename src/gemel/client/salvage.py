@@ -34,8 +34,11 @@ _members = msgspec.json.Decoder(dict[str, Raw])
 _items = msgspec.json.Decoder(list[Raw])
 _text = msgspec.json.Decoder(str)
 
-#: Members that people or models read, or that describe other members: nothing is wrong without them.
-_DISPENSABLE = frozenset({"annotations", "icons", "title", "description", "_meta", "execution", "size"})
+#: Members that people or models read, that describe other members, or that let a result be kept: nothing is wrong without
+#: them. A result without `cacheScope` is kept for its caller only.
+_DISPENSABLE = frozenset(
+    {"annotations", "icons", "title", "description", "_meta", "execution", "size", "ttlMs", "cacheScope"}
+)
 
 _BLOCKS: Mapping[str, type] = {
     "text": TextContent,
@@ -98,6 +101,7 @@ def salvage(raw: Raw, kind: Any, decode: Callable[[Raw], Any], deviations: Devia
     if items and not usable and "structuredContent" not in members:
         return decode(raw)
     members[of.member] = Raw(msgspec.json.encode(usable))
+    notes += _drop_invalid(members, kind)
     result = decode(Raw(msgspec.json.encode(members)))
     for name, detail in notes:
         deviations.note(name, detail)
@@ -118,6 +122,15 @@ def _usable(item: Raw, kind: type | None, notes: list[tuple[str, str]]) -> Raw:
         members = _members.decode(item)
     if kind is PromptMessage and "content" in members:
         members["content"] = _usable(members["content"], None, notes)
+    dropped = _drop_invalid(members, kind)
+    text = msgspec.json.encode(members)
+    msgspec.json.decode(text, type=kind)
+    notes += dropped
+    return Raw(text)
+
+
+def _drop_invalid(members: dict[str, Raw], kind: type) -> list[tuple[str, str]]:
+    """Drop dispensable members that are not valid. Returns how that is noted."""
     dropped: list[tuple[str, str]] = []
     for field in msgspec.structs.fields(kind):
         name = field.encode_name
@@ -128,7 +141,4 @@ def _usable(item: Raw, kind: type | None, notes: list[tuple[str, str]]) -> Raw:
         except msgspec.ValidationError as exc:
             dropped.append(("member-left-out", f"{name}: {exc}"))
             del members[name]
-    text = msgspec.json.encode(members)
-    msgspec.json.decode(text, type=kind)
-    notes += dropped
-    return Raw(text)
+    return dropped

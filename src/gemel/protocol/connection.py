@@ -193,6 +193,9 @@ class Connection(Record):
                 return self._receive_batch(data, origin)
             except ProtocolError as batch_exc:
                 exc = batch_exc
+        if self.description is None and jsonrpc.meant_as(data) == "notification" and not jsonrpc.is_print(data):
+            self.note("invalid-notification", f"{exc}: {_excerpt(data)}")
+            return None
         if self.description is None and _is_noise(data, self.printed_on):
             self.noise = f"; it wrote a line that is no message: {_excerpt(data)}"
             self._warn("the server wrote a line that is no message: %s", _excerpt(data))
@@ -276,7 +279,9 @@ class Connection(Record):
         eras = (self.era,) if self.description is None else self.description.eras
         version = _version(origin)
         if not any(era.allows_batch(version, self.handshake, self.one_shot) for era in eras):
-            raise InvalidRequest("A batch is no message in this revision: send one message at a time")
+            if self.description is not None or jsonrpc.is_print(data):
+                raise InvalidRequest("A batch is no message in this revision: send one message at a time")
+            self.note("batch", _excerpt(data))
         replies: list[Outgoing] = []
         calls: list[Call] = []
         for item in jsonrpc.split_batch(data, self.limits.batch):

@@ -24,6 +24,10 @@ DEVIATIONS: Mapping[str, str] = MappingProxyType(
             "The server answered `server/discover` in a way that says nothing about its era, so it got the handshake."
         ),
         "initialized-refused": "The server refused `notifications/initialized`, and serves requests all the same.",
+        # Messages
+        "content-type": "The server sent a message with another content type than `application/json`.",
+        "batch": "The server sent messages in an array, which the revision does not allow.",
+        "byte-order-mark": "The server sent a byte order mark before a message.",
         # Correlation
         "string-id": "The server wrote the id of a request, which is an integer, as a string.",
         "string-progress-token": "The server wrote a progress token, which is an integer, as a string.",

@@ -9,6 +9,7 @@ from gemel.jsonrpc import has_repeated_member
 
 _members = msgspec.json.Decoder(dict[str, Raw])
 _NULL = b"null"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def mend(data: bytes) -> tuple[bytes, list[str]] | None:
@@ -22,12 +23,14 @@ def mend(data: bytes) -> tuple[bytes, list[str]] | None:
     Returns:
         The text, to be decoded as strictly as any, and the names of the slips; None for a message without known slips.
     """
+    text = data.removeprefix(_BYTE_ORDER_MARK)
     try:
-        members = _members.decode(data)
+        members = _members.decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
-    slips = [name for name, is_slip in _SLIPS.items() if is_slip(members)]
-    if not slips or has_repeated_member(data):
+    slips = ["byte-order-mark"] if len(text) < len(data) else []
+    slips += [name for name, is_slip in _SLIPS.items() if is_slip(members)]
+    if not slips or has_repeated_member(text):
         return None
     return msgspec.json.encode(members), slips
 

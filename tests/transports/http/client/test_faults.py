@@ -123,10 +123,6 @@ async def html(asked: Asked, answer: Answer) -> None:
     await answer.body(b"<html><h1>It works</h1></html>", kind="text/html; charset=utf-8")
 
 
-async def no_type(asked: Asked, answer: Answer) -> None:
-    await answer.body(json.dumps(result_of(asked)).encode(), kind="")
-
-
 async def empty(asked: Asked, answer: Answer) -> None:
     await answer.body(b"")
 
@@ -141,10 +137,6 @@ async def no_content(asked: Asked, answer: Answer) -> None:
 
 async def not_json(asked: Asked, answer: Answer) -> None:
     await answer.body(b'{"jsonrpc": "2.0", oops')
-
-
-async def byte_order_mark(asked: Asked, answer: Answer) -> None:
-    await answer.body(b"\xef\xbb\xbf" + json.dumps(result_of(asked)).encode())
 
 
 async def other_id(asked: Asked, answer: Answer) -> None:
@@ -176,7 +168,7 @@ async def neither_result_nor_error(asked: Asked, answer: Answer) -> None:
 
 
 INVALID = [not_http, two_lengths, upgrade, unknown_coding, not_gzip, endless_headers, one_endless_header]
-INVALID += [html, no_type, empty, accepted, no_content, not_json, byte_order_mark, other_id, id_of_another_type]
+INVALID += [html, empty, accepted, no_content, not_json, other_id, id_of_another_type]
 INVALID += [other_id_as_event, junk_as_event, only_a_notification, neither_result_nor_error]
 
 

@@ -54,6 +54,7 @@ from gemel.protocol.mending import mend
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.protocol.records import Call, Outgoing, Pending
 from gemel.protocol.states import ANSWERED, WAITING
+from gemel.schema.revisions import knows
 from gemel.timeouts import PERSON_LIMITS, asking_person
 from gemel.transports.http.client.headers import user_headers
 from gemel.transports.http.client.options import AuthScheme, Credentials, HttpClientOptions, Network
@@ -476,15 +477,17 @@ class HttpChannel:
                     raise await self._refusal(message, response, session)
                 content_type = response.headers.get("content-type")
                 kind = content_type if content_type == JSON else media_type(content_type)
-                if kind == JSON:
-                    body = await response.read()
-                    if len(body) > self.limits.reply or not getattr(response, "finished", False):
-                        body = await self._read_rest(body, response, pending.method)
-                    self.feed(body, pending, is_handshake)
-                elif kind == EVENT_STREAM:
+                if kind == EVENT_STREAM:
                     await _ResponseStream(self, pending, is_handshake).follow(response)
                 else:
-                    raise await _unusable(response, pending.method)
+                    body = await response.read()
+                    if kind != JSON and not _begins_message(body):
+                        raise await _unusable(body, response, pending.method)
+                    if len(body) > self.limits.reply or not getattr(response, "finished", False):
+                        body = await self._read_rest(body, response, pending.method)
+                    if kind != JSON and (is_batch(body) or meant_as(body) == "response"):
+                        self._conversation.note("content-type", f"{pending.method}: {content_type or 'none'}")
+                    self.feed(body, pending, is_handshake)
             finally:
                 response.release(finish=pending.state is ANSWERED)
         except CallError:
@@ -593,7 +596,10 @@ class HttpChannel:
         status = response.status
         is_json = media_type(response.headers.get("content-type")) == JSON
         body = await read_start(response, self.limits.reply if is_json else ERROR_BYTES)
-        failure = _decode_failure(body) if is_json else None
+        failure = _decode_failure(body)
+        if failure is not None and not is_json:
+            kind = response.headers.get("content-type", "none")
+            self._conversation.note("content-type", f"{message.method or 'an answer'}: {kind}")
         error = failure.error if failure is not None else None
         what = f"The server refuses {message.method or 'an answer'}"
         if session is not None and self._lost_session(response, body, error):
@@ -682,7 +688,11 @@ class HttpChannel:
         """
         messages: list[tuple[bytes, Message | None]] = []
         try:
-            items = split_batch(data, self.limits.batch) if is_batch(data) else [data]
+            items = [data]
+            if is_batch(data):
+                items = split_batch(data, self.limits.batch)
+                if self._revision is None or not knows(self._revision, "batches"):
+                    self._conversation.note("batch", f"{about}: {excerpt(data)}")
         except ProtocolError as exc:
             raise InvalidResponse(f"{about}: the server sent data that is no message: {exc}: {excerpt(data)}") from exc
         for item in items:
@@ -903,10 +913,15 @@ def _decode_failure(body: bytes) -> Failure | None:
     return message if isinstance(message, Failure) else None
 
 
-async def _unusable(response: WireResponse, about: str) -> InvalidResponse:
-    """Make the error for a 2xx that holds neither JSON nor events."""
+def _begins_message(body: bytes) -> bool:
+    """Whether content may be a message or a batch."""
+    return body[:1024].removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")[:1] in (b"{", b"[")
+
+
+async def _unusable(start: bytes, response: WireResponse, about: str) -> InvalidResponse:
+    """Make the error for a 2xx that holds neither a message nor events, from the start of its content."""
     kind = response.headers.get("content-type")
-    body = await read_start(response)
+    body = start + await read_start(response)
     if not body:
         return InvalidResponse(f"The server accepted {about} (HTTP {response.status}) and gave no answer")
     what = f"content of the type {kind!r}" if kind else "content without a type"
