@@ -2,7 +2,7 @@
 
 A row says what the server sends instead of the plain answers of `PLAIN`, over which transports, what a client gets all the
 same, and with which names it warns. `@ID@` in a text stands for the id of the request, `@TOKEN@` for its progress token, `@RESULT@`
-for the plain result.
+for the plain result. Rows of logins are in `logins.py`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 Over = Literal["stdio", "http", "sse"]
-EraName = Literal["2025", "auto"]
-Do = Literal["call", "list", "era", "progress", "twice"]
+EraName = Literal["2025", "2026", "auto"]
+Do = Literal["call", "list", "era", "progress", "both"]
+Frame = Literal["length", "chunks", "close"]
 
 #: The transports where each message stands for itself, and all.
 LINES: tuple[Over, ...] = ("stdio", "sse")
 ALL: tuple[Over, ...] = ("stdio", "http", "sse")
 
 TOOL: Any = {"name": "t", "inputSchema": {"type": "object"}}
-#: The results of a server of revision 2025-06-18, by method.
+#: The results of a plain server, by method: of revision 2025-06-18, or with `STATELESS` of 2026-07-28.
 PLAIN: dict[str, Any] = {
     "initialize": {
         "protocolVersion": "2025-06-18",
@@ -29,16 +30,38 @@ PLAIN: dict[str, Any] = {
     },
     "tools/list": {"tools": [TOOL]},
     "tools/call": {"content": [{"type": "text", "text": "hi"}]},
+    "server/discover": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}},
 }
+_CACHEABLE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+STATELESS: dict[str, Any] = {
+    "server/discover": _CACHEABLE,
+    "tools/list": _CACHEABLE,
+    "tools/call": {"resultType": "complete"},
+}
+#: Sent in place of a message: the server ends.
+END = b""
 
 
 class Http(NamedTuple):
-    """A response of a server over HTTP, where a row is about HTTP itself."""
+    """A response of a server over HTTP, where a row is about HTTP itself.
+
+    Attributes:
+        status: The status. 0 for no response at all: the connection ends.
+        body: The body.
+        kind: Its content type; "" for none.
+        headers: Further headers.
+        frame: How the end of the body is told: by `Content-Length`, by chunks, or by the end of the connection.
+        before: What is sent before the response.
+        line_end: What ends the lines of the head.
+    """
 
     status: int
     body: str = ""
     kind: str = "application/json"
     headers: Mapping[str, str] = {}
+    frame: Frame = "length"
+    before: str = ""
+    line_end: str = "\r\n"
 
 
 class Row(NamedTuple):
@@ -46,18 +69,20 @@ class Row(NamedTuple):
 
     Attributes:
         name: What the server does.
-        sends: What it sends for the first message of a method: messages, or one HTTP response.
+        sends: What it sends for the first message of a method (or the first GET or DELETE): lines, bytes that are sent without
+            a line end, `END`, or one HTTP response.
         over: The transports that the row is played over.
         expected: What a client gets: the text of the tool, the names of the tools, or the class of an error.
         warns: The names of the deviations that the client notes.
-        do: What the client does: call the tool, list the tools, or tell the era.
+        do: What the client does: call the tool, count its progress, list the tools, tell the era and call, or call and list.
         era: The era that the client is told to use.
         always: Whether it sends this for each message of the method, not only for the first.
         of_client: Whether only a client shows it: a proxy has its own list or messages.
+        limits: Limits of the client that the row needs.
     """
 
     name: str
-    sends: Mapping[str, Sequence[str] | Http]
+    sends: Mapping[str, Sequence[str | bytes] | Http]
     over: tuple[Over, ...] = ALL
     expected: Any = "hi"
     warns: tuple[str, ...] = ()
@@ -65,6 +90,7 @@ class Row(NamedTuple):
     era: EraName = "2025"
     of_client: bool = False
     always: bool = False
+    limits: Mapping[str, Any] = {}
 
 
 GOOD = '{"jsonrpc":"2.0","id":@ID@,"result":@RESULT@}'
@@ -158,6 +184,292 @@ def correlation() -> Iterator[Row]:
         yield Row(f"{name}: the call fails", {"tools/call": [message(members)]}, expected="InvalidResponse")
 
 
+def printing() -> Iterator[Row]:
+    """What programs write to standard output besides messages, and how they break messages into lines."""
+    for name, noise in {
+        "a banner": b"Plain server listening on stdio\n",
+        "text that is not UTF-8": "服务器\n".encode("gbk"),
+        "blank lines": b"\n\r\n  \n",
+        "colours": b"\x1b[32mready\x1b[0m\n",
+        "a stack trace": b'Traceback (most recent call last):\n  File "x.py", line 1\nValueError: x\n',
+        "a log line in JSON": b'{"level":"info","msg":"started"}\n',
+        "a log line in JSON with an id": b'{"level":"info","msg":"started","id":7}\n',
+        "a number": b"7\n",
+        "true": b"true\n",
+        "a text in quotes": b'"ready"\n',
+        "a list of texts": b'["ready"]\n',
+        "NUL": b"\x00\x00\n",
+        "a log line over several lines": b'{\n  "level": "info",\n  "msg": "started"\n}\n',
+        "half a line that ends later": b"Loading\n",
+    }.items():
+        for method in ("initialize", "tools/call"):
+            yield Row(f"{method}: {name} before the answer", {method: [noise, GOOD]}, ("stdio",))
+    good = GOOD.encode()
+    for name, sent in {
+        "ends with CRLF": (good + b"\r\n",),
+        "comes in three pieces": (good[:9], good[9:30], good[30:] + b"\n"),
+        "is between blanks": (b"  " + good + b" \t\n",),
+        "has its members in another order": (b'{"result":@RESULT@,"id":@ID@,"jsonrpc":"2.0"}\n',),
+        "has further members": (good[:-1] + b',"trace":"x"}\n',),
+        "comes twice": (good + b"\n" + good + b"\n",),
+        "is followed by an error": (good + b"\n" + b'{"jsonrpc":"2.0","id":@ID@,"error":{"code":1,"message":"x"}}\n',),
+        "is followed by text": (good + b"\nbye\n",),
+    }.items():
+        yield Row(f"the answer {name}", {"tools/call": list(sent)}, ("stdio",))
+    for method in ("initialize", "tools/call"):
+        yield Row(f"{method}: the answer is alone in a batch", {method: [f"[{GOOD}]"]}, warns=("batch",))
+        yield Row(
+            f"{method}: the answer has a byte order mark",
+            {method: ["\ufeff" + GOOD]},
+            ("stdio", "http"),
+            warns=("byte-order-mark",),
+        )
+    for name, sent in {
+        "text in front of it": (b"Loading " + good + b"\n",),
+        "text behind it": (good + b" done\n",),
+        "a line end within it": (good[:30] + b"\n" + good[30:] + b"\n",),
+        "half a surrogate pair": (
+            good.replace(b"@RESULT@", b'{"content":[{"type":"text","text":"\\ud83d"}]}') + b"\n",
+        ),
+        "no jsonrpc": (b'{"id":@ID@,"result":@RESULT@}\n',),
+        "another jsonrpc": (good.replace(b'"2.0"', b'"1.0"') + b"\n",),
+    }.items():
+        yield Row(f"the answer has {name}: the call fails", {"tools/call": list(sent)}, ("stdio",), "InvalidResponse")
+    yield Row(
+        "two answers in one line: the call fails when its time is over",
+        {"tools/call": [GOOD + GOOD]},
+        ("stdio",),
+        "InvalidResponse",
+        ("message-without-id",),
+        of_client=True,
+        limits={"call_idle": 0.2},
+    )
+
+
+def ending() -> Iterator[Row]:
+    """Servers on stdio that end, or say nothing."""
+    yield Row("the server ends after an answer", {"tools/call": [GOOD, END]}, ("stdio",), ("hi", ["t"]), do="both")
+    yield Row("the server ends at the probe", {"server/discover": [END]}, ("stdio",), ("2025", "hi"), (), "era", "auto")
+    yield Row(
+        "the server prints a usage text and ends at the probe",
+        {"server/discover": [b"usage: plain [--stdio]\n", END]},
+        ("stdio",),
+        ("2025", "hi"),
+        (),
+        "era",
+        "auto",
+    )
+    yield Row("the server ends at a list", {"tools/list": [END]}, ("stdio",), ["t"], do="list")
+    yield Row(
+        "the server ends within an answer to a list",
+        {"tools/list": [b'{"jsonrpc":"2', END]},
+        ("stdio",),
+        ["t"],
+        do="list",
+    )
+    yield Row("the server ends at a call: the call fails", {"tools/call": [END]}, ("stdio",), "ConnectionLost")
+    yield Row(
+        "the server ends within an answer: the call fails",
+        {"tools/call": [b'{"jsonrpc":"2', END]},
+        ("stdio",),
+        "ConnectionLost",
+    )
+    yield Row(
+        "the server ends at initialize: it can't be used",
+        {"initialize": [END]},
+        ("stdio",),
+        "ConnectFailed",
+        always=True,
+    )
+    yield Row(
+        "the probe gets no answer",
+        {"server/discover": []},
+        ("stdio",),
+        ("2025", "hi"),
+        (),
+        "era",
+        "auto",
+        limits={"probe": 0.05},
+    )
+    yield Row(
+        "the probe gets a line of text and no answer",
+        {"server/discover": ["unknown method: server/discover"]},
+        ("stdio",),
+        ("2025", "hi"),
+        (),
+        "era",
+        "auto",
+        limits={"probe": 0.05},
+    )
+    yield Row(
+        "a call gets no answer: the call fails",
+        {"tools/call": []},
+        ("stdio",),
+        "CallTimeout",
+        of_client=True,
+        limits={"call_idle": 0.2},
+    )
+    yield Row(
+        "a call gets an error with id null: it fails when its time is over",
+        {"tools/call": [message('"id":null,"error":{"code":-32700,"message":"x"}')]},
+        ("stdio",),
+        "InvalidResponse",
+        ("message-without-id",),
+        of_client=True,
+        limits={"call_idle": 0.2},
+    )
+
+
+def openings() -> Iterator[Row]:
+    """Answers to `initialize`."""
+
+    def opening(**changes: Any) -> list[str]:
+        result = {**PLAIN["initialize"], **changes}
+        left = {name: value for name, value in result.items() if value is not ...}
+        return [GOOD.replace("@RESULT@", json.dumps(left))]
+
+    understood: dict[str, dict[str, Any]] = {
+        "an older revision": {"protocolVersion": "2024-11-05"},
+        "instructions that are null": {"instructions": None},
+        "unknown capabilities": {"capabilities": {"tools": {}, "experimental": {"x": {}}, "magic": True}},
+        "further members": {"sessionId": "x"},
+    }
+    for name, changes in understood.items():
+        yield Row(f"initialize is answered with {name}", {"initialize": opening(**changes)})
+    yield Row(
+        "initialize is answered without the capability of its tools",
+        {"initialize": opening(capabilities={})},
+        of_client=True,
+    )
+    unusable: dict[str, dict[str, Any]] = {
+        "an unknown revision": {"protocolVersion": "2031-01-01"},
+        "the stateless revision": {"protocolVersion": "2026-07-28"},
+        "no revision": {"protocolVersion": ...},
+        "no capabilities": {"capabilities": ...},
+        "capabilities that are a list": {"capabilities": []},
+        "a name that is a number": {"serverInfo": {"name": 5, "version": "1"}},
+    }
+    for name, changes in unusable.items():
+        yield Row(
+            f"initialize is answered with {name}: it can't be used",
+            {"initialize": opening(**changes)},
+            expected="ConnectFailed",
+        )
+
+
+def stateless() -> Iterator[Row]:
+    """Servers of the stateless era."""
+
+    def result(method: str, **changes: Any) -> list[str]:
+        members = {**PLAIN[method], **STATELESS[method], **changes}
+        left = {name: value for name, value in members.items() if value is not ...}
+        return [GOOD.replace("@RESULT@", json.dumps(left))]
+
+    yield Row(
+        "stateless: the id comes back as a string",
+        {"tools/call": [GOOD.replace("@ID@", '"@ID@"')]},
+        warns=("string-id",),
+        era="2026",
+    )
+    left_out = ("member-left-out",)
+    lists: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
+        ("no ttlMs", {"ttlMs": ...}, ()),
+        ("no cacheScope", {"cacheScope": ...}, ()),
+        ("no resultType", {"resultType": ...}, ()),
+        ("a negative ttlMs", {"ttlMs": -1}, ()),
+        ("a ttlMs with a fraction", {"ttlMs": 0.5}, left_out),
+        ("an unknown cacheScope", {"cacheScope": "tenant"}, left_out),
+    )
+    for name, changes, noted in lists:
+        yield Row(
+            f"stateless: a list has {name}",
+            {"tools/list": result("tools/list", **changes)},
+            expected=["t"],
+            warns=noted,
+            do="list",
+            era="2026",
+            of_client=True,
+        )
+    results: dict[str, dict[str, Any]] = {
+        "an unknown resultType": {"resultType": "partial"},
+        "a resultType that is null": {"resultType": None},
+        "requests for input that are a list": {"resultType": "input_required", "inputRequests": []},
+    }
+    for name, changes in results.items():
+        yield Row(
+            f"stateless: a result has {name}: the call fails",
+            {"tools/call": result("tools/call", **changes)},
+            expected="InvalidResponse",
+            era="2026",
+        )
+    discoveries: dict[str, dict[str, Any]] = {
+        "no revision in common": {"supportedVersions": ["2031-01-01"]},
+        "no list of revisions": {"supportedVersions": ...},
+        "no capabilities": {"capabilities": ...},
+    }
+    for name, changes in discoveries.items():
+        yield Row(
+            f"stateless: the discovery has {name}: it can't be used",
+            {"server/discover": result("server/discover", **changes)},
+            expected="ConnectFailed",
+            era="2026",
+            always=True,
+        )
+    yield Row(
+        "stateless: a request of the server comes before the answer",
+        {"tools/call": [message('"id":"p","method":"roots/list"'), GOOD]},
+        LINES,
+        era="2026",
+    )
+    yield Row(
+        "stateless: a notification with params null comes before the answer",
+        {"tools/call": [message('"method":"notifications/message","params":null'), GOOD]},
+        LINES,
+        warns=("null-params",),
+        era="2026",
+    )
+
+
+def asking() -> Iterator[Row]:
+    """Requests and notifications of a server during a call."""
+    for name, stray, noted in (
+        ("a ping with a text as its id", '"id":"p-1","method":"ping"', ()),
+        ("a ping with a large id", '"id":9007199254740993,"method":"ping"', ()),
+        ("a ping with the id of the call", '"id":@ID@,"method":"ping"', ()),
+        ("a ping with params that are a list", '"id":"p","method":"ping","params":[]', ()),
+        ("an unknown request", '"id":"p","method":"server/nothing"', ()),
+        (
+            "a request of a capability that was not declared",
+            '"id":"p","method":"sampling/createMessage","params":{}',
+            (),
+        ),
+        ("an unknown notification", '"method":"notifications/nothing","params":{}', ()),
+        ("a notification without a prefix", '"method":"log","params":{"text":"x"}', ()),
+        (
+            "params of a notification that are a list",
+            '"method":"notifications/message","params":["x"]',
+            ("invalid-notification",),
+        ),
+        (
+            "a log message of an unknown level",
+            '"method":"notifications/message","params":{"level":"trace","data":"x"}',
+            (),
+        ),
+        ("a log message without data", '"method":"notifications/message","params":{"level":"info"}', ()),
+        ("progress without a token", '"method":"notifications/progress","params":{"progress":1}', ()),
+        (
+            "progress that is a text",
+            '"method":"notifications/progress","params":{"progressToken":1,"progress":"half"}',
+            (),
+        ),
+        ("a cancellation of nothing", '"method":"notifications/cancelled","params":{"requestId":"none"}', ()),
+        ("a change that was not declared", '"method":"notifications/tools/list_changed"', ()),
+        ("an empty method", '"method":"","params":{}', ()),
+        ("a method that is a number", '"method":5', ("invalid-notification",)),
+    ):
+        yield Row(f"during a call comes {name}", {"tools/call": [message(stray), GOOD]}, LINES, warns=noted)
+
+
 def connecting() -> Iterator[Row]:
     """Answers to `server/discover` that say nothing about the era, and what else meets a client that connects."""
     odd = ("odd-probe-answer",)
@@ -239,6 +551,176 @@ def connecting() -> Iterator[Row]:
             {"notifications/initialized": Http(status, "no", "text/plain")},
             ("http",),
             warns=("initialized-refused",),
+        )
+
+
+def http() -> Iterator[Row]:
+    """Responses of HTTP servers."""
+    for kind in ("application/json; charset=utf-8", "Application/JSON", "application/json;charset=UTF-8;profile=x"):
+        yield Row(f"the content type of an answer is {kind}", {"tools/call": Http(200, GOOD, kind)}, ("http",))
+    for kind in (
+        "text/json",
+        "application/vnd.api+json",
+        "application/json-rpc",
+        "text/plain",
+        "application/octet-stream",
+        "text/html",
+        "",
+    ):
+        yield Row(
+            f"the content type of an answer is {kind or 'missing'}",
+            {"tools/call": Http(200, GOOD, kind)},
+            ("http",),
+            warns=("content-type",),
+        )
+    yield Row(
+        "the content type of an error is text/plain",
+        {"tools/call": Http(400, message('"id":@ID@,"error":{"code":-32602,"message":"x"}'), "text/plain")},
+        ("http",),
+        "PeerError",
+        ("content-type",),
+    )
+    for name, response in {
+        "the status 201": Http(201, GOOD),
+        "the status 206": Http(206, GOOD),
+        "chunks": Http(200, GOOD, frame="chunks"),
+        "the end of the connection": Http(200, GOOD, frame="close"),
+        "an interim response before it": Http(200, GOOD, before="HTTP/1.1 100 Continue\r\n\r\n"),
+        "early hints before it": Http(200, GOOD, before="HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"),
+        "blank lines before it": Http(200, GOOD, before="\r\n\r\n"),
+        "a header twice": Http(200, GOOD, headers={"X-A": "1", "x-a": "2"}),
+        "an unusual header": Http(200, GOOD, headers={"X-Text": "gr\u00fc\u00dfe"}),
+        "an end of the connection behind it": Http(200, GOOD, headers={"Connection": "close"}),
+    }.items():
+        yield Row(f"an answer has {name}", {"tools/call": response}, ("http",))
+    for name, response in {
+        "lines that end with LF": Http(200, GOOD, line_end="\n"),
+        "a contradictory length": Http(200, GOOD, headers={"content-length": "5"}),
+        "a length and chunks": Http(200, GOOD, headers={"Transfer-Encoding": "chunked"}),
+        "a length that is a text": Http(200, GOOD, headers={"content-length": "x"}, frame="close"),
+        "an unknown coding": Http(200, GOOD, headers={"Content-Encoding": "x"}),
+        "202": Http(202),
+        "204": Http(204),
+        "200 without a body": Http(200),
+        "200 with null": Http(200, "null"),
+        "200 with a web page": Http(200, "<html>", "text/html"),
+        "an answer to another request": Http(200, message('"id":777,"result":{}')),
+        "200 with text that begins like JSON": Http(200, "{loading}", "text/plain"),
+    }.items():
+        yield Row(
+            f"a call is answered by {name}: the call fails", {"tools/call": response}, ("http",), "InvalidResponse"
+        )
+    yield Row("a call gets no response: the call fails", {"tools/call": Http(0)}, ("http",), "ConnectionLost")
+    for name, response in {
+        "a result with the status 500": Http(500, GOOD),
+        "an unknown status": Http(999, GOOD),
+        "500": Http(500, "boom", "text/plain"),
+        "400 with an error of another request": Http(400, message('"id":777,"error":{"code":1,"message":"x"}')),
+        "a redirect to another host": Http(307, headers={"Location": "http://other.example/mcp"}),
+        "a redirect to another scheme": Http(308, headers={"Location": "https://127.0.0.1/mcp"}),
+        "a redirect to nowhere": Http(307),
+        "a redirect that asks for GET": Http(303, headers={"Location": "/mcp"}),
+    }.items():
+        yield Row(f"a call is answered by {name}: the call fails", {"tools/call": response}, ("http",), "HttpStatus")
+    for name, response in {
+        "400 with an error": Http(400, message('"id":@ID@,"error":{"code":-32602,"message":"x"}')),
+        "400 with an error with id null": Http(400, message('"id":null,"error":{"code":-32602,"message":"x"}')),
+        "200 with an error with id null": Http(200, message('"id":null,"error":{"code":-32602,"message":"x"}')),
+        "200 with an error without id": Http(200, message('"error":{"code":-32602,"message":"x"}')),
+        "500 with an error": Http(500, message('"id":@ID@,"error":{"code":-32603,"message":"x"}')),
+        "404 with an unknown method": Http(404, message('"id":@ID@,"error":{"code":-32601,"message":"x"}')),
+    }.items():
+        yield Row(
+            f"a call is answered by {name}: it is the error of the call",
+            {"tools/call": response},
+            ("http",),
+            "PeerError",
+        )
+    for status in (301, 302, 307, 308):
+        yield Row(
+            f"initialize is redirected by {status} within the server",
+            {"initialize": Http(status, headers={"Location": "/mcp/"})},
+            ("http",),
+        )
+    for name, response in {
+        "200 with null": Http(200, "null"),
+        "200 with an object": Http(200, "{}"),
+        "200 with text": Http(200, "ok", "text/plain"),
+        "200 without a body": Http(200),
+        "204": Http(204),
+        "200 with a result": Http(200, message('"id":null,"result":{}')),
+        "an event stream": Http(200, ": ok\n\n", "text/event-stream"),
+    }.items():
+        yield Row(
+            f"notifications/initialized is answered by HTTP {name}", {"notifications/initialized": response}, ("http",)
+        )
+    begin = Http(200, GOOD, headers={"mcp-session-id": "s1"})
+    for name, response in {
+        "200 with a web page": Http(200, "<html>", "text/html"),
+        "200 with JSON": Http(200, "{}"),
+        "an event stream that ends at once": Http(200, ": bye\n\n", "text/event-stream"),
+        "204": Http(204),
+        "400": Http(400, "no", "text/plain"),
+        "401": Http(401, "no", "text/plain"),
+        "404": Http(404, "no", "text/plain"),
+        "500": Http(500, "no", "text/plain"),
+    }.items():
+        yield Row(
+            f"the GET of a session is answered by {name}",
+            {"initialize": begin, "GET": response},
+            ("http",),
+            always=True,
+        )
+    for status in (200, 400, 404, 405, 500):
+        yield Row(
+            f"the end of a session is answered by {status}", {"initialize": begin, "DELETE": Http(status)}, ("http",)
+        )
+    for name, value in {
+        "a date in the past": "Wed, 21 Oct 2015 07:28:00 GMT",
+        "a fraction": "0.01",
+        "a negative number": "-1",
+        "a text": "soon",
+    }.items():
+        yield Row(
+            f"a call is answered by 429 with Retry-After as {name}",
+            {"tools/call": Http(429, headers={"Retry-After": value})},
+            ("http",),
+        )
+
+
+def streams() -> Iterator[Row]:
+    """Event streams of HTTP servers."""
+    event = f"data: {GOOD}\n\n"
+    half = GOOD.index('"result')
+    for name, text in {
+        "line ends CRLF": event.replace("\n", "\r\n"),
+        "line ends CR": event.replace("\n", "\r"),
+        "a byte order mark": "\ufeff" + event,
+        "no blank behind the colon": event.replace(": ", ":", 1),
+        "the name of the event": "event: message\n" + event,
+        "comments": ": a\n\n: b\n" + event,
+        "an id and a time": "id: 1\nretry: 10\n" + event,
+        "a time that is a text": "retry: soon\n" + event,
+        "an unknown field": "x: y\n" + event,
+        "the answer in two lines of data": f"data: {GOOD[:half]}\ndata: {GOOD[half:]}\n\n",
+        "no blank line at its end": event[:-1],
+        "an event without data first": "id: 1\ndata:\n\n" + event,
+        "further answers behind": event + event,
+        "text behind the answer": event + "data: bye\n\n",
+    }.items():
+        yield Row(f"an event stream has {name}", {"tools/call": Http(200, text, "text/event-stream")}, ("http",))
+    for kind in ("text/event-stream; charset=utf-8", "Text/Event-Stream", "text/event-stream;charset=UTF-8"):
+        yield Row(f"the content type of an event stream is {kind}", {"tools/call": Http(200, event, kind)}, ("http",))
+    for name, text, error in (
+        ("comments only", ": a\n\n", "ConnectionLost"),
+        ("half of the answer", event[:-20], "InvalidResponse"),
+        ("an answer to another request", "data: " + message('"id":777,"result":{}') + "\n\n", "InvalidResponse"),
+    ):
+        yield Row(
+            f"an event stream ends with {name}: the call fails",
+            {"tools/call": Http(200, text, "text/event-stream")},
+            ("http",),
+            error,
         )
 
 
@@ -394,4 +876,16 @@ def sessions() -> Iterator[Row]:
     )
 
 
-ROWS: tuple[Row, ...] = (*correlation(), *connecting(), *lists(), *sessions())
+ROWS: tuple[Row, ...] = (
+    *correlation(),
+    *printing(),
+    *ending(),
+    *openings(),
+    *stateless(),
+    *asking(),
+    *connecting(),
+    *http(),
+    *streams(),
+    *lists(),
+    *sessions(),
+)

@@ -9,7 +9,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from gemel.testing import ScriptedPeer
-from tests.peers.rows import PLAIN, Http, Over, Row
+from tests.peers.rows import END, PLAIN, STATELESS, Http, Over, Row
+
+#: The results of a plain server, by era.
+RESULTS: dict[str, dict[str, Any]] = {
+    "2025": {method: PLAIN[method] for method in PLAIN if method != "server/discover"},
+    "2026": {method: {**PLAIN[method], **STATELESS[method]} for method in STATELESS},
+}
 
 Json = dict[str, Any]
 
@@ -21,21 +27,24 @@ class Played:
         self.row = row
         self._left = dict(row.sends)
 
-    def answers(self, message: Json) -> list[str] | Http:
+    def chosen(self, method: str) -> Any:
+        """What the row says for a message of a method, or for a GET or DELETE; None if it says nothing."""
+        return self._left.get(method) if self.row.always else self._left.pop(method, None)
+
+    def answers(self, message: Json) -> list[str | bytes] | Http:
         """What is sent because of one message."""
         method = message.get("method", "")
-        chosen = self._left.get(method)
-        if not self.row.always:
-            self._left.pop(method, None)
+        chosen, results = self.chosen(method), RESULTS["2026" if self.row.era == "2026" else "2025"]
+        written = _Written(message, results.get(method, {}))
         if isinstance(chosen, Http):
-            return chosen._replace(body=_written(chosen.body, message))
+            return chosen._replace(body=written(chosen.body))
         if chosen is not None:
-            return [_written(text, message) for text in chosen]
+            return [text if text == END else written(text) for text in chosen]
         if "id" not in message or "method" not in message:
             return []
         answer: Json = {"jsonrpc": "2.0", "id": message["id"]}
-        if method in PLAIN:
-            answer["result"] = PLAIN[method]
+        if method in results:
+            answer["result"] = results[method]
         elif method == "ping":
             answer["result"] = {}
         else:
@@ -43,13 +52,19 @@ class Played:
         return [json.dumps(answer)]
 
 
-def _written(text: str, message: Json) -> str:
-    token = message.get("params", {}).get("_meta", {}).get("progressToken")
-    result = json.dumps(PLAIN.get(message.get("method", ""), {}))
-    values = {"@ID@": json.dumps(message.get("id")), "@TOKEN@": json.dumps(token), "@RESULT@": result}
-    for name, value in values.items():
-        text = text.replace(name, value)
-    return text
+class _Written:
+    """Puts what a message has, and its plain result, into a text or bytes."""
+
+    def __init__(self, message: Json, result: Json) -> None:
+        token = message.get("params", {}).get("_meta", {}).get("progressToken")
+        values = {"@ID@": message.get("id"), "@TOKEN@": token, "@RESULT@": result}
+        self._values = {name: json.dumps(value) for name, value in values.items()}
+
+    def __call__(self, text: Any) -> Any:
+        for name, value in self._values.items():
+            is_text = isinstance(text, str)
+            text = text.replace(name, value) if is_text else text.replace(name.encode(), value.encode())
+        return text
 
 
 @contextlib.asynccontextmanager
@@ -67,7 +82,9 @@ async def served(row: Row, over: Over) -> AsyncIterator[Any]:
                 answers = played.answers(await peer.expect())
                 assert not isinstance(answers, Http)
                 for text in answers:
-                    await peer.send(text.encode() + b"\n")
+                    if text == END:
+                        return await peer.close()
+                    await peer.send(text if isinstance(text, bytes) else text.encode() + b"\n")
 
     async with ScriptedPeer(script, over="stdio") as peer:
         yield peer
@@ -80,30 +97,40 @@ class _Connection:
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            while True:
+            is_open = True
+            while is_open:
                 first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
                 headers = dict(line.split(": ", 1) for line in lines if line)
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
-                answer = self._answer(json.loads(body)) if first.startswith("post") else Http(405)
-                writer.write(_response(answer))
-                await writer.drain()
+                answer = self._answer(json.loads(body)) if first.startswith("post") else self._other(first)
+                if answer.status:
+                    writer.write(_response(answer))
+                    await writer.drain()
+                is_open = bool(answer.status) and answer.frame != "close"
         writer.close()
+
+    def _other(self, first: str) -> Http:
+        chosen = self._played.chosen(first.partition(" ")[0].upper())
+        return chosen if isinstance(chosen, Http) else Http(405)
 
     def _answer(self, message: Json) -> Http:
         answers = self._played.answers(message)
         if isinstance(answers, Http):
             return answers
-        if not answers:
-            return Http(202)
-        if self._over == "sse":
-            return Http(200, "".join(f"data: {text}\n\n" for text in answers), "text/event-stream")
-        return Http(200, answers[0])
+        if self._over == "sse" and ("id" in message or answers):
+            return Http(200, "".join(f"data: {text!s}\n\n" for text in answers), "text/event-stream")
+        return Http(200, str(answers[0])) if answers else Http(202)
 
 
 def _response(answer: Http) -> bytes:
     body = answer.body.encode()
-    lines = [f"HTTP/1.1 {answer.status} X", f"Content-Length: {len(body)}"]
+    lines = [f"HTTP/1.1 {answer.status} X"]
     if body and answer.kind:
         lines.append(f"Content-Type: {answer.kind}")
+    if answer.frame == "chunks":
+        lines.append("Transfer-Encoding: chunked")
+        body = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    elif answer.frame == "length":
+        lines.append(f"Content-Length: {len(body)}")
     lines += [f"{name}: {value}" for name, value in answer.headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode() + body
+    return (answer.before + answer.line_end.join([*lines, "", ""])).encode("latin-1") + body

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
-from gemel import Client, ClientGroup, GemelError, Server
+import gemel
+from gemel import Client, ClientGroup, GemelError, Limits, Server
 from gemel.protocol.deviations import DEVIATIONS
 from tests.peers.rows import ROWS, Over, Row
 from tests.peers.servers import served
@@ -24,20 +24,25 @@ def cases(rows: Iterable[Row]) -> list[Any]:
 FOR_ALL = [row for row in ROWS if not row.of_client]
 
 
-async def outcome(client: Any, row: Row) -> Any:
-    """Do what the row says, and tell what came of it."""
+#: The names of the errors of Gemel.
+ERRORS = [name for name in gemel.__all__ if isinstance(getattr(gemel, name), type)]
+
+
+async def outcome(connecting: Any, row: Row) -> Any:
+    """Connect, do what the row says, and tell what came of it."""
     try:
-        if row.do == "list":
-            return [tool.name for tool in await client.list_tools()]
-        if row.do == "progress":
-            told: list[Any] = []
-            await client.call_tool("t", on_progress=told.append)
-            return len(told)
-        if row.do == "era":
-            return client.era, (await client.call_tool("t")).text
-        if row.do == "twice":
-            await client.call_tool("t")
-        return (await client.call_tool("t")).text
+        async with connecting as client:
+            if row.do == "list":
+                return [tool.name for tool in await client.list_tools()]
+            if row.do == "progress":
+                told: list[Any] = []
+                await client.call_tool("t", on_progress=told.append)
+                return len(told)
+            if row.do == "era":
+                return client.era, (await client.call_tool("t")).text
+            if row.do == "both":
+                return (await client.call_tool("t")).text, [tool.name for tool in await client.list_tools()]
+            return (await client.call_tool("t")).text
     except GemelError as exc:
         return type(exc).__name__
 
@@ -50,33 +55,35 @@ def warned(records: Iterable[logging.LogRecord]) -> list[str]:
 
 @pytest.mark.parametrize(("row", "over"), cases(ROWS))
 async def test_a_client(row: Row, over: Over, caplog: pytest.LogCaptureFixture) -> None:
-    async with AsyncExitStack() as stack:
-        target = await stack.enter_async_context(served(row, over))
-        client = await stack.enter_async_context(Client(target, era=row.era))
+    async with served(row, over) as target:
+        client = Client(target, era=row.era, limits=Limits(**row.limits))
         assert await outcome(client, row) == row.expected
         assert [one.name for one in client.warnings] == list(row.warns)
     assert warned(caplog.records) == list(row.warns)
 
 
+def of_one_era(row: Row) -> Row:
+    """The row for a group or proxy, which have no era of their own."""
+    return row._replace(do="call", expected=row.expected[1]) if row.do == "era" else row
+
+
 @pytest.mark.parametrize(("row", "over"), cases(FOR_ALL))
 async def test_a_group(row: Row, over: Over) -> None:
-    async with served(row, over) as target, ClientGroup({"a": target}, era=row.era) as group:
-        assert await outcome(group, row._replace(do="call" if row.do == "era" else row.do)) == (
-            row.expected[1] if row.do == "era" else row.expected
-        )
+    row = of_one_era(row)
+    async with served(row, over) as target:
+        group = ClientGroup({"a": target}, era=row.era, limits=Limits(**row.limits))
+        got = await outcome(group, row)
+    assert got in (row.expected, "NotSent") if row.expected == "ConnectFailed" else got == row.expected
 
 
 @pytest.mark.parametrize(("row", "over"), cases(FOR_ALL))
 async def test_a_proxy(row: Row, over: Over) -> None:
     """What fails upstream is an error of the proxy."""
+    row = of_one_era(row)
     async with served(row, over) as target:
-        proxy = Server.from_client(Client(target, era=row.era))
-        async with Client(proxy) as client:
-            got = await outcome(client, row._replace(do="call" if row.do == "era" else row.do))
-    if row.expected in ("InvalidResponse", "PeerError", "HttpStatus"):
-        assert got in ("PeerError", "ToolCallError")
-    else:
-        assert got == (row.expected[1] if row.do == "era" else row.expected)
+        proxy = Server.from_client(Client(target, era=row.era, limits=Limits(**row.limits)))
+        got = await outcome(Client(proxy), row)
+    assert got in ("PeerError", "ToolCallError", "ConnectFailed") if row.expected in ERRORS else got == row.expected
 
 
 def test_every_row_has_a_name_of_its_own_and_warns_of_known_deviations() -> None:
