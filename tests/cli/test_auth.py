@@ -268,6 +268,15 @@ async def test_a_registered_client_need_not_be_named_again(shell: Shell, double:
     assert b"canary" not in kept
 
 
+async def test_the_secret_is_sent_as_the_user_says(shell: Shell, double: AuthDouble) -> None:
+    double.clients["mine"] = {"client_secret": "canary", "redirect_uris": ["http://localhost:8125/callback"]}
+    (shell.home / "secret").write_text("canary")
+    words = ("--client-id", "mine", "--client-secret-file", str(shell.home / "secret"), "--port", "8125")
+    done = await shell.gemel("auth", "login", double.url, *words, "--auth-method", "client_secret_post")
+    assert done.code == 0, done.stderr
+    assert [form["client_secret"] for form in double.forms("/token")] == ["canary"]
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -275,6 +284,7 @@ async def test_a_registered_client_need_not_be_named_again(shell: Shell, double:
         (("login", "weather.py"), "gemel auth needs the URL of a server"),
         (("status", "{url}", "--device"), "--device is for gemel auth login"),
         (("login", "{url}", "--client-secret-file", "x"), "--client-secret-file needs --client-id"),
+        (("login", "{url}", "--auth-method", "client_secret_post"), "--auth-method needs --client-secret-file"),
         (("login", "{url}", "--client-id", "a", "--client-secret-file", "/missing"), "No such file"),
     ],
 )

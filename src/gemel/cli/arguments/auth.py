@@ -21,6 +21,11 @@ def _auth(command: CommandParser) -> None:
     command.add_argument("--port", type=int, metavar="PORT", help="the port of the redirect URI (default: a free one)")
     command.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="a scope to ask for")
     command.add_argument("--client-id", metavar="ID", help="the client that you registered at the authorization server")
+    command.add_argument(
+        "--auth-method",
+        choices=("client_secret_basic", "client_secret_post"),
+        help="how the secret is sent (default: what the authorization server supports)",
+    )
     command.add_argument("--client-secret-file", metavar="FILE", help="a file with the secret of this client")
     command.add_argument("--issuer", metavar="URL", help="the only authorization server to log in at")
     command.add_argument(

@@ -22,6 +22,7 @@ _OF_LOGIN = (
     "port",
     "scope",
     "client_id",
+    "auth_method",
     "client_secret_file",
     "issuer",
     "accept_issuer",
@@ -60,6 +61,8 @@ def _url(target: str) -> str:
 async def _login(options: argparse.Namespace, url: str) -> int:
     if options.client_secret_file and not options.client_id:
         raise StartError("--client-secret-file needs --client-id")
+    if options.auth_method and not options.client_secret_file:
+        raise StartError("--auth-method needs --client-secret-file")
     for name in ("resource", "assume_pkce", "parameter"):
         if getattr(options, name) and not options.issuer:
             raise StartError(f"--{name.replace('_', '-')} needs --issuer: it is for one authorization server")
@@ -68,6 +71,7 @@ async def _login(options: argparse.Namespace, url: str) -> int:
         scopes=options.scope,
         client_id=options.client_id,
         client_secret=_read_secret(options.client_secret_file),
+        auth_method=options.auth_method,
         issuer=options.issuer,
         accept_issuers=options.accept_issuer,
         resource={None: True, "none": False}.get(options.resource, options.resource),
