@@ -17,8 +17,8 @@ class Facts(NamedTuple):
         name: Its name.
         issuer: The form of its issuers.
         documents: Where its metadata is: "oauth" (RFC 8414), "openid" (OpenID Connect Discovery), or both.
-        pkce: What the metadata announces; None if it says nothing. For Auth0, Clerk, Descope, GitHub and Keycloak the sources say
-            only that S256 is supported.
+        pkce: What the metadata announces; None if it says nothing. For Auth0, Clerk and GitHub the sources say only that S256 is
+            supported.
         registers: Whether clients can register themselves: "never", "setting" (somebody has to turn it on).
         takes_documents: Whether a client can be a client ID metadata document; None if nothing is known.
         resource: What becomes of the parameter `resource`: "refused", "ignored", "used", "setting" or "unknown".
@@ -97,7 +97,10 @@ PROVIDERS = (
         registers="setting",
         takes_documents=True,
         resource="unknown",
-        sources={"https://docs.descope.com/agentic-identity-hub/mcp-servers/registration-methods": _READ},
+        sources={
+            "https://docs.descope.com/agentic-identity-hub/mcp-servers/registration-methods": _READ,
+            "https://docs.descope.com/agentic-identity-hub/mcp-servers/discovery-url": _READ,
+        },
     ),
     Facts(
         name="Entra ID",
@@ -117,13 +120,14 @@ PROVIDERS = (
     Facts(
         name="GitHub",
         issuer="https://github.com/login/oauth",
-        documents=("oauth",),
+        documents=("oauth", "openid"),
         pkce=("S256",),
         registers="never",
         resource="ignored",
         answers="refusals have the status 200; scopes are separated by commas",
         options={"auth_method": "client_secret_post"},
         sources={
+            "https://docs.github.com/apps/github-authentication-discovery-endpoints": _READ,
             "https://github.com/github/github-mcp-server/issues/2901": "2026-07-17",
             "https://github.com/anomalyco/opencode/issues/6067": "2025-12-23",
             "https://docs.github.com/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps": _READ,
@@ -155,6 +159,7 @@ PROVIDERS = (
         resource="setting",
         sources={
             "https://www.keycloak.org/securing-apps/mcp-authz-server": _READ,
+            "https://github.com/spring-attic/spring-authorization-server/issues/1302": "2023-07-17",
             "https://phasetwo.io/tutorials/emerging/mcp-server-auth/": "2026-10-12",
         },
     ),
