@@ -35,6 +35,25 @@ const PAIRS = {
     RS256: ['rsa', { modulusLength: 2048 }], PS256: ['rsa', { modulusLength: 2048 }],
     ES256: ['ec', { namedCurve: 'P-256' }], EdDSA: ['ed25519', {}],
 };
+// What an identity provider does in another way (see `Facts` in tests/auth/providers.py), on top of the real server.
+const facts = settings.facts;
+let isComplete = true;  // whether the latest authorization request had the parameters that the provider needs
+const DOCUMENTS = {
+    '/.well-known/oauth-authorization-server': 'oauth', '/.well-known/openid-configuration': 'openid',
+};
+async function play(ctx, next) {
+    const form = DOCUMENTS[ctx.path];
+    if (form && !facts.documents.includes(form)) return;
+    if (form) ctx.path = '/.well-known/openid-configuration';
+    if (ctx.path === '/auth') isComplete = Object.entries(facts.needed).every(([name, value]) => ctx.query[name] === value);
+    await next();
+    if (form) ctx.body = { ...ctx.body, code_challenge_methods_supported: facts.pkce ?? undefined };
+    if (ctx.path === '/token' && facts.answers) {
+        if (ctx.status === 200) ctx.body = { ...ctx.body, scope: ctx.body.scope.replaceAll(' ', ',') };
+        else ctx.status = 200;
+    }
+}
+
 let generation = 0;
 function signingKeys() {
     generation += 1;
@@ -61,7 +80,7 @@ function makeProvider(issuer) {
         pkce: { required: () => true },
         claims: { openid: ['sub'] },
         findAccount: (_ctx, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
-        issueRefreshToken: (_ctx, client) => client.grantTypeAllowed('refresh_token'),
+        issueRefreshToken: (_ctx, client) => client.grantTypeAllowed('refresh_token') && isComplete,
         expiresWithSession: () => false,
         rotateRefreshToken: settings.rotate_refresh_tokens,
         ttl: {
@@ -87,7 +106,10 @@ function makeProvider(issuer) {
                 enabled: true,
                 useGrantedResource: () => true,
                 defaultResource: () => settings.default_resource ?? undefined,
-                getResourceServerInfo: (_ctx, resource) => {
+                getResourceServerInfo: (ctx, resource) => {
+                    const asked = ctx.oidc.body?.resource ?? ctx.query.resource;
+                    if (facts?.resource === 'refused' && asked)
+                        throw new errors.InvalidTarget('AADSTS9010010: resource does not match the scopes');
                     if (!settings.resources.includes(resource)) throw new errors.InvalidTarget();
                     return {
                         scope: settings.scopes.join(' '), audience: resource, accessTokenFormat: settings.token_format,
@@ -98,6 +120,7 @@ function makeProvider(issuer) {
             },
         },
     });
+    if (facts) provider.use(play);
     provider.on('grant.success', (ctx) => grants.push([ctx.oidc.params.grant_type, 'success']));
     provider.on('grant.error', (ctx, error) => grants.push([ctx.oidc.params?.grant_type ?? '', error.error]));
     provider.on('server_error', (_ctx, error) => console.error(error));

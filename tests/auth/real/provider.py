@@ -45,6 +45,8 @@ class Settings:
     default_resource: str | None = None
     """The audience of requests without `resource`."""
     port: int = 0
+    facts: Mapping[str, Any] | None = None
+    """What it does as an identity provider: a row of `tests/auth/providers.py`."""
 
 
 class AuthorizationServer:

@@ -58,9 +58,9 @@ class Shell:
         out, err = await process.communicate()
         return process.returncode, out.decode(), err.decode()
 
-    async def log_in(self, page: Page, url: str) -> None:
+    async def log_in(self, page: Page, url: str, *words: str) -> None:
         """Log in at the page whose URL the command shows."""
-        process = await self.start("auth", "login", url)
+        process = await self.start("auth", "login", url, *words)
         assert process.stderr is not None
         text = ""
         while (shown := re.search(r"http://\S*redirect_uri=\S+", text)) is None:
