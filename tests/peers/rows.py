@@ -354,6 +354,7 @@ def openings() -> Iterator[Row]:
             f"initialize is answered with {name}: it can't be used",
             {"initialize": opening(**changes)},
             expected="ConnectFailed",
+            always=True,
         )
 
 
