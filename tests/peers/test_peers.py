@@ -68,22 +68,24 @@ def of_one_era(row: Row) -> Row:
 
 
 @pytest.mark.parametrize(("row", "over"), cases(FOR_ALL))
-async def test_a_group(row: Row, over: Over) -> None:
+async def test_a_group(row: Row, over: Over, caplog: pytest.LogCaptureFixture) -> None:
     row = of_one_era(row)
     async with served(row, over) as target:
         group = ClientGroup({"a": target}, era=row.era, limits=Limits(**row.limits))
         got = await outcome(group, row)
     assert got in (row.expected, "NotSent") if row.expected == "ConnectFailed" else got == row.expected
+    assert warned(caplog.records) == list(row.warns)
 
 
 @pytest.mark.parametrize(("row", "over"), cases(FOR_ALL))
-async def test_a_proxy(row: Row, over: Over) -> None:
+async def test_a_proxy(row: Row, over: Over, caplog: pytest.LogCaptureFixture) -> None:
     """What fails upstream is an error of the proxy."""
     row = of_one_era(row)
     async with served(row, over) as target:
         proxy = Server.from_client(Client(target, era=row.era, limits=Limits(**row.limits)))
         got = await outcome(Client(proxy), row)
     assert got in ("PeerError", "ToolCallError", "ConnectFailed") if row.expected in ERRORS else got == row.expected
+    assert warned(caplog.records) == list(row.warns)
 
 
 def test_every_row_has_a_name_of_its_own_and_warns_of_known_deviations() -> None:
