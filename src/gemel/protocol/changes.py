@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Hashable
 from operator import attrgetter
 
 import msgspec
@@ -31,6 +32,16 @@ class Changed(msgspec.Struct, frozen=True):
 
     kind: str
     uri: str | None = None
+
+
+class ChangedFor(Changed, frozen=True):
+    """Something changed for one caller only, who alone is told, in the event loop that serves it.
+
+    Args:
+        caller: The caller, as `gemel.server.context.caller_key` names it.
+    """
+
+    caller: Hashable = None
 
 
 def resource_of(change: Changed) -> str | None:

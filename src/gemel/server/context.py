@@ -6,7 +6,7 @@ import asyncio
 import copy
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from math import isfinite
@@ -25,6 +25,7 @@ from typing import (
     Unpack,
     overload,
 )
+from weakref import ref
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -862,6 +863,18 @@ class ServedCall(NamedTuple):
     call: Call
     session: Session
     request_states: RequestStateCodec
+
+
+def caller_key(ctx: Context[Any]) -> Hashable:
+    """Whom a call is of, for what outlives it, such as subscriptions and sessions with other servers.
+
+    Its session. Where each request is a session of its own (HTTP without HTTP sessions), its principal with the client that
+    acts for it, if these are known.
+    """
+    session, owner = ctx._session, ctx._call.origin.owner
+    if session.channel.kind == "post" and owner is not None:
+        return "principal", owner
+    return ref(session)
 
 
 def served_call(ctx: Context[Any]) -> ServedCall:

@@ -19,7 +19,7 @@ from gemel.lazy import load
 from gemel.lifespan import Lifespan
 from gemel.loops import Abandoned, PerLoop
 from gemel.options import accepts, check_option, resolve, shown
-from gemel.protocol.changes import Changed
+from gemel.protocol.changes import Changed, ChangedFor
 from gemel.protocol.connection import Connection
 from gemel.protocol.description import ServerDescription
 from gemel.protocol.eras.base import NO_HANDSHAKE
@@ -484,6 +484,10 @@ class Server(Router, Generic[StateT]):
 
     def _publish(self, event: Changed) -> None:
         """Tell the subscribers in all processes. If the backend fails, those in this process are told all the same."""
+        if isinstance(event, ChangedFor):
+            if (here := self._loops.find()) is not None:
+                here.subscriptions.tell(event)
+            return
         subscriptions = [here.subscriptions for here in self._loops.all()]
         for each in subscriptions:
             each.connect_if_used()

@@ -280,7 +280,7 @@ async def test_a_session_that_has_ended_is_subscribed_to_nothing(monkeypatch: py
         return True
 
     server = a_server(authorize_subscription=authorize)
-    monkeypatch.setattr(server.catalog, "unwatched", ended.append)
+    monkeypatch.setattr(server.catalog, "unwatched", lambda caller, uri: ended.append(uri) if uri else None)
     changes = changes_of(server)
     async with BareEnd(server, "2025") as end:
         again = asyncio.create_task(changes.watch_again(end.session, Origin(), "file:///a"))

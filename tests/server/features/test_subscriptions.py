@@ -996,7 +996,7 @@ async def test_a_resource_that_is_subscribed_to_again_stays_watched_while_it_is_
     """Otherwise a proxy would end its own subscription, and open another."""
     server = a_server()
     ended: list[str] = []
-    monkeypatch.setattr(server.catalog, "unwatched", ended.append)
+    monkeypatch.setattr(server.catalog, "unwatched", lambda caller, uri: ended.append(uri) if uri else None)
     async with talking(server, "2025") as talk:
         for _ in range(2):
             await watch(talk, "file:///a")
@@ -1009,24 +1009,31 @@ async def test_a_resource_that_is_subscribed_to_again_stays_watched_while_it_is_
     assert ended[2:] == ["file:///dir/x"]
 
 
-async def test_a_resource_stays_watched_until_its_last_subscription_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever era it is of; then a proxy ends its own. What was refused is not watched meanwhile."""
+async def test_a_resource_stays_watched_until_the_last_subscription_of_its_caller_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then a proxy ends its own. What was refused is not watched meanwhile."""
     server = a_server()
     ended: list[str] = []
-    monkeypatch.setattr(server.catalog, "unwatched", ended.append)
+    monkeypatch.setattr(server.catalog, "unwatched", lambda caller, uri: ended.append(uri) if uri else None)
     async with talking(server, "2025") as old, talking(server, "2026") as new:
         first, _ = await listen(new, resourceSubscriptions=["file:///a", "file:///dir/x", "file:///unknown"])
         assert ended == ["file:///unknown"]
         await watch(old, "file:///a")
         await new.route.cancel(first, "2026")
         await new.ask("tools/list")
-        assert ended == ["file:///unknown", "file:///dir/x"]
+        assert sorted(ended) == ["file:///a", "file:///dir/x", "file:///unknown"]
+        del ended[2:]
         second, _ = await listen(new, resourceSubscriptions=["file:///a"])
+        third, _ = await listen(new, resourceSubscriptions=["file:///a"])
         await old.ask("resources/unsubscribe", uri="file:///a")
-        assert len(ended) == 2
+        assert ended[2:] == ["file:///a"], "of the other caller"
         await new.route.cancel(second, "2026")
         await new.ask("tools/list")
-        assert ended == ["file:///unknown", "file:///dir/x", "file:///a"]
+        assert len(ended) == 3
+        await new.route.cancel(third, "2026")
+        await new.ask("tools/list")
+        assert ended[3:] == ["file:///a"]
         assert not server._loops.here().subscriptions._watchers
 
 

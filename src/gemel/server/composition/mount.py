@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -35,7 +35,7 @@ from gemel.server.extensions import Extensions, merged
 from gemel.server.features.caching import list_scope
 from gemel.server.features.encoded_lists import encoded_once
 from gemel.server.features.pagination import item_key, paginate
-from gemel.server.features.subscriptions import Authorize
+from gemel.server.features.subscriptions import LISTS, Authorize
 from gemel.server.features.tools import RegisteredTool
 from gemel.server.features.visibility import Entries, has_scopes, require_scopes
 from gemel.server.middleware.chain import Middleware, ResourceKeeper
@@ -318,12 +318,23 @@ class Catalog:
             inner is not None and catalog._registers(inner) for catalog, inner in inner_uris
         )
 
-    def unwatched(self, uri: str) -> None:
-        """Called when the last subscription to a resource has ended."""
+    async def watch_lists(self, ctx: Context[Any]) -> None:
+        """Called when a caller subscribes to lists by a stream. A mounted server that fails keeps nobody from it."""
+        await asyncio.gather(*(self._watch_lists_of(ctx, mount) for mount in self._mounts))
+
+    async def _watch_lists_of(self, ctx: Context[Any], mount: Mount) -> None:
+        try:
+            await self._enter_mount(mount)
+            await mount.server.catalog.watch_lists(ctx)
+        except Exception as exc:
+            logger.warning("Changes of the lists of %r are not reported: %s", mount.server.name, exc)
+
+    def unwatched(self, caller: Hashable, uri: str) -> None:
+        """Called when the last subscription of a caller to a resource has ended, or to lists: `LISTS`."""
         for mount in self._mounts:
-            inner = mount.prefix.inner_uri(uri)
+            inner = uri if uri == LISTS else mount.prefix.inner_uri(uri)
             if inner is not None:
-                mount.server.catalog.unwatched(inner)
+                mount.server.catalog.unwatched(caller, inner)
 
     def names(self, kind: Named, ctx: Context[Any]) -> Iterator[str]:
         """The names of all tools or prompts that this caller sees."""
@@ -447,7 +458,7 @@ class Catalog:
             is_resource = event.kind == "resource" and event.uri is not None
             uri = mount.prefix.uri(event.uri) if is_resource and event.uri is not None else event.uri
             forward = outer._server.notify if event.uri is not None else outer._server._list_changed
-            forward(Changed(event.kind, uri))
+            forward(msgspec.structs.replace(event, uri=uri))
 
     # ---------------------------------------------------------------- lifespans
 

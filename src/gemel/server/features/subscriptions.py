@@ -17,7 +17,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any, Protocol, TypeAlias, cast
@@ -34,6 +34,7 @@ from gemel.protocol.changes import (
     LIST_CHANGED,
     ChangeBuffer,
     Changed,
+    ChangedFor,
     ChangeMessage,
     ChangesLost,
     covers,
@@ -47,7 +48,7 @@ from gemel.schema.base import SUBSCRIPTION_ID
 from gemel.schema.lifecycle import ServerCapabilities
 from gemel.schema.resources import SubscribeParams
 from gemel.schema.subscriptions import ListenParams, ListenResult, SubscriptionFilter
-from gemel.server.context import Context
+from gemel.server.context import Context, caller_key
 from gemel.server.extensions import Topic, accept_topics
 from gemel.session import Session
 from gemel.telemetry import count
@@ -56,6 +57,9 @@ logger = logging.getLogger("gemel")
 
 #: Readers that are told of a change before the event loop does anything else.
 WOKEN_AT_ONCE = 100
+
+#: Stands for the lists among the URIs that a caller watches.
+LISTS = ""
 
 #: Bytes that a subscription takes besides its request.
 SUBSCRIPTION_OVERHEAD = 2048
@@ -96,8 +100,11 @@ class Offered(Protocol):
         """Whether this caller may learn that a resource changed."""
         ...
 
-    def unwatched(self, uri: str) -> None:
-        """Called when the last subscription to a resource has ended."""
+    async def watch_lists(self, ctx: Context[Any]) -> None:
+        """Called when a caller subscribes to lists by a stream."""
+
+    def unwatched(self, caller: Hashable, uri: str) -> None:
+        """Called when the last subscription of a caller to a resource has ended, or to lists: `LISTS`."""
 
 
 class Subscriptions:
@@ -138,18 +145,19 @@ class Subscriptions:
         #: Made when there is something to tell.
         self._listeners: WeakKeyDictionary[Session, _SessionListener] = WeakKeyDictionary()
         self._stop: Callable[[], None] | None = None
-        #: How many subscriptions each URI has or is about to have.
-        self._watchers: Counter[str] = Counter()
+        #: How many subscriptions to each URI a caller has or is about to have.
+        self._watchers: Counter[tuple[Hashable, str]] = Counter()
 
-    def _watch(self, uris: Iterable[str]) -> None:
-        self._watchers.update(uris)
+    def _watch(self, caller: Hashable, uris: Iterable[str]) -> None:
+        self._watchers.update((caller, uri) for uri in uris)
 
-    def _unwatch(self, uris: Iterable[str]) -> None:
+    def _unwatch(self, caller: Hashable, uris: Iterable[str]) -> None:
         for uri in uris:
-            self._watchers[uri] -= 1
-            if self._watchers[uri] <= 0:
-                del self._watchers[uri]
-                self._offered.unwatched(uri)
+            watched = caller, uri
+            self._watchers[watched] -= 1
+            if self._watchers[watched] <= 0:
+                del self._watchers[watched]
+                self._offered.unwatched(caller, uri)
 
     @property
     def connected(self) -> bool:
@@ -176,7 +184,10 @@ class Subscriptions:
             asleep: list[ChangeReader] = []
             for audience in list(self._audiences.values()):
                 if audience.matches(event):
-                    asleep += [one for one in list(audience.streams) if one.notice(position)]
+                    addressed = list(audience.streams)
+                    if isinstance(event, ChangedFor):
+                        addressed = [one for one in addressed if one.caller == event.caller]
+                    asleep += [one for one in addressed if one.notice(position)]
             for session in list(self._sessions):
                 if session.connection.handshake.open and self.tells(ref(session), event):
                     listener = self._listener(session)
@@ -217,7 +228,10 @@ class Subscriptions:
         return self._buffer.position if listener is None else listener.told(sending)
 
     def changes_after(self, position: int) -> list[Changed] | None:
-        """The changes after a position, each thing once; None if some of them are no longer kept."""
+        """The changes after a position, each thing once; None if some of them are no longer kept.
+
+        Those for one caller are left out: what they are about belongs to this process.
+        """
         changes: list[Changed] = []
         if self._stop is None:
             return None
@@ -226,7 +240,8 @@ class Subscriptions:
                 position, message = entry
                 if isinstance(message, ChangesLost):
                     return None
-                changes.append(message.change)
+                if not isinstance(message.change, ChangedFor):
+                    changes.append(message.change)
         return changes
 
     def tell_again(self, session: Session, changes: Iterable[Changed] | None) -> None:
@@ -256,7 +271,7 @@ class Subscriptions:
         ctx = self._watched.get(session, {}).pop(uri, None)
         if ctx is not None:
             self._forget(ctx._call)
-            self._unwatch((uri,))
+            self._unwatch(caller_key(ctx), (uri,))
 
     def _listener(self, session: Session) -> _SessionListener:
         listener = self._listeners.get(session)
@@ -266,6 +281,8 @@ class Subscriptions:
 
     def tells(self, session: ReferenceType[Session], event: Event) -> bool:
         """Whether a session is told of an event."""
+        if isinstance(event, ChangedFor) and event.caller != session:
+            return False
         if isinstance(event, ChangesLost) or event.kind in LIST_CHANGED:
             return True
         return _is_watched(event, self._uris_of(session))
@@ -307,26 +324,26 @@ class Subscriptions:
         if len(watched) >= self._max_uris and params.uri not in watched:
             raise Overloaded(f"Too many subscriptions: {self._max_uris} at once is the limit here")
         self._check_size(ctx)
-        self._watch((params.uri,))
+        caller = caller_key(ctx)
+        self._watch(caller, (params.uri,))
         try:
             if not await self._offered.may_watch(ctx, params.uri):
                 raise InvalidParams("This resource can't be subscribed to", {"uri": params.uri})
             if self._watched.get(session) is watched:
                 if params.uri not in watched:
-                    self._watch((params.uri,))
+                    self._watch(caller, (params.uri,))
                 else:
                     self._forget(watched[params.uri]._call)
                 watched[params.uri] = ctx
                 self._keep(ctx._call)
         finally:
-            self._unwatch((params.uri,))
+            self._unwatch(caller, (params.uri,))
 
     def _unsubscriber(self, session: Session) -> Callable[[], Awaitable[None]]:
         async def unsubscribe() -> None:
-            watched = self._watched.pop(session, {})
-            for ctx in watched.values():
+            for uri, ctx in self._watched.pop(session, {}).items():
                 self._forget(ctx._call)
-            self._unwatch(watched)
+                self._unwatch(caller_key(ctx), (uri,))
 
         return unsubscribe
 
@@ -378,14 +395,18 @@ class Subscriptions:
         if len(requested) > self._max_uris:
             raise InvalidParams(f"Too many resources in one subscription: {self._max_uris} is the limit here")
         self._check_size(ctx)
-        self._watch(requested)
-        uris: Sequence[str] = ()
+        caller = caller_key(ctx)
+        begun = {LISTS, *requested}
+        self._watch(caller, begun)
+        kept: set[str] = set()
         try:
             agreed = await self._agreed(ctx, notifications, requested)
             topics = await self._agreed_topics(ctx)
-            uris = agreed.resource_subscriptions or ()
+            if _lists_of_filter(agreed):
+                await self._offered.watch_lists(ctx)
+            kept = {LISTS, *(agreed.resource_subscriptions or ())}
         finally:
-            self._unwatch(set(requested).difference(uris))
+            self._unwatch(caller, begun - kept)
         with self._buffer.lock:
             audience = self._audience(ctx._call, agreed, topics)
             stream = _ListenStream(ctx, audience, self._buffer, self)
@@ -403,7 +424,7 @@ class Subscriptions:
 
     def _audience(self, call: Call, agreed: SubscriptionFilter, topics: Mapping[str, tuple[Topic, Any]]) -> _Audience:
         """The streams with the same filter; only extensions know whether their keys are the same."""
-        lists = _lists_of(agreed.tools_list_changed, agreed.prompts_list_changed, agreed.resources_list_changed)
+        lists = _lists_of_filter(agreed)
         uris = tuple(agreed.resource_subscriptions or ())
         key = call if topics else (lists, uris)
         audience = self._audiences.get(key)
@@ -422,7 +443,7 @@ class Subscriptions:
                     del self._audiences[audience.key]
             stream.session.forget_end_of_input(stream.end)
             self._forget(call)
-            self._unwatch(audience.uris)
+            self._unwatch(stream.caller, (LISTS, *audience.uris))
             count("gemel.server.active_subscriptions", -1)
 
     async def _agreed(
@@ -690,6 +711,10 @@ def _lists_of(*on: bool | None) -> tuple[str, ...]:
     return tuple(kind for kind, chosen in zip(LIST_CHANGED, on, strict=True) if chosen)
 
 
+def _lists_of_filter(agreed: SubscriptionFilter) -> tuple[str, ...]:
+    return _lists_of(agreed.tools_list_changed, agreed.prompts_list_changed, agreed.resources_list_changed)
+
+
 class _Audience:
     """The streams with one filter.
 
@@ -754,6 +779,7 @@ class _ListenStream(ChangeReader):
         "_subscriptions",
         "_wake",
         "audience",
+        "caller",
         "session",
     )
 
@@ -766,6 +792,7 @@ class _ListenStream(ChangeReader):
     ) -> None:
         super().__init__(buffer, audience.loop)
         self.audience = audience
+        self.caller = caller_key(ctx)
         self._call = ctx._call
         self.session = ctx._session
         channel = ctx._session.channel
@@ -781,7 +808,9 @@ class _ListenStream(ChangeReader):
         self._ended = False
 
     def matches(self, event: Event) -> bool:
-        """Whether the filter has an event."""
+        """Whether the filter has an event, and it is not for another caller."""
+        if isinstance(event, ChangedFor) and event.caller != self.caller:
+            return False
         return self.audience.matches(event)
 
     def everything(self) -> list[Changed]:
