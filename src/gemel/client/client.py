@@ -79,6 +79,8 @@ class Client(ClientMethods):
     @accepts(ClientOptions)
     def __init__(self, target: Any, **options: Unpack[ClientOptions]) -> None:
         settings = resolve(ClientOptions, options, "Client")
+        if options.get("auth") == "oauth":  # copies of the client share its login
+            options["auth"] = load("oauth")()
         self._options: dict[str, Any] = dict(options)
         limits, on_log, lock = settings["limits"], settings["on_log"], settings["lock"]
         of_transport: Any = {name: value for name, value in options.items() if name in options_of(TransportOptions)}
@@ -174,18 +176,24 @@ class Client(ClientMethods):
         merged: Any = {**entry_options, **options}
         return cls(target, **merged)
 
-    def copy(self) -> Self:
-        """Make a client of the same server that is not connected yet, for another event loop or another thread.
+    def copy(self, **options: Unpack[ClientOptions]) -> Self:
+        """Make a client of the same server that is not connected yet: for another session, event loop or thread.
 
-        It has the same options, callbacks and middleware; extensions are copied by `copy.copy`.
+        It has the same options, callbacks and middleware, and the same logins; extensions are copied by `copy.copy`.
+
+        Args:
+            **options: Options that replace those of this client.
 
         Returns:
             The client.
+
+        Raises:
+            DefinitionError: An option is unknown, or its value is not allowed.
         """
-        options = dict(self._options)
-        if given := options.get("extensions"):
-            options["extensions"] = [each if isinstance(each, type) else copy.copy(each) for each in given]
-        made = type(self)(self._target, **options)
+        given: Any = {**self._options, **options}
+        if extensions := given.get("extensions"):
+            given["extensions"] = [each if isinstance(each, type) else copy.copy(each) for each in extensions]
+        made = type(self)(self._target, **given)
         for addition in self._additions:
             if isinstance(addition, ClientExtension):
                 made.add_extension(copy.copy(addition))
