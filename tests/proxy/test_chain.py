@@ -272,8 +272,8 @@ async def test_the_first_transport_is_proxied_too() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["http://127.0.0.1:9/mcp"], "No connection to 127.0.0.1:9"),
-        (["no-such-program-here", "--to", "stdio"], "there is no program"),
+        (["http://127.0.0.1:9/mcp", "--strict"], "No connection to 127.0.0.1:9"),
+        (["no-such-program-here", "--to", "stdio", "--strict"], "there is no program"),
         (["http://127.0.0.1:9/mcp", "--env", "A=1"], "--env needs a command line"),
         (["python x", "--env", "NOT_SET_HERE"], "the variable is not set"),
         (["python x", "--to", "stdio", "--sse-path", "/x"], "--sse-path needs --to http"),

@@ -13,7 +13,7 @@ import pytest
 from gemel import Client, ConnectFailed, PeerError, Server
 from gemel.client.targets import transport_for
 from gemel.protocol.limits import Limits
-from gemel.proxy import proxy as proxy_module
+from gemel.proxy import sessions as sessions_module
 from tests.proxy.rig import each_front
 
 DEAD = "http://127.0.0.1:1/mcp"
@@ -47,7 +47,7 @@ def good() -> Server[Any]:
 
 @contextmanager
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(proxy_module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(sessions_module, "FIRST_WAIT", 0.01)
     yield
 
 
@@ -63,7 +63,7 @@ async def test_a_dead_server_does_not_affect_the_others(front: Any, caplog: pyte
             with pytest.raises(PeerError, match=r"The upstream server is not connected: .*127\.0\.0\.1:1"):
                 await client.call_tool("dead_search")
     told = [record.getMessage() for record in caplog.records if record.name == "gemel"]
-    assert told[0].startswith("Mounted server 'dead' can't be reached, and is tried again: ")
+    assert told[0].startswith("The server behind the proxy 'dead' can't be reached, and is tried again: ")
 
 
 async def test_a_server_that_comes_later_is_offered_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,9 +87,23 @@ async def test_a_strict_one_is_an_error_of_the_gateway() -> None:
             pass
 
 
-async def test_a_proxy_alone_does_not_start_without_its_server() -> None:
+@each_front
+async def test_a_proxy_alone_starts_too_and_tries_its_server_again_on_each_use(front: Any) -> None:
+    switch = Switch(good())
+    async with Client(Server.from_client(switch), era=front) as client:
+        with pytest.raises(PeerError, match="The upstream server is not connected: it is switched off"):
+            await client.list_tools()
+        with pytest.raises(PeerError, match="The upstream server is not connected: it is switched off") as failed:
+            await client.call_tool("add", {"a": 1, "b": 2})
+        assert failed.value.data == {"outcome": "not sent"}
+        switch.on = True
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+        assert [tool.name for tool in await client.list_tools()] == ["add"]
+
+
+async def test_a_strict_proxy_alone_does_not_start_without_its_server() -> None:
     with pytest.raises(ConnectFailed):
-        async with Server.from_client(DEAD).running():
+        async with Server.from_client(DEAD, strict=True).running():
             pass
 
 

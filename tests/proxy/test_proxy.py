@@ -116,20 +116,21 @@ async def test_pages_pass_one_by_one(behind: Any, front: Any) -> None:
         assert refused.value.code == -32602
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @each_behind
-async def test_one_connection_serves_all_callers(behind: Any) -> None:
+async def test_each_caller_has_a_session_unless_they_are_told_to_share_one(behind: Any, shared: bool) -> None:
     opened: list[str] = []
 
     async def count(ctx: Context[Any], call_next: CallNext) -> Any:
         opened.append(ctx.method)
         return await call_next(ctx)
 
-    server = Behind(middleware=[count]).proxy(behind)
+    server = Behind(middleware=[count]).proxy(behind, shared=shared)
     async with Client(server, era="2025") as one, Client(server, era="2026") as two:
         for client in (one, two, one, two):
             await client.call_tool("add", {"a": 1, "b": 1})
     assert opened.count("tools/call") == 4
-    assert opened.count("initialize") == (behind == "2025")
+    assert opened.count("initialize") == (behind == "2025") * (1 if shared else 2)
     assert opened.count("server/discover") == (behind == "2026")
 
 
@@ -224,9 +225,9 @@ async def test_answers_of_both_in_one_round_come_together() -> None:
 
 @each_front
 async def test_a_question_of_a_handshake_server_is_refused_while_it_could_be_anybodys(front: Any) -> None:
-    """One caller must never answer for another one."""
+    """One caller must never answer for another one in a session that they share."""
     rig = Behind()
-    server = rig.proxy("2025")
+    server = rig.proxy("2025", shared=True)
     asked: list[str] = []
 
     def answer(form: Any) -> dict[str, str]:
@@ -349,7 +350,7 @@ async def test_cancelling_while_a_question_is_open_stops_the_handler(behind: Any
         call.cancel()
         await until(lambda: "question ended" in ended)
         if (behind, front) == ("2025", "2026"):
-            assert len(proxied._upstreams.here().rounds._parked) == 1  # type: ignore[attr-defined]  # nobody tells: it expires
+            assert len(proxied._proxies.here().rounds._parked) == 1  # type: ignore[attr-defined]  # nobody tells: it expires
         else:
             await until(lambda: "ended" in ended)
     await until(lambda: "ended" in ended)
@@ -450,7 +451,7 @@ async def test_log_messages_pass_by_the_level_that_the_caller_wants(behind: Any,
 @each_front
 async def test_a_log_message_that_could_be_of_several_callers_goes_to_nobody(front: Any) -> None:
     rig = Behind()
-    server = rig.proxy("2025")
+    server = rig.proxy("2025", shared=True)
     heard: list[LogParams] = []
     async with (
         Client(server, era=front, on_log=heard.append) as one,
@@ -489,7 +490,7 @@ async def test_what_nobody_watches_any_more_is_unsubscribed(behind: Any, front: 
     subscriptions = rig.server._loops.here().subscriptions
 
     def watched() -> set[str]:
-        return {uri for uri, count in subscriptions._watchers.items() if count}
+        return {uri for (_, uri), count in subscriptions._watchers.items() if count and uri}
 
     async with Client(rig.proxy(behind), era=front) as one, Client(one._target, era=front) as other:
         async with other.listen(resources=["city://a/now"]):

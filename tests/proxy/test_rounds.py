@@ -255,9 +255,9 @@ async def test_a_question_reaches_its_own_user_where_the_stream_tells_whose_it_i
 async def test_one_person_with_several_calls_is_asked_if_the_proxy_is_told_that_there_is_one(
     single_user: bool,
 ) -> None:
-    """Without authentication each stateless call over HTTP may be another person's."""
+    """Without authentication each stateless call over HTTP may be another person's, where callers share a session."""
     rig = Behind()
-    async with serving(rig.proxy("2025", single_user=single_user)) as site:
+    async with serving(rig.proxy("2025", single_user=single_user, shared=True)) as site:
         client = Client(f"http://127.0.0.1:{site.port}/mcp", era="2026", on_elicit=lambda form: {"value": "x"})
         async with client:
             waiting = asyncio.create_task(client.call_tool("wait"))

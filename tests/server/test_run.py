@@ -244,7 +244,7 @@ async def lifespan(server):
 server = Server("x")
 server.tool("here")(lambda: None)
 unready = Server("x", lifespan=lifespan)
-unreachable = Server.from_client("http://127.0.0.1:1/mcp")
+unreachable = Server.from_client("http://127.0.0.1:1/mcp", strict=True)
 
 if __name__ == "__main__":
     {call}

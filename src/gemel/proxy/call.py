@@ -30,7 +30,7 @@ from gemel.proxy.translation import RESULT_TYPES, Json, client_request_params, m
 from gemel.schema.input_required import InputRequest
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.notifications import LogParams, ProgressParams
-from gemel.server.context import Context, served_call
+from gemel.server.context import Context, caller_key, served_call
 from gemel.server.elicitation.elicit import require
 from gemel.session import Session
 from gemel.timeouts import PausableTimeout
@@ -65,8 +65,8 @@ class ProxiedCall:
         self.over = False
         #: The session with the upstream server when the call began.
         self.session: Session | None = None
-        #: Identifies the caller: its session, its principal, or this request alone.
-        self.caller = "single user" if single_user else _caller_key(ctx)
+        #: Identifies the caller; see `caller_key`.
+        self.caller = "single user" if single_user else caller_key(ctx)
         #: Requests of the upstream server that the next round has to answer.
         self.pending: dict[str, PendingRequest] = {}
         #: The request to the upstream server, if it outlives a round.
@@ -194,14 +194,6 @@ class ProxiedCall:
         self.over = True
         if self.task is not None:
             self.task.cancel()
-
-
-def _caller_key(ctx: Context[Any]) -> object:
-    served = served_call(ctx)
-    if served.session.channel.kind != "post":
-        return "session", id(served.session)
-    owner = served.call.origin.owner
-    return ("principal", owner) if owner is not None else object()
 
 
 def parse_responses(responses: Raw) -> dict[str, Raw]:

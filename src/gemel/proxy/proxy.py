@@ -1,43 +1,51 @@
 """A server that forwards requests to another server, and requests and notifications of that server to its callers.
 
-The two sides may be of different eras and revisions. Headers and credentials of callers are not forwarded, except the headers
-that are named.
+The two sides may be of different eras and revisions. Each caller has a session of its own with the other server: see
+`gemel.proxy.sessions`. Headers and credentials of callers are not forwarded, except the headers that are named.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeAlias, Unpack
 
 import msgspec
 from msgspec import Raw
 
 from gemel.client.client import Client
-from gemel.client.group.member import FIRST_WAIT, LONGEST_WAIT
-from gemel.errors import CallError, DefinitionError, GemelError, InternalError, MethodNotFound, shorten
+from gemel.client.negotiation import Discovery
+from gemel.client.options import ClientOptions
+from gemel.errors import CallError, DefinitionError, InternalError, MethodNotFound, ProtocolError
 from gemel.extensions.apps import Apps
 from gemel.jsonrpc import ABSENT
 from gemel.loops import PerLoop
 from gemel.options import options_of, resolve
-from gemel.protocol.changes import Changed
+from gemel.protocol.changes import LIST_CHANGED, Changed, ChangedFor
 from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
 from gemel.protocol.revisions.adapt import TooNew
-from gemel.proxy.rounds import Rounds, UpstreamRequest
-from gemel.proxy.subscriptions import UpstreamSubscriptions
+from gemel.proxy.rounds import Rounds, UpstreamResult
+from gemel.proxy.sessions import UpstreamSessions
 from gemel.proxy.translation import Json, error_for, forwarded_meta, result_for
-from gemel.proxy.upstream import Upstream
+from gemel.proxy.upstream import Names, Upstream, UpstreamRequest
 from gemel.schema.base import CLIENT_CAPABILITIES, LOG_LEVEL
 from gemel.schema.input_required import InputRequiredResult
-from gemel.schema.lifecycle import ClientCapabilities, ResourcesCapability, ServerCapabilities
+from gemel.schema.lifecycle import (
+    ClientCapabilities,
+    InitializeParams,
+    InitializeResult,
+    ListChanged,
+    ResourcesCapability,
+    ServerCapabilities,
+)
 from gemel.schema.methods import METHODS
 from gemel.schema.notifications import SetLevelParams
 from gemel.server.composition.mount import Catalog, Kind
@@ -45,7 +53,6 @@ from gemel.server.context import Context, served_call
 from gemel.server.extensions import merged
 from gemel.server.options import ProxyOptions, ServerOptions
 from gemel.server.server import Server
-from gemel.timeouts import give_up_if_cancelled
 from gemel.transports.http.client.headers import call_headers
 
 logger = logging.getLogger("gemel")
@@ -93,6 +100,7 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
         client,
         declare=settings["declare"],
         single_user=settings["single_user"],
+        shared=settings["shared"],
         name=name,
         headers=settings["headers"],
         methods=settings["methods"],
@@ -108,31 +116,43 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
     return outer
 
 
-_SendUpstream: TypeAlias = Callable[[Context[Any], Any, UpstreamRequest], Awaitable[Raw | InputRequiredResult]]
+_SendUpstream: TypeAlias = Callable[[Context[Any], Any], Awaitable[UpstreamResult]]
+
+#: What a server is said to have as long as it was not reached: its lists change when it is.
+_UNKNOWN = ServerCapabilities(
+    tools=ListChanged(list_changed=True),
+    prompts=ListChanged(list_changed=True),
+    resources=ResourcesCapability(subscribe=True, list_changed=True),
+    completions={},
+    logging={},
+)
 
 
-class UpstreamInLoop:
-    """What a proxy has in one event loop: a client of the upstream server, and what depends on it."""
+class ProxyInLoop:
+    """What a proxy has in one event loop: the sessions with the upstream server, and the calls that wait for a next round."""
 
-    def __init__(self, upstream: Upstream, *, ttl: float, most: int) -> None:
-        self.upstream = upstream
-        self.rounds = Rounds(upstream, ttl=ttl, most=most)
-        #: The subscriptions at the upstream server, while it is connected.
-        self.subscribed: UpstreamSubscriptions | None = None
-        self.names_cache: dict[Kind, tuple[float, set[str]]] = {}
-        #: Why the upstream server is not connected.
-        self.reason = ""
+    def __init__(self, sessions: UpstreamSessions, rounds: Rounds) -> None:
+        self.sessions = sessions
+        self.rounds = rounds
+        #: The names that callers without a session and a name find: all of them begin a new session.
+        self.names: Names = {}
+        #: Whether a client was told of `_UNKNOWN`: then what the server doesn't have is listed as empty.
+        self.has_guessed = False
 
 
 class UpstreamCatalog(Catalog):
     """What the upstream server offers."""
 
-    upstreams: PerLoop[UpstreamInLoop]
+    proxies: PerLoop[ProxyInLoop]
 
     def upstream_capabilities(self) -> ServerCapabilities:
-        """The capabilities of the upstream server; none while it is not connected."""
-        upstream = self.upstreams.here().upstream
-        return upstream.client.server_capabilities if upstream.connected else ServerCapabilities()
+        """The capabilities of the upstream server; those of any if it was not reached yet."""
+        here = self.proxies.here()
+        capabilities = here.sessions.capabilities
+        if capabilities is None:
+            here.has_guessed = True
+            return _UNKNOWN
+        return capabilities
 
     def capabilities(self) -> ServerCapabilities:
         """The capabilities of the upstream server that can be forwarded: no tasks, nothing experimental."""
@@ -155,12 +175,11 @@ class UpstreamCatalog(Catalog):
         own = super().extension_capabilities(era)
         return merged({"extensions": forwarded}, own) if forwarded else own
 
-    def forget_names(self, event: Changed) -> None:
-        """Forget names that a change of the upstream server may have made invalid."""
-        for here in self.upstreams.all():
-            here.names_cache.pop("tools" if event.kind == "tools" else "prompts", None)
-            if event.kind == "resources":
-                here.names_cache.clear()
+    def forget_names(self) -> None:
+        """Forget names: a list of the upstream server has changed."""
+        for here in self.proxies.all():
+            here.names.clear()
+            here.sessions.forget_names()
 
     async def offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
         if kind == "resources":
@@ -170,28 +189,27 @@ class UpstreamCatalog(Catalog):
         return key in await self._upstream_names(ctx, kind)
 
     async def _upstream_names(self, ctx: Context[Any], kind: Kind) -> set[str]:
-        here = self.upstreams.here()
-        since, names = here.names_cache.get(kind, (0.0, set[str]()))
+        here = self.proxies.here()
+        upstream = here.sessions.find(ctx)
+        is_one_request = here.sessions.is_for_one_request(ctx)
+        cache = here.names if is_one_request else {} if upstream is None else upstream.names
+        since, names = cache.get(kind, (0.0, set[str]()))
         if since and time.monotonic() - since < _NAMES_TTL:
             return names
-        method, member, field = _LISTS[kind]
-        names = set()
-        if getattr(self.upstream_capabilities(), method.partition("/")[0]) is not None:
-            client = here.upstream.client
-            try:
-                async for item in _items(client, method, member):
-                    names.add(str(item.get(field)))
-            except CallError as exc:
-                raise error_for(exc, ctx.protocol_version) from exc
-        here.names_cache[kind] = time.monotonic(), names
+        try:
+            async with here.sessions.used_by(ctx) as upstream:
+                names = await _names_of(upstream.client, kind)
+        except CallError as exc:
+            raise error_for(exc, ctx.protocol_version) from exc
+        (here.names if is_one_request else upstream.names)[kind] = time.monotonic(), names
         return names
 
+    async def watch_lists(self, ctx: Context[Any]) -> None:
+        await self.proxies.here().sessions.watch_lists(ctx)
+
     async def may_watch(self, ctx: Context[Any], uri: str) -> bool:
-        resources, subscribed = self.upstream_capabilities().resources, self.upstreams.here().subscribed
-        if subscribed is None or resources is None or not resources.subscribe:
-            return False
         try:
-            return await subscribed.subscribe(uri)
+            return await self.proxies.here().sessions.watch(ctx, uri)
         except CallError as exc:
             if ctx.method == "resources/subscribe":
                 raise error_for(exc, ctx.protocol_version) from exc
@@ -202,10 +220,8 @@ class UpstreamCatalog(Catalog):
         """The upstream server decides what it reports."""
         return True
 
-    def unwatched(self, uri: str) -> None:
-        subscribed = self.upstreams.here().subscribed
-        if subscribed is not None:
-            subscribed.unsubscribe(uri)
+    def unwatched(self, caller: Hashable, uri: str) -> None:
+        self.proxies.here().sessions.unwatch(caller, uri)
 
 
 class Proxy(Server[Any]):
@@ -219,6 +235,7 @@ class Proxy(Server[Any]):
         *,
         declare: ClientCapabilities | None,
         single_user: bool,
+        shared: bool,
         name: str | None,
         headers: Sequence[str],
         methods: Sequence[str],
@@ -226,109 +243,117 @@ class Proxy(Server[Any]):
         strict: bool,
         **options: Unpack[ServerOptions],
     ) -> None:
-        super().__init__(name or "proxy", lifespan=self._run_client, **options)
+        super().__init__(name or "proxy", lifespan=self._run_sessions, **options)
         self._has_name = name is not None
         self._strict = strict
         assert isinstance(self.catalog, UpstreamCatalog)
         self._offered = self.catalog
         self._client, self._callbacks, self._declare = client, client.callbacks, declare
-        self._single_user, self._parked = single_user, parked
+        self._single_user, self._shared, self._parked = single_user, shared, parked
         self._lock = threading.Lock()
-        #: The event loop that has the client that was given; others have copies of it.
+        #: The event loop whose first session has the client that was given; all others have copies of it.
         self._first: asyncio.AbstractEventLoop | None = None
-        self._upstreams = self._offered.upstreams = PerLoop(self._make_upstream)
+        self._proxies = self._offered.proxies = PerLoop(self._make_proxy)
         self._send_by_era: dict[Era, _SendUpstream] = {HANDSHAKE: self._send, STATELESS: self._send_in_rounds}
         self._headers = _forwardable_headers(headers)
         self._serve_forwarded(dict.fromkeys((*_FORWARDED_METHODS, *methods), self._forward))
         self.notification("notifications/initialized")(self._initialized)
         self.notification("notifications/roots/list_changed")(self._roots_changed)
 
-    @property
-    def _upstream(self) -> Upstream:
-        return self._upstreams.here().upstream
+    def _make_proxy(self) -> ProxyInLoop:
+        sessions = UpstreamSessions(
+            self._make_upstream,
+            self.limits,
+            shared=self._shared,
+            single_user=self._single_user,
+            on_connected=self._connected,
+            on_change=self._upstream_changed,
+            on_end=lambda upstream: rounds.drop(upstream),
+        )
+        rounds = Rounds(sessions, ttl=self.limits.state_ttl, most=self._parked)
+        return ProxyInLoop(sessions, rounds)
 
-    def _make_upstream(self) -> UpstreamInLoop:
-        """The client that was given serves the first event loop, until that is closed. Others get a copy of it."""
+    def _make_upstream(self, discovery: Discovery | None) -> Upstream:
+        """A session with the client that was given, if that is free: until the first event loop has ended."""
         loop = asyncio.get_running_loop()
         with self._lock:
             if self._first is None or self._first.is_closed():
                 self._first = loop
-        client = self._client if self._first is loop else self._client.copy()
-        upstream = Upstream(client, self._callbacks, self._declare, single_user=self._single_user)
-        return UpstreamInLoop(upstream, ttl=self.limits.state_ttl, most=self._parked)
+            is_first = self._first is loop and discovery is None
+        known: ClientOptions = {} if discovery is None else {"discovery": discovery}
+        client = self._client if is_first else self._client.copy(**known)
+        return Upstream(
+            client,
+            self._callbacks,
+            self._declare,
+            single_user=self._single_user,
+            on_change=self._upstream_changed,
+        )
 
     # ---------------------------------------------------------------- lifespan
 
     @asynccontextmanager
-    async def _run_client(self, server: Server[Any]) -> AsyncIterator[None]:
-        here = self._upstreams.here()
-        client = here.upstream.client
-        retrying: asyncio.Task[None] | None = None
+    async def _run_sessions(self, server: Server[Any]) -> AsyncIterator[None]:
+        here = self._proxies.here()
         try:
-            await self._connect(here)
-        except GemelError as exc:
-            if self._strict or not self._offered.mounted:
-                raise
-            here.reason = str(exc)
-            logger.warning(
-                "Mounted server %r can't be reached, and is tried again: %s", self.name, shorten(here.reason)
-            )
-            retrying = asyncio.get_running_loop().create_task(self._connect_later(here))
-        try:
+            await here.sessions.start(self.name, strict=self._strict)
             yield
         finally:
-            if retrying is not None:
-                retrying.cancel()
-                await asyncio.wait([retrying])
-            self._upstreams.forget()
-            if here.subscribed is not None:
-                await here.subscribed.stop()
+            self._proxies.forget()
             await here.rounds.close()
-            await client.close()
+            await here.sessions.stop()
 
-    async def _connect(self, here: UpstreamInLoop) -> None:
-        client = here.upstream.client
-        await client.connect()
-        self._describe_upstream(client)
-        here.subscribed = UpstreamSubscriptions(client, self.notify)
-        here.subscribed.start()
-
-    async def _connect_later(self, here: UpstreamInLoop) -> None:
-        """Connect with growing pauses until it succeeds; then clients are told that the lists changed."""
-        wait = FIRST_WAIT
-        while True:
-            await asyncio.sleep(wait * random.uniform(0.5, 1.5))
-            wait = min(wait * 2, LONGEST_WAIT)
-            try:
-                await self._connect(here)
-            except GemelError as exc:
-                give_up_if_cancelled()
-                here.reason = str(exc)
-                continue
-            for kind in ("tools", "prompts", "resources"):
-                self.notify(Changed(kind))
-            return
-
-    def _describe_upstream(self, client: Client) -> None:
+    def _connected(self, client: Client, was_down: bool) -> None:
         """Use the name and instructions of the upstream server, unless the proxy has its own."""
         self._describe(None if self._has_name else client.server_info, client.instructions)
+        if was_down:
+            for kind in LIST_CHANGED:
+                self.notify(Changed(kind))
+
+    def _upstream_changed(self, upstream: Upstream, change: Changed) -> None:
+        """Tell the caller whose session it is of a change, or all if it is not that of one."""
+        upstream.names.clear()
+        caller = upstream.caller
+        self.notify(change if caller is None else ChangedFor(change.kind, change.uri, caller))
+
+    async def _initialize(self, ctx: Context[Any], params: InitializeParams) -> InitializeResult:
+        await self._try_to_reach()
+        return await super()._initialize(ctx, params)
+
+    async def _discover(self, ctx: Context[Any], params: Any) -> Any:
+        await self._try_to_reach()
+        return await super()._discover(ctx, params)
+
+    async def _try_to_reach(self) -> None:
+        """Learn what the upstream server offers, if it can be reached by now."""
+        try:
+            await self._proxies.here().sessions.reach()
+        except InternalError as exc:
+            logger.debug("A client connects, and is told when the server can be reached: %s", exc)
 
     async def _initialized(self, ctx: Context[Any], params: Any) -> None:
-        """A handshake client is connected; a server that requested roots before may request them again."""
-        self._upstream.sessions.add(served_call(ctx).session)
-        if ctx.client_capabilities.roots is not None:
-            await self._roots_changed(ctx, params)
+        """A handshake client is connected and gets its session; a server that requested roots before may request them again."""
+        session = served_call(ctx).session
+        if session.channel.kind == "post":
+            return
+        try:
+            async with self._proxies.here().sessions.used_by(ctx) as upstream:
+                upstream.sessions.add(session)
+                if ctx.client_capabilities.roots is not None:
+                    await _tell_of_roots(upstream)
+        except (CallError, ProtocolError) as exc:  # its requests will tell
+            logger.info("The session of a client with the upstream server could not be opened: %s", exc)
 
     async def _roots_changed(self, ctx: Context[Any], params: Any) -> None:
-        if self._upstream.connected:
-            try:
-                await self._upstream.client.roots_changed()
-            except CallError as exc:
-                logger.debug("a change of roots could not be forwarded: %s", exc)
+        upstream = self._proxies.here().sessions.find(ctx)
+        if upstream is not None:
+            await _tell_of_roots(upstream)
 
     async def _set_level(self, ctx: Context[Any], params: SetLevelParams) -> None:
         await super()._set_level(ctx, params)
-        await self._upstream.lower_log_level(params.level)
+        upstream = self._proxies.here().sessions.find(ctx)
+        if upstream is not None and upstream.opening is None:
+            await upstream.lower_log_level(params.level)
 
     # ---------------------------------------------------------------- features
 
@@ -354,65 +379,62 @@ class Proxy(Server[Any]):
         Args:
             event: The change.
         """
-        self._offered.forget_names(event)
+        if not isinstance(event, ChangedFor):
+            self._offered.forget_names()
         super().notify(event)
 
     # ---------------------------------------------------------------- calls
 
     async def _forward(self, ctx: Context[Any], params: Any) -> Any:
-        upstream = self._upstream
         method = ctx.method
-        self._require_capability(method)
-        request = UpstreamRequest(
-            method,
-            await self._upstream_params(ctx, params),
-            {one: ctx.headers[one] for one in self._headers if one in ctx.headers},
-        )
         uri = getattr(params, "uri", None) if method == "resources/read" else None
         try:
-            result = await self._send_by_era[served_call(ctx).call.era](ctx, params, request)
+            upstream, result = await self._send_by_era[served_call(ctx).call.era](ctx, params)
             if isinstance(result, InputRequiredResult):
                 return result
             translated = result_for(method, result, upstream.client.protocol_version, ctx.protocol_version)
-            _end_list(upstream.client, request, translated)
+            _end_list(upstream.client, method, params, translated)
             return translated
+        except MethodNotFound:
+            list_of = next((member for list_method, member, _ in _LISTS.values() if list_method == method), None)
+            if list_of is None or not self._proxies.here().has_guessed:
+                raise
+            revision = ctx.protocol_version
+            return result_for(method, Raw(msgspec.json.encode({list_of: []})), revision, revision)
         except CallError as exc:
             raise error_for(exc, ctx.protocol_version, uri) from exc
         except TooNew as exc:
             raise InternalError(f"The result can't be expressed in protocol revision {ctx.protocol_version}") from exc
 
-    async def _send_in_rounds(
-        self, ctx: Context[Any], params: Any, request: UpstreamRequest
-    ) -> Raw | InputRequiredResult:
-        if served_call(ctx).call.era.may_request_input(request.method):
-            return await self._upstreams.here().rounds.serve(ctx, params, request)
-        return await self._send(ctx, params, request)
+    async def _send_in_rounds(self, ctx: Context[Any], params: Any) -> UpstreamResult:
+        if served_call(ctx).call.era.may_request_input(ctx.method):
+            make_request = partial(self._request_for, ctx, params)
+            return await self._proxies.here().rounds.serve(ctx, params, make_request)
+        return await self._send(ctx, params)
 
-    async def _send(self, ctx: Context[Any], params: Any, request: UpstreamRequest) -> Raw:
+    async def _send(self, ctx: Context[Any], params: Any) -> UpstreamResult:
         session = served_call(ctx).session
-        if session.channel.kind != "post":
-            self._upstream.sessions.add(session)
-        call = self._upstream.call(ctx)
-        try:
-            return await self._upstream.request(call, request.method, request.params, request.headers)
-        finally:
-            await call.flush()
+        async with self._proxies.here().sessions.used_by(ctx) as upstream:
+            if session.channel.kind != "post":
+                upstream.sessions.add(session)
+            request = await self._request_for(ctx, params, upstream)
+            call = upstream.call(ctx)
+            try:
+                return UpstreamResult(upstream, await upstream.request(call, request))
+            finally:
+                await call.flush()
 
-    def _require_capability(self, method: str) -> None:
-        """Raise MethodNotFound for a method of a feature that the upstream server does not have."""
-        here = self._upstreams.here()
-        if not here.upstream.connected:
-            reason = f": {here.reason}" if here.reason else ""
-            raise InternalError(f"The upstream server is not connected{reason}")
+    async def _request_for(self, ctx: Context[Any], params: Any, upstream: Upstream) -> UpstreamRequest:
+        """The request of a call. Raises MethodNotFound for a method of a feature that the upstream server does not have."""
+        method = ctx.method
         row = METHODS.get(method)
-        if (
-            row is not None
-            and row.capability is not None
-            and getattr(self._offered.upstream_capabilities(), row.capability) is None
-        ):
+        capability = None if row is None else row.capability
+        if capability is not None and getattr(upstream.client.server_capabilities, capability) is None:
             raise MethodNotFound(method)
+        headers = {one: ctx.headers[one] for one in self._headers if one in ctx.headers}
+        return UpstreamRequest(method, await self._upstream_params(ctx, params, upstream), headers)
 
-    async def _upstream_params(self, ctx: Context[Any], params: Any) -> Json:
+    async def _upstream_params(self, ctx: Context[Any], params: Any, upstream: Upstream) -> Json:
         """Return the params for the upstream server, without what belongs to the connection of the caller."""
         members: Json = {} if ctx.params is ABSENT else msgspec.json.decode(ctx.params, type=dict[str, Raw])
         forwarded = forwarded_meta(members.pop("_meta", Raw(b"null")))
@@ -424,9 +446,9 @@ class Proxy(Server[Any]):
         meta: Json = forwarded or {}
         call, session, _ = served_call(ctx)
         level: Any = call.era.log_level(call.meta, session.connection.handshake, None)
-        await self._upstream.lower_log_level(level)
-        if not ERAS[self._upstream.client.era].negotiation_method:  # then each request declares the capabilities
-            meta[CLIENT_CAPABILITIES] = self._upstream.capabilities_of(ctx)
+        await upstream.lower_log_level(level)
+        if not ERAS[upstream.client.era].negotiation_method:  # then each request declares the capabilities
+            meta[CLIENT_CAPABILITIES] = upstream.capabilities_of(ctx)
             if level is not None:
                 meta[LOG_LEVEL] = level
         return {**members, "_meta": meta} if meta else members
@@ -440,19 +462,32 @@ def _forwardable_headers(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.lower() for name in names)
 
 
-def _end_list(client: Client, request: UpstreamRequest, page: Json) -> None:
+def _end_list(client: Client, method: str, params: Any, page: Json) -> None:
     """Remove a `nextCursor` that ends the list in the era of the upstream server, and might not in that of the caller."""
     cursor = page.get("nextCursor")
     if isinstance(cursor, Raw):
         cursor = msgspec.json.decode(cursor)
     if not isinstance(cursor, str):
         return
-    before = request.params.get("cursor")
-    before = msgspec.json.decode(before) if isinstance(before, Raw) else before
-    deviation = ERAS[client.era].deviation_of_cursor(cursor, is_repeated=cursor == before)
+    is_repeated = cursor == getattr(params, "cursor", None)
+    deviation = ERAS[client.era].deviation_of_cursor(cursor, is_repeated=is_repeated)
     if deviation:
-        client.deviations.note(deviation, request.method)
+        client.deviations.note(deviation, method)
         del page["nextCursor"]
+
+
+async def _tell_of_roots(upstream: Upstream) -> None:
+    try:
+        await upstream.client.roots_changed()
+    except CallError as exc:
+        logger.debug("a change of roots could not be forwarded: %s", exc)
+
+
+async def _names_of(client: Client, kind: Kind) -> set[str]:
+    method, member, field = _LISTS[kind]
+    if getattr(client.server_capabilities, method.partition("/")[0]) is None:
+        return set()
+    return {str(item.get(field)) async for item in _items(client, method, member)}
 
 
 async def _items(client: Client, method: str, member: str) -> AsyncIterator[Json]:

@@ -24,8 +24,9 @@ from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
 from gemel.proxy.call import ProxiedCall, parse_responses
+from gemel.proxy.sessions import UpstreamSessions
 from gemel.proxy.translation import client_request_params, required_urls
-from gemel.proxy.upstream import CallerInputRequired, Upstream
+from gemel.proxy.upstream import CallerInputRequired, Upstream, UpstreamRequest
 from gemel.schema.elicitation import ElicitResult
 from gemel.schema.input_required import InputRequest, InputRequiredResult
 from gemel.server.context import Context, served_call
@@ -41,43 +42,60 @@ class _RoundState(msgspec.Struct, array_like=True):
     own: dict[str, Any] = {}
     #: Whether pages had to be opened before the request could be sent.
     pages: bool = False
+    #: Whether a stateless server has asked for a further round.
+    is_further: bool = False
 
 
+_ENDED = "Invalid requestState: its call has ended, start it again"
 _decoder = msgspec.msgpack.Decoder(_RoundState)
 
 
-class UpstreamRequest(NamedTuple):
-    """A request to the upstream server."""
+class UpstreamResult(NamedTuple):
+    """What the upstream server answered, or what the next round has to answer."""
 
-    method: str
-    params: Mapping[str, Any]
-    headers: Mapping[str, str]
+    upstream: Upstream
+    result: Raw | InputRequiredResult
 
 
 _ServeRound: TypeAlias = Callable[
-    [Context[Any], UpstreamRequest, _RoundState | None, dict[str, Raw]], Awaitable[Raw | InputRequiredResult]
+    [Upstream, Context[Any], UpstreamRequest, _RoundState, dict[str, Raw]], Awaitable[Raw | InputRequiredResult]
 ]
+
+
+class _Parked(NamedTuple):
+    """A request that waits for the next round of its caller."""
+
+    call: ProxiedCall
+    upstream: Upstream
+    timer: asyncio.TimerHandle
 
 
 class Rounds:
     """The calls of stateless clients. `ttl` is in seconds; `most` is the maximum of parked requests."""
 
-    def __init__(self, upstream: Upstream, *, ttl: float, most: int) -> None:
-        self._upstream = upstream
+    def __init__(self, sessions: UpstreamSessions, *, ttl: float, most: int) -> None:
+        self._sessions = sessions
         self._ttl = ttl
         self._most = most
-        self._parked: dict[bytes, tuple[ProxiedCall, asyncio.TimerHandle]] = {}
+        self._parked: dict[bytes, _Parked] = {}
         self._tasks: set[asyncio.Task[Raw]] = set()
-        self._by_upstream_era: dict[Era, _ServeRound] = {HANDSHAKE: self._serve_round, STATELESS: self._forward_round}
+        self._by_upstream_era: dict[Era, _ServeRound] = {HANDSHAKE: self._begin_round, STATELESS: self._forward_round}
 
-    async def serve(self, ctx: Context[Any], params: Any, sent: UpstreamRequest) -> Raw | InputRequiredResult:
+    async def serve(
+        self, ctx: Context[Any], params: Any, make_request: Callable[[Upstream], Awaitable[UpstreamRequest]]
+    ) -> UpstreamResult:
         """Serve one round: return the result, or input requests. Raises CallError, InvalidParams, Declined."""
-        state: _RoundState | None = None
+        state = _RoundState()
         if params.request_state is not UNSET:
             state = _decoder.decode(await served_call(ctx).request_states.decode(params.request_state, _binding(ctx)))
         answers = parse_responses(params.input_responses)
-        serve = self._by_upstream_era[ERAS[self._upstream.client.era]]
-        return await serve(ctx, sent, state, answers)
+        if state.token:  # in the session that it was begun in
+            call, upstream = self._unpark(state.token)
+            return UpstreamResult(upstream, await self._serve_round(upstream, ctx, call, answers))
+        async with self._sessions.used_by(ctx) as upstream:
+            request = await make_request(upstream)
+            serve = self._by_upstream_era[ERAS[upstream.client.era]]
+            return UpstreamResult(upstream, await serve(upstream, ctx, request, state, answers))
 
     async def _encrypt(self, ctx: Context[Any], state: _RoundState) -> str:
         return await served_call(ctx).request_states.encode(msgspec.msgpack.encode(state), _binding(ctx))
@@ -85,19 +103,26 @@ class Rounds:
     # ---------------------------------------------------------------- stateless upstream server
 
     async def _forward_round(
-        self, ctx: Context[Any], sent: UpstreamRequest, state: _RoundState | None, answers: dict[str, Raw]
+        self,
+        upstream: Upstream,
+        ctx: Context[Any],
+        sent: UpstreamRequest,
+        state: _RoundState,
+        answers: dict[str, Raw],
     ) -> Raw | InputRequiredResult:
         params = dict(sent.params)
-        if state is not None:
+        if state.is_further:
             given = {**answers, **state.own}
             params |= {"inputResponses": given} if given else {}
             params |= {"requestState": state.state} if state.state is not None else {}
-        call = self._upstream.call(ctx)
+        call = upstream.call(ctx)
         try:
-            return await self._upstream.request(call, sent.method, params, sent.headers)
+            return await upstream.request(call, sent._replace(params=params))
         except CallerInputRequired as exc:
             opaque = exc.required.request_state
-            round_state = _RoundState(state=None if opaque is UNSET else opaque, own=plain_value(exc.own))
+            round_state = _RoundState(
+                state=None if opaque is UNSET else opaque, own=plain_value(exc.own), is_further=True
+            )
             return InputRequiredResult(
                 input_requests=exc.required.input_requests, request_state=await self._encrypt(ctx, round_state)
             )
@@ -106,13 +131,24 @@ class Rounds:
 
     # ---------------------------------------------------------------- handshake upstream server
 
-    async def _serve_round(
-        self, ctx: Context[Any], sent: UpstreamRequest, state: _RoundState | None, answers: dict[str, Raw]
+    async def _begin_round(
+        self,
+        upstream: Upstream,
+        ctx: Context[Any],
+        sent: UpstreamRequest,
+        state: _RoundState,
+        answers: dict[str, Raw],
     ) -> Raw | InputRequiredResult:
-        if state is not None and state.pages:
+        if state.pages:
             _require_consent(answers)
-            state = None
-        call = self._begin(ctx, sent) if state is None else self._unpark(state.token)
+            answers = {}
+        elif state.is_further:
+            raise InvalidParams(_ENDED)
+        return await self._serve_round(upstream, ctx, self._begin(upstream, ctx, sent), answers)
+
+    async def _serve_round(
+        self, upstream: Upstream, ctx: Context[Any], call: ProxiedCall, answers: dict[str, Raw]
+    ) -> Raw | InputRequiredResult:
         call.resume(ctx)
         call.accept_responses(answers)
         try:
@@ -122,7 +158,7 @@ class Rounds:
             raise
         await call.flush()
         if not over:
-            return await self._park(call)
+            return await self._park(upstream, call)
         assert call.task is not None
         try:
             return call.task.result()
@@ -132,16 +168,17 @@ class Rounds:
             pages = required_urls(exc)
             if not pages:
                 raise
-            return await self._request_pages(ctx, pages)
+            return await self._request_pages(upstream, ctx, pages)
 
-    def _begin(self, ctx: Context[Any], sent: UpstreamRequest) -> ProxiedCall:
-        call = self._upstream.call(ctx)
-        asking = self._upstream.request(call, sent.method, sent.params, sent.headers)
-        call.task = task = asyncio.get_running_loop().create_task(asking)
+    def _begin(self, upstream: Upstream, ctx: Context[Any], sent: UpstreamRequest) -> ProxiedCall:
+        call = upstream.call(ctx)
+        call.task = task = asyncio.get_running_loop().create_task(upstream.request(call, sent))
         self._tasks.add(task)
+        self._sessions.hold(upstream)
 
         def done(task: asyncio.Task[Raw]) -> None:
             self._tasks.discard(task)
+            self._sessions.release(upstream)
             if not task.cancelled():
                 task.exception()  # marks it as retrieved: there may be no further round
             call.wake()
@@ -149,7 +186,7 @@ class Rounds:
         task.add_done_callback(done)
         return call
 
-    async def _park(self, call: ProxiedCall) -> InputRequiredResult:
+    async def _park(self, upstream: Upstream, call: ProxiedCall) -> InputRequiredResult:
         if len(self._parked) >= self._most:
             call.stop()
             raise Overloaded(f"Too many calls wait for their clients: the limit is {self._most}")
@@ -161,25 +198,32 @@ class Rounds:
             call.stop()
             raise
         timer = asyncio.get_running_loop().call_later(self._ttl, self._expire, token)
-        self._parked[token] = call, timer
+        self._parked[token] = _Parked(call, upstream, timer)
         return InputRequiredResult(input_requests=call.input_requests(), request_state=state)
 
-    def _unpark(self, token: bytes) -> ProxiedCall:
+    def _unpark(self, token: bytes) -> tuple[ProxiedCall, Upstream]:
         parked = self._parked.pop(token, None)
         if parked is None:
-            raise InvalidParams("Invalid requestState: its call has ended, start it again")
-        call, timer = parked
-        timer.cancel()
-        return call
+            raise InvalidParams(_ENDED)
+        parked.timer.cancel()
+        return parked.call, parked.upstream
 
     def _expire(self, token: bytes) -> None:
         """Cancel a parked request: there was no further round."""
-        self._unpark(token).stop()
+        call, _ = self._unpark(token)
+        call.stop()
 
-    async def _request_pages(self, ctx: Context[Any], pages: list[dict[str, Any]]) -> InputRequiredResult:
+    def drop(self, upstream: Upstream) -> None:
+        """Cancel the parked requests of a session that ends."""
+        for token in [token for token, parked in self._parked.items() if parked.upstream is upstream]:
+            self._expire(token)
+
+    async def _request_pages(
+        self, upstream: Upstream, ctx: Context[Any], pages: list[dict[str, Any]]
+    ) -> InputRequiredResult:
         """Request that the user opens pages; the next round sends the request again."""
         require(ctx.client_capabilities, {"elicitation": {"url": {}}})
-        source, target = self._upstream.client.protocol_version, ctx.protocol_version
+        source, target = upstream.client.protocol_version, ctx.protocol_version
         asked: dict[str, InputRequest] = {}
         for number, page in enumerate(pages):
             text = msgspec.json.encode({"mode": "url", **page})

@@ -1,4 +1,4 @@
-"""The subscriptions of a proxy to the upstream server: its lists, and the resources that callers subscribed to.
+"""The subscriptions in one session with the upstream server: its lists, and the resources that callers subscribed to.
 
 There is one subscription for each resource of a handshake server. A stateless server has one for all resources, which is replaced
 when a resource is added.
@@ -42,8 +42,9 @@ class UpstreamSubscriptions:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Subscribe to changes of the lists."""
-        self._lists = asyncio.get_running_loop().create_task(self._follow_lists())
+        """Subscribe to changes of the lists, once."""
+        if self._lists is None:
+            self._lists = asyncio.get_running_loop().create_task(self._follow_lists())
 
     async def stop(self) -> None:
         """End all subscriptions."""

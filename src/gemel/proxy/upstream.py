@@ -1,12 +1,13 @@
-"""The client of a proxy: requests to the upstream server, and which call its requests and log messages belong to."""
+"""A session with the upstream server: requests to it, and which call its requests and log messages belong to."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 from weakref import ReferenceType, WeakSet, ref
 
 import msgspec
@@ -15,11 +16,12 @@ from msgspec import Raw, structs
 from gemel.client.callbacks import AnswerRequest, Callbacks, answer_all, awaited
 from gemel.client.client import Client
 from gemel.client.url_elicitation import FINISHED
-from gemel.errors import CallError, CallTimeout, GemelError, InternalError, NotSent
+from gemel.errors import CallError, CallTimeout, GemelError, InternalError
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.revisions.adapt import shape
 from gemel.proxy.call import ProxiedCall, current_call, request_client, require_declared
+from gemel.proxy.subscriptions import UpstreamSubscriptions
 from gemel.proxy.translation import mode_of
 from gemel.schema.base import RESERVED
 from gemel.schema.elicitation import ElicitUrlParams
@@ -44,6 +46,10 @@ ALL_CAPABILITIES = ClientCapabilities(
 )
 
 
+#: Names of what a server offers, by the kind, each with the time at which they were asked for.
+Names: TypeAlias = dict[str, tuple[float, set[str]]]
+
+
 class CallerInputRequired(Exception):
     """A stateless server requires input from the next round of the caller."""
 
@@ -54,22 +60,54 @@ class CallerInputRequired(Exception):
         self.own = own
 
 
+class UpstreamRequest(NamedTuple):
+    """A request to the upstream server."""
+
+    method: str
+    params: Mapping[str, Any]
+    headers: Mapping[str, str]
+
+
 class Upstream:
-    """The upstream server.
+    """One session with the upstream server, for one caller or several; see `UpstreamSessions`.
 
     Args:
         client: The client, which is not connected yet.
         own: Its callbacks, which take precedence over callers.
         declare: What is declared to a handshake server; None for everything.
         single_user: Whether all calls are those of one user.
+        on_change: Called with each change that the server reports in this session.
+
+    Attributes:
+        caller: The only caller that uses it; None if it is for several, or nobody has it yet.
+        uses: How many calls and subscriptions use it now.
     """
 
     def __init__(
-        self, client: Client, own: Callbacks, declare: ClientCapabilities | None, *, single_user: bool
+        self,
+        client: Client,
+        own: Callbacks,
+        declare: ClientCapabilities | None,
+        *,
+        single_user: bool,
+        on_change: Callable[[Upstream, Changed], None],
     ) -> None:
         self.client = client
         self._single_user = single_user
         self.own = own
+        self.caller: Hashable = None
+        self.uses = 0
+        #: Connects it; None when it is connected.
+        self.opening: asyncio.Task[None] | None = None
+        #: Ends it when it was not used for long.
+        self.idle: asyncio.TimerHandle | None = None
+        #: Whom it is counted for; see `limits.upstream_sessions_per_caller`.
+        self.counted_for: Hashable = None
+        self.subscriptions = UpstreamSubscriptions(client, lambda change: on_change(self, change))
+        #: How many callers watch each resource.
+        self.watching: Counter[str] = Counter()
+        #: The names of what the server offers, by the kind, and since when they are known.
+        self.names: Names = {}
         self.running: dict[ProxiedCall, None] = {}
         #: Sessions of handshake clients that are open, for requests that belong to no call.
         self.sessions: WeakSet[Session] = WeakSet()
@@ -81,13 +119,10 @@ class Upstream:
         #: The sessions that pages were sent to, by elicitation id.
         self._pages: dict[str, ReferenceType[Session]] = {}
 
-    @property
-    def connected(self) -> bool:
-        """Whether the negotiation is finished."""
-        try:
-            return bool(self.client.discovery)
-        except NotSent:
-            return False
+    async def close(self) -> None:
+        """End the session."""
+        await self.subscriptions.stop()
+        await self.client.close()
 
     # ---------------------------------------------------------------- requests to the server
 
@@ -95,11 +130,9 @@ class Upstream:
         """Start a call."""
         return ProxiedCall(ctx, single_user=self._single_user)
 
-    async def request(
-        self, call: ProxiedCall, method: str, params: Mapping[str, Any], headers: Mapping[str, str]
-    ) -> Raw:
+    async def request(self, call: ProxiedCall, request: UpstreamRequest) -> Raw:
         """The server's result for a call. Raises a CallError, and Asked where the caller's next round has to answer."""
-        client = self.client
+        client, (method, params, headers) = self.client, request
         limit = client.limits.call_total
         call.session = client.session
         with self._serving(call):

@@ -325,7 +325,17 @@ class ProxyOptions(ServerOptions, total=False):
     single_user: Annotated[
         bool,
         Option(
-            "Whether all callers are the same person, so that a request of the server that names no call may reach any.",
+            "Whether all callers are the same person: callers without a session share one with the other server, and its "
+            "requests that name no call may reach any of them.",
+            False,
+            FLAG,
+        ),
+    ]
+    shared: Annotated[
+        bool,
+        Option(
+            "Whether all callers share one session with the other server, and with it all that the server keeps for a "
+            "session. By default each caller has one.",
             False,
             FLAG,
         ),
@@ -333,8 +343,8 @@ class ProxyOptions(ServerOptions, total=False):
     strict: Annotated[
         bool,
         Option(
-            "Where it is mounted: whether the outer server fails to start if the other server can't be reached. By default "
-            "it starts without, and connecting is tried again in the background.",
+            "Whether the proxy, and a server that it is mounted in, fails to start if the other server can't be reached. By "
+            "default it starts without, and connecting is tried again in the background and on each use.",
             False,
             FLAG,
         ),

@@ -52,7 +52,7 @@ def _proxy(command: CommandParser) -> None:
     add_http(command, *HTTP)
     from gemel.server.options import ProxyOptions
 
-    add_options(command, ProxyOptions, "single_user")
+    add_options(command, ProxyOptions, "shared", "single_user", "strict")
 
 
 def _record(command: CommandParser) -> None:

@@ -15,6 +15,11 @@ def run(options: argparse.Namespace) -> int:
     on_http = options.target.startswith(("http://", "https://"))
     to: Literal["stdio", "http"] = options.to or ("stdio" if on_http else "http")
     address = http_options(options, http=to == "http", needs="--to http")
-    server = proxy(client_for(options), single_user=bool(options.single_user))
+    server = proxy(
+        client_for(options),
+        shared=bool(options.shared),
+        single_user=bool(options.single_user),
+        strict=bool(options.strict),
+    )
     server.run(to, **address)
     return 0
