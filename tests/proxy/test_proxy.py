@@ -689,6 +689,39 @@ async def test_members_that_nobody_here_knows_are_kept(behind: Any, front: Any) 
         assert (called["x-result"], called["_meta"]["acme/call"]) == ({"a": 1}, 3)
 
 
+@pytest.mark.foreign_words("a kind of content that no revision knows, and items that are none")
+@pytest.mark.parametrize("mounted", [False, True])
+@all_eras
+async def test_blocks_and_items_that_nobody_here_knows_are_kept(behind: Any, front: Any, mounted: bool) -> None:
+    """The rest of the result is adapted to the caller all the same."""
+    tools: list[Any] = [{"name": "t", "inputSchema": {"type": "object"}}, {"name": 5, "inputSchema": 7}]
+    blocks: list[Any] = [
+        {"type": "text", "text": "hello"},
+        {"type": "hologram", "data": [1, {"y": None}]},
+        {"type": "resource_link", "uri": 5, "name": "n"},
+        {"type": "resource_link", "uri": "a:b", "name": "n"},
+    ]
+    message = {"role": "user", "content": {"type": "hologram", "data": 1}}
+    server = with_raw_results(
+        {
+            "tools/list": {"tools": tools},
+            "tools/call": {"content": blocks, "structuredContent": [1]},
+            "prompts/get": {"messages": [message]},
+        }
+    )
+    proxied = Server.from_client(Client(server, era=behind))
+    outer: Server[Any] = Server("outer")
+    outer.mount(proxied, "x")
+    name, uri = ("x_t", "x+a:b") if mounted else ("t", "a:b")
+    async with talking_to(outer if mounted else proxied, front) as peer:
+        assert (await peer.ask("tools/list"))["tools"] == [{**tools[0], "name": name}, tools[1]]
+        called = await peer.ask("tools/call", name=name)
+        assert called["content"] == [*blocks[:3], {**blocks[3], "uri": uri}]
+        wraps = (behind, front) == ("2026", "2025")
+        assert called["structuredContent"] == ({"result": [1]} if wraps else [1])
+        assert (await peer.ask("prompts/get", name=name))["messages"] == [message]
+
+
 @pytest.mark.foreign_words("a server behind the proxy that leaves out caching hints")
 @all_eras
 async def test_a_result_is_dressed_for_its_caller(behind: Any, front: Any) -> None:

@@ -33,6 +33,7 @@ def gateway(source: Source, **options: Unpack[GatewayOptions]) -> Server[Any]:
     settings = resolve(GatewayOptions, options, "Server.from_config")
     of_server: Any = {name: value for name, value in options.items() if name in options_of(ServerOptions)}
     server: Server[Any] = Server(settings["name"], **of_server)
+    of_proxy: Any = {option: settings[option] for option in ("limits", "shared", "single_user", "strict")}
     for name, entry in read_config(source).items():
         if entry.disabled:
             continue
@@ -43,5 +44,5 @@ def gateway(source: Source, **options: Unpack[GatewayOptions]) -> Server[Any]:
                 raise
             logger.warning("%r is left out: %s", name, exc)
             continue
-        server.mount(proxy(Client(target, **of_client), strict=settings["strict"]), name)
+        server.mount(proxy(Client(target, **of_client), **of_proxy), name)
     return server

@@ -1,14 +1,14 @@
 """Translate results, requests and errors from one protocol revision to another.
 
-Between equal revisions everything is unchanged. Otherwise a value is decoded, adapted to the other revision, and members that
-our types don't know are added again. No I/O.
+Between equal revisions everything is unchanged. Otherwise a value is decoded, adapted to the other revision, and members and
+items that our types don't know are added again. No I/O.
 """
 
 from __future__ import annotations
 
 import logging
 from functools import cache
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -65,20 +65,53 @@ def is_stateless(revision: str) -> bool:
 def translate(text: bytes | Raw, kind: type[Model], source: str, target: str) -> Json:
     """Translate a value; members of the result may be JSON text. Raises TooNew.
 
-    A value that isn't of the type is returned unchanged.
+    Items of lists that aren't of the type are forwarded unchanged, and so is a value that is wrong in another way.
     """
     whole: Json = msgspec.json.decode(text, type=dict[str, Raw])
     if source == target:
         return whole
+    unknown: dict[str, dict[int, Any]] = {}
     try:
-        typed = msgspec.json.decode(text, type=kind)
+        try:
+            typed = msgspec.json.decode(text, type=kind)
+        except msgspec.MsgspecError:
+            unknown = _unknown_items(whole, kind)
+            if not unknown:
+                raise
+            text = msgspec.json.encode(whole | _without_items(whole, unknown))
+            typed = msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, RecursionError) as exc:
         logger.debug("%s is forwarded unchanged: %s", kind.__name__, exc)
         return whole
     if isinstance(typed, ListToolsResult) and not knows(target, "any structured content"):
         typed.tools = [_without_mixed_schema(tool) for tool in typed.tools]
     translated: Json = _with_unknown_members(msgspec.json.decode(text), typed, shape(typed, target))
+    for member, items in unknown.items():
+        for index, item in items.items():
+            translated[member].insert(index, item)
     return translated
+
+
+def _unknown_items(whole: Json, kind: type[Model]) -> dict[str, dict[int, Any]]:
+    """Return the items of lists that aren't of the type of the list, by the member and the place."""
+    found: dict[str, dict[int, Any]] = {}
+    for field in msgspec.structs.fields(kind):
+        if get_origin(field.type) is not list or field.encode_name not in whole:
+            continue
+        decoder = msgspec.json.Decoder(get_args(field.type)[0])
+        for index, item in enumerate(msgspec.json.decode(whole[field.encode_name], type=list[Raw])):
+            try:
+                decoder.decode(item)
+            except (msgspec.MsgspecError, RecursionError):
+                found.setdefault(field.encode_name, {})[index] = msgspec.json.decode(item)
+    return found
+
+
+def _without_items(whole: Json, unknown: dict[str, dict[int, Any]]) -> Json:
+    return {
+        member: [item for index, item in enumerate(msgspec.json.decode(whole[member])) if index not in items]
+        for member, items in unknown.items()
+    }
 
 
 def _without_mixed_schema(tool: Tool) -> Tool:

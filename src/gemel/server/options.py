@@ -307,21 +307,9 @@ class SocketOptions(TypedDict, total=False):
     ]
 
 
-class ProxyOptions(ServerOptions, total=False):
-    """The options of `Server.from_client`, besides those of a server."""
+class _UpstreamOptions(ServerOptions, total=False):
+    """What servers that forward to others have in common."""
 
-    name: Annotated[str | None, Option("The server's name; that of the other server by default.", None, or_none(TEXT))]
-    prefix: Annotated[
-        str | None, Option("Put in front of the names of tools and prompts, and of URIs, as `Server.mount` does.")
-    ]
-    headers: Annotated[
-        Sequence[str], Option("Names of HTTP headers of a caller that are passed on to a server over HTTP.", (), TEXTS)
-    ]
-    methods: Annotated[Sequence[str], Option("Further methods that are passed on as they are.", (), METHOD_NAMES)]
-    declare: Annotated[
-        ClientCapabilities | None,
-        Option("The client capabilities declared to a handshake server; by default all that can be passed on."),
-    ]
     single_user: Annotated[
         bool,
         Option(
@@ -343,11 +331,28 @@ class ProxyOptions(ServerOptions, total=False):
     strict: Annotated[
         bool,
         Option(
-            "Whether the proxy, and a server that it is mounted in, fails to start if the other server can't be reached. By "
+            "Whether it fails to start if a server behind it can't be reached, and so does a server that it is mounted in. By "
             "default it starts without, and connecting is tried again in the background and on each use.",
             False,
             FLAG,
         ),
+    ]
+
+
+class ProxyOptions(_UpstreamOptions, total=False):
+    """The options of `Server.from_client`, besides those of a server."""
+
+    name: Annotated[str | None, Option("The server's name; that of the other server by default.", None, or_none(TEXT))]
+    prefix: Annotated[
+        str | None, Option("Put in front of the names of tools and prompts, and of URIs, as `Server.mount` does.")
+    ]
+    headers: Annotated[
+        Sequence[str], Option("Names of HTTP headers of a caller that are passed on to a server over HTTP.", (), TEXTS)
+    ]
+    methods: Annotated[Sequence[str], Option("Further methods that are passed on as they are.", (), METHOD_NAMES)]
+    declare: Annotated[
+        ClientCapabilities | None,
+        Option("The client capabilities declared to a handshake server; by default all that can be passed on."),
     ]
     parked: Annotated[
         int,
@@ -359,19 +364,10 @@ class ProxyOptions(ServerOptions, total=False):
     ]
 
 
-class GatewayOptions(ServerOptions, total=False):
+class GatewayOptions(_UpstreamOptions, total=False):
     """The options of `Server.from_config`, besides those of a server."""
 
     name: Annotated[str, Option("The server's name.", "gateway", TEXT)]
-    strict: Annotated[
-        bool,
-        Option(
-            "Whether it fails to start if one of the servers can't be reached. By default that one is named in the log, and "
-            "connecting is tried again in the background.",
-            False,
-            FLAG,
-        ),
-    ]
 
 
 class ApiOptions(ServerOptions, total=False):

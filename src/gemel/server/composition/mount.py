@@ -538,7 +538,10 @@ class Catalog:
         except Exception as exc:
             logger.warning("The %s of %r are left out: %s", what.kind, mount.server.name, exc)
             return _Part([], private=True)
-        return _Part([what.rename(mount.prefix, item) for item in part.items], part.private)
+        usable = [item for item in part.items if isinstance(item, Struct | dict)]
+        if len(usable) < len(part.items):
+            logger.warning("Some %s of %r are left out: they are no objects", what.kind, mount.server.name)
+        return _Part([what.rename(mount.prefix, item) for item in usable], part.private)
 
     async def _call(self, ctx: Context[Any], params: CallToolParams) -> Any:
         mount, name = await self._find(ctx, "tools", params.name)

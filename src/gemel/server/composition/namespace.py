@@ -147,14 +147,14 @@ class Prefix:
 
     def resource(self, item: Any) -> Any:
         """A listed resource with its outer URI."""
-        return self._with(item, "uri", "uri", self.uri)
+        return self._with(item, "uri", "uri", _of_text(self.uri))
 
     def template(self, item: Any) -> Any:
         """A listed template with its outer URI."""
-        return self._with(item, "uri_template", "uriTemplate", self.uri)
+        return self._with(item, "uri_template", "uriTemplate", _of_text(self.uri))
 
     def _renamed(self, item: Any) -> Any:
-        return self._with(item, "name", "name", self.name)
+        return self._with(item, "name", "name", _of_text(self.name))
 
     def _meta(self, meta: Any) -> Any:
         if not isinstance(meta, dict):
@@ -188,7 +188,7 @@ class Prefix:
     def _block(self, block: Any) -> Any:
         kind = block.get("type") if isinstance(block, dict) else None
         if isinstance(block, ResourceLink) or kind == "resource_link":
-            return self._with(block, "uri", "uri", self._link)
+            return self._with(block, "uri", "uri", _of_text(self._link))
         if isinstance(block, EmbeddedResource) or kind == "resource":
             return self._with(block, "resource", "resource", self.resource)
         return block
@@ -197,7 +197,7 @@ class Prefix:
         return uri if uri.lower().startswith(_WEB_SCHEMES) else self.uri(uri)
 
     def _with(self, item: Any, field: str, member: str, change: Callable[[Any], Any]) -> Any:
-        """A struct, or a JSON object, with one member changed; others are left alone."""
+        """A struct, or a JSON object, with one member changed. Others are left alone, and so are members of another type."""
         if self.text is None:
             return item
         if isinstance(item, Struct):
@@ -206,6 +206,11 @@ class Prefix:
         if isinstance(item, Mapping) and member in item:
             return {**item, member: change(plain(item[member]))}
         return item
+
+
+def _of_text(change: Callable[[str], str]) -> Callable[[Any], Any]:
+    """A change of texts. What a remote server sends in their place is passed on."""
+    return lambda value: change(value) if isinstance(value, str) else value
 
 
 def plain(value: Any) -> Any:
