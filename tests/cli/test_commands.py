@@ -263,7 +263,7 @@ def test_a_port_in_use_is_said_in_one_line(file: Path) -> None:
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("words", [["list"], ["call", "x"], ["lock"], ["proxy", "--to", "stdio"]])
+@pytest.mark.parametrize("words", [["list"], ["call", "x"], ["lock"], ["proxy", "--to", "stdio", "--strict"]])
 @pytest.mark.parametrize("target", ["{file}", "{python} {file}", "{config}"])
 def test_what_a_server_said_before_it_died_is_shown_once(words: list[str], target: str, tmp_path: Path) -> None:
     file, config = tmp_path / "dead.py", tmp_path / "servers.json"

@@ -198,7 +198,7 @@ def test_a_module_is_taken_although_a_file_has_its_name(tmp_path: Path) -> None:
     assert gemel("list", "-m", "place", cwd=tmp_path).stdout.startswith("place 0")
 
 
-@pytest.mark.parametrize("command", [["list", "nowhere.py"], ["proxy", "nowhere.py", "--to", "stdio"]])
+@pytest.mark.parametrize("command", [["list", "nowhere.py"], ["proxy", "nowhere.py", "--to", "stdio", "--strict"]])
 def test_a_start_that_fails_has_one_cause(command: list[str], tmp_path: Path) -> None:
     done = gemel(*command, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "gemel: No such file: nowhere.py\n")

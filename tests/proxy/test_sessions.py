@@ -28,6 +28,7 @@ from gemel import (
 from gemel.http1.asgi import Scope
 from tests.ports import free_port
 from tests.proxy.foreign import listening
+from tests.proxy.test_dead_upstream import Switch
 from tests.support import Headers
 from tests.transports.http_rig import serving
 
@@ -483,6 +484,24 @@ async def test_gemel_proxy_starts_without_its_server_and_finds_it_on_the_next_us
             assert await anext(changes) == Changed("tools")
         assert [tool.name for tool in await client.list_tools(cache="refresh")] == ["hello"]
         assert await client.list_prompts() == []
+
+
+async def test_a_subscriber_without_a_name_hears_of_changes_of_a_server_that_was_down() -> None:
+    rig = Behind()
+    switch = Switch(rig.server)
+    async with front_of(switch) as client, client(era="2026") as nobody, nobody.listen(tools=True) as changes:
+        with pytest.raises(PeerError, match="it is switched off"):
+            await nobody.list_tools()
+        switch.on = True
+        await nobody.call_tool("enter", {"name": "nobody"})
+        assert await anext(changes) == Changed("tools")
+        heard = asyncio.ensure_future(anext(changes))
+        for number in range(200):  # nobody tells when the proxy listens
+            if heard.done():
+                break
+            rig.server.tool(f"later{number}")(lambda: "")
+            await asyncio.wait([heard], timeout=0.05)
+        assert await heard == Changed("tools")
 
 
 async def test_a_session_that_can_not_be_opened_is_told_and_the_others_go_on(

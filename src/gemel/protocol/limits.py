@@ -104,8 +104,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: Proxy: sessions with the server behind it, in all and of one caller: a principal, else an address. Further ones are
     #: rejected. Where each session is a child process, `upstream_processes` is the limit of all.
     upstream_sessions: int = 1000
-    upstream_processes: int = 50
-    upstream_sessions_per_caller: int = 20
+    upstream_processes: int = 100
+    upstream_sessions_per_caller: int = 50
     #: Proxy: a session with the server behind it ends after this time without a running call or a subscription.
     upstream_idle: float = 1800.0
     #: Client: size of a decoded HTTP response or SSE event.

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from contextlib import asynccontextmanager
 from typing import Any
 from weakref import ReferenceType, WeakSet
@@ -21,7 +21,7 @@ from weakref import ReferenceType, WeakSet
 from gemel.client.client import Client
 from gemel.client.group.member import FIRST_WAIT, LONGEST_WAIT
 from gemel.client.negotiation import Discovery
-from gemel.errors import AuthorizationFailed, CallError, GemelError, InternalError, Overloaded, shorten
+from gemel.errors import AuthorizationFailed, CallError, GemelError, InternalError, Overloaded, ProtocolError, shorten
 from gemel.protocol.changes import LIST_CHANGED, Changed
 from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.limits import Limits
@@ -94,6 +94,9 @@ class UpstreamSessions:
         self._known: WeakSet[Session] = WeakSet()
         #: Where a caller watches a resource or the lists.
         self._watched: dict[tuple[Hashable, str], Upstream] = {}
+        #: The callers that follow the lists by a stream, and could not get a session for it.
+        self._waiting: dict[Hashable, Context[Any]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # ---------------------------------------------------------------- begin and end
 
@@ -112,7 +115,7 @@ class UpstreamSessions:
     async def stop(self) -> None:
         """End all sessions."""
         self._is_running = False
-        tasks = [task for task in (self._retrying, self._attempt) if task is not None]
+        tasks = [*self._tasks, *(task for task in (self._retrying, self._attempt) if task is not None)]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -121,6 +124,11 @@ class UpstreamSessions:
             self._end(upstream)
         if self._ending:
             await asyncio.wait(self._ending)
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _connecting(self) -> asyncio.Task[None]:
         """The attempt to reach the server for the first time, which all who need it wait for."""
@@ -147,6 +155,8 @@ class UpstreamSessions:
             self._begin_to_idle(upstream)
         upstream.subscriptions.start()
         self._on_connected(client, was_down)
+        for caller in self._waiting:
+            self._start_task(self._watch_lists_now(caller))
 
     async def _retry(self) -> None:
         """Connect with growing pauses until it succeeds. Who refused a login is not asked again before the next use."""
@@ -356,6 +366,17 @@ class UpstreamSessions:
                 self._keep(caller_key(ctx), LISTS, upstream)
         except (CallError, InternalError) as exc:
             logger.info("Changes of the lists are not reported before the server is reached: %s", exc)
+            self._waiting[caller_key(ctx)] = ctx
+
+    async def _watch_lists_now(self, caller: Hashable) -> None:
+        """Do what `watch_lists` could not, unless the stream has ended."""
+        try:
+            async with self.used_by(self._waiting[caller]) as upstream:
+                if self._waiting.pop(caller, None) is not None:
+                    upstream.subscriptions.start()
+                    self._keep(caller, LISTS, upstream)
+        except (CallError, ProtocolError) as exc:
+            logger.info("Changes of the lists are not reported to a subscriber: %s", exc)
 
     def _keep(self, caller: Hashable, uri: str, upstream: Upstream) -> bool:
         if (caller, uri) in self._watched:
@@ -366,6 +387,8 @@ class UpstreamSessions:
 
     def unwatch(self, caller: Hashable, uri: str) -> None:
         """End the subscription of a caller to a resource, or to the lists."""
+        if uri == LISTS:
+            self._waiting.pop(caller, None)
         upstream = self._watched.pop((caller, uri), None)
         if upstream is None:
             return

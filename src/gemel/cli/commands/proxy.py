@@ -15,8 +15,10 @@ def run(options: argparse.Namespace) -> int:
     on_http = options.target.startswith(("http://", "https://"))
     to: Literal["stdio", "http"] = options.to or ("stdio" if on_http else "http")
     address = http_options(options, http=to == "http", needs="--to http")
+    client = client_for(options)
     server = proxy(
-        client_for(options),
+        client,
+        limits=client.limits,
         shared=bool(options.shared),
         single_user=bool(options.single_user),
         strict=bool(options.strict),

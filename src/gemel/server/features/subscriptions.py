@@ -188,7 +188,7 @@ class Subscriptions:
                     if isinstance(event, ChangedFor):
                         addressed = [one for one in addressed if one.caller == event.caller]
                     asleep += [one for one in addressed if one.notice(position)]
-            for session in list(self._sessions):
+            for session in self._addressed(event):
                 if session.connection.handshake.open and self.tells(ref(session), event):
                     listener = self._listener(session)
                     if listener.notice(position):
@@ -196,6 +196,13 @@ class Subscriptions:
             if asleep:
                 with suppress(RuntimeError):  # the loop is closed
                     self._loop.call_soon_threadsafe(_wake_all, self._loop, asleep, position)
+
+    def _addressed(self, event: Event) -> list[Session]:
+        """The sessions that an event may be for."""
+        if not isinstance(event, ChangedFor):
+            return list(self._sessions)
+        session: Session | None = event.caller() if isinstance(event.caller, ReferenceType) else None
+        return [] if session is None or session not in self._sessions else [session]
 
     # ---------------------------------------------------------------- handshake era
 
