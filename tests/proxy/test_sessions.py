@@ -18,12 +18,14 @@ from gemel import (
     Client,
     Context,
     ElicitFormParams,
+    GemelError,
     Limits,
     LogParams,
     Overloaded,
     PeerError,
     ProgressParams,
     Server,
+    current_context,
 )
 from gemel.http1.asgi import Scope
 from tests.ports import free_port
@@ -431,6 +433,38 @@ async def test_a_call_that_waits_for_an_anonymous_caller_goes_on_in_its_session(
             assert [one.text for one in found] == ["me"] * 5
             assert len(set(sessions)) == len(sessions) == 5
             await until(lambda: all(one.connection.closed for one in sessions))
+
+
+@each_front
+async def test_a_session_is_opened_with_the_credentials_of_its_caller(front: Any) -> None:
+    opened: list[str | None] = []
+    ended: list[Any] = []
+
+    async def note(ctx: Context[Any], call_next: Any) -> Any:
+        if ctx.method == "initialize":
+            opened.append(ctx.principal)
+            ended.append(ctx._session)
+        return await call_next(ctx)
+
+    server: Server[Any] = Server("theirs", middleware=[note])
+
+    @server.tool
+    def me(ctx: Context[Any]) -> str:
+        return str(ctx.principal)
+
+    def of_caller() -> dict[str, str]:
+        try:
+            return {"X-User": str(current_context().principal)}
+        except GemelError:
+            return {"X-User": "the proxy"}
+
+    async with serving(server, authenticate=who) as behind:
+        target = Client(f"http://127.0.0.1:{behind.port}/mcp", era="2025", headers=of_caller)
+        async with front_of(target) as client, client("ann", era=front) as ann, client("bob", era=front) as bob:
+            found = [(await each.call_tool("me")).text for each in (ann, bob, ann)]
+            assert found == ["ann", "bob", "ann"]
+        await until(lambda: all(session.connection.closed for session in ended))
+    assert opened == ["the proxy", "ann", "bob"]
 
 
 async def test_a_stateless_server_over_http_has_no_sessions_so_one_client_serves_all() -> None:

@@ -221,7 +221,9 @@ class UpstreamCatalog(Catalog):
         return True
 
     def unwatched(self, caller: Hashable, uri: str) -> None:
-        self.proxies.here().sessions.unwatch(caller, uri)
+        here = self.proxies.find()
+        if here is not None:
+            here.sessions.unwatch(caller, uri)
 
 
 class Proxy(Server[Any]):

@@ -192,6 +192,7 @@ class UpstreamSessions:
             CallError: The session can't be opened.
         """
         await self.reach()
+        await self._check_unused()
         key = self._key(ctx)
         upstream = self._of.get(key) or self._begin(ctx, key)
         self.hold(upstream)
@@ -201,6 +202,12 @@ class UpstreamSessions:
             yield upstream
         finally:
             self.release(upstream)
+
+    async def _check_unused(self) -> None:
+        """End the first session if this caller has other credentials than it was opened with. Raises NotSent."""
+        unused = self._unused
+        if unused is not None and not await unused.client.same_credentials() and self._unused is unused:
+            self._end(unused)
 
     def is_for_one_request(self, ctx: Context[Any]) -> bool:
         """Whether a call has a session of its own, which ends with it."""
@@ -244,12 +251,14 @@ class UpstreamSessions:
         return upstream.caller is None and (self._shared or is_sessionless)
 
     def _begin(self, ctx: Context[Any], key: Hashable) -> Upstream:
+        if not self._is_running:
+            raise InternalError("The proxy is stopping", {"outcome": "not sent"})
         session, counted_for = served_call(ctx).session, caller_of(ctx)
         self._check_room(counted_for)
         upstream, self._unused = self._unused, None
         if upstream is None:
             upstream = self._make(self._discovery)
-            upstream.opening = asyncio.get_running_loop().create_task(self._open(upstream))
+            upstream.opening = asyncio.get_running_loop().create_task(self._open(upstream), context=upstream.context)
         upstream.caller, upstream.counted_for = key, counted_for
         self._counts[counted_for] += 1
         self._of[key] = upstream
@@ -326,7 +335,7 @@ class UpstreamSessions:
         if upstream.idle is not None:
             upstream.idle.cancel()
         self._on_end(upstream)
-        task = asyncio.get_running_loop().create_task(self._close(upstream))
+        task = asyncio.get_running_loop().create_task(self._close(upstream), context=upstream.context)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 

@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any, NamedTuple, TypeAlias
 from weakref import ReferenceType, WeakSet, ref
 
@@ -97,6 +98,8 @@ class Upstream:
         self.own = own
         self.caller: Hashable = None
         self.uses = 0
+        #: That of the call that it is made for: functions for `auth` and `headers` may ask who calls, also when it ends.
+        self.context = copy_context()
         #: Connects it; None when it is connected.
         self.opening: asyncio.Task[None] | None = None
         #: Ends it when it was not used for long.
