@@ -181,6 +181,40 @@ async def test_a_client_without_http_sessions_is_told_apart_by_its_principal(cou
             assert (await visit(bob))[0] != first
 
 
+async def test_each_caller_of_a_gateway_has_a_process_of_each_server(counter: list[str]) -> None:
+    command, *arguments = counter
+    entry = {"command": command, "args": arguments}
+    gateway = Server.from_config(
+        {"mcpServers": {"one": entry, "two": entry}}, limits=Limits(upstream_processes=2), single_user=True
+    )
+    async with serving(gateway, authenticate=who) as site:
+        url = f"http://127.0.0.1:{site.port}/mcp"
+        async with Client(url, era="2025") as ann, Client(url, era="2025") as bob, Client(url, era="2025") as carl:
+            names = ("one_count", "two_count")
+            found = [(await each.call_tool(name)).text.split() for each in (ann, bob) for name in names]
+            assert [count for _, count in found] == ["1"] * 4
+            pids = {int(pid) for pid, _ in found}
+            assert len(pids) == 4
+            assert await carl.list_tools() == []
+            with pytest.raises(PeerError, match=r"the limit is 2 \(upstream_processes\)"):
+                await carl.call_tool("one_count")
+        await until(lambda: all(map(has_ended, pids)))
+
+
+async def test_a_request_through_a_gateway_without_prefixes_takes_one_process(
+    counter: list[str], tmp_path: Path
+) -> None:
+    """Also where it has to be found out who has the tool."""
+    log = tmp_path / "started"
+    (tmp_path / "counter.py").write_text(f"open({str(log)!r}, 'a').write('x')\n" + COUNTER)
+    gateway: Server[Any] = Server("gateway")
+    gateway.mount(Server.from_client(Client(counter)))
+    async with serving(gateway) as site, Client(f"http://127.0.0.1:{site.port}/mcp", era="2026") as nobody:
+        for number in range(1, 4):
+            assert (await visit(nobody))[1] == 1
+            assert log.read_text() == "x" * number
+
+
 # ---------------------------------------------------------------- limits
 
 
