@@ -274,6 +274,15 @@ async def test_a_session_that_is_not_used_ends_and_the_next_call_begins_another(
         assert (second != first, count) == (True, 1)
 
 
+@each_front
+async def test_a_connection_keeps_its_session_until_it_ends(counter: list[str], front: Any) -> None:
+    proxied = Server.from_client(Client(counter), limits=Limits(upstream_idle=0))
+    async with Client(proxied, era=front) as client:
+        first, _ = await visit(client)
+        assert await visit(client) == (first, 2)
+    assert has_ended(first)
+
+
 async def test_whoever_gets_another_session_is_told_that_the_lists_may_differ(counter: list[str]) -> None:
     async with (
         front_of(Client(counter), limits=Limits(upstream_idle=0.05)) as client,

@@ -106,7 +106,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     upstream_sessions: int = 1000
     upstream_processes: int = 100
     upstream_sessions_per_caller: int = 50
-    #: Proxy: a session with the server behind it ends after this time without a running call or a subscription.
+    #: Proxy: a session with the server behind it ends after this time without a running call or a subscription, for callers
+    #: over HTTP. A connection keeps its session.
     upstream_idle: float = 1800.0
     #: Client: size of a decoded HTTP response or SSE event.
     reply: int = 64 * MIB

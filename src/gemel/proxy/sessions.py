@@ -225,13 +225,16 @@ class UpstreamSessions:
             upstream.idle = None
 
     def release(self, upstream: Upstream) -> None:
-        """Use a session no more. It ends if its caller has left, else when it was not used for long."""
+        """Use a session no more. It ends if its caller has left, else when it was not used for long.
+
+        Who is connected otherwise than by HTTP is there, and keeps it.
+        """
         upstream.uses -= 1
         if upstream.uses or self._of.get(upstream.caller) is not upstream:
             return
         if _has_left(upstream.caller):
             self._end(upstream)
-        elif not self._is_common(upstream):
+        elif not self._is_common(upstream) and not _is_connection(upstream.caller):
             self._begin_to_idle(upstream)
 
     def _key(self, ctx: Context[Any]) -> Hashable:
@@ -424,6 +427,12 @@ def _session_of(key: Hashable) -> Session | None:
 def _is_one_request(key: Hashable) -> bool:
     session = _session_of(key)
     return session is not None and session.channel.kind == "post"
+
+
+def _is_connection(key: Hashable) -> bool:
+    """Whether a caller is known to be there as long as its session is open: over HTTP a client may leave unnoticed."""
+    session = _session_of(key)
+    return session is not None and session.channel.kind not in ("session", "post")
 
 
 def _has_left(key: Hashable) -> bool:

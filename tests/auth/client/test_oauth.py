@@ -56,6 +56,16 @@ async def test_many_refusals_at_once_lead_to_one_login(monkeypatch: pytest.Monke
         assert len(double.opened) == 2
 
 
+async def test_copies_of_a_client_share_its_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with AuthDouble() as double:
+        monkeypatch.setattr(oauth.OAuthCredentials, "_browser", lambda self, kept: double.person())
+        client = Client(double.url, auth="oauth")
+        for each in (client, client.copy(), client.copy()):
+            async with each:
+                await each.list_tools()
+        assert len(double.opened) == 1
+
+
 async def test_a_login_does_not_hold_up_calls_with_a_valid_token() -> None:
     async with AuthDouble() as double:
         person = double.person()
