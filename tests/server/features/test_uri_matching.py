@@ -201,6 +201,8 @@ def test_what_was_expanded_is_matched_again(template: str, lists: tuple[str, ...
     """RES-03: there and back gives the same values, whatever characters they hold."""
     made = UriTemplate(template)
     values = {name: data.draw(_items if name in lists else _text) for name in made.names}
+    if "{#g}" in template:  # which leaves what looks encoded as it is
+        values["g"] = str(values["g"]).replace("%", "")
     if "{+d}" in template:
         values["d"] = quote(str(values["d"]), safe="")
         assert made.match(made.expand(values)) is not None
