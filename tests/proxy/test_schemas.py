@@ -26,3 +26,10 @@ def test_a_proxy_lists_schemas_without_references(target: str) -> None:
     assert (tools[0]["inputSchema"], tools[0]["outputSchema"]) == (plain, plain)
     assert tools[0]["x-unknown"] == tool["x-unknown"]
     assert tools[1] == {"name": "plain", "inputSchema": {"type": "object"}}
+
+
+@pytest.mark.parametrize("hint", [{}, {"ttlMs": -1, "cacheScope": "shared"}, {"ttlMs": "60", "cacheScope": None}])
+def test_a_proxy_tells_nobody_to_keep_what_its_server_labels_wrongly(hint: dict[str, Any]) -> None:
+    listed = Raw(msgspec.json.encode({"tools": [], **hint}))
+    result = result_for("tools/list", listed, "2026-07-28", "2026-07-28")
+    assert (result["ttlMs"], result["cacheScope"]) == (0, "private")

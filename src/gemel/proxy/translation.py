@@ -195,8 +195,9 @@ def result_for(method: str, text: Raw, source: str, target: str) -> Json:
         if result_type is not None:
             result["resultType"] = _plain(result_type)
         if issubclass(kind, CacheableResult):
-            result.setdefault("ttlMs", 0)
-            result.setdefault("cacheScope", "private")
+            ttl, scope = _plain(result.get("ttlMs")), _plain(result.get("cacheScope"))
+            result["ttlMs"] = ttl if type(ttl) is int and ttl >= 0 else 0
+            result["cacheScope"] = scope if scope in ("public", "private") else "private"
     else:
         result.pop("ttlMs", None)
         result.pop("cacheScope", None)
