@@ -877,6 +877,43 @@ def sessions() -> Iterator[Row]:
     )
 
 
+def events() -> Iterator[Row]:
+    """Event streams with events that are not messages."""
+    answer = f"data: {GOOD}\n\n"
+    for name, stray in {
+        "'keepalive'": "data: keepalive\n\n",
+        "'ping'": "data: ping\n\n",
+        "null": "data: null\n\n",
+        "'[DONE]'": "data: [DONE]\n\n",
+        "an object that is no message": 'data: {"type":"ping"}\n\n',
+        "an unknown name": "event: heartbeat\ndata: {}\n\n",
+        "two of them": "data: ping\n\nevent: ping\ndata: 1\n\n",
+    }.items():
+        for method in ("initialize", "tools/call"):
+            yield Row(
+                f"{method}: before the answer an event has {name}",
+                {method: Http(200, stray + answer, "text/event-stream")},
+                ("http",),
+                warns=("stray-event",),
+            )
+    for name, nothing in {"empty data": "data:\n\n", "a comment": ": ping\n\n", "only an id": "id: 1\n\n"}.items():
+        yield Row(
+            f"before the answer an event has {name}",
+            {"tools/call": Http(200, nothing + answer, "text/event-stream")},
+            ("http",),
+        )
+    for name, wrong in {
+        "half of a message": 'data: {"jsonrpc":"2.0","id":@ID@,"res\n\n',
+        "an error that is a text": 'data: {"error":"boom"}\n\n',
+    }.items():
+        yield Row(
+            f"before the answer an event has {name}: the call fails",
+            {"tools/call": Http(200, wrong + answer, "text/event-stream")},
+            ("http",),
+            "InvalidResponse",
+        )
+
+
 ROWS: tuple[Row, ...] = (
     *correlation(),
     *printing(),
@@ -889,4 +926,5 @@ ROWS: tuple[Row, ...] = (
     *streams(),
     *lists(),
     *sessions(),
+    *events(),
 )

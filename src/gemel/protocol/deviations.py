@@ -41,6 +41,7 @@ DEVIATIONS: Mapping[str, str] = MappingProxyType(
         ),
         "invalid-notification": "The server sent a notification that is not valid. It was ignored.",
         "answer-to-another": "The server sent an answer that is not valid to another request. It was ignored.",
+        "stray-event": "The server sent an event that is not a message on an event stream. It was ignored.",
         # Sessions
         "lost-session-status": (
             "The server reported a lost session with another HTTP status than 404; a new session was opened."

@@ -42,13 +42,14 @@ from gemel.http1.client.cookies import CookieJar
 from gemel.http1.client.network import DEFAULT_TLS, TlsContext
 from gemel.http1.client.pool import HEADS, SocketWire, read_url
 from gemel.http1.client.wire import BODY_PROGRESS, HeaderPairs, Wire, WireResponse
-from gemel.jsonrpc import Failure, Message, Response, decode, id_of, is_batch, meant_as, split_batch
+from gemel.jsonrpc import Failure, Message, Response, decode, id_of, is_batch, is_print, meant_as, split_batch
 from gemel.lazy import load
 from gemel.loops import Abandoned
 from gemel.options import accepts, resolve
 from gemel.protocol.http import headers as http
 from gemel.protocol.http import mirror
 from gemel.protocol.http.media_types import EVENT_STREAM, JSON, POST_HEADERS, STREAM_HEADERS, media_type
+from gemel.protocol.http.sse import Event
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.protocol.mending import mend
 from gemel.protocol.peer_log import warn_about_peer
@@ -660,6 +661,13 @@ class HttpChannel:
             else:
                 self._serve_message(item, is_handshake)
 
+    def is_stray(self, event: Event) -> bool:
+        """Whether an event with data holds no message. Then it is noted."""
+        stray = stray_event(event)
+        if stray:
+            self._conversation.note("stray-event", stray)
+        return bool(stray)
+
     def feed_unasked(self, data: bytes) -> bool:
         """Take one message from the standing stream. Returns False if it is useless; never raises."""
         useful = False
@@ -897,12 +905,26 @@ class HttpChannel:
             while (events := await reader.read()) is not None:
                 for event in events:
                     reconnection.note(event)
-                    if event.data and event.type == "message" and self.feed_unasked(event.data):
+                    if event.data and not self.is_stray(event) and self.feed_unasked(event.data):
                         reconnection.progress()
                 await self.wait_for_room()
             return True
         finally:
             response.release()
+
+
+def stray_event(event: Event) -> str:
+    """What an event with data holds if it is no message, such as one that only keeps a stream open; "" for a message.
+
+    An object that is cut off or has members of a message is a malformed message.
+    """
+    data = event.data
+    if event.type != "message":
+        return f"event {shorten(event.type)!r}: {excerpt(data)}"
+    if b'"jsonrpc"' in data or not is_print(data) or meant_as(data) is not None:
+        return ""
+    is_cut_off = data.lstrip().startswith(b"{") and not data.rstrip().endswith(b"}")
+    return "" if is_cut_off else excerpt(data) or "blanks"
 
 
 def _decode_failure(body: bytes) -> Failure | None:
@@ -939,6 +961,8 @@ class _ResponseStream:
         self._resumed = False
         self._response: WireResponse | None = None
         self._feeding = False
+        #: For errors: the last event that was ignored.
+        self._stray = ""
         self._settled = asyncio.Event()
 
     async def follow(self, response: WireResponse | None) -> None:
@@ -955,7 +979,9 @@ class _ResponseStream:
                     await asyncio.sleep(0)  # requests that came before the answer start before the caller gets it
                     return
                 if not self._is_handshake or not self._reconnection.last_id:
-                    lost = ConnectionLost(f"The answer to {pending.method} ended without a result: {reason}")
+                    lost = ConnectionLost(
+                        f"The answer to {pending.method} ended without a result: {reason}{self._stray}"
+                    )
                     lost.without_answer = reason == _STREAM_ENDED
                     raise lost
                 response = await self._resume(reason)
@@ -979,7 +1005,11 @@ class _ResponseStream:
             while (events := await reader.read()) is not None:
                 for event in events:
                     self._reconnection.note(event)
-                    if event.data and event.type == "message":  # an opening event has no data
+                    if not event.data:  # an opening event
+                        pass
+                    elif self._channel.is_stray(event):
+                        self._stray = f" (and sent {excerpt(event.data)!r}, which is not a message)"
+                    else:
                         self._reconnection.progress()
                         self._feeding = True
                         self._channel.feed(event.data, self._pending, self._is_handshake, resumed=self._resumed)

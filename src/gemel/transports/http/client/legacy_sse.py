@@ -21,7 +21,7 @@ from gemel.protocol.http.sse import Event
 from gemel.protocol.limits import Limits
 from gemel.protocol.records import Outgoing
 from gemel.transports.duplex import DuplexChannel
-from gemel.transports.http.client.channel import RemoteEndpoint, UrlTransport
+from gemel.transports.http.client.channel import RemoteEndpoint, UrlTransport, stray_event
 from gemel.transports.http.client.responses import EventReader, is_event_stream, refusal_of
 
 logger = logging.getLogger("gemel")
@@ -201,8 +201,8 @@ class SseChannel(DuplexChannel):
         try:
             while events is not None:
                 for event in events:
-                    if event.type == "message" and event.data:
-                        self.feed(event.data)
+                    if event.data:
+                        self._take(event)
                 await self._room.wait()
                 events = await self._stream.reader.read()
         except CallError as exc:
@@ -210,6 +210,13 @@ class SseChannel(DuplexChannel):
         finally:
             self._stream.response.release()
             self.end_session(why)
+
+    def _take(self, event: Event) -> None:
+        stray = stray_event(event)
+        if not stray:
+            self.feed(event.data)
+        elif self._session is not None:
+            self._session.note("stray-event", stray)
 
     def abandon(self, why: Abandoned, /) -> None:
         """See `AbandonableChannel`."""
