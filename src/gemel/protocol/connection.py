@@ -146,7 +146,7 @@ class Connection(Record):
         if type(data) is Call:
             return self._receive_call(data, origin)
         if type(data) is LostAnswer:
-            self._fail_possible(data.id, b"", data.why)
+            self._receive_lost(data)
             return None
         try:
             message = jsonrpc.decode(data) if isinstance(data, bytes) else data
@@ -362,6 +362,16 @@ class Connection(Record):
         for pending in waiting:
             self.fail_request(pending, error)
         return bool(waiting)
+
+    def _receive_lost(self, lost: LostAnswer) -> None:
+        """Fail the request whose answer could not be taken: the one that it names, or the only one that waits."""
+        pending = self._meant_request(lost.id)
+        if pending is None and lost.id is None and len(self.outgoing) == 1:
+            pending = next(iter(self.outgoing.values()))
+        if pending is not None:
+            self.fail_request(pending, InvalidResponse(f"The answer to {pending.method} can't be read: {lost.why}"))
+        else:
+            self._fail_possible(lost.id, b"", lost.why)
 
     def _receive_stray(self, error: Exception, why: str) -> bool:
         """Take a message of the server that names no request. It belongs to the only one, unless a notification was sent.

@@ -151,6 +151,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
                 _check(name, given, whole=type(default) is int)
 
 
+def over_limit(what: str, name: str, limit: int) -> str:
+    """Say that something has more bytes than a limit allows, and what to do.
+
+    Args:
+        what: What is too long.
+        name: The limit.
+        limit: Its value.
+    """
+    return f"{what} has more than {limit} bytes, the limit `limits.{name}`: raise it with limits=Limits({name}=…), or ask for less"
+
+
 def _check(name: str, given: object, *, whole: bool) -> None:
     least = 1 if name in _AT_LEAST_ONE else 0
     number = isinstance(given, int if whole else int | float) and not isinstance(given, bool)

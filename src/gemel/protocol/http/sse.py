@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gemel.errors import InvalidResponse
+from gemel.protocol.limits import over_limit
 
 _BOM = b"\xef\xbb\xbf"
 _LF, _CR, _COLON = b"\n\r:"
@@ -232,6 +233,4 @@ class Decoder:
 
     def _check(self) -> None:
         if self._failed:
-            raise InvalidResponse(
-                f"The peer sent a server-sent event of more than {self._limit} bytes; raise the limit to accept it"
-            )
+            raise InvalidResponse(over_limit("a server-sent event", "reply", self._limit))

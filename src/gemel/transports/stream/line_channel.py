@@ -18,7 +18,7 @@ from gemel import jsonrpc
 from gemel.channel import ChannelKind, SessionLike
 from gemel.errors import ChannelClosed, ParseError, ProtocolError
 from gemel.loops import Abandoned, end_connection
-from gemel.protocol.limits import Limits
+from gemel.protocol.limits import Limits, over_limit
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.protocol.records import UNKNOWN_ORIGIN, LostAnswer, Origin, Outgoing
 from gemel.transports.duplex import ByteBudget, DuplexChannel
@@ -460,7 +460,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
             text = f"a line has more than {self.limits.line} bytes, the limit `limits.line`"
             self._warnings = warn_about_peer(self._warnings, "%s; it is ignored", text)
             if line.is_response or (line.may_be_response and not self._server):
-                self.feed(LostAnswer(line.id, text))
+                self.feed(LostAnswer(line.id, over_limit("its line", "line", self.limits.line)))
             elif self._server or line.id is not None:
                 error = ParseError(f"Parse error: {text}")
                 data = jsonrpc.encode_failure(line.id, error.error)

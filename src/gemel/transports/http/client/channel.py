@@ -50,7 +50,7 @@ from gemel.protocol.http import headers as http
 from gemel.protocol.http import mirror
 from gemel.protocol.http.media_types import EVENT_STREAM, JSON, POST_HEADERS, STREAM_HEADERS, media_type
 from gemel.protocol.http.sse import Event
-from gemel.protocol.limits import DEFAULT_LIMITS, Limits
+from gemel.protocol.limits import DEFAULT_LIMITS, Limits, over_limit
 from gemel.protocol.mending import mend
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.protocol.records import Call, Outgoing, Pending
@@ -583,9 +583,7 @@ class HttpChannel:
                 return b"".join(parts)
             parts.append(piece)
             size += len(piece)
-        raise InvalidResponse(
-            f"The server's answer to {about} has more than {limit} bytes. Raise `limits.reply` to take it"
-        )
+        raise InvalidResponse(over_limit(f"The answer to {about}", "reply", limit))
 
     async def _refusal(self, message: Outgoing, response: WireResponse, session: str | None) -> CallError:
         """Make the error for a message that was answered with an HTTP error status.
@@ -1002,7 +1000,7 @@ class _ResponseStream:
         """Feed events until the request is settled or the stream is over; returns how it ended."""
         reader = EventReader(response, self._channel.limits.reply)
         try:
-            while (events := await reader.read()) is not None:
+            while (events := await self._read(reader)) is not None:
                 for event in events:
                     self._reconnection.note(event)
                     if not event.data:  # an opening event
@@ -1020,6 +1018,12 @@ class _ResponseStream:
         except ConnectionLost as exc:
             return str(exc)
         return _STREAM_ENDED
+
+    async def _read(self, reader: EventReader) -> list[Event] | None:
+        try:
+            return await reader.read()
+        except InvalidResponse as exc:
+            raise InvalidResponse(f"The answer to {self._pending.method} can't be read: {exc}") from exc
 
     async def _resume(self, reason: str) -> WireResponse | None:
         """Reopen the stream after its last event, when it is due. Returns None if the request is over."""
