@@ -538,6 +538,38 @@ async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
         await found(puppet)
 
 
+@in_no_time
+@pytest.mark.parametrize(
+    ("probed", "answer"),
+    [(SILENCE, "no answer"), (Error(-32601, "never heard of it"), r"never heard of it \(-32601\)")],
+)
+async def test_a_server_that_is_given_up_is_told_with_the_answers_and_what_to_do(probed: Any, answer: str) -> None:
+    puppet = Puppet({"server/discover": probed, "initialize": SILENCE})
+    told = rf"server/discover \({answer}\), initialize \(no answer\).*limits=Limits\(connect=…\).*era="
+    with pytest.raises(ConnectFailed, match=told):
+        await found(puppet)
+    with pytest.raises(ConnectFailed, match=r"30 seconds: initialize \(no answer\)\..*connect=…\)$"):
+        await found(puppet, era="2025")
+
+
+async def test_a_server_that_refuses_the_probe_and_then_the_handshake_is_told_with_both_answers() -> None:
+    puppet = Puppet({"server/discover": Error(-32601, "never heard of it"), "initialize": Error(-32603, "not today")})
+    with pytest.raises(ConnectFailed, match=r"never heard of it \(-32601\).*not today \(-32603\).*era="):
+        await found(puppet)
+    site = Site()
+    site.replies["server/discover"] = lambda message: Reply(None, 404)
+    site.replies["initialize"] = lambda message: Reply(None, 400)
+    with pytest.raises(ConnectFailed, match=r"HTTP 404.*HTTP 400.*era="):
+        await Client(URL, wire=site).connect()
+
+
+async def test_two_refusals_with_the_same_status_are_one_error() -> None:
+    site = Site()
+    site.replies["server/discover"] = site.replies["initialize"] = lambda message: Reply(None, 404)
+    with pytest.raises(HttpStatus, match=r"HTTP 404\. Is the path of the URL right\?"):
+        await Client(URL, wire=site).connect()
+
+
 async def test_a_server_that_goes_away_meanwhile_is_an_error_of_one_kind() -> None:
     """T-08: no verdict about the era, and no fallback on a connection that is gone."""
     puppet = legacy(initialize=HANG_UP)
@@ -578,7 +610,7 @@ async def test_a_server_that_only_writes_what_is_no_message_is_quoted() -> None:
         return SILENCE
 
     puppet = Puppet({"server/discover": chatter, "initialize": chatter})
-    with pytest.raises(ConnectFailed, match=r"; it wrote a line that is no message: Usage: server --stdio$"):
+    with pytest.raises(ConnectFailed, match=r"; it wrote a line that is no message: Usage: server --stdio\. If"):
         await found(puppet)
 
 

@@ -15,6 +15,7 @@ from msgspec import UNSET, Raw
 
 from gemel.channel import AbandonableChannel, Channel, StreamChannel, Transport
 from gemel.client.negotiation import (
+    NAME_THE_ERA,
     DeclaredCapabilities,
     Discovery,
     Negotiation,
@@ -119,6 +120,8 @@ class ClientConnection:
         self._openings = PerLoop(asyncio.Lock)
         #: When connecting has to be over, by the clock of the loop.
         self._connect_by: float | None = None
+        #: What the requests of the latest negotiation were answered.
+        self._answers: Mapping[str, str] = {}
         self._reopening: asyncio.Task[Session] | None = None
         #: Closes sessions that the server has ended, where requests may still be in flight.
         self._leaving: set[asyncio.Task[None]] = set()
@@ -291,6 +294,7 @@ class ClientConnection:
         try:
             async with time_limit(self._limits.connect) as limit:
                 self._connect_by = limit.when()
+                self._answers = {}
                 await self._reach(resources)
                 self._connect_by = limit.when()
         except BaseException as exc:
@@ -305,9 +309,12 @@ class ClientConnection:
         self._resources = resources
 
     def _too_late(self, noise: str = "") -> ConnectFailed:
-        return ConnectFailed(
-            f"No connection to {words_of(self._target)} within {self._limits.connect:g} seconds{noise}"
-        )
+        text = f"No connection to {words_of(self._target)} within {self._limits.connect:g} seconds"
+        answers = ", ".join(f"{method} ({answer})" for method, answer in self._answers.items())
+        was_probed = self._era == "auto" and "server/discover" in self._answers
+        advice = "If it needs longer, raise the limit: limits=Limits(connect=…)"
+        advice += f". {NAME_THE_ERA}" if was_probed else ""
+        return ConnectFailed(f"{text}{f': {answers}' if answers else ''}{noise}. {advice}")
 
     @asynccontextmanager
     async def connecting(self) -> AsyncIterator[None]:
@@ -384,6 +391,7 @@ class ClientConnection:
     async def _discover(self, session: Session) -> Discovery:
         """Negotiate with the server, first in the era that was saved of it."""
         negotiation = self._negotiation(session)
+        self._answers = negotiation.answers
         era: EraOption = self._era if self._era != "auto" else self._transport.era
         if era == "auto" and not self._probes:
             return await negotiation.run(HANDSHAKE.name)

@@ -67,6 +67,8 @@ _OF_BUSY_SERVERS = frozenset({429, 502, 503, 504})
 _OF_LOAD = frozenset({Overloaded.code, NotFinished.code})
 #: Seconds that a server may ask to wait in the data of an error; no larger number is believed.
 _LONGEST_WAIT = 86_400.0
+#: What to do if a server of one era can't stand the first message of the other one.
+NAME_THE_ERA = 'If one of them is too much for it, name its era (era="2025" or era="2026")'
 _REFUSALS = frozenset({-32600, -32601, -32602, UNSUPPORTED_VERSION})
 
 
@@ -157,9 +159,7 @@ def _judge(answer: StepAnswer, fallback: bool, *, may_repeat: bool) -> Steps:
         raise error
     if not fallback:
         raise ConnectFailed(f"The server does not speak the stateless era: {_words(error)}") from error
-    if verdict == "odd":
-        return (yield from _handshake_after_odd(error, may_probe=may_repeat))
-    return (yield from _handshake(error, may_probe=may_repeat))
+    return (yield from _handshake_after(error, odd=verdict == "odd", may_probe=may_repeat))
 
 
 def _verdict(error: Exception | None) -> Literal["legacy", "odd"] | None:
@@ -194,7 +194,9 @@ def refuses_the_era(error: PeerError | HttpStatus) -> bool:
 
 def may_be_older(error: CallError) -> bool:
     """Whether a refused handshake may mean that the server only knows the HTTP transport of the first revision."""
-    cause = error.__cause__ if isinstance(error, ConnectFailed) else error
+    cause: BaseException = error
+    while isinstance(cause, ConnectFailed) and cause.__cause__ is not None:
+        cause = cause.__cause__
     if isinstance(error, ConnectFailed) and isinstance(cause, PeerError):
         return cause.code not in MODERN_ERRORS
     status = getattr(cause, "status", None)
@@ -207,7 +209,7 @@ def _discovered(result: Raw, fallback: bool, *, may_repeat: bool) -> Steps:
     except msgspec.MsgspecError as exc:
         if not fallback:
             raise ConnectFailed(f"The server's answer to server/discover can't be read: {exc}") from exc
-        return (yield from _handshake_after_odd(exc, may_probe=may_repeat))
+        return (yield from _handshake_after(exc, odd=True, may_probe=may_repeat))
     common = _common(STATELESS_REVISIONS, discovered.supported_versions)
     if common:
         return Discovery(
@@ -232,28 +234,39 @@ def _modern_error(error: PeerError, fallback: bool, *, may_repeat: bool) -> Step
 
 def _only_legacy(supported: list[str], fallback: bool) -> Steps:
     if fallback and _common(HANDSHAKE_REVISIONS, supported):
-        return (yield from _handshake(None))
+        return (yield from _handshake())
     offered = shorten(", ".join(map(str, supported)) or "nothing")
     raise ConnectFailed(f"No protocol revision in common: the server offers {offered}")
 
 
-def _handshake_after_odd(odd: Exception | None, *, may_probe: bool) -> Steps:
-    """The handshake after an answer to the probe that no server of any era gives. If it fails, the error tells both answers."""
+def _handshake_after(probed: Exception | None, *, odd: bool, may_probe: bool) -> Steps:
+    """The handshake after a probe that failed, or got no answer. If it fails, too, the error tells both answers.
+
+    What an odd answer, which no server of any era gives, says about the era is not certain.
+    """
     try:
-        discovery = yield from _handshake(odd, may_probe=may_probe, odd=odd)
+        discovery = yield from _handshake(may_probe=may_probe, odd=probed if odd else None)
+    except (NotSent, AuthorizationFailed):
+        raise
     except CallError as exc:
-        if getattr(exc, "status", None) in _OF_ACCESS | _OF_BUSY_SERVERS or isinstance(
-            exc, NotSent | AuthorizationFailed
+        status = getattr(exc, "status", None)
+        if status in _OF_ACCESS | _OF_BUSY_SERVERS or (
+            status and status == getattr(probed, "status", None) and not odd
         ):
             raise
-        raise ConnectFailed(
-            f"The server answered neither server/discover ({_words(odd)}) nor initialize ({shorten(str(exc))}) as a server "
-            'does. If one of them is too much for it, name its era (era="2025" or era="2026")'
+        kind = ConnectionLost if isinstance(exc, ConnectionLost) else ConnectFailed
+        raise kind(
+            f"The server answered neither server/discover ({_words(probed)}) nor initialize ({shorten(str(exc))}) as a server "
+            f"does. {NAME_THE_ERA}"
         ) from exc
-    return msgspec.structs.replace(discovery, certain=not ERAS[discovery.era].negotiation_method)
+    return (
+        msgspec.structs.replace(discovery, certain=False)
+        if odd and ERAS[discovery.era].negotiation_method
+        else discovery
+    )
 
 
-def _handshake(because: Exception | None, *, may_probe: bool = False, odd: Exception | None = None) -> Steps:
+def _handshake(*, may_probe: bool = False, odd: Exception | None = None) -> Steps:
     """Send `initialize` with our latest revision; to a server that refuses it by an error, with one that it supports.
 
     A stateless server that was too slow for the probe is probed once more.
@@ -266,7 +279,7 @@ def _handshake(because: Exception | None, *, may_probe: bool = False, odd: Excep
             return (yield from _judge((yield Probe(modern[-1])), fallback=True, may_repeat=False))
         answer = yield from _second_try(answer.error)
     if answer.to == "discover":
-        return (yield from _late_discovery(answer, because))
+        return (yield from _late_discovery(answer))
     if answer.error is not None:
         raise answer.error
     if answer.result is None:
@@ -274,11 +287,11 @@ def _handshake(because: Exception | None, *, may_probe: bool = False, odd: Excep
     return _agreed(answer.result)
 
 
-def _late_discovery(answer: StepAnswer, because: Exception | None) -> Steps:
+def _late_discovery(answer: StepAnswer) -> Steps:
     """The probe was answered while `initialize` was on its way: a slow stateless server."""
     if answer.result is not None or (isinstance(answer.error, PeerError) and answer.error.code in MODERN_ERRORS):
         return (yield from _judge(answer, fallback=True, may_repeat=True))
-    return (yield from _handshake(because))
+    return (yield from _handshake())
 
 
 def _second_try(error: PeerError) -> Generator[Probe | Initialize, StepAnswer, StepAnswer]:
@@ -311,7 +324,7 @@ def _agreed(result: Raw) -> Discovery:
 
 #: How the negotiation begins, by the era that is required.
 _STRATEGIES: dict[EraOption, Callable[[], Steps]] = {
-    "2025": lambda: _handshake(None),
+    "2025": lambda: _handshake(),
     "2026": lambda: _probe_first(fallback=False),
     "auto": lambda: _probe_first(fallback=True),
 }
@@ -331,7 +344,7 @@ def _identity(meta: dict[str, Any] | None) -> Implementation | None:
 
 def _words(error: Exception | None) -> str:
     if error is None:
-        return "it did not answer server/discover"
+        return "no answer"
     return shorten(str(error)) if isinstance(error, CallError) else "its answer to server/discover can't be read"
 
 
@@ -370,6 +383,8 @@ class Negotiation:
         self._observe = observe
         #: The step that was begun last.
         self._step: Probe | Initialize | None = None
+        #: What each request was answered, for errors.
+        self.answers: dict[str, str] = {}
         #: A probe without an answer: over a byte stream a slow server may still answer it.
         self._probe: asyncio.Task[StepAnswer] | None = None
 
@@ -457,6 +472,15 @@ class Negotiation:
         return await self._ask_once(method, params, headers, to, idle)
 
     async def _ask_once(
+        self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"], idle: float | None
+    ) -> StepAnswer:
+        self.answers.setdefault(method, "no answer")
+        answer = await self._request(method, params, headers, to, idle)
+        if answer.error is not None:
+            self.answers[method] = _words(answer.error)
+        return answer
+
+    async def _request(
         self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"], idle: float | None
     ) -> StepAnswer:
         try:
