@@ -177,8 +177,8 @@ async def test_a_login_that_can_not_be_refreshed_is_made_anew(shell: Shell, doub
 async def test_without_a_terminal_nobody_is_asked(words: tuple[str, ...], shell: Shell, double: AuthDouble) -> None:
     done = await shell.gemel(words[0], double.url, *words[1:])
     assert done.code == 1
-    advice = f"run gemel auth login {double.url}, or give a token with --header on the command line"
-    assert done.stderr == f"gemel: {double.url} wants a login: {advice}\n"
+    advice = f"Run gemel auth login {double.url}, or give a token with --header on the command line"
+    assert done.stderr == f"gemel: {double.url} wants a login (HTTP 401): this command starts none. {advice}\n"
     assert "/register" not in double.paths(double.authority)
     assert "/authorize" not in double.paths(double.authority)
 
@@ -322,7 +322,7 @@ async def test_a_command_logs_in_where_a_person_is_at_the_terminal(
         os.close(leader)
         if option:
             assert process.returncode == 1
-            assert "wants a login: run gemel auth login" in screen
+            assert "wants a login (HTTP 401)" in screen
             assert double.paths(double.authority).count("/authorize") == 0
         else:
             assert process.returncode == 0, screen

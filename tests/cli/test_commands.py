@@ -289,7 +289,7 @@ def test_a_server_that_wants_authorization_gets_it_where_the_command_line_says(t
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
     assert refused.returncode == 1
-    assert re.fullmatch("gemel: .* wants a login: .*--header on the command line\n", refused.stderr)
+    assert re.fullmatch("gemel: .* wants a login .*--header on the command line\n", refused.stderr)
     assert taken.stdout.startswith("closed 0"), taken.stderr
 
 

@@ -122,8 +122,10 @@ def test_a_login_that_is_not_possible_says_that_a_token_is_missing() -> None:
         done = QUICK.run("call", url, "book")
     assert done.returncode == 1
     assert done.stderr.startswith(
-        f"gemel: {url} wants a token (HTTP 401), and GET '{place}', which a login needs, gets no answer: give a token"
+        f"gemel: {url} wants a login (HTTP 401): The authorization server of {url} can't be found"
     )
+    assert done.stderr.endswith("or give a token with --header on the command line\n")
+    assert (done.stderr.count("\n"), place in done.stderr) == (1, True)
 
 
 @pytest.mark.long  # longer than a server takes to start on a busy machine

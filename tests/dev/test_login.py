@@ -21,7 +21,7 @@ async def test_a_person_logs_in_with_the_link_of_the_page() -> None:
 
         target = DevTarget(
             name="double",
-            open=lambda show: (double.url, {"auth": authorize(Nobody(double.url))}),
+            open=lambda show: (double.url, {"auth": authorize(Nobody())}),
             authorize=authorize,
         )
         async with inspecting(target, era="2026") as program:

@@ -124,7 +124,11 @@ class UrlRules:
     def _check_addresses(self, host: str, addresses: Sequence[Any]) -> None:
         for address in addresses:
             if not self._allows(ip_address(address[4][0])):
-                advice = "; private_networks=True allows it" if _is_private(ip_address(address[4][0])) else ""
+                advice = (
+                    "; private_networks=True, or --private-networks, allows it"
+                    if _is_private(ip_address(address[4][0]))
+                    else ""
+                )
                 raise UrlRefused(
                     f"The host {shorten(host)!r} has an address in a private or special network ({address[4][0]}){advice}"
                 )

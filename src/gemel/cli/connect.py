@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from importlib.machinery import PathFinder
 from typing import Any
 
+from gemel.cli.network import URL_OPTIONS, given_option, http_options, limits_of
 from gemel.cli.program.environment import program_options, refuse_program_options
 from gemel.cli.program.own_program import own_program
 from gemel.client.client import Client
 from gemel.client.targets import command_line, is_address
 from gemel.errors import StartError
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
-from gemel.transports.http.client.headers import RESERVED
 from gemel.transports.stream.options import Shown
 
 
@@ -36,10 +36,13 @@ def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | N
     if getattr(options, "root", None):
         more["on_roots"] = list(options.root)
     timeout, is_limited = getattr(options, "timeout", None), getattr(options, "is_limited", False)
+    given: dict[str, Any] = {"era": options.era, **transport, **more}
+    limits: Limits = given.get("limits", DEFAULT_LIMITS)
     # The limit of the whole command covers a shorter time for connecting; others are limits of each request.
-    if timeout is not None and (timeout > DEFAULT_LIMITS.connect or not is_limited) and "limits" not in transport:
-        more.setdefault("limits", Limits(connect=timeout))
-    return Client(target, **{"era": options.era, **transport, **more})
+    if timeout is not None and (timeout > DEFAULT_LIMITS.connect or not is_limited) and limits is DEFAULT_LIMITS:
+        limits = Limits(connect=timeout)
+    given["limits"] = limits_of(options, limits)
+    return Client(target, **given)
 
 
 #: A configuration file of a host, and the name of one of them.
@@ -70,31 +73,25 @@ def time_limits(options: argparse.Namespace) -> Any:
 
 
 def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
-    transport: dict[str, Any] = {}
-    for name in ("header", "wire"):
-        if getattr(options, name) and not options.target.startswith(("http://", "https://")):
-            raise StartError(f"--{name} needs a URL as the target")
-    if options.header:
-        transport["headers"] = dict(map(parse_header, options.header))
-    if options.wire:
-        transport["wire"] = options.wire
-    if options.target.startswith(("http://", "https://")):
-        transport |= _login(options, transport)
     entry = CONFIGURED.fullmatch(options.target)
+    target: Any = options.target
+    transport: dict[str, Any] = {}
     if entry is not None:
         from gemel.client.group.config import pick, read_config
 
         target, configured = pick(read_config(entry["path"]), entry["name"]).reach()
         transport = dict(configured)
-        if isinstance(target, str) and target.startswith(("http://", "https://")) and "auth" not in transport:
-            transport |= _login(options, transport)
-        return _with_arguments(options, target), transport
-    if is_python(options):
+    if isinstance(target, str) and target.startswith(("http://", "https://")):
+        transport = http_options(options, transport)
+        return target, transport if "auth" in transport else transport | _login(options, transport)
+    if wrong := given_option(options, URL_OPTIONS):
+        raise StartError(f"{wrong} needs a URL as the target")
+    if entry is None and is_python(options):
         words = ["-m"] if options.module else []
         words += [_located(options), *(["--", *options.program_arguments] if options.program_arguments else [])]
         # A program of the user's own: it gets the whole environment.
         return [*own_program(), "run", *words], {"env": dict(os.environ)}
-    return _with_arguments(options, options.target), transport
+    return _with_arguments(options, target), transport
 
 
 def _login(options: argparse.Namespace, transport: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,7 +101,7 @@ def _login(options: argparse.Namespace, transport: Mapping[str, Any]) -> dict[st
         return {}
     from gemel.cli.login import StoredLogin
 
-    return {"auth": StoredLogin(options)}
+    return {"auth": StoredLogin(options, headers)}
 
 
 def is_python(options: argparse.Namespace) -> bool:
@@ -151,13 +148,3 @@ def _located(options: argparse.Namespace) -> str:
 
 def _starts_program(target: Any) -> bool:
     return isinstance(target, list) or (isinstance(target, str) and not is_address(target))
-
-
-def parse_header(text: str) -> tuple[str, str]:
-    """Split NAME:VALUE. Raises StartError, also for a header that the protocol sets."""
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        raise StartError(f"--header {text!r} is not a header: write NAME:VALUE")
-    if name.strip().lower() in RESERVED:
-        raise StartError(f"--header {name.strip()}: the protocol sets this header itself")
-    return name.strip(), value.strip()

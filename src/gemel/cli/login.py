@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from gemel.cli.network import oauth_options, with_headers
 from gemel.client.terminal.display import is_terminal
 from gemel.errors import AuthorizationFailed, HttpStatus
 from gemel.http1.client.wire import HeaderPairs
@@ -22,21 +24,29 @@ class StoredLogin:
 
     Args:
         options: The parsed command line.
+        headers: Headers for requests to the origin of the server.
+
+    Raises:
+        StartError: An option about the authorization server can't be used.
     """
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._is_person_there = may_log_in(options)
+    def __init__(self, options: argparse.Namespace, headers: Mapping[str, str]) -> None:
+        self._options = options
+        self._headers = headers
+        self._oauth = oauth_options(options)
 
     def bind(self, url: str, network: Network, /) -> Credentials:
         """Return the credentials for one server."""
-        return _StoredCredentials(url, network, is_person_there=self._is_person_there)
+        authorizer = None if may_log_in(self._options) else Nobody()
+        return _StoredCredentials(url, with_headers(network, self._headers), authorizer, self._oauth)
 
 
 class _StoredCredentials:
-    def __init__(self, url: str, network: Network, *, is_person_there: bool) -> None:
+    def __init__(self, url: str, network: Network, authorizer: object, options: Mapping[str, Any]) -> None:
         self._url = url
         self._network = network
-        self._is_person_there = is_person_there
+        self._authorizer = authorizer
+        self._options = options
         self._credentials: OAuthCredentials | None = None
 
     @property
@@ -56,43 +66,29 @@ class _StoredCredentials:
     async def refused(self, refusal: HttpStatus, sent: HeaderPairs, /) -> bool:
         """See `Credentials`."""
         if self._credentials is None:
-            oauth = command_oauth() if self._is_person_there else command_oauth(Nobody(self._url))
-            self._credentials = oauth.bind(self._url, self._network)
+            self._credentials = command_oauth(self._authorizer, **self._options).bind(self._url, self._network)
             if await self._credentials.tokens() is not None:
                 return True
-        from gemel.auth.flow import FetchFailed
-
         try:
             return await self._credentials.refused(refusal, sent)
-        except FetchFailed as exc:
-            raise AuthorizationFailed(
-                f"{self._url} wants a token (HTTP {refusal.status}), and {exc.request}, which a login needs, gets no answer: "
-                "give a token with --header 'Authorization: Bearer …', or see what the server's authorization metadata names"
-            ) from exc
+        except AuthorizationFailed as exc:
+            if not isinstance(self._authorizer, Nobody):
+                raise
+            advice = f"Run gemel auth login {self._url}, or give a token with --header on the command line"
+            raise AuthorizationFailed(f"{exc}. {advice}") from exc
 
 
 class Nobody:
-    """Nobody is there to log in: an `Authorizer` that fails before anything is sent.
-
-    Args:
-        url: The URL of the server.
-    """
-
-    def __init__(self, url: str) -> None:
-        self._url = url
+    """Nobody is there to log in: an `Authorizer` that fails before anything is sent."""
 
     @property
     def redirect_uri(self) -> str:
         """Raises AuthorizationFailed."""
-        raise self._failure()
+        raise AuthorizationFailed("this command starts none")
 
     async def authorize(self, url: str) -> str:
         """Raises AuthorizationFailed."""
-        raise self._failure()
-
-    def _failure(self) -> AuthorizationFailed:
-        advice = f"run gemel auth login {self._url}, or give a token with --header on the command line"
-        return AuthorizationFailed(f"{self._url} wants a login: {advice}")
+        raise AuthorizationFailed("this command starts none")
 
 
 def may_log_in(options: argparse.Namespace) -> bool:

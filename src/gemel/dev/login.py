@@ -58,7 +58,9 @@ async def log_out(target: DevTarget, url: str, show: Show) -> None:
 
 def _credentials(target: DevTarget, url: str, authorizer: object, show: Show) -> OAuthCredentials:
     assert target.authorize is not None
-    network = Network(DEFAULT_TLS, None, lambda: _ShownWire(SocketWire(), show))
+    network = target.network or Network(DEFAULT_TLS, None, SocketWire)
+    make = network.wire
+    network = network._replace(wire=lambda: _ShownWire(make(), show))
     credentials: OAuthCredentials = target.authorize(authorizer).bind(url, network)
     return credentials
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gemel.transports.http.client.options import Network
+
 
 @dataclass(frozen=True)
 class DevTarget:
@@ -23,6 +25,7 @@ class DevTarget:
         changes: Yields the changed source files, to start the program again; None if that is not wanted.
         lock: Where a lock file may be.
         authorize: Makes the authorization of logins that the page starts, from an `Authorizer`; None where there are none.
+        network: How these logins reach their servers; directly by default.
     """
 
     name: str
@@ -34,3 +37,4 @@ class DevTarget:
     changes: Callable[[], AsyncIterator[list[str]]] | None = None
     lock: Path | None = None
     authorize: Callable[[object], Any] | None = None
+    network: Network | None = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from gemel.errors import DefinitionError, shorten
-from gemel.options import SettingsMeta
+from gemel.options import SettingsMeta, similar
 
 MIB = 1024 * 1024
 #: These must be at least 1.
@@ -149,6 +151,24 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
             given = getattr(self, name)
             if given is not default:
                 _check(name, given, whole=type(default) is int)
+
+
+def change_limits(limits: Limits, changes: Mapping[str, float]) -> Limits:
+    """Return limits with other values.
+
+    Args:
+        limits: The limits.
+        changes: Values by the names in `Limits`.
+
+    Raises:
+        DefinitionError: In one line, for an unknown name or a value that the limit doesn't take.
+    """
+    for name in changes:
+        if name not in Limits.__struct_fields__:
+            near = similar(name, Limits.__struct_fields__)
+            hint = f"did you mean {near!r}?" if near else "see the fields of gemel.Limits"
+            raise DefinitionError(f"There is no limit {shorten(name)!r}: {hint}")
+    return msgspec.structs.replace(limits, **changes)
 
 
 def over_limit(what: str, name: str, limit: int) -> str:

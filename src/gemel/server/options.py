@@ -30,12 +30,11 @@ from gemel.options import (
     is_whole,
     or_none,
     several,
-    similar,
     whole,
 )
 from gemel.protocol.eras.base import EraName
 from gemel.protocol.http.request import PRINCIPAL, Principal
-from gemel.protocol.limits import DEFAULT_LIMITS, Limits
+from gemel.protocol.limits import DEFAULT_LIMITS, Limits, change_limits
 from gemel.schema.base import Icon, Implementation
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.notifications import SEVERITY, LoggingLevel
@@ -250,12 +249,7 @@ def override_limits(limits: Mapping[str, float]) -> None:
     Raises:
         DefinitionError: in one line, for an unknown name or a value that the limit doesn't take.
     """
-    for name in limits:
-        if name not in Limits.__struct_fields__:
-            near = similar(name, Limits.__struct_fields__)
-            hint = f"did you mean {near!r}?" if near else "see the fields of gemel.Limits"
-            raise DefinitionError(f"There is no limit {shorten(name)!r}: {hint}")
-    msgspec.structs.replace(DEFAULT_LIMITS, **limits)
+    change_limits(DEFAULT_LIMITS, limits)
     _limit_overrides.set(dict(limits))
 
 

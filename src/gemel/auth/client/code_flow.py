@@ -92,7 +92,11 @@ def begin(
     methods = server.code_challenge_methods_supported
     is_assumed = methods is None and (options.assume_pkce or not found.has_metadata)
     if "S256" not in (methods or ()) and not is_assumed:
-        advice = "" if methods is not None else ". If it does, say so: OAuth(issuer=…, assume_pkce=True)"
+        advice = (
+            ""
+            if methods is not None
+            else ". If it does, say so: OAuth(issuer=…, assume_pkce=True), or --issuer … --assume-pkce"
+        )
         raise AuthorizationFailed(
             f"{describe(found.issuer)} does not say that it supports PKCE with S256 (code_challenge_methods_supported), "
             f"without which a login is not safe{advice}"

@@ -185,7 +185,8 @@ def _issuer_check(
         if document.issuer not in expected and document.issuer not in accept_issuers:
             raise _WrongDocument(
                 f"The metadata of the authorization server {shorten(expected[0])!r} names the issuer "
-                f"{shorten(document.issuer)!r}. If both are the same server, allow it: OAuth(accept_issuers=[…])"
+                f"{shorten(document.issuer)!r}. If both are the same server, allow it: OAuth(accept_issuers=[…]), or "
+                "--accept-issuer on the command line"
             )
 
     return check

@@ -69,6 +69,36 @@ class RefreshFailed(NotSent):
     """A token can't be refreshed now, for another reason than a refusal: the login is kept, and a call was not sent."""
 
 
+class ServerChoices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the user chose about the authorization server.
+
+    Attributes:
+        issuer: The only one that may be used.
+        accept_issuers: Issuers that its metadata may name although another one was asked for.
+        private_networks: Whether it may be in a private network.
+        at_issuer: Options of requests to `issuer`.
+    """
+
+    issuer: str | None = None
+    accept_issuers: tuple[str, ...] = ()
+    private_networks: bool = False
+    at_issuer: IssuerOptions = IssuerOptions()
+
+    def with_kept(self, kept: ServerChoices) -> ServerChoices:
+        """Return these choices, and those that were kept with a login where these say nothing.
+
+        Args:
+            kept: What was chosen for the login.
+        """
+        is_other = self.issuer not in (None, kept.issuer)
+        return ServerChoices(
+            issuer=self.issuer or kept.issuer,
+            accept_issuers=tuple(dict.fromkeys((*self.accept_issuers, *kept.accept_issuers))),
+            private_networks=self.private_networks or kept.private_networks,
+            at_issuer=self.at_issuer if is_other or self.at_issuer != IssuerOptions() else kept.at_issuer,
+        )
+
+
 class OAuth:
     """Logs in at MCP servers: `Client(url, auth="oauth")`, or `auth=OAuth(…)` with options.
 
@@ -89,8 +119,8 @@ class OAuth:
         store: Where logins are kept; in memory by default.
         accept_issuers: Issuers that the metadata of an authorization server may name although it was requested for another
             one. By default the names must be identical.
-        keep_client: Whether the store keeps the client with its secret, so that later logins need not be told about it. By
-            default only dynamically registered clients are kept.
+        keep_client: Whether the store keeps the client with its secret, and the options about the authorization server, so
+            that later logins need not be told about them. By default only dynamically registered clients are kept.
         private_networks: Whether the authorization server may be in a private network, and use http.
         proof: Binds the tokens to a key: `DPoP()`.
         resource: What to send as `resource` (RFC 8707) to the authorization server `issuer`: the identifier that the MCP
@@ -148,23 +178,25 @@ class OAuth:
                 is_named_by_user=True,
             )
         )
-        self.issuer = issuer
         self.client_metadata_url = client_metadata_url
         self.client_name = client_name
         self.scopes = tuple(scopes)
         self.authorizer = authorizer
         self.store: TokenStore = MemoryTokenStore() if store is None else store
-        self.accept_issuers = frozenset(accept_issuers)
         self.keep_client = keep_client
-        self.private_networks = private_networks
         self.proof = proof
-        self.at_issuer = IssuerOptions(
-            resource=resource,
-            assume_pkce=assume_pkce,
-            parameters=dict(authorization_parameters or {}),
-            scope_separator=scope_separator,
+        self.choices = ServerChoices(
+            issuer=issuer,
+            accept_issuers=tuple(accept_issuers),
+            private_networks=private_networks,
+            at_issuer=IssuerOptions(
+                resource=resource,
+                assume_pkce=assume_pkce,
+                parameters=dict(authorization_parameters or {}),
+                scope_separator=scope_separator,
+            ),
         )
-        self.at_issuer.check(issuer)
+        self.choices.at_issuer.check(issuer)
 
     def __repr__(self) -> str:
         """The class only: options may be secret."""
@@ -196,7 +228,9 @@ class OAuthCredentials:
         self._oauth = oauth
         self._proof = None if oauth.proof is None else oauth.proof.copy()
         self._network = network
-        self._rules = UrlRules(url, private_networks=oauth.private_networks)
+        #: What the user chose, here or for the login that is kept.
+        self._choices = oauth.choices
+        self._rules = UrlRules(url, private_networks=oauth.choices.private_networks)
         name = "" if oauth.keep_client else oauth.client_metadata_url or self._client_id()
         self._index = token_key("server", canonical_resource(url), name)
         self._source: TokenSource | None = None
@@ -243,7 +277,7 @@ class OAuthCredentials:
             return True
         if refusal.status == 403:
             return await self._step_up(challenge, token)
-        await self._log_in(challenge, token, ())
+        await self._log_in(challenge, token, (), why=f"{self.url} wants a login (HTTP {refusal.status}): ")
         return True
 
     @property
@@ -344,15 +378,25 @@ class OAuthCredentials:
         if not missing or set(missing) <= set(asked) or count >= MAX_STEP_UPS or len(self._step_ups) > MAX_SCOPES:
             return False
         self._step_ups[frozenset(missing)] = count + 1
-        await self._log_in(challenge, token, missing)
+        why = f"{self.url} wants the scopes {' '.join(missing)} (HTTP 403): "
+        await self._log_in(challenge, token, missing, why=why)
         return True
 
     # ---------------------------------------------------------------- one login at a time
 
     async def _log_in(
-        self, challenge: Challenge | None, refused: str, missing: tuple[str, ...], *, again: bool = False
+        self,
+        challenge: Challenge | None,
+        refused: str,
+        missing: tuple[str, ...],
+        *,
+        again: bool = False,
+        why: str = "",
     ) -> None:
-        """Renew the login, or wait for what is under way. It ends when nobody waits for it any more."""
+        """Renew the login, or wait for what is under way. It ends when nobody waits for it any more.
+
+        `why` begins the error: what the server wants matters more than what its login failed at.
+        """
         here = self._logins.here()
         while here.present is not None and here.present.abandoned.is_set():
             await asyncio.wait([here.present.task])
@@ -360,7 +404,7 @@ class OAuthCredentials:
             raise AuthorizationFailed(*self._failure[0].args)
         login = here.present
         if login is None:
-            work = self._authorize(challenge, refused, missing, again)
+            work = _explained(why, self._authorize(challenge, refused, missing, again))
             login = here.present = _Login(asyncio.get_running_loop().create_task(work))
             login.task.add_done_callback(partial(self._ended, here, login))
         login.waiting += 1
@@ -386,8 +430,8 @@ class OAuthCredentials:
                 self.url,
                 self._rules,
                 challenge,
-                issuer=self._oauth.issuer,
-                accept_issuers=self._oauth.accept_issuers,
+                issuer=self._choices.issuer,
+                accept_issuers=self._choices.accept_issuers,
                 preferred=None if entry is None else entry.issuer,
             )
             can_refresh = bool(refused) and not missing and not again and refused != self._replacement
@@ -410,7 +454,8 @@ class OAuthCredentials:
                     await source.obtain(log_in, refused=refused or None)
         self._source = source
         self.identity = self.identity or secrets.token_hex(8)
-        place = Tokens(issuer=found.issuer, client={"key": source.key, "resource": found.resource})
+        more = {"choices": msgspec.to_builtins(self._choices)} if self._oauth.keep_client else {}
+        place = Tokens(issuer=found.issuer, client={"key": source.key, "resource": found.resource, **more})
         if await self._oauth.store.get(self._index) != place:
             await self._oauth.store.set(self._index, place)
 
@@ -422,7 +467,7 @@ class OAuthCredentials:
         key = token_key(found.issuer, found.resource, client_key)
         entry = await self._oauth.store.get(self._index)
         is_other = entry is not None and entry.issuer != found.issuer
-        if entry and is_other and not again and self._oauth.registered is not None and self._oauth.issuer is None:
+        if entry and is_other and not again and self._oauth.registered is not None and self._choices.issuer is None:
             raise AuthorizationFailed(
                 f"{self.url} is authorized by {found.issuer} now, and was by {entry.issuer}, where the client "
                 f"{self._client_id()!r} belongs. If it is registered at the new one, too, say so: OAuth(issuer=…)"
@@ -439,8 +484,12 @@ class OAuthCredentials:
         self._looked_up = True
         if entry is None or self._source is not None:
             return
-        if self._oauth.issuer is not None and entry.issuer not in (self._oauth.issuer, *self._oauth.accept_issuers):
+        own = self._oauth.choices
+        if own.issuer is not None and entry.issuer not in (own.issuer, *own.accept_issuers):
             return
+        if self._oauth.keep_client:
+            self._choices = own.with_kept(_read_choices(entry.client.get("choices")))
+            self._rules = UrlRules(self.url, private_networks=self._choices.private_networks)
         self._resource = str(entry.client.get("resource", self._resource))
         key = str(entry.client.get("key", ""))
         self._source = TokenSource(self._oauth.store, key, self._refresh, lock_timeout=LOCK_TIMEOUT)
@@ -585,7 +634,7 @@ class OAuthCredentials:
         scopes: tuple[str, ...],
         authorizer: Authorizer | DeviceLogin,
     ) -> Tokens:
-        proof, options = self._proof, self._oauth.at_issuer
+        proof, options = self._proof, self._choices.at_issuer
         if isinstance(authorizer, DeviceLogin):
             self._requested[found.issuer] = scopes
             asking = authorizer.login(
@@ -657,6 +706,22 @@ class OAuthCredentials:
         if scopes and "offline_access" in (found.server.scopes_supported or ()):
             return read_scopes([*scopes, "offline_access"])
         return scopes
+
+
+async def _explained(why: str, work: Coroutine[Any, Any, None]) -> None:
+    """Run a login. Its error keeps its class, which says what failed, and begins with why somebody has to log in."""
+    try:
+        await work
+    except AuthorizationFailed as exc:
+        exc.args = (f"{why}{exc}",)
+        raise
+
+
+def _read_choices(kept: object) -> ServerChoices:
+    try:
+        return msgspec.convert(kept, ServerChoices)
+    except msgspec.ValidationError:
+        return ServerChoices()
 
 
 class _Logins:

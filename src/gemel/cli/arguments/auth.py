@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gemel.cli.arguments.command import Command, CommandParser
+from gemel.cli.arguments.target import add_issuer, add_network
 
 
 def _auth(command: CommandParser) -> None:
@@ -27,27 +28,8 @@ def _auth(command: CommandParser) -> None:
         help="how the secret is sent (default: what the authorization server supports)",
     )
     command.add_argument("--client-secret-file", metavar="FILE", help="a file with the secret of this client")
-    command.add_argument("--issuer", metavar="URL", help="the only authorization server to log in at")
-    command.add_argument(
-        "--accept-issuer",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="an issuer that the metadata may name although another one was asked for",
-    )
-    command.add_argument("--resource", metavar="URI", help="the value of `resource`, with --issuer; none leaves it out")
-    command.add_argument(
-        "--assume-pkce",
-        action="store_true",
-        help="the authorization server supports PKCE but doesn't say so, with --issuer",
-    )
-    command.add_argument(
-        "--parameter",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a further parameter of the authorization request, with --issuer",
-    )
+    add_issuer(command)
+    add_network(command)
     command.add_argument("--json", action="store_true", help="print the status or token as JSON")
 
 

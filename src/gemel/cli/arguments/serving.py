@@ -28,7 +28,7 @@ def _run(command: CommandParser) -> None:
 
 
 def _dev(command: CommandParser) -> None:
-    add_target(command, eras=False)
+    add_target(command, eras=False, limits=False)
     command.add_argument(
         "--era", choices=ERAS, default="auto", help="connect in this protocol era only (default: in both)"
     )

@@ -28,7 +28,7 @@ def add_timeout(command: CommandParser) -> None:
     command.set_defaults(is_limited=True)
 
 
-def add_target(command: CommandParser, *, eras: bool = True, also: str = "") -> None:
+def add_target(command: CommandParser, *, eras: bool = True, limits: bool = True, also: str = "") -> None:
     what = f"a URL, FILE.py[:NAME], MODULE[:NAME], CONFIG.json[:NAME], or a command line in quotes{also}"
     from gemel.client.targets import address_of
 
@@ -36,7 +36,16 @@ def add_target(command: CommandParser, *, eras: bool = True, also: str = "") -> 
     add_module(command)
     if eras:
         command.add_argument("--era", choices=ERAS, default="auto", help="the protocol era (default: negotiated)")
-    command.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header to send")
+    if limits:
+        command.add_argument(
+            "--limit",
+            action="append",
+            default=[],
+            metavar="NAME=NUMBER",
+            help="one of the limits of the client, such as connect=60 (seconds); may be repeated",
+        )
+    add_network(command)
+    add_issuer(command)
     command.add_argument(
         "--no-login", action="store_true", help="never start a login: fail if a server wants one; with a URL"
     )
@@ -44,6 +53,58 @@ def add_target(command: CommandParser, *, eras: bool = True, also: str = "") -> 
 
     add_options(command, HttpClientOptions, "wire", note="; with a URL")
     add_program(command)
+
+
+def add_network(command: CommandParser) -> None:
+    """Add how a URL is reached; see `gemel.cli.network`."""
+    command.add_argument(
+        "--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header to send; may be repeated"
+    )
+    command.add_argument(
+        "--cookie",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a cookie to send, to the origin of the URL only; may be repeated",
+    )
+    command.add_argument(
+        "--ca", metavar="FILE", help="certificates (PEM) of authorities to trust besides those of the system"
+    )
+    command.add_argument(
+        "--client-cert",
+        metavar="FILE[,KEY]",
+        help="the certificate (PEM) to show to a server that wants one, and its key, if that is in another file",
+    )
+
+
+def add_issuer(command: CommandParser) -> None:
+    """Add what a login may use as the authorization server, and what that one needs; see `gemel.cli.network`."""
+    command.add_argument("--issuer", metavar="URL", help="the only authorization server to log in at")
+    command.add_argument(
+        "--accept-issuer",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="an issuer that the metadata may name although another one was asked for; may be repeated",
+    )
+    command.add_argument("--resource", metavar="URI", help="the value of `resource`, with --issuer; none leaves it out")
+    command.add_argument(
+        "--assume-pkce",
+        action="store_true",
+        help="the authorization server supports PKCE but doesn't say so, with --issuer",
+    )
+    command.add_argument(
+        "--parameter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a further parameter of the authorization request, with --issuer; may be repeated",
+    )
+    command.add_argument(
+        "--private-networks",
+        action="store_true",
+        help="the authorization server may be in a private network, and use http",
+    )
 
 
 def add_module(command: CommandParser) -> None:

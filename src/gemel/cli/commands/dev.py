@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from gemel.cli.connect import CONFIGURED, is_python, target_of
 from gemel.cli.login import StoredLogin, command_oauth
+from gemel.cli.network import network_of, oauth_options
 from gemel.cli.program.load import package_folder
 from gemel.cli.program.reload import watch_changes
 from gemel.client.terminal.display import is_terminal
@@ -57,6 +58,9 @@ def _target(options: argparse.Namespace) -> DevTarget:
     if watches and find_spec("watchfiles") is None:
         print(f"gemel: {missing_extra('to reload when a file changes needs', 'cli')}", file=sys.stderr)
         watches = False
+    logins: dict[str, Any] = {}
+    if isinstance(transport.get("auth"), StoredLogin):
+        logins = {"authorize": partial(command_oauth, **oauth_options(options)), "network": network_of(options)}
     return DevTarget(
         name=_name(options),
         open=connect,
@@ -66,7 +70,7 @@ def _target(options: argparse.Namespace) -> DevTarget:
         is_own=folder is not None,
         changes=partial(watch_changes, watched) if watches and watched is not None else None,
         lock=None if folder is None else folder / "gemel.lock",
-        authorize=command_oauth if isinstance(transport.get("auth"), StoredLogin) else None,
+        **logins,
     )
 
 
@@ -76,6 +80,11 @@ def _words(options: argparse.Namespace) -> list[str]:
     for header in options.header:
         name, _, value = header.partition(":")
         words += ["--header", f"{name}:{'…' if is_secret(name) else value}"]
+    for cookie in options.cookie:
+        words += ["--cookie", f"{cookie.partition('=')[0]}=…"]
+    for name in ("ca", "client_cert"):
+        if value := getattr(options, name):
+            words += [f"--{name.replace('_', '-')}", value]
     for variable in options.env:
         words += ["--env", variable.partition("=")[0]]
     for file in options.env_file:

@@ -7,7 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from gemel.cli.connect import is_python, parse_header
+from gemel.cli.connect import is_python
+from gemel.cli.network import parse_header
 from gemel.cli.program.environment import referenced_environment, refuse_program_options, working_directory
 from gemel.cli.program.own_program import own_program
 from gemel.client.targets import command_line, is_address

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from typing import Literal
 
 from gemel.cli.arguments.options import http_options
 from gemel.cli.connect import target_of
+from gemel.cli.network import limits_of
 from gemel.testing import Recording
 
 
@@ -16,6 +18,7 @@ def run(options: argparse.Namespace) -> int:
         recording = Recording(options.file, record="never", repeat=options.repeat)
     else:
         target, transport = target_of(options)
-        recording = Recording(options.file, target, record="missing" if options.add else "always", **transport)
+        mode: Literal["missing", "always"] = "missing" if options.add else "always"
+        recording = Recording(options.file, target, record=mode, limits=limits_of(options), **transport)
     recording.run("http" if options.http else "stdio", **address)
     return 0

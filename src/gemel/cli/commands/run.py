@@ -6,11 +6,11 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gemel.cli.arguments.options import http_options, table_options
+from gemel.cli.network import parse_limits
 from gemel.cli.program.environment import given_environment, working_directory
 from gemel.cli.program.load import load, package_folder, split_target
 from gemel.errors import StartError
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     sys.argv = [place, *options.program_arguments]
     if "log_level" in own:
         logging.basicConfig(level=own["log_level"].upper(), format="%(levelname)s %(name)s: %(message)s")
-    override_limits(_parse_limits(own.get("limit", ())))
+    override_limits(parse_limits(own.get("limit", ())))
     server = load(f"{place}:{name}" if name else place, is_module=options.module)
     if options.http:
         server.run("http", **address)
@@ -79,15 +79,3 @@ def _tls(tls_cert: str | None = None, tls_key: str | None = None) -> dict[str, A
     except (OSError, ValueError) as exc:
         raise StartError(f"{tls_cert} is not a PEM file with a certificate and its private key: {exc}") from exc
     return {"tls": context}
-
-
-def _parse_limits(words: Sequence[str]) -> dict[str, float]:
-    """Parse NAME=NUMBER. Raises StartError."""
-    limits: dict[str, float] = {}
-    for word in words:
-        name, _, text = word.partition("=")
-        try:
-            limits[name.strip().replace("-", "_")] = int(text) if text.strip().isdecimal() else float(text)
-        except ValueError:
-            raise StartError(f"--limit {word} is not NAME=NUMBER") from None
-    return limits

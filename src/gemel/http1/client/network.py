@@ -32,7 +32,7 @@ class TlsContext:
     """
 
     def __init__(self, setting: TlsSetting) -> None:
-        self._setting = setting
+        self._setting = True if isinstance(setting, ssl.SSLContext) else setting
         self._context: Future[ssl.SSLContext] | None = None
         if isinstance(setting, ssl.SSLContext):
             self._context = Future()
@@ -50,14 +50,21 @@ class TlsContext:
 
     def _build(self, building: Future[ssl.SSLContext]) -> None:
         try:
-            building.set_result(_make_context(self._setting))
+            building.set_result(make_context(self._setting))
         except Exception as exc:
             self._context = None
             building.set_exception(exc)
 
 
-def _make_context(setting: str | bool | ssl.SSLContext) -> ssl.SSLContext:
-    assert not isinstance(setting, ssl.SSLContext)
+def make_context(setting: str | bool) -> ssl.SSLContext:
+    """Make a TLS context for clients. It takes tens of milliseconds.
+
+    Args:
+        setting: The path of a file with further authorities, True, or False to verify nothing.
+
+    Raises:
+        DefinitionError: The file can't be read.
+    """
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     if setting is False:

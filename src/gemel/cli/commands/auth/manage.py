@@ -11,6 +11,7 @@ from pathlib import Path
 from gemel.cli.connect import CONFIGURED
 from gemel.cli.console import as_json
 from gemel.cli.login import Nobody, command_oauth
+from gemel.cli.network import given_option, network_of, oauth_options
 from gemel.client.terminal.browser import has_browser
 from gemel.client.terminal.display import escape_line, is_terminal, write
 from gemel.errors import AuthorizationFailed, StartError
@@ -24,11 +25,7 @@ _OF_LOGIN = (
     "client_id",
     "auth_method",
     "client_secret_file",
-    "issuer",
-    "accept_issuer",
-    "resource",
-    "assume_pkce",
-    "parameter",
+    *("issuer", "accept_issuer", "resource", "assume_pkce", "parameter", "private_networks"),
 )
 
 
@@ -40,9 +37,8 @@ async def run(options: argparse.Namespace) -> int:
         "status": _status,
         "token": _token,
     }
-    for name in _OF_LOGIN:
-        if getattr(options, name) and options.action != "login":
-            raise StartError(f"--{name.replace('_', '-')} is for gemel auth login")
+    if options.action != "login" and (wrong := given_option(options, _OF_LOGIN)):
+        raise StartError(f"{wrong} is for gemel auth login")
     return await actions[options.action](options, _url(options.target))
 
 
@@ -63,33 +59,19 @@ async def _login(options: argparse.Namespace, url: str) -> int:
         raise StartError("--client-secret-file needs --client-id")
     if options.auth_method and not options.client_secret_file:
         raise StartError("--auth-method needs --client-secret-file")
-    for name in ("resource", "assume_pkce", "parameter"):
-        if getattr(options, name) and not options.issuer:
-            raise StartError(f"--{name.replace('_', '-')} needs --issuer: it is for one authorization server")
     oauth = command_oauth(
         _authorizer(options),
         scopes=options.scope,
         client_id=options.client_id,
         client_secret=_read_secret(options.client_secret_file),
         auth_method=options.auth_method,
-        issuer=options.issuer,
-        accept_issuers=options.accept_issuer,
-        resource={None: True, "none": False}.get(options.resource, options.resource),
-        assume_pkce=options.assume_pkce,
-        authorization_parameters=dict(map(_parameter, options.parameter)),
+        **oauth_options(options),
     )
-    credentials = oauth.bind(url)
+    credentials = oauth.bind(url, network_of(options))
     tokens = await credentials.login(again=bool(options.client_id or options.scope))
     scopes = f" with the scopes {' '.join(tokens.scopes)}" if tokens.scopes else ""
     print(f"Logged in at {tokens.issuer}{escape_line(scopes)}.", file=sys.stderr)
     return 0
-
-
-def _parameter(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not name or not sign:
-        raise StartError(f"--parameter {text!r} is not NAME=VALUE")
-    return name, value
 
 
 def _authorizer(options: argparse.Namespace) -> object:
@@ -117,13 +99,13 @@ def _read_secret(path: str | None) -> str | None:
 
 
 async def _logout(options: argparse.Namespace, url: str) -> int:
-    is_gone = await command_oauth(Nobody(url)).bind(url).logout()
+    is_gone = await command_oauth(Nobody()).bind(url, network_of(options)).logout()
     print(f"Logged out of {url}." if is_gone else f"Nobody is logged in at {url}.", file=sys.stderr)
     return 0
 
 
 async def _status(options: argparse.Namespace, url: str) -> int:
-    credentials = command_oauth(Nobody(url)).bind(url)
+    credentials = command_oauth(Nobody()).bind(url, network_of(options))
     tokens = await credentials.tokens()
     status: dict[str, object] = {"url": url, "loggedIn": tokens is not None}
     if tokens is not None:
@@ -156,7 +138,7 @@ def _lines(status: dict[str, object]) -> list[str]:
 
 
 async def _token(options: argparse.Namespace, url: str) -> int:
-    tokens = await command_oauth(Nobody(url)).bind(url).tokens()
+    tokens = await command_oauth(Nobody()).bind(url, network_of(options)).tokens()
     if tokens is None:
         raise AuthorizationFailed(f"Nobody is logged in at {url}: run gemel auth login {url}")
     if tokens.token_type == "DPoP":
