@@ -95,6 +95,21 @@ class StreamChannel(Channel, Protocol):
 
 
 @runtime_checkable
+class ProcessChannel(Channel, Protocol):
+    """A client's channel to a child process, whose standard error people see."""
+
+    def hold_stderr(self) -> None:
+        """Hold back what the process writes to standard error from now on."""
+
+    def release_stderr(self, *, without: str | None = None) -> None:
+        """Show what was held back, and what comes from now on.
+
+        Args:
+            without: What was written from the first mention of this text on is only logged, at level DEBUG; None shows all.
+        """
+
+
+@runtime_checkable
 class ImmediateChannel(Channel, Protocol):
     """A channel that can send without waiting."""
 

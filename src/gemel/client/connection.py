@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from gemel.channel import AbandonableChannel, Channel, StreamChannel, Transport
+from gemel.channel import AbandonableChannel, Channel, ProcessChannel, StreamChannel, Transport
 from gemel.client.negotiation import (
     NAME_THE_ERA,
     DeclaredCapabilities,
@@ -336,6 +336,8 @@ class ClientConnection:
             if self.discovery is not None:
                 raise
             logger.debug("The server is started again, without a probe: %s", exc)
+            if self._latest is not None and isinstance(self._latest.channel, ProcessChannel):
+                self._latest.channel.release_stderr(without="")  # it will write again why it can't start
             await resources.aclose()
             self._probes = False
             await self._negotiate(resources)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Raw
 
+from gemel.channel import ProcessChannel
 from gemel.errors import (
     AuthorizationFailed,
     CallError,
@@ -359,7 +360,10 @@ DeclaredCapabilities = Callable[[Era], ClientCapabilities]
 
 
 class ProbeEndedServer(ConnectionLost):
-    """A server on a byte stream ended at the probe, as servers of the official Python SDK up to 1.9 do: start it again."""
+    """A server on a byte stream ended at the probe, as servers of the official Python SDK up to 1.9 do: start it again.
+
+    What it wrote to standard error is held back.
+    """
 
 
 class Negotiation:
@@ -397,16 +401,26 @@ class Negotiation:
                 step = steps.send(await self._take(step))
         except StopIteration as done:
             discovery: Discovery = done.value
+            is_older = bool(ERAS[discovery.era].negotiation_method)
+            self._release_stderr(without="server/discover" if is_older else None)
             return discovery
         except (ConnectionLost, NotSent) as exc:
             probed = isinstance(self._step, Probe) or self._probe is not None
             if era == "auto" and probed and self._session.channel.kind != "post":
                 raise ProbeEndedServer(str(exc)) from exc
+            self._release_stderr()
+            raise
+        except BaseException:
+            self._release_stderr()
             raise
         finally:
             if self._probe is not None:
                 self._probe.cancel()
                 await asyncio.wait([self._probe])
+
+    def _release_stderr(self, *, without: str | None = None) -> None:
+        if isinstance(self._session.channel, ProcessChannel):
+            self._session.channel.release_stderr(without=without)
 
     async def _take(self, step: Probe | Initialize) -> StepAnswer:
         self._step = step
@@ -427,9 +441,12 @@ class Negotiation:
         asking = asyncio.create_task(self._ask("server/discover", {"_meta": meta}, headers, "discover", idle))
         if on_http or only:
             return await _own(asking)
+        if isinstance(self._session.channel, ProcessChannel):
+            self._session.channel.hold_stderr()  # servers of the handshake era complain about the probe
         await asyncio.wait([asking], timeout=self._session.connection.limits.probe)
         if asking.done():
             return asking.result()
+        self._release_stderr()
         self._probe = asking
         return StepAnswer("discover")
 

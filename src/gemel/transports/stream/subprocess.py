@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import logging
 import os
 import shlex
 import signal
@@ -32,6 +33,8 @@ from gemel.transports.stream.options import ProcessOptions, Shown, Stderr
 
 if TYPE_CHECKING:
     from gemel.transports.stream.windows_job import Job
+
+logger = logging.getLogger("gemel")
 
 #: When a child closes its output, how many seconds its exit code is waited for, which is part of the reason.
 EXIT_GRACE = 1.0
@@ -84,6 +87,14 @@ class ChildChannel(LineChannel):
         if not self._released:
             self._released = True
             self.process.abandon(None if why == "forked" else self._patience)
+
+    def hold_stderr(self) -> None:
+        """See `ProcessChannel`."""
+        self.process.hold_stderr()
+
+    def release_stderr(self, *, without: str | None = None) -> None:
+        """See `ProcessChannel`."""
+        self.process.release_stderr(without)
 
     # ---------------------------------------------------------------- what happens to the pipe and the process
 
@@ -242,6 +253,8 @@ INHERITED = (
 #: Lines of standard error that errors quote, and the characters kept of each.
 LAST_LINES = 20
 LINE_LENGTH = 500
+#: Reads of standard error that are held back at most.
+MOST_HELD = 100
 
 #: Whether a process can be waited for without freeing its id.
 _HAS_WAITID = hasattr(os, "waitid")
@@ -269,30 +282,66 @@ class StderrReader(asyncio.Protocol):
             self._file = open(self._to, "a", encoding="utf-8")  # noqa: SIM115 (closed with the connection)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unfinished = ""
+        #: What is held back, each read by itself; None while everything is shown at once.
+        self._held: list[list[str]] | None = None
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
         text = self._decoder.decode(data)
-        out = sys.stderr if self._to == "inherit" else self._file
-        if out is not None:
-            with contextlib.suppress(OSError, ValueError):
-                out.write(text)
-                out.flush()
+        if self._held is not None:
+            self._held.append([])
+        if not callable(self._to):
+            self._show(text)
         *lines, self._unfinished = (self._unfinished + text).split("\n")
         if len(self._unfinished) > 65536:
             lines, self._unfinished = [*lines, self._unfinished], ""
         for line in lines:
             self._add(line.removesuffix("\r"))
+        if self._held is not None and len(self._held) > MOST_HELD:
+            self.release(None)
+
+    def hold(self) -> None:
+        """Hold back what comes, if it is for people: programs and files get everything at once."""
+        if (self.shown or self._to == "inherit") and self._held is None:
+            self._held = []
+
+    def release(self, without: str | None) -> None:
+        """See `ProcessChannel.release_stderr`."""
+        held, self._held = self._held or (), None
+        is_left_out = False
+        for read in held:
+            is_left_out = is_left_out or (without is not None and any(without in text for text in read))
+            for text in read:
+                if is_left_out:
+                    logger.debug("Not shown of the standard error of the server: %s", text.rstrip())
+                else:
+                    self._show(text)
 
     def _add(self, line: str) -> None:
         if line.strip():
             self.lines.append(line[:LINE_LENGTH])
         if callable(self._to):
+            self._show(line)
+
+    def _show(self, text: str) -> None:
+        """Pass on a text as it came, or a line to a function."""
+        if self._held is not None:
+            if not self._held:
+                self._held.append([])
+            self._held[-1].append(text)
+            return
+        if callable(self._to):
             try:
-                self._to(line)
+                self._to(text)
             except Exception as exc:
                 self._to = "discard"
                 self.lines.append(f"(the function for standard error failed and is not called again: {exc!r})")
+            return
+        out = sys.stderr if self._to == "inherit" else self._file
+        if out is not None:
+            with contextlib.suppress(OSError, ValueError):
+                out.write(text)
+                out.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The child's standard error is closed."""
@@ -373,6 +422,16 @@ class ChildProcess:
             return f"the server process ({self.name}) {end}; see what it wrote to standard error"
         return f"the server process ({self.name}) {end}; its last words:\n" + "\n".join(self._reader.lines)
 
+    def hold_stderr(self) -> None:
+        """See `ProcessChannel`."""
+        self._reader.hold()
+
+    def release_stderr(self, without: str | None) -> None:
+        """See `ProcessChannel`."""
+        if isinstance(self._stderr, DescriptorTransport):
+            self._stderr.read_now()
+        self._reader.release(without)
+
     # ---------------------------------------------------------------- the end
 
     def signal(self, name: Literal["SIGTERM", "SIGKILL"]) -> None:
@@ -396,6 +455,7 @@ class ChildProcess:
         self.signal("SIGKILL")
         self._may_reap.set()
         self._waiter.join(REAP_SECONDS)
+        self._reader.release(None)
         self._stderr.abort()
 
     def abandon(self, patience: float | None) -> None:
