@@ -17,11 +17,12 @@ When the peer sends nothing more, it calls `session.end_input(reason)`; when the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from gemel.loops import Abandoned
+from gemel.protocol.deviations import Deviation
 from gemel.protocol.eras.base import EraOption
 from gemel.protocol.records import Batch, Call, Cancellable, Inbound, Origin, Outgoing
 
@@ -261,6 +262,11 @@ class Transport(Protocol):
     def extensions(self) -> Mapping[str, Mapping[str, Any]]:
         """The extensions that the client declares because of how the transport authorizes, with their settings."""
         return {}
+
+    @property
+    def deviations(self) -> Iterable[Deviation]:
+        """How servers that are asked for a login deviate from the specification, for `client.warnings`."""
+        return ()
 
     async def credentials(self) -> str:
         """What identifies the caller of a request that is sent now, as an opaque text; "" if it never changes.

@@ -87,6 +87,17 @@ class FetchFailed(AuthorizationFailed):
         self.request = request
 
 
+def begin_with(why: str, error: AuthorizationFailed) -> None:
+    """Let the text of an error begin with what the server wants, which matters more than what failed afterwards.
+
+    Args:
+        why: The beginning.
+        error: The error. It keeps its class, which says what failed.
+    """
+    if not str(error).startswith(why):
+        error.args = (f"{why}{error}",)
+
+
 class Fetcher:
     """Makes the requests of flows. It belongs to one event loop; close it after use.
 

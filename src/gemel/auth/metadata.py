@@ -6,15 +6,13 @@ Documents are RFC 9728 (protected resources), RFC 8414 and OpenID Connect Discov
 
 from __future__ import annotations
 
-import logging
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from gemel.protocol.deviations import Note, log_deviation
 from gemel.schema.revisions import V2025_03, V2025_06, V2026_07
-
-logger = logging.getLogger("gemel")
 
 #: Bytes of a document.
 MAX_DOCUMENT: Final = 1024 * 1024
@@ -126,12 +124,13 @@ def read_document(data: bytes, kind: type[MetadataT]) -> MetadataT:
         raise ValueError(f"the document is malformed: {exc}") from None
 
 
-def read_metadata(data: bytes, kind: type[MetadataT]) -> MetadataT:
+def read_metadata(data: bytes, kind: type[MetadataT], note: Note = log_deviation) -> MetadataT:
     """Read metadata of a peer. A member that is not valid is left out with a warning, unless the document needs it.
 
     Args:
         data: The JSON text.
         kind: What it is expected to be.
+        note: Notes what is left out.
 
     Returns:
         The document.
@@ -159,7 +158,7 @@ def read_metadata(data: bytes, kind: type[MetadataT]) -> MetadataT:
         document = msgspec.convert({name: members[name] for name in members if name not in invalid}, kind)
     except msgspec.ValidationError as exc:
         raise ValueError(f"the document is malformed: {exc}") from None
-    logger.warning("Metadata is used without the members that are not valid: %s", ", ".join(invalid))
+    note("metadata-member-left-out", ", ".join(invalid))
     return document
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gemel.cli.network import oauth_options, with_headers
 from gemel.client.terminal.display import is_terminal
 from gemel.errors import AuthorizationFailed, HttpStatus
 from gemel.http1.client.wire import HeaderPairs
+from gemel.protocol.deviations import Deviation
 from gemel.transports.http.client.options import Credentials, Network
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ class _StoredCredentials:
     def identity(self) -> str | None:
         """Who is logged in."""
         return None if self._credentials is None else self._credentials.identity
+
+    @property
+    def deviations(self) -> Iterable[Deviation]:
+        """How the authorization server deviates from the specification."""
+        return () if self._credentials is None else self._credentials.deviations
 
     @property
     def asks_person(self) -> bool:

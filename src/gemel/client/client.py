@@ -38,6 +38,7 @@ from gemel.errors import CallError, ConnectFailed, ConnectionLost, DefinitionErr
 from gemel.lazy import load
 from gemel.options import accepts, check_option, options_of, resolve
 from gemel.protocol.changes import ChangesLost
+from gemel.protocol.deviations import Deviation
 from gemel.protocol.eras.base import Era
 from gemel.protocol.middleware import checked, compose
 from gemel.protocol.records import Call
@@ -392,6 +393,14 @@ class Client(ClientMethods):
         if self._connection.discovery is None:
             raise NotSent("The client is not connected: use `async with Client(…)` or await `connect()`")
         return self._connection.discovery
+
+    @property
+    def warnings(self) -> list[Deviation]:
+        """How the server, and the authorization server of its login, deviated from the specification since this client was made.
+
+        Each of these was understood all the same, and logged once at level WARNING.
+        """
+        return self._connection.warnings
 
     @property
     def mirrors_arguments(self) -> bool:

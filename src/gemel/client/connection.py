@@ -39,7 +39,7 @@ from gemel.errors import (
 from gemel.jsonrpc import RequestId
 from gemel.loops import Abandoned, Home, PerLoop, leave_to_parent
 from gemel.protocol.connection import Connection
-from gemel.protocol.deviations import Deviations
+from gemel.protocol.deviations import Deviation, Deviations
 from gemel.protocol.eras.base import Era, EraOption
 from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.eras.handshake import HANDSHAKE
@@ -150,6 +150,11 @@ class ClientConnection:
     async def credentials(self) -> str:
         """What identifies the caller of a request that is sent now; see `Transport.credentials`."""
         return await self._transport.credentials()
+
+    @property
+    def warnings(self) -> list[Deviation]:
+        """How the server, and those of its login, deviate from the specification."""
+        return [*self.deviations, *self._transport.deviations]
 
     async def same_credentials(self) -> bool:
         """Whether the handshake, if there was one, was sent with the credentials of now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, TypeAlias
 
@@ -21,6 +21,7 @@ from gemel.dev.wire import SENT, MessageJournal, ObservedWire, Sent
 from gemel.errors import CallError, GemelError, MethodNotFound, PeerError
 from gemel.http1.client.wire import Wire
 from gemel.protocol.changes import Changed, ChangesLost
+from gemel.protocol.deviations import Deviation
 from gemel.protocol.eras.base import EraName, EraOption
 from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.eras.stateless import STATELESS
@@ -435,6 +436,11 @@ class _Wrapped(Transport):
     def extensions(self) -> Mapping[str, Mapping[str, Any]]:
         """See Transport."""
         return self._transport.extensions
+
+    @property
+    def deviations(self) -> Iterable[Deviation]:
+        """See Transport."""
+        return self._transport.deviations
 
     async def credentials(self) -> str:
         """See Transport."""

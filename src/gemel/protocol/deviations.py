@@ -7,14 +7,18 @@ and of nothing else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
+from typing import TypeAlias
 
 import msgspec
 
 from gemel.errors import shorten
 
 logger = logging.getLogger("gemel")
+
+#: Notes a deviation: its name, and what was sent.
+Note: TypeAlias = Callable[[str, str], None]
 
 #: What a client understands, by name.
 DEVIATIONS: Mapping[str, str] = MappingProxyType(
@@ -53,6 +57,18 @@ DEVIATIONS: Mapping[str, str] = MappingProxyType(
         "member-left-out": "An optional member of an item is not valid and was left out.",
         "block-left-out": "A content block is not valid or not known and was left out.",
         "content-missing": "A result has structured content and no `content`.",
+        # Logins
+        "metadata-member-left-out": (
+            "Metadata about a login has a member that is not valid and that no login needs. It was left out."
+        ),
+        "metadata-endpoint-left-out": (
+            "Metadata of an authorization server names an endpoint that must not be used and that not each login needs. It was "
+            "left out."
+        ),
+        "refresh-postponed": (
+            "The authorization server did not refresh a token that was due. It is still valid, and is refreshed later."
+        ),
+        "login-not-revoked": "The authorization server did not revoke a login, which is forgotten here all the same.",
     }
 )
 
@@ -75,6 +91,16 @@ class Deviation(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         detail = f" ({self.detail})" if self.detail else ""
         return f"{self.name}: {self.description}{detail}"
+
+
+def log_deviation(name: str, detail: str = "") -> None:
+    """Log a deviation of a peer of which no record is kept, at level WARNING.
+
+    Args:
+        name: One of `DEVIATIONS`.
+        detail: What it sent.
+    """
+    logger.warning("%s", Deviation(name=name, description=DEVIATIONS[name], detail=shorten(detail), count=1))
 
 
 class Deviations:

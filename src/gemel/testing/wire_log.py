@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -16,6 +16,7 @@ from gemel.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from gemel.client.targets import transport_for
 from gemel.errors import CallError, ParseError, PeerError, shorten
 from gemel.jsonrpc import ABSENT, Failure, RequestId
+from gemel.protocol.deviations import Deviation
 from gemel.protocol.eras.base import EraOption
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, LostAnswer, Origin, Outgoing
@@ -107,6 +108,11 @@ class ObservedTransport(Transport):
     def extensions(self) -> Mapping[str, Mapping[str, Any]]:
         """What the transport declares."""
         return self._transport.extensions
+
+    @property
+    def deviations(self) -> Iterable[Deviation]:
+        """Deviations that the transport has met."""
+        return self._transport.deviations
 
     async def credentials(self) -> str:
         """What identifies the caller."""

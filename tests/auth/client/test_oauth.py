@@ -11,6 +11,7 @@ import pytest
 from gemel import AuthorizationFailed, Client, HttpStatus, Limits
 from gemel.auth import MemoryTokenStore, OAuth
 from gemel.auth.client import oauth
+from gemel.doctor import examine
 from tests.auth.double import AuthDouble, Reply
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer
 
@@ -224,3 +225,64 @@ async def test_the_name_is_enough() -> None:
         with pytest.raises(AuthorizationFailed, match="has no metadata"):
             async with Client(double.url, auth="oauth"):
                 pass
+
+
+async def test_what_is_left_out_of_metadata_is_among_the_warnings_of_the_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with AuthDouble() as double:
+        double.metadata |= {"scopes_supported": "a text", "revocation_endpoint": "http://other.example/revoke"}
+        async with Client(double.url, auth=OAuth(authorizer=double.person())) as client:
+            await client.list_tools()
+            names = {deviation.name: deviation.detail for deviation in client.warnings}
+            findings = [finding.message for finding in await examine(client, ["cursor"])]
+    assert names == {
+        "metadata-member-left-out": "scopes_supported",
+        "metadata-endpoint-left-out": names["metadata-endpoint-left-out"],
+    }
+    assert "revocation_endpoint" in names["metadata-endpoint-left-out"]
+    for name in names:
+        assert f"{name}: " in caplog.text
+        assert any(message.startswith(f"{name}: ") for message in findings)
+
+
+@pytest.mark.parametrize("change", ["no metadata", "no registration", "no person"])
+async def test_a_login_that_fails_is_told_with_what_the_server_wants_first(change: str) -> None:
+    """The class of the error says what failed."""
+    async with AuthDouble() as double:
+        if change == "no metadata":
+            double.change("/.well-known/oauth-authorization-server", Reply(502))
+        elif change == "no registration":
+            double.change("/register", Reply(403, {"error": "access_denied"}))
+        else:
+            double.redirect_changes = {"code": None, "error": "access_denied"}
+        with pytest.raises(AuthorizationFailed) as caught:
+            await logged_in(double)
+        assert str(caught.value).startswith(f"{double.url} wants a login (HTTP 401): ")
+        assert "\n" not in str(caught.value)
+
+
+async def test_a_step_up_that_fails_is_told_with_the_scopes_first() -> None:
+    async with AuthDouble() as double:
+        double.needed_to_write = frozenset({"edit"})
+        async with Client(double.url, auth=OAuth(authorizer=double.person())) as client:
+            await client.list_tools()
+            double.redirect_changes = {"code": None, "error": "access_denied"}
+            with pytest.raises(AuthorizationFailed, match=r" wants the scopes edit \(HTTP 403\): .*access_denied"):
+                await client.call_tool("write")
+
+
+async def test_options_of_the_issuer_are_kept_with_a_client_that_is_kept() -> None:
+    store, keep = MemoryTokenStore(), {"keep_client": True}
+    async with AuthDouble() as double:
+        double.resource_metadata["authorization_servers"] = [f"{double.issuer}/"]
+        chosen: dict[str, Any] = {"issuer": f"{double.issuer}/", "accept_issuers": [double.issuer]}
+        await logged_in(double, store=store, **keep, **chosen, authorization_parameters={"audience": "mine"})
+        double.tokens.clear()
+        double.refresh_tokens.clear()
+        await logged_in(double, store=store, **keep)
+        assert [asked["audience"] for asked in double.authorizations()] == ["mine", "mine"]
+        double.tokens.clear()
+        double.refresh_tokens.clear()
+        with pytest.raises(AuthorizationFailed, match="names the issuer"):
+            await logged_in(double, store=MemoryTokenStore(), **keep)

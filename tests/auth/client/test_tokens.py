@@ -242,7 +242,7 @@ async def test_an_early_refresh_that_fails_is_tried_again_later(caplog: pytest.L
         assert got.access_token == "old"
         await source.close()
     assert len(login.used) == 1
-    assert "could not be refreshed yet" in caplog.text
+    assert "refresh-postponed: " in caplog.text
     source._next_attempt = 0.0
     login.failure = None
     login.used.clear()

@@ -5,7 +5,6 @@ Specification: Authorization, sections "Authorization Server Location" and "Auth
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from urllib.parse import urljoin, urlsplit
@@ -25,9 +24,8 @@ from gemel.auth.metadata import (
 )
 from gemel.auth.url_rules import UrlRefused, UrlRules, describe, parse_url
 from gemel.errors import AuthorizationFailed, shorten
+from gemel.protocol.deviations import Note, log_deviation
 from gemel.schema.revisions import HANDSHAKE_REVISIONS, V2025_03
-
-logger = logging.getLogger("gemel")
 
 #: Authorization servers of a resource that are looked at.
 MAX_SERVERS = 16
@@ -70,6 +68,7 @@ def discover(
     issuer: str | None = None,
     accept_issuers: Collection[str] = (),
     preferred: str | None = None,
+    note: Note = log_deviation,
 ) -> Flow[Discovered]:
     """Find the authorization server of an MCP server.
 
@@ -83,6 +82,7 @@ def discover(
         issuer: The only authorization server that is accepted; by default the first one with valid metadata.
         accept_issuers: Issuers that metadata may name although it was requested for another one.
         preferred: The authorization server of the login so far. It is tried first, if the MCP server names it.
+        note: Notes what is left out of metadata.
 
     Returns:
         The flow; its result is what was found.
@@ -92,10 +92,10 @@ def discover(
         UrlRefused: The only document names a URL that must not be used.
     """
     failures: list[AuthorizationFailed] = []
-    resource = yield from _resource_metadata(url, challenge, failures)
+    resource = yield from _resource_metadata(url, challenge, failures, note)
     servers = [] if resource is None else (resource.authorization_servers or [])[:MAX_SERVERS]
     if resource is None or not servers:
-        return (yield from _base_server(url, rules, issuer, accept_issuers, preferred, failures))
+        return (yield from _base_server(url, rules, issuer, accept_issuers, preferred, failures, note))
     if issuer is not None and issuer not in servers:
         names = ", ".join(map(shorten, servers))
         raise AuthorizationFailed(
@@ -105,7 +105,7 @@ def discover(
     candidates = [issuer] if issuer is not None else sorted(dict.fromkeys(servers), key=lambda name: name != preferred)
     for candidate in candidates:
         try:
-            server, left_out = yield from _server_metadata(candidate, rules, accept_issuers)
+            server, left_out = yield from _server_metadata(candidate, rules, accept_issuers, note)
         except AuthorizationFailed as exc:
             failures.append(exc)
         else:
@@ -119,7 +119,7 @@ def discover(
 
 
 def _resource_metadata(
-    url: str, challenge: Challenge | None, failures: list[AuthorizationFailed]
+    url: str, challenge: Challenge | None, failures: list[AuthorizationFailed], note: Note
 ) -> Flow[ProtectedResource | None]:
     named = challenge.parameters.get("resource_metadata") if challenge is not None else None
     places = protected_resource_urls(url)
@@ -133,7 +133,7 @@ def _resource_metadata(
                 f"{describe(place)} describes the resource {shorten(document.resource)!r}, which is not {url}"
             )
 
-    document = yield from _first(places, ProtectedResource, check, failures)
+    document = yield from _first(places, ProtectedResource, check, failures, note)
     if document is None and any(isinstance(failure, _WrongDocument) for failure in failures):
         raise _summary(f"{url} has no metadata of its own", failures)
     return document
@@ -161,7 +161,7 @@ def covers(resource: str, url: str) -> bool:
 
 
 def _server_metadata(
-    issuer: str, rules: UrlRules, accept_issuers: Collection[str]
+    issuer: str, rules: UrlRules, accept_issuers: Collection[str], note: Note
 ) -> Flow[tuple[AuthorizationServer, Mapping[str, str]]]:
     """Fetch and check the metadata of an authorization server."""
     rules.check(issuer)
@@ -170,10 +170,10 @@ def _server_metadata(
     except ValueError as exc:
         raise AuthorizationFailed(f"The issuer is not valid: {exc}") from None
     failures: list[AuthorizationFailed] = []
-    server = yield from _first(places, AuthorizationServer, _issuer_check([issuer], accept_issuers), failures)
+    server = yield from _first(places, AuthorizationServer, _issuer_check([issuer], accept_issuers), failures, note)
     if server is None:
         raise _summary(f"The authorization server {describe(issuer)} has no metadata that can be used", failures)
-    return _check_endpoints(server, rules)
+    return _check_endpoints(server, rules, note)
 
 
 def _issuer_check(
@@ -192,7 +192,9 @@ def _issuer_check(
     return check
 
 
-def _check_endpoints(server: AuthorizationServer, rules: UrlRules) -> tuple[AuthorizationServer, Mapping[str, str]]:
+def _check_endpoints(
+    server: AuthorizationServer, rules: UrlRules, note: Note
+) -> tuple[AuthorizationServer, Mapping[str, str]]:
     """Check the endpoints that metadata names.
 
     Returns:
@@ -213,7 +215,7 @@ def _check_endpoints(server: AuthorizationServer, rules: UrlRules) -> tuple[Auth
             left_out[name] = str(exc)
     if left_out:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
-        logger.warning("Metadata of %s is used without endpoints: %s", describe(server.issuer), reasons)
+        note("metadata-endpoint-left-out", reasons)
         server = msgspec.structs.replace(server, **dict.fromkeys(left_out))
     return server, left_out
 
@@ -225,6 +227,7 @@ def _base_server(
     accept_issuers: Collection[str],
     preferred: str | None,
     failures: list[AuthorizationFailed],
+    note: Note,
 ) -> Flow[Discovered]:
     """A server without resource metadata: it authorizes itself, at its base URL (revision 2025-03-26).
 
@@ -237,7 +240,7 @@ def _base_server(
         problem = f"{url} names no authorization server, and the client is for the issuer {issuer}"
         raise _summary(problem, failures)
     expected = _issuer_check([base, f"{base}/"], accept_issuers)
-    server = yield from _first(authorization_server_urls(url, V2025_03), AuthorizationServer, expected, failures)
+    server = yield from _first(authorization_server_urls(url, V2025_03), AuthorizationServer, expected, failures, note)
     has_metadata = server is not None
     if not all(isinstance(failure, _Absent) for failure in failures) and (
         server is None or preferred not in (None, server.issuer)
@@ -252,7 +255,7 @@ def _base_server(
         )
     if issuer not in (None, server.issuer):
         raise AuthorizationFailed(f"{url} names no authorization server, and the client is for the issuer {issuer}")
-    server, left_out = _check_endpoints(server, rules)
+    server, left_out = _check_endpoints(server, rules, note)
     return Discovered(resource=canonical_resource(url), server=server, has_metadata=has_metadata, left_out=left_out)
 
 
@@ -277,11 +280,12 @@ def _first(
     kind: type[MetadataT],
     check: Callable[[MetadataT, str], None],
     failures: list[AuthorizationFailed],
+    note: Note,
 ) -> Flow[MetadataT | None]:
     """Fetch the first valid document of several places. What is wrong with the others is added to the failures."""
     for place in dict.fromkeys(places):
         try:
-            document = yield from _document(place, kind)
+            document = yield from _document(place, kind, note)
             check(document, place)
         except AuthorizationFailed as exc:
             failures.append(exc)
@@ -290,13 +294,13 @@ def _first(
     return None
 
 
-def _document(place: str, kind: type[MetadataT]) -> Flow[MetadataT]:
+def _document(place: str, kind: type[MetadataT], note: Note) -> Flow[MetadataT]:
     response: HttpResponse = yield HttpRequest("GET", place, _HEADERS)
     if response.status != 200:
         is_absent = 400 <= response.status < 500 and response.status != 429
         raise (_Absent if is_absent else AuthorizationFailed)(f"{describe(place)} answers HTTP {response.status}")
     try:
-        return read_metadata(response.body, kind)
+        return read_metadata(response.body, kind, note)
     except ValueError as exc:
         # Such as the page that a web application sends for every path.
         raise _Absent(f"{describe(place)}: {exc}") from None

@@ -34,13 +34,14 @@ from gemel.auth.client.token_request import (
 )
 from gemel.auth.client.tokens import Tokens, TokenSource, TokenStore, token_key
 from gemel.auth.client.workload import WorkloadToken
-from gemel.auth.flow import Fetcher, Flow, HttpRequest, HttpResponse
+from gemel.auth.flow import Fetcher, Flow, HttpRequest, HttpResponse, begin_with
 from gemel.auth.url_rules import UrlRules, describe, is_loopback_name
 from gemel.errors import AuthorizationFailed, DefinitionError, HttpStatus
 from gemel.http1.client.network import DEFAULT_TLS
 from gemel.http1.client.pool import SocketWire
 from gemel.http1.client.wire import HeaderPairs
 from gemel.options import check_names
+from gemel.protocol.deviations import Deviations
 from gemel.transports.http.client.options import Network
 
 if TYPE_CHECKING:
@@ -170,6 +171,8 @@ class MachineCredentials:
         self.identity: str | None = secrets.token_hex(8)
         self._auth = auth
         self._network = network
+        #: How the authorization server deviates from the specification.
+        self.deviations = Deviations()
         self._rules = UrlRules(url, trusted=auth.trusted(), private_networks=auth.private_networks)
         self._found: Discovered | None = None
         self._source: TokenSource | None = None
@@ -213,8 +216,12 @@ class MachineCredentials:
                 return False
         elif token and token == self._replacement[0] and time.monotonic() - self._replacement[1] < _NEW:
             return False
-        await self._discover(challenge, missing)
-        tokens = await self._obtain(token or None)
+        try:
+            await self._discover(challenge, missing)
+            tokens = await self._obtain(token or None)
+        except AuthorizationFailed as exc:
+            begin_with(f"{self.url} wants {'further scopes' if missing else 'a token'} (HTTP {refusal.status}): ", exc)
+            raise
         if token and not missing:
             self._replacement = tokens.access_token, time.monotonic()
         return True
@@ -236,7 +243,14 @@ class MachineCredentials:
         """Find the authorization server and the scopes to request there."""
         auth = self._auth
         async with self._fetcher() as fetcher:
-            flow = discover(self.url, self._rules, challenge, issuer=auth.issuer, accept_issuers=auth.accept_issuers)
+            flow = discover(
+                self.url,
+                self._rules,
+                challenge,
+                issuer=auth.issuer,
+                accept_issuers=auth.accept_issuers,
+                note=self.deviations.note,
+            )
             found = await fetcher.run(flow)
         if self._found is not None and self._found.issuer != found.issuer and auth.issuer is None:
             raise AuthorizationFailed(

@@ -36,7 +36,7 @@ from gemel.auth.client.token_request import (
 )
 from gemel.auth.client.tokens import InvalidGrant, Tokens, TokenSource, TokenStore, token_key
 from gemel.auth.client.user import Authorizer, BrowserLogin
-from gemel.auth.flow import Fetcher, FetchFailed, HttpRequest
+from gemel.auth.flow import Fetcher, FetchFailed, HttpRequest, begin_with
 from gemel.auth.metadata import canonical_resource
 from gemel.auth.url_rules import UrlRules
 from gemel.errors import AuthorizationFailed, DefinitionError, HttpStatus, NotSent
@@ -44,6 +44,7 @@ from gemel.http1.client.network import DEFAULT_TLS
 from gemel.http1.client.pool import SocketWire
 from gemel.http1.client.wire import HeaderPairs
 from gemel.loops import PerLoop
+from gemel.protocol.deviations import Deviations
 from gemel.timeouts import wait_shared
 from gemel.transports.http.client.options import Network
 
@@ -228,6 +229,8 @@ class OAuthCredentials:
         self._oauth = oauth
         self._proof = None if oauth.proof is None else oauth.proof.copy()
         self._network = network
+        #: How the authorization server deviates from the specification.
+        self.deviations = Deviations()
         #: What the user chose, here or for the login that is kept.
         self._choices = oauth.choices
         self._rules = UrlRules(url, private_networks=oauth.choices.private_networks)
@@ -433,6 +436,7 @@ class OAuthCredentials:
                 issuer=self._choices.issuer,
                 accept_issuers=self._choices.accept_issuers,
                 preferred=None if entry is None else entry.issuer,
+                note=self.deviations.note,
             )
             can_refresh = bool(refused) and not missing and not again and refused != self._replacement
             try:
@@ -476,7 +480,11 @@ class OAuthCredentials:
             key = str(entry.client.get("key", key))  # of the client that was named at an earlier login
         if self._source is not None and self._source.key == key:
             return self._source
-        return TokenSource(self._oauth.store, key, self._refresh, lock_timeout=LOCK_TIMEOUT)
+        return self._make_source(key)
+
+    def _make_source(self, key: str) -> TokenSource:
+        store, note = self._oauth.store, self.deviations.note
+        return TokenSource(store, key, self._refresh, lock_timeout=LOCK_TIMEOUT, note=note)
 
     async def _look_up(self) -> None:
         """Take the login of an earlier process."""
@@ -492,7 +500,7 @@ class OAuthCredentials:
             self._rules = UrlRules(self.url, private_networks=self._choices.private_networks)
         self._resource = str(entry.client.get("resource", self._resource))
         key = str(entry.client.get("key", ""))
-        self._source = TokenSource(self._oauth.store, key, self._refresh, lock_timeout=LOCK_TIMEOUT)
+        self._source = self._make_source(key)
         self.identity = secrets.token_hex(8)
 
     # ---------------------------------------------------------------- requests
@@ -534,7 +542,7 @@ class OAuthCredentials:
             async with self._fetcher() as fetcher:
                 await fetcher.run(code_flow.revoke(tokens, client))
         except AuthorizationFailed as exc:
-            logger.warning("The login at %s is forgotten here, but not revoked: %s", self.url, exc)
+            self.deviations.note("login-not-revoked", str(exc))
 
     async def _refresh(self, tokens: Tokens) -> Tokens:
         client = self._client_of(tokens)
@@ -709,11 +717,11 @@ class OAuthCredentials:
 
 
 async def _explained(why: str, work: Coroutine[Any, Any, None]) -> None:
-    """Run a login. Its error keeps its class, which says what failed, and begins with why somebody has to log in."""
+    """Run a login. Its error begins with why somebody has to log in."""
     try:
         await work
     except AuthorizationFailed as exc:
-        exc.args = (f"{why}{exc}",)
+        begin_with(why, exc)
         raise
 
 

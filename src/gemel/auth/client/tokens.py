@@ -17,6 +17,7 @@ import msgspec
 
 from gemel.errors import GemelError, NotSent
 from gemel.loops import PerLoop
+from gemel.protocol.deviations import Note, log_deviation
 from gemel.timeouts import wait_shared
 
 logger = logging.getLogger("gemel")
@@ -190,13 +191,23 @@ class TokenSource:
         key: The key of the login; see `token_key`.
         refresh: Requests new tokens.
         lock_timeout: Seconds to wait for the lock of the store, which another process may hold.
+        note: Notes a refresh that failed although the token is still valid.
     """
 
-    def __init__(self, store: TokenStore, key: str, refresh: Refresh, *, lock_timeout: float = 60.0) -> None:
+    def __init__(
+        self,
+        store: TokenStore,
+        key: str,
+        refresh: Refresh,
+        *,
+        lock_timeout: float = 60.0,
+        note: Note = log_deviation,
+    ) -> None:
         self.store = store
         self.key = key
         self._refresh = refresh
         self._lock_timeout = lock_timeout
+        self._note = note
         #: The newest tokens that this process knows.
         self._tokens: Tokens | None = None
         self._read = False
@@ -315,7 +326,7 @@ class TokenSource:
         """Log the failure of a refresh in the background: the token is still valid, and there is time for another attempt."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._next_attempt = time.monotonic() + RETRY
-            logger.warning("A token could not be refreshed yet: %s", error)
+            self._note("refresh-postponed", str(error))
 
     # ---------------------------------------------------------------- under the lock
 

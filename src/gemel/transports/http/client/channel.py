@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from importlib.util import find_spec
 from typing import Any, TypeVar, Unpack
 from urllib.parse import urljoin
@@ -46,6 +46,7 @@ from gemel.jsonrpc import Failure, Message, Response, decode, id_of, is_batch, i
 from gemel.lazy import load
 from gemel.loops import Abandoned
 from gemel.options import accepts, resolve
+from gemel.protocol.deviations import Deviation
 from gemel.protocol.http import headers as http
 from gemel.protocol.http import mirror
 from gemel.protocol.http.media_types import EVENT_STREAM, JSON, POST_HEADERS, STREAM_HEADERS, media_type
@@ -182,6 +183,12 @@ class UrlTransport(Transport):
     def extensions(self) -> Mapping[str, Mapping[str, Any]]:
         """See `Transport`."""
         return self._extensions
+
+    @property
+    def deviations(self) -> Iterable[Deviation]:
+        """See `Transport`."""
+        found: Iterable[Deviation] = getattr(self._settings["auth"], "deviations", ())
+        return found
 
     @property
     def http_version(self) -> str | None:

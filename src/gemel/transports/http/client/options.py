@@ -30,6 +30,7 @@ class Credentials(Protocol):
     stand still for at most `limits.input_wait`. A method
     `def answered(self, url, headers)` is called with the headers of each response that is not a refusal, by lower-case name. A
     method `async def close(self)` is awaited when a transport ends that used them; others may go on using them.
+    An attribute `deviations` holds what is to be among `client.warnings`, as `Deviation` objects.
     """
 
     async def headers(self, method: str, url: str, /) -> HeaderPairs:
