@@ -106,6 +106,25 @@ def test_an_entry_of_a_configuration_is_reached_with_the_same_options(
     assert (done.returncode, done.stdout) == (0, "hi\n"), done.stderr
 
 
+async def test_a_login_reaches_its_server_in_the_same_way(files: Files, mutual: str, tmp_path: Path) -> None:
+    """This server has no metadata; that is found out only with the right certificates."""
+    shell = Shell(tmp_path)
+    refused = await shell.gemel("auth", "login", mutual, "--ca", str(files.server))
+    asked = await shell.gemel(
+        "auth",
+        "login",
+        mutual,
+        "--ca",
+        str(files.server),
+        "--client-cert",
+        str(files.both),
+        "--issuer",
+        "https://a.example",
+    )
+    assert "HTTP 404" not in refused.stderr
+    assert "HTTP 404" in asked.stderr
+
+
 @pytest.mark.parametrize("is_one_file", [True, False])
 def test_a_client_certificate_is_shown(files: Files, mutual: str, is_one_file: bool) -> None:
     refused = QUICK.run("call", mutual, "hi", "--ca", str(files.server))
