@@ -8,6 +8,7 @@ from typing import Any
 #: What is loaded, by the name that the core uses: module and attribute.
 LAZY_IMPORTS = {
     "client_tasks": ("gemel.extensions.tasks.client", "TasksOfClient"),
+    "configured_oauth": ("gemel.auth.client.configured", "configured_oauth"),
     "contract_check": ("gemel.contracts.check", "ContractCheck"),
     "gateway": ("gemel.proxy.gateway", "gateway"),
     "oauth": ("gemel.auth.client.oauth", "OAuth"),

@@ -724,7 +724,7 @@ class ClientGroup:
             The group, not connected yet.
 
         Raises:
-            StartError: The configuration is invalid.
+            StartError: The file can't be read, or has no servers.
         """
         return cls(read_config(source), **options)
 
@@ -774,6 +774,17 @@ class ClientGroup:
         """
         return _run(self._group.health(timeout))
 
+    @property
+    def failures(self) -> dict[str, str]:
+        """The servers that can't be used, and why; see `gemel.ClientGroup.failures`."""
+        return self._group.failures
+
+    @property
+    def warnings(self) -> dict[str, list[Deviation]]:
+        """How servers deviated from the specification; see `gemel.ClientGroup.warnings`."""
+        return self._group.warnings
+
+    ready = _blocking_group(AsyncClientGroup.ready)
     list_tools = _blocking_group(AsyncClientGroup.list_tools)
     call_tool = _blocking_group(AsyncClientGroup.call_tool)
     list_resources = _blocking_group(AsyncClientGroup.list_resources)

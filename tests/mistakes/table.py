@@ -435,12 +435,12 @@ MISTAKES = (
     ),
     Mistake(
         "a configured server without command",
-        "ClientGroup.from_config({'mcpServers': {'a': {'comand': 'x'}}})\n",
+        "Client.from_config({'mcpServers': {'a': {'comand': 'x'}}})\n",
         "the configuration: server 'a' needs either a \"command\" or a \"url\"; it has 'comand'",
     ),
     Mistake(
         "a configured URL of another scheme",
-        "ClientGroup.from_config({'mcpServers': {'a': {'url': 'ftp://h'}}})\n",
+        "Client.from_config({'mcpServers': {'a': {'url': 'ftp://h'}}})\n",
         "the configuration: server 'a': url: must begin with http:// or https://, not 'ftp://h'",
     ),
     Mistake(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gemel import CallError, Client, DefinitionError, Server, StartError
+from gemel import CallError, Client, Server, StartError
 from tests.docs.serving import over_http
 
 WEATHER = Server("weather")
@@ -51,9 +51,34 @@ async def test_strict_refuses_what_can_not_be_reached() -> None:
         Server.from_config(unset, strict=True)
 
 
-def test_a_name_that_is_no_prefix_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="two words"):
-        Server.from_config({"mcpServers": {"two words": {"command": "x"}}})
+async def test_every_name_works_and_is_the_prefix_as_far_as_possible() -> None:
+    names = ["Salesforce DX", "21st-magic", "com.example/weather", "天气", "git", "git_hub", "git-hub"]
+    async with over_http(WEATHER) as url:
+        server = Server.from_config({"mcpServers": {name: {"url": url} for name in names}})
+        async with Client(server) as client:
+            listed = [tool.name for tool in await client.list_tools()]
+            assert len(set(listed)) == len(names)
+            assert {"Salesforce_DX_forecast", "server-21st-magic_forecast", "com_example_weather_forecast"} <= set(
+                listed
+            )
+            for name in listed:
+                assert (await client.call_tool(name, {"city": "Oslo"})).text == "Oslo: sunny"
+
+
+async def test_a_wrong_entry_is_left_out_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "gemel")
+    wrong = {
+        "number": {"command": "x", "env": {"PORT": 8080}},
+        "header": {"url": "http://h/mcp", "headers": {"A B": ""}},
+    }
+    async with over_http(WEATHER) as url:
+        server = Server.from_config({"mcpServers": {**wrong, "good": {"url": url}}})
+        async with Client(server) as client:
+            assert [tool.name for tool in await client.list_tools()] == ["good_forecast"]
+    assert "'number' is left out: the configuration: server 'number': env.PORT" in caplog.text
+    assert "'header' is left out" in caplog.text
+    with pytest.raises(StartError, match=r"env.PORT.*; .*A B"):
+        Server.from_config({"mcpServers": wrong}, strict=True)
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:

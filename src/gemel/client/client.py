@@ -163,7 +163,8 @@ class Client(ClientMethods):
         Args:
             source: The path of a JSON file with `mcpServers`, or its content.
             name: The name of the server; not needed if the configuration has only one.
-            **options: Options of the client, which replace those of the configuration.
+            **options: Options of the client, which replace those of the configuration. If the entry has options of a login, those
+                of an OAuth for `auth` are added: who logs in, and where logins are kept.
 
         Returns:
             The client, not connected yet.
@@ -173,7 +174,10 @@ class Client(ClientMethods):
         """
         from gemel.client.group.config import pick, read_config
 
-        target, entry_options = pick(read_config(source), name).reach()
+        entry = pick(read_config(source), name)
+        # The login of an entry uses the authorizer and the store that are given here.
+        login = {"auth": options.pop("auth", None)} if entry.oauth else {}
+        target, entry_options = entry.reach(login)
         merged: Any = {**entry_options, **options}
         return cls(target, **merged)
 

@@ -243,6 +243,21 @@ class ClientGroupOptions(_CommonOptions, total=False):
             one_of("collision", "always"),
         ),
     ]
+    model_names: Annotated[
+        bool,
+        Option(
+            "Whether tools with names that models don't take (more than 64 characters, or others than letters, digits, `_` "
+            "and `-`) are listed under a short name with a digest of theirs.",
+            True,
+            FLAG,
+        ),
+    ]
+    list_wait: Annotated[
+        float,
+        Option(
+            "Seconds after connecting begins in which listings wait for servers that are not there yet.", 5.0, SECONDS
+        ),
+    ]
     strict: Annotated[
         bool,
         Option("Whether one server that can't be reached at the start is an error of the whole group.", False, FLAG),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from inspect import isroutine
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, TypeAlias, Unpack
 from urllib.parse import urlsplit
 
 from gemel.channel import Transport
@@ -34,6 +34,9 @@ _LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0")
 _PYTHON_FILE = re.compile(r"(?P<path>\S+\.py)(?P<name>:\w+)?")
 
 
+_Kind: TypeAlias = Literal["transport", "server", "app", "url", "socket", "process"]
+
+
 class TransportOptions(HttpClientOptions, AsgiOptions, ProcessOptions, MemoryOptions, total=False):
     """The options of all transports of a client."""
 
@@ -52,10 +55,12 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
         raise DefinitionError(
             f"A client can't connect to the class {target.__name__}: give an object that is made of it"
         )
-    if hasattr(target, "open") and not isinstance(target, Path):
+    kind = _kind_of(target)
+    given: Any = options
+    if kind == "transport":
         transport: Transport = _plain(target, options)
         return transport
-    if hasattr(target, "serve") and (hasattr(target, "running") or not callable(target)):
+    if kind == "server":
         from gemel.transports.memory import Memory
 
         _check_options(type(target).__name__, MemoryOptions, options)
@@ -68,23 +73,61 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
             raise_exceptions=options.get("raise_exceptions", False),
             principal=options.get("principal"),
         )
-    if is_asgi_app(target):
+    if kind == "app":
         from gemel.transports.http.client.asgi import AsgiTransport
 
         _check_options("an ASGI app", AsgiOptions, options)
-        of_app: Any = options
-        return AsgiTransport(target, limits=limits, **of_app)
+        return AsgiTransport(target, limits=limits, **given)
     if isinstance(target, str):
         target = address_of(target)
-    if isinstance(target, str) and target.startswith(_HTTP):
+    if kind == "url":
         from gemel.transports.http.client.transport import HttpTransport
 
         return _made(HttpTransport, HttpClientOptions, target, limits, options)
-    if isinstance(target, str) and is_address(target):
+    if kind == "socket":
         return _socket(target, limits, options)
     from gemel.transports.stream.subprocess import Stdio
 
     return _made(Stdio, ProcessOptions, command_line(target), limits, options)
+
+
+#: The options of the transport to each kind of target.
+_OPTIONS: dict[_Kind, type | None] = {
+    "transport": None,
+    "server": MemoryOptions,
+    "app": AsgiOptions,
+    "url": HttpClientOptions,
+    "socket": None,
+    "process": ProcessOptions,
+}
+
+
+def _kind_of(target: Any) -> _Kind:
+    if hasattr(target, "open") and not isinstance(target, Path):
+        return "transport"
+    if hasattr(target, "serve") and (hasattr(target, "running") or not callable(target)):
+        return "server"
+    if is_asgi_app(target):
+        return "app"
+    if isinstance(target, str) and address_of(target).startswith(_HTTP):
+        return "url"
+    return "socket" if isinstance(target, str) and is_address(target) else "process"
+
+
+def fitting_options(target: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Get those of the options of clients that fit a target.
+
+    Args:
+        target: The target.
+        options: Options of clients; those of some transport are left out if the target has another one.
+
+    Returns:
+        The options.
+    """
+    declared = _OPTIONS[_kind_of(target)]
+    taken = () if declared is None else options_of(declared)
+    of_transports = options_of(TransportOptions)
+    return {name: value for name, value in options.items() if name in taken or name not in of_transports}
 
 
 def address_of(target: str) -> str:

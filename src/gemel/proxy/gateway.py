@@ -7,7 +7,8 @@ from typing import Any, Unpack
 
 from gemel.client.client import Client
 from gemel.client.group.config import Source, read_config
-from gemel.errors import StartError
+from gemel.client.group.names import prefixes_of
+from gemel.errors import DefinitionError, StartError
 from gemel.options import options_of, resolve
 from gemel.proxy.proxy import proxy
 from gemel.server.options import GatewayOptions, ServerOptions
@@ -27,22 +28,27 @@ def gateway(source: Source, **options: Unpack[GatewayOptions]) -> Server[Any]:
         The server.
 
     Raises:
-        StartError: The configuration is invalid; with `strict`, a variable is not set.
-        DefinitionError: A name in the configuration can't be a prefix.
+        StartError: The file can't be read or has no servers; with `strict`, an entry has a mistake.
     """
     settings = resolve(GatewayOptions, options, "Server.from_config")
     of_server: Any = {name: value for name, value in options.items() if name in options_of(ServerOptions)}
     server: Server[Any] = Server(settings["name"], **of_server)
     of_proxy: Any = {option: settings[option] for option in ("limits", "shared", "single_user", "strict")}
-    for name, entry in read_config(source).items():
+    entries = read_config(source)
+    prefixes = prefixes_of(entries)
+    problems: dict[str, str] = {}
+    for name, entry in entries.items():
         if entry.disabled:
             continue
         try:
             target, of_client = entry.reach()
-        except StartError as exc:
-            if settings["strict"]:
-                raise
-            logger.warning("%r is left out: %s", name, exc)
-            continue
-        server.mount(proxy(Client(target, **of_client), **of_proxy), name)
+            upstream = proxy(Client(target, **of_client), **of_proxy)
+        except (DefinitionError, StartError) as exc:
+            problems[name] = str(exc)
+        else:
+            server.mount(upstream, prefixes[name])
+    if problems and settings["strict"]:
+        raise StartError("; ".join(problems.values()))
+    for name, problem in problems.items():
+        logger.warning("%r is left out: %s", name, problem)
     return server

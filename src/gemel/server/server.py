@@ -234,7 +234,8 @@ class Server(Router, Generic[StateT]):
     ) -> Server[Any]:
         """Make a gateway: a server that offers what all servers of a configuration offer, each with its name as prefix.
 
-        The tool `forecast` of the server "weather" is `weather_forecast`. Each server is a `Server.from_client`.
+        The tool `forecast` of the server "weather" is `weather_forecast`. Characters of a name that can't be in a prefix are
+        replaced. Each server is a `Server.from_client`; an entry with a mistake is left out and logged.
 
         Args:
             source: The path of a JSON file with `mcpServers`, as hosts have it, or its content.
@@ -244,8 +245,7 @@ class Server(Router, Generic[StateT]):
             A server to run, mount or connect to.
 
         Raises:
-            StartError: The configuration is invalid; with `strict`, a variable is not set.
-            DefinitionError: A name in the configuration can't be a prefix.
+            StartError: The file can't be read or has no servers; with `strict`, an entry has a mistake.
 
         Example:
             >>> Server.from_config("mcp.json").run("http")

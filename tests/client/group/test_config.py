@@ -43,6 +43,9 @@ def test_the_type_sse_becomes_the_first_revisions_transport() -> None:
     target, options = read({"old": {"url": "http://host/sse", "type": "sse", "headers": {"X": "1"}}})["old"].reach()
     assert isinstance(target, SseTransport)
     assert (target.url, options) == ("http://host/sse", {})
+    given = {"headers": {"Y": "2"}, "tls": False, "env": {"A": "1"}, "era": "2025"}
+    target, options = read({"old": {"url": "http://host/sse", "type": "sse"}})["old"].reach(given)
+    assert (target.url, options) == ("http://host/sse", {"era": "2025"})
 
 
 @pytest.mark.parametrize(
@@ -123,8 +126,7 @@ def test_each_mistake_is_named_with_its_server_and_key(table: Any, words: str) -
         ("[]", 'c.json has no "mcpServers"'),
         ('{"other": 1}', "it holds 'other'"),
         ('{"mcpServers": []}', "c.json: 'mcpServers' must be an object"),
-        ('{"mcpServers": {"a": {"command": "a"}, "a": {"command": "b"}}}', "c.json: 'a' is there twice"),
-        ('{"mcpServers": {"a": {}}}', "c.json: server 'a' needs either"),
+        ('{"mcpServers": {}, "mcpServers": {}}', "c.json: 'mcpServers' is there twice"),
     ],
 )
 def test_each_mistake_in_a_file_is_named_with_the_file(tmp_path: Path, text: str, words: str) -> None:
@@ -132,6 +134,26 @@ def test_each_mistake_in_a_file_is_named_with_the_file(tmp_path: Path, text: str
     with pytest.raises(StartError) as caught:
         read_config(tmp_path / "c.json")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ('"a": {"command": "a"}, "a": {"command": "b"}', "c.json: server 'a' is there twice"),
+        ('"a": {"command": "a", "command": "b"}', "c.json: server 'a': command: it is there twice"),
+        ('"a": {"command": "a", "env": {"A": "1", "A": "2"}}', "c.json: server 'a': env: a member is there twice"),
+        ('"a": {}', "c.json: server 'a' needs either"),
+    ],
+)
+def test_each_mistake_in_an_entry_of_a_file_is_a_problem_of_this_entry(
+    tmp_path: Path, entries: str, words: str
+) -> None:
+    (tmp_path / "c.json").write_text(f'{{"mcpServers": {{"good": {{"command": "x"}}, {entries}}}}}')
+    read = read_config(tmp_path / "c.json")
+    assert read["good"].reach()[0] == ["x"]
+    assert words in read["a"].problem
+    with pytest.raises(StartError, match="server 'a'"):
+        Client.from_config(tmp_path / "c.json", "a")
 
 
 def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
@@ -186,6 +208,119 @@ def test_entries_in_the_words_of_other_hosts() -> None:
     assert entries["copilot"].kind == "stdio"
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ({"auth": "oauth"}, {}),
+        ({"auth": {"type": "oauth"}}, {}),
+        ({"oauth": True}, {}),
+        ({"oauth": {}}, {}),
+        ({"auth": "oauth", "oauth": {"clientId": "c"}}, {"client_id": "c"}),
+        ({"oauth": {"clientId": "12.34"}}, {"client_id": "12.34"}),
+        (
+            {"auth": {"CLIENT_ID": "c", "CLIENT_SECRET": "${TOKEN}", "scopes": ["a", "b"]}},
+            {"client_id": "c", "client_secret": "t0p", "scopes": ["a", "b"]},
+        ),
+        (
+            {
+                "oauth": {
+                    "clientId": "c",
+                    "callbackPort": 8080,
+                    "authServerMetadataUrl": "https://as.example/.well-known/openid-configuration",
+                }
+            },
+            {"client_id": "c", "callback_port": 8080, "issuer": "https://as.example"},
+        ),
+        (
+            {"oauth": {"authServerMetadataUrl": "https://as.example/.well-known/oauth-authorization-server/tenant"}},
+            {"issuer": "https://as.example/tenant"},
+        ),
+        (
+            {"oauth": {"client_id": "c", "clientSecretEnv": "TOKEN", "scope": "a b"}},
+            {"client_id": "c", "client_secret": "t0p", "scopes": ["a", "b"]},
+        ),
+        (
+            {
+                "oauth": {
+                    "enabled": True,
+                    "issuer": "https://as",
+                    "acceptIssuers": ["https://other"],
+                    "resource": "none",
+                    "assumePkce": True,
+                    "parameters": {"audience": "${HOME}"},
+                    "scopeSeparator": ",",
+                    "authMethod": "client_secret_post",
+                    "redirectUri": "http://localhost:3000/cb",
+                    "privateNetworks": True,
+                }
+            },
+            {
+                "issuer": "https://as",
+                "accept_issuers": ["https://other"],
+                "resource": False,
+                "assume_pkce": True,
+                "authorization_parameters": {"audience": "/home/me"},
+                "scope_separator": ",",
+                "auth_method": "client_secret_post",
+                "redirect_uri": "http://localhost:3000/cb",
+                "private_networks": True,
+            },
+        ),
+        ({"oauth": False}, False),
+        ({"auth": "none"}, False),
+        ({"oauth": {"enabled": False, "clientId": "c"}}, False),
+        ({}, None),
+    ],
+)
+def test_a_login_is_read_as_hosts_write_it(written: dict[str, Any], expected: Any) -> None:
+    entry = read({"a": {"url": "https://host/mcp", **written}})["a"]
+    assert (entry.problem, entry.oauth) == ("", expected)
+
+
+def test_a_text_for_auth_is_a_token() -> None:
+    for written in ("${TOKEN}", "Bearer t0p"):
+        entry = read({"a": {"url": "https://host/mcp", "auth": written}})["a"]
+        assert entry.reach() == ("https://host/mcp", {"headers": {"Authorization": "Bearer t0p"}})
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ({"auth": 5}, "server 'a': auth: must be \"oauth\", an object with the options of the login"),
+        ({"auth": "${NONE}"}, "auth: the environment has no variable NONE"),
+        ({"auth": {"clientId": "x"}, "oauth": {}}, "oauth: the options of the login are in `auth`, too"),
+        ({"oauth": {"clientId": 5}}, "oauth.clientId: must be a string, in quotes, not 5"),
+        ({"oauth": {"clientSecretEnv": "NONE"}}, "oauth.clientSecretEnv: the environment has no variable NONE"),
+        ({"oauth": {"callbackPort": "80"}}, "oauth.callbackPort: must be a number from 1 to 65535"),
+        ({"oauth": {"scopes": 5}}, "oauth.scopes: must be a list of strings"),
+        ({"oauth": {"parameters": []}}, "oauth.parameters: must be an object"),
+        ({"oauth": {"assumePkce": "yes"}}, "oauth.assumePkce: must be true or false"),
+        ({"oauth": {"type": "basic"}}, "oauth.type: must be"),
+        (
+            {"oauth": {"authServerMetadataUrl": "https://as/meta"}},
+            "oauth.authServerMetadataUrl: 'https://as/meta' is not",
+        ),
+        ({"oauth": {"scope": "a", "scopes": ["b"]}}, "oauth.scopes: there is another name of 'scopes', too"),
+    ],
+)
+def test_a_mistake_in_a_login_is_named_with_its_key(written: dict[str, Any], words: str) -> None:
+    assert words in refusal({"a": {"url": "https://host/mcp", **written}})
+
+
+def test_an_unknown_option_of_a_login_is_told_and_one_for_a_program_too(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "gemel"):
+        read(
+            {
+                "a": {"url": "https://h", "oauth": {"tokenUrl": "https://as/token"}},
+                "b": {"command": "x", "auth": "oauth"},
+            }
+        )
+    assert caplog.messages == [
+        "the configuration: server 'a': oauth.tokenUrl is not an option of a login; it is ignored",
+        "the configuration: server 'b': 'auth' has no effect with a command",
+    ]
+
+
 async def test_a_client_is_made_from_a_file_and_its_own_options_win(tmp_path: Path) -> None:
     server = tmp_path / "server.py"
     server.write_text(
@@ -225,6 +360,44 @@ async def test_a_variable_that_is_not_set_concerns_its_server_alone(tmp_path: Pa
         assert "the environment has no variable NOT_SET" in group.servers["github"].reason
         with pytest.raises(NotSent, match=r"Server 'github' is not available: .*headers.T: the environment has no"):
             await group.call_tool("search", {}, server="github")
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (5, "must be an object"),
+        ({}, "needs either"),
+        ({"command": "x", "env": {"PORT": 8080}}, "env.PORT"),
+        ({"command": "x", "args": "-v"}, "args"),
+        ({"command": "x", "disabled": "yes"}, "disabled"),
+        ({"command": "x", "lock": "nowhere.lock"}, "nowhere.lock can't be read"),
+        ({"url": ""}, "url"),
+        ({"url": "http://user:word@h/mcp"}, "user name or password"),
+        ({"type": "ws", "url": "ws://h"}, "type: 'ws'"),
+        ({"url": "http://h/mcp", "headers": {"A": "${input:key}"}}, "headers.A: ${input:key}"),
+        ({"url": "http://h/mcp", "headers": {"A": "b\nc"}}, "A"),
+        ({"url": "http://h/mcp", "headers": {"A B": "c"}}, "A B"),
+        ({"url": "http://h/mcp", "oauth": {"resource": "none"}}, "issuer"),
+        ({"url": "http://h/mcp", "oauth": {"redirectUri": "https://elsewhere/cb"}}, "not on this machine"),
+        ({"url": "http://h/mcp", "oauth": {"clientSecret": "s"}}, "client_id"),
+    ],
+)
+async def test_a_wrong_entry_is_the_failure_of_this_entry(tmp_path: Path, bad: Any, words: str) -> None:
+    config = half_broken(tmp_path)
+    config["mcpServers"] = {"good": config["mcpServers"]["good"], "bad": bad}
+    async with ClientGroup.from_config(config) as group:
+        assert [tool.name for tool in await group.list_tools()] == ["add"]
+        assert list(group.failures) == ["bad"]
+        assert words in group.failures["bad"]
+    with pytest.raises(ConnectFailed, match=r"^Server 'bad' failed: "):
+        await ClientGroup.from_config(config, strict=True).connect()
+
+
+async def test_a_strict_group_names_every_failure(tmp_path: Path) -> None:
+    config = half_broken(tmp_path)
+    config["mcpServers"]["wrong"] = {"url": ""}
+    with pytest.raises(ConnectFailed, match=r"'github' failed: .* NOT_SET.*; Server 'wrong' failed: .*url"):
+        await ClientGroup.from_config(config, strict=True).connect()
 
 
 async def test_a_strict_group_fails_as_a_whole_and_names_the_server(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -30,6 +31,7 @@ from gemel import (
     NotSent,
     Server,
     StartError,
+    sync,
 )
 from gemel.client.group import member as members
 from gemel.client.methods import ClientMethods
@@ -97,6 +99,7 @@ async def a_host(tmp_path: Path) -> AsyncIterator[ClientGroup]:
 
 async def test_servers_of_all_eras_and_transports_stand_side_by_side(tmp_path: Path) -> None:
     async with a_host(tmp_path) as hosts:
+        await hosts.ready()
         states = {name: member.state for name, member in hosts.servers.items()}
         assert states == {"files": "ready", "web": "ready", "old": "ready", "off": "disabled"}
         eras = {name: one.era for name, one in (await hosts.health()).items()}
@@ -226,6 +229,7 @@ def tools(*names: str) -> dict[str, Any]:
 async def test_a_server_that_cannot_be_reached_disturbs_no_other_and_is_tried_again() -> None:
     bad = Puppet()
     async with ClientGroup({"a": server_of("a", "x"), "bad": bad}) as hosts:
+        await hosts.ready()
         assert hosts.servers["bad"].state == "failed"
         assert "refused initialize" in hosts.servers["bad"].reason
         assert [tool.name for tool in await hosts.list_tools()] == ["x"]
@@ -334,6 +338,7 @@ async def test_a_list_that_fails_is_left_out_and_told(caplog: pytest.LogCaptureF
 
 async def test_a_program_that_is_not_there_is_a_failed_server_with_the_reason() -> None:
     async with ClientGroup({"none": ["no-such-program"], "a": server_of("a", "x")}) as hosts:
+        await hosts.ready()
         assert hosts.servers["none"].state == "failed"
         assert "there is no program 'no-such-program'" in hosts.servers["none"].reason
         assert repr(hosts.servers["none"]).startswith("<Member 'none': failed, Can't start")
@@ -342,7 +347,7 @@ async def test_a_program_that_is_not_there_is_a_failed_server_with_the_reason() 
 async def test_connecting_that_is_given_up_leaves_nothing() -> None:
     silent = Puppet({"server/discover": lambda puppet, message: SILENCE})
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05), ClientGroup({"silent": silent, "a": server_of("a")}):
+        async with asyncio.timeout(0.05), ClientGroup({"silent": silent}):
             raise AssertionError("never connected")
 
 
@@ -360,7 +365,7 @@ async def test_a_server_that_complains_when_it_is_left_is_left_all_the_same() ->
     with pytest.raises(TimeoutError):
         async with (
             asyncio.timeout(0.05),
-            ClientGroup({"grumpy": Grumpy({"server/discover": SILENCE}), "a": server_of("a")}),
+            ClientGroup({"grumpy": Grumpy({"server/discover": SILENCE})}),
         ):
             raise AssertionError("never connected")
 
@@ -380,8 +385,214 @@ async def test_hosts_can_be_closed_twice_and_connected_again() -> None:
 def test_mistakes_are_told_when_it_is_written() -> None:
     with pytest.raises(DefinitionError, match="concurrency"):
         ClientGroup({}, concurrency=0)
-    with pytest.raises(StartError, match="server 'a': command"):
-        ClientGroup.from_config({"mcpServers": {"a": {"command": 5}}})
+    with pytest.raises(StartError, match='has no "mcpServers"'):
+        ClientGroup.from_config({"servrs": {"a": {"command": "x"}}})
+
+
+# ---------------------------------------------------------------- slow servers
+
+
+class Slow(Puppet):
+    """A server that answers nothing before its gate is open."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(tools(*names))
+        self.gate = asyncio.Event()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        await self.gate.wait()
+        yield
+
+
+async def test_a_group_is_usable_as_soon_as_its_first_server_is_there() -> None:
+    slow = Slow("late")
+    async with ClientGroup({"slow": slow, "a": server_of("a", "x")}, list_wait=0) as group:
+        assert (await group.call_tool("x")).text == "a.x"
+        listed = await group.list_tools()
+        assert [tool.name for tool in listed] == ["x"]
+        assert listed.missing == {"slow": "it is still connecting"}
+        assert group.servers["slow"].state == "connecting"
+        slow.gate.set()
+        await group.ready()
+        listed = await group.list_tools()
+        assert ([tool.name for tool in listed], listed.missing) == (["late", "x"], {})
+
+
+async def test_a_call_to_a_server_that_is_connecting_waits_for_it() -> None:
+    slow = Slow("late")
+    async with ClientGroup({"slow": slow, "a": server_of("a", "x")}, list_wait=0) as group:
+        call = asyncio.ensure_future(group.call_tool("late", server="slow"))
+        assert (await group.call_tool("x")).text == "a.x"
+        slow.gate.set()
+        assert (await call).text == "puppet"
+
+
+async def test_a_listing_waits_for_slow_servers_for_a_limited_time() -> None:
+    slow = Slow("late")
+    async with ClientGroup({"slow": slow, "a": server_of("a", "x")}, list_wait=30) as group:
+        listing = asyncio.ensure_future(group.list_tools())
+        resources = asyncio.ensure_future(group.list_resources())
+        slow.gate.set()
+        assert [tool.name for tool in await listing] == ["late", "x"]
+        assert (await resources, (await resources).missing) == ([], {})
+    slow = Slow("late")
+    async with ClientGroup({"slow": slow, "a": server_of("a", "x")}, list_wait=0.01) as group:
+        assert (await group.list_tools()).missing == {"slow": "it is still connecting"}
+
+
+async def test_the_arrival_of_a_server_that_a_listing_lacked_is_a_change() -> None:
+    arrived: list[tuple[Any, str]] = []
+    slow = Slow("late")
+    group = ClientGroup(
+        {"slow": slow, "a": server_of("a", "x")}, list_wait=0, on_change=lambda *change: arrived.append(change)
+    )
+    async with group:
+        assert (await group.list_tools()).missing
+        slow.gate.set()
+        await until(lambda: bool(arrived))
+        assert [tool.name for tool in await group.list_tools()] == ["late", "x"]
+    assert arrived == [(ChangesLost("the server is connected"), "slow")]
+
+
+async def test_a_failure_is_told_by_the_group_and_by_its_listings(caplog: pytest.LogCaptureFixture) -> None:
+    async with ClientGroup({"dead": ["no-such-program"], "a": server_of("a", "x")}) as group:
+        await group.ready()
+        assert list(group.failures) == ["dead"]
+        assert "there is no program 'no-such-program'" in group.failures["dead"]
+        assert (await group.list_prompts()).missing == group.failures
+    assert any("Server 'dead' is failed" in message for message in caplog.messages)
+
+
+async def test_a_strict_group_waits_for_all() -> None:
+    slow = Slow("late")
+    group = ClientGroup({"slow": slow, "a": server_of("a", "x")}, strict=True)
+    connecting = asyncio.ensure_future(group.connect())
+    await until(lambda: group.servers["a"].available)
+    assert not connecting.done()
+    slow.gate.set()
+    await connecting
+    assert {member.state for member in group.servers.values()} == {"ready"}
+    await group.close()
+
+
+async def test_a_group_of_nothing_but_failures_is_connected_all_the_same() -> None:
+    async with ClientGroup({"dead": ["no-such-program"]}) as group:
+        assert list(group.failures) == ["dead"]
+        assert await group.list_tools() == []
+    async with ClientGroup({}) as group:
+        await group.ready()
+        assert (await group.list_tools(), group.failures) == ([], {})
+
+
+# ---------------------------------------------------------------- names for models
+
+LONG = "get_" + "very_" * 20 + "long_name"
+
+
+def odd(*names: str) -> Puppet:
+    """A server whose tools may have any name, and answer with it."""
+
+    def say(puppet: Puppet, message: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": message["params"]["name"]}], "resultType": "complete"}
+
+    return Puppet({**tools(*names), "tools/call": say})
+
+
+async def test_tools_get_names_that_models_take_and_calls_reach_them() -> None:
+    names = ["files/read", "a b", "grüße", LONG, "plain-name_1"]
+    async with ClientGroup({"odd": odd(*names)}) as group:
+        listed = [tool.name for tool in await group.list_tools()]
+        assert all(re.fullmatch("[A-Za-z0-9_-]{1,64}", name) for name in listed)
+        assert listed[0].startswith("files_read_")
+        assert listed[-1] == "plain-name_1"
+        assert [group.origin(name).name for name in listed] == names
+        assert [(await group.call_tool(name)).text for name in listed] == names
+        assert [(await group.call_tool(name)).text for name in names] == names
+    async with ClientGroup({"odd": odd(*names)}, model_names=False) as group:
+        assert [tool.name for tool in await group.list_tools()] == names
+
+
+async def test_names_do_not_depend_on_the_order_of_the_servers() -> None:
+    servers = {"one/a": ["x", "a/b"], "one a": ["x", LONG], "21": ["x", "a/b"]}
+
+    async def named(order: list[str]) -> dict[str, tuple[str, str]]:
+        async with ClientGroup({name: odd(*servers[name]) for name in order}) as group:
+            return {tool.name: group.origin(tool.name) for tool in await group.list_tools()}
+
+    first = await named(list(servers))
+    assert len(first) == 6
+    assert first == await named(list(reversed(servers)))
+
+
+# ---------------------------------------------------------------- options and warnings
+
+
+async def test_options_of_a_transport_are_for_the_servers_that_have_it(tmp_path: Path) -> None:
+    (tmp_path / "child.py").write_text(
+        "import os\nfrom gemel import Server\nserver = Server('child')\n"
+        "@server.tool\ndef word() -> str: return os.environ['WORD'] + os.environ['OWN']\nserver.run()\n"
+    )
+    web: Server[Any] = Server("web")
+
+    @web.tool
+    async def sent(ctx: Context) -> list[str]:
+        assert ctx.headers is not None
+        return [ctx.headers.get(name, "") for name in ("authorization", "x-team", "x-own")]
+
+    async with serving(web) as port:
+        url = f"http://127.0.0.1:{port.port}/mcp"
+        config = {
+            "child": {"command": sys.executable, "args": [str(tmp_path / "child.py")], "env": {"OWN": "2"}},
+            "web": {"url": url, "headers": {"X-Own": "own", "x-team": "mine"}},
+            "token": {"url": url, "auth": "t0k"},
+            "header": {"url": url, "headers": {"authorization": "Bearer own"}},
+        }
+        options: dict[str, Any] = {
+            "env": {"WORD": "1", "OWN": "?"},
+            "headers": {"X-Team": "blue", "Authorization": "Bearer group"},
+            "tls": True,
+        }
+        async with ClientGroup.from_config({"mcpServers": config}, **options) as group:
+            await group.ready()
+            assert group.failures == {}
+            assert (await group.call_tool("word")).text == "12"
+
+            async def seen(server: str) -> Any:
+                return (await group.call_tool("sent", server=server, returns=list[str])).data
+
+            assert await seen("web") == ["Bearer group", "mine", "own"]
+            assert await seen("token") == ["Bearer t0k", "blue", ""]
+            assert await seen("header") == ["Bearer own", "blue", ""]
+        del options["headers"]
+        headers = lambda: {"X-Team": "asked", "Authorization": "Bearer asked"}  # noqa: E731
+        async with ClientGroup.from_config({"mcpServers": config}, headers=headers, **options) as group:
+            await group.ready()
+            assert await seen("web") == ["Bearer asked", "mine", "own"]
+            assert await seen("token") == ["Bearer t0k", "asked", ""]
+        del options["env"]
+        async with ClientGroup({"url": url, "here": web}, auth=lambda: "Bearer code", **options) as group:
+            await group.ready()
+            assert await seen("url") == ["Bearer code", "", ""]
+
+
+def test_a_blocking_group_tells_failures_and_warnings() -> None:
+    loose = Puppet(tools("x"))
+    loose.by_method["tools/list"]["tools"].append({"name": "bad"})
+    with sync.ClientGroup({"loose": loose, "dead": ["no-such-program"]}) as group:
+        group.ready()
+        assert list(group.failures) == ["dead"]
+        assert group.list_tools().missing == group.failures
+        assert list(group.warnings) == ["loose"]
+
+
+async def test_warnings_are_told_by_server() -> None:
+    loose = Puppet(tools("x"))
+    loose.by_method["tools/list"]["tools"].append({"name": "bad"})
+    async with ClientGroup({"loose": loose, "a": server_of("a", "y")}) as group:
+        assert [tool.name for tool in await group.list_tools()] == ["x", "y"]
+        found = {name: [one.name for one in deviations] for name, deviations in group.warnings.items()}
+        assert found == {"loose": ["item-left-out"]}
 
 
 # ---------------------------------------------------------------- limits and health
@@ -432,6 +643,7 @@ async def test_waiting_for_a_turn_has_an_end() -> None:
 async def test_health_tells_latency_era_and_what_is_wrong() -> None:
     quiet = Puppet(tools("x"))
     async with ClientGroup({"a": server_of("a", "x"), "quiet": quiet, "bad": Puppet()}) as hosts:
+        await hosts.ready()
         quiet.by_method["server/discover"] = lambda puppet, message: SILENCE
         health = await hosts.health(timeout=0.1)
     assert health["a"].latency is not None
@@ -569,6 +781,7 @@ async def test_a_server_that_comes_late_is_a_change_which_an_async_callback_may_
 
     hosts = ClientGroup({"late": [sys.executable, str(file)], "there": server_of("there", "x")}, on_change=on_change)
     async with hosts:
+        await hosts.ready()
         assert not hosts.servers["late"].available
         file.write_text(SERVER_FILE)
         await until(lambda: bool(found))

@@ -1,4 +1,7 @@
-"""The configuration file of MCP hosts: which servers there are and how to reach them. Errors name file, server and key."""
+"""The configuration file of MCP hosts: which servers there are and how to reach them.
+
+What is wrong with one entry is a problem of that entry alone. Errors name file, server and key.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,18 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from gemel.client.group.oauth import OAuthReader
+from gemel.client.targets import fitting_options
 from gemel.errors import StartError, shorten
+from gemel.lazy import load
+from gemel.options import options_of
+from gemel.transports.http.client.options import HttpClientOptions
 
 logger = logging.getLogger("gemel")
 
@@ -34,9 +42,24 @@ _KINDS: dict[str, Kind] = {
     "sse": "sse",
     "local": "stdio",
 }
-_KEYS = ("command", "args", "env", "cwd", "url", "headers", "type", "transport", "disabled", "enabled", "lock", "drift")
+_KEYS = (
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "headers",
+    "auth",
+    "oauth",
+    "type",
+    "transport",
+    "disabled",
+    "enabled",
+    "lock",
+    "drift",
+)
 #: Those that only servers with a URL have, and only programs.
-_OF_URL, _OF_COMMAND = frozenset({"headers"}), frozenset({"args", "env", "cwd"})
+_OF_URL, _OF_COMMAND = frozenset({"headers", "auth", "oauth"}), frozenset({"args", "env", "cwd"})
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
@@ -52,67 +75,113 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         cwd: The working directory, for "stdio".
         url: The address, for "http" and "sse".
         headers: HTTP headers, for "http" and "sse".
+        oauth: The options of a login with OAuth, for "http" and "sse". None if the entry doesn't say, False if it says that there
+            is no login.
         disabled: Whether it is to be left out.
         lock: The path of the lock file that the server must match.
         drift: Whether differences from the lock file are refused or logged.
-        problem: Why it can't be reached here: a variable that is not set. Other servers of the file work.
+        problem: Why it can't be used: a mistake in the entry, or a variable that is not set. Other servers of the file work.
     """
 
     name: str
-    kind: Kind
+    kind: Kind = "stdio"
     command: tuple[str, ...] = ()
     env: dict[str, str] = {}
     cwd: str | None = None
     url: str = ""
     headers: dict[str, str] = {}
+    oauth: dict[str, Any] | Literal[False] | None = None
     disabled: bool = False
     lock: str | None = None
     drift: Literal["refuse", "warn"] = "refuse"
     problem: str = ""
 
-    def reach(self) -> tuple[Any, dict[str, Any]]:
+    def reach(self, options: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Get what a Client needs.
+
+        Args:
+            options: Options for several servers, of which those are used that fit this one. Headers and environment variables of
+                the entry are added to theirs; everything else that the entry has takes their place.
 
         Returns:
             The target, and options.
 
         Raises:
-            StartError: A variable of the entry is not set.
+            StartError: The entry can't be used.
         """
         if self.problem:
             raise StartError(self.problem)
-        locked: dict[str, Any] = {} if self.lock is None else {"lock": self.lock, "drift": self.drift}
+        given = fitting_options(list(self.command) or self.url, options or {})
+        if self.lock is not None:
+            given |= {"lock": self.lock, "drift": self.drift}
         if self.kind == "stdio":
-            return list(self.command), {"env": self.env, "cwd": self.cwd, **locked}
+            env = {**(given.get("env") or {}), **self.env}
+            return list(self.command), {**given, "env": env, "cwd": self.cwd or given.get("cwd")}
+        given |= self._authorization(given)
         if self.kind == "http":
-            return self.url, {"headers": self.headers, **locked}
+            return self.url, given
         from gemel.transports.http.client.legacy_sse import SseTransport
 
-        return SseTransport(self.url, headers=self.headers), locked
+        own = {name: given.pop(name) for name in options_of(HttpClientOptions) if name in given}
+        limits = {"limits": given["limits"]} if "limits" in given else {}
+        return SseTransport(self.url, **limits, **own), given
+
+    def _authorization(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The headers and the login, with those that are given for several servers."""
+        authorizes = any(name.lower() == "authorization" for name in self.headers)
+        if authorizes or self.oauth is False:
+            auth = None
+        elif self.oauth is None:
+            auth = given.get("auth")
+        else:
+            auth = load("configured_oauth")(self.oauth, given.get("auth"))
+        is_own = authorizes or self.oauth not in (None, False)
+        headers = _merged_headers(given.get("headers"), self.headers, authorizes=is_own)
+        return {"headers": headers} | ({} if auth is None and "auth" not in given else {"auth": auth})
+
+
+def _merged_headers(given: Any, own: Mapping[str, str], *, authorizes: bool) -> Any:
+    """The headers of an entry with those that are given for several servers. An entry that authorizes itself keeps that."""
+    replaced = {name.lower() for name in own} | ({"authorization"} if authorizes else set())
+
+    def merge(headers: Mapping[str, str] | None) -> dict[str, str]:
+        return {name: value for name, value in (headers or {}).items() if name.lower() not in replaced} | dict(own)
+
+    if not callable(given):
+        return merge(given)
+
+    async def merged() -> dict[str, str]:
+        headers = given()
+        return merge(await headers if isawaitable(headers) else headers)
+
+    return merged
 
 
 def read_config(source: Source, *, environ: Mapping[str, str] | None = None) -> dict[str, ServerEntry]:
     """Read a configuration.
 
     The format is `{"mcpServers": {name: {"command", "args", "env", "cwd"} or {"url", "headers", "type"}}}`, each also with
-    `lock`, the path of a lock file (relative to the file), and `drift`, "refuse" or "warn". `${VAR}`, `${VAR:-default}` and
-    `${env:VAR}` are replaced by variables. Keys that only other hosts know are ignored.
+    `lock`, the path of a lock file (relative to the file), and `drift`, "refuse" or "warn". A server with a URL may have
+    `"auth": "oauth"`, or the options of the login as an object. `${VAR}`, `${VAR:-default}` and `${env:VAR}` are replaced by
+    variables. Keys that only other hosts know are ignored.
 
     Args:
         source: The path of a JSON file, which may have comments, or of a TOML file as Codex has it; or its content.
         environ: The variables; those of the process by default.
 
     Returns:
-        The servers by name, in their order. Disabled ones and those with a variable that is not set are marked.
+        The servers by name, in their order. Disabled ones are marked, and those with a mistake have a `problem`.
 
     Raises:
-        StartError: The configuration can't be read or is invalid.
+        StartError: The file can't be read, or has no servers.
     """
     where, servers = ("the configuration", source) if isinstance(source, Mapping) else (str(source), _load(source))
     section = next((name for name in _SECTIONS if name in servers), None) if isinstance(servers, Mapping) else None
     if section is None:
         there = ", ".join(map(repr, servers)) if isinstance(servers, Mapping) and servers else "nothing of the kind"
         raise StartError(f'{where} has no "mcpServers": {{name: {{"command": …}}}}; it holds {shorten(there)}')
+    if isinstance(servers[section], _Repeated):
+        raise StartError(f"{where}: {section!r} is there twice")
     if not isinstance(servers[section], Mapping):
         raise StartError(f"{where}: {section!r} must be an object that maps names to servers")
     variables = os.environ if environ is None else environ
@@ -160,7 +229,7 @@ def _load(path: str | os.PathLike[str]) -> Any:
 
 def _read_json(path: str | os.PathLike[str], text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=partial(_object, path))
+        return json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError:
         from gemel.client.group.jsonc import MalformedJson, read
 
@@ -179,17 +248,15 @@ def _read_toml(path: str | os.PathLike[str], text: str) -> Any:
         raise StartError(f"{path}: not TOML: {exc}") from exc
 
 
-def _object(path: str | os.PathLike[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for name, value in pairs:
-        if name in members:
-            raise StartError(f"{path}: {name!r} is there twice")
-        members[name] = value
+        members[name] = _Repeated() if name in members else value
     return members
 
 
-class _Unset(StartError):
-    """The environment lacks a variable, which concerns this server alone."""
+class _Repeated:
+    """The value of a member that is there twice."""
 
 
 def _unified(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,22 +279,31 @@ class _EntryReader:
     def __init__(self, where: str, name: str, table: Any, variables: Mapping[str, str]) -> None:
         self._place = f"{where}: server {name!r}"
         self._name = name
-        if not isinstance(table, Mapping):
-            raise StartError(f'{self._place} must be an object with a "command" or a "url"')
-        self._table: Mapping[str, Any] = _unified(table)
+        self._table: Mapping[str, Any] = {}
+        self._written = table
         self._variables = variables
 
     def read(self) -> ServerEntry:
         """Read the entry. A disabled server is not checked: its variables may be missing."""
-        disabled = self._flag("disabled", False) or not self._flag("enabled", True)
-        kind = self._kind()
-        if disabled:
-            return ServerEntry(name=self._name, kind=kind, disabled=True)
-        self._warn_of_slips()
         try:
-            return self._enabled(kind)
-        except _Unset as exc:
-            return ServerEntry(name=self._name, kind=kind, problem=str(exc))
+            self._table = _unified(self._checked(self._written))
+            if self._flag("disabled", False) or not self._flag("enabled", True):
+                return ServerEntry(name=self._name, disabled=True)
+            self._warn_of_slips()
+            return self._enabled(self._kind())
+        except StartError as exc:
+            return ServerEntry(name=self._name, problem=str(exc))
+
+    def _checked(self, table: Any) -> Mapping[str, Any]:
+        if isinstance(table, _Repeated):
+            raise StartError(f"{self._place} is there twice")
+        if not isinstance(table, Mapping):
+            raise StartError(f'{self._place} must be an object with a "command" or a "url"')
+        for key, value in table.items():
+            repeated = isinstance(value, Mapping) and any(isinstance(one, _Repeated) for one in value.values())
+            if repeated or isinstance(value, _Repeated):
+                raise self._wrong(key, f"{'a member' if repeated else 'it'} is there twice")
+        return table
 
     def _enabled(self, kind: Kind) -> ServerEntry:
         if kind == "stdio":
@@ -238,7 +314,26 @@ class _EntryReader:
         url = self._text("url")
         if not url.startswith(("http://", "https://")):
             raise self._wrong("url", f"must begin with http:// or https://, not {shorten(url)!r}")
-        return self._with_lock(ServerEntry(name=self._name, kind=kind, url=url, headers=self._texts("headers")))
+        token, oauth = self._login()
+        headers = self._texts("headers") | ({} if token is None else {"Authorization": f"Bearer {token}"})
+        return self._with_lock(ServerEntry(name=self._name, kind=kind, url=url, headers=headers, oauth=oauth))
+
+    def _login(self) -> tuple[str | None, dict[str, Any] | Literal[False] | None]:
+        """The token that `auth` has, and the options of the login that `auth` or `oauth` asks for."""
+        auth, oauth = self._table.get("auth"), self._table.get("oauth")
+        if isinstance(auth, str) and auth.lower() not in ("oauth", "none"):
+            return self._text("auth").removeprefix("Bearer "), None
+        if isinstance(auth, Mapping) and oauth is not None:
+            raise self._wrong("oauth", "the options of the login are in `auth`, too: write them once")
+        key = "auth" if auth is not None and oauth is None else "oauth"
+        written: Any = self._table.get(key)
+        if isinstance(written, str) and written.lower() in ("oauth", "none"):
+            written = written.lower() == "oauth"
+        if written is None or isinstance(written, bool):
+            return None, {} if written else written
+        if not isinstance(written, Mapping):
+            raise self._wrong(key, 'must be "oauth", an object with the options of the login, true or false')
+        return None, OAuthReader(self._place, key, written, self._item).read()
 
     def _with_lock(self, entry: ServerEntry) -> ServerEntry:
         lock, drift = self._table.get("lock"), self._table.get("drift", "refuse")
@@ -307,7 +402,7 @@ class _EntryReader:
             value, default = self._variables.get(name[1]), name.groups()[1]
             if value is None and default is None:
                 hint = f"set it, or write ${{{name[1]}:-default}}"
-                raise _Unset(f"{self._place}: {key}: the environment has no variable {name[1]}; {hint}")
+                raise self._wrong(key, f"the environment has no variable {name[1]}; {hint}")
             return value or default or ""
 
         return look_up

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, Unpack
 
 import msgspec
 
@@ -18,11 +19,13 @@ from gemel.client.call_options import CallOptions, RequestOptions
 from gemel.client.client import Client
 from gemel.client.group.config import ServerEntry, Source, read_config
 from gemel.client.group.member import Health, Member
-from gemel.client.group.names import NameOrigin, Prefixing, merge_names
+from gemel.client.group.names import NameOrigin, Prefixing, merge_names, name_for_models, prefixes_of
 from gemel.client.methods import ResultT
 from gemel.client.options import CALLBACKS, ClientGroupOptions
-from gemel.errors import CallError, ConnectFailed, NotSent, shorten
+from gemel.client.targets import fitting_options
+from gemel.errors import CallError, ConnectFailed, DefinitionError, NotSent, StartError, shorten
 from gemel.options import accepts, check_option, instance, resolve
+from gemel.protocol.deviations import Deviation
 from gemel.schema.content import ResourceLink, TextContent
 from gemel.schema.prompts import GetPromptResult, Prompt
 from gemel.schema.resources import ReadResourceResult, Resource, ResourceTemplate
@@ -35,22 +38,39 @@ logger = logging.getLogger("gemel")
 SERVER = "gemel/server"
 
 ItemT = TypeVar("ItemT", Tool, Prompt, Resource, ResourceTemplate)
+ListedT = TypeVar("ListedT")
 NamedT = TypeVar("NamedT", Tool, Prompt, Resource, ResourceTemplate, ResourceLink)
 Kind = Literal["tools", "prompts"]
+#: The options that are not those of its clients.
+_OWN = ("concurrency", "prefix", "model_names", "strict", "list_wait", "on_change")
+
+
+class Listing(list[ListedT], Generic[ListedT]):
+    """What several servers list: a list that tells whose part is missing.
+
+    Attributes:
+        missing: The servers that could not be asked, and why, by name.
+    """
+
+    def __init__(self, items: Iterable[ListedT], missing: Mapping[str, str]) -> None:
+        super().__init__(items)
+        self.missing = dict(missing)
 
 
 class ClientGroup:
     """Several servers: `async with ClientGroup({"files": "files.py", "web": "https://host/mcp"}) as group`.
 
-    All servers are connected at the same time. One that can't be reached is tried again in the background, with backoff;
-    `servers[name]` has its `state` and `reason`. Names of tools and prompts that several servers have are written
-    `server_name`. The `_meta` of everything listed holds the name of the server under "gemel/server".
+    All servers are connected at the same time, and the group can be used as soon as the first one is there. One that can't be
+    reached is tried again in the background, with backoff; `servers[name]` has its `state` and `reason`. Names of tools and
+    prompts that several servers have are written `server_name`. Names of tools that models don't take are replaced by short
+    ones. The `_meta` of everything listed holds the name of the server under "gemel/server".
 
     Args:
         targets: What each server is reached by: what a Client takes, a ServerEntry of a configuration, or a Client.
-        **options: See `ClientGroupOptions`. Each callback gets the name of the server as an additional last argument:
-            `on_elicit(params, server)`, `on_change(change, server)`. `on_change` is also called, with `ChangesLost`, for a
-            server that was reached late or again.
+        **options: See `ClientGroupOptions`. Options of a transport, such as `auth`, are for the servers that have this transport.
+            Each callback gets the name of the server as an additional last argument: `on_elicit(params, server)`,
+            `on_change(change, server)`. `on_change` is also called, with `ChangesLost`, for a server that was reached late or
+            again.
 
     Attributes:
         servers: The servers by name, in their order.
@@ -67,38 +87,45 @@ class ClientGroup:
     def __init__(self, targets: Mapping[str, Any], **options: Unpack[ClientGroupOptions]) -> None:
         check_option("targets", targets, instance(Mapping, 'ClientGroup({"name": target, …})'))
         settings = resolve(ClientGroupOptions, options, "ClientGroup")
-        own = ("concurrency", "prefix", "strict", "on_change")
-        of_clients = {name: value for name, value in options.items() if name not in own}
-        concurrency, on_change = settings["concurrency"], settings["on_change"]
-        self.servers: dict[str, Member] = {
-            name: Member(
+        of_clients = {name: value for name, value in options.items() if name not in _OWN}
+        self.servers: dict[str, Member] = {}
+        for name, target in targets.items():
+            client, problem = _client(name, target, of_clients)
+            self.servers[name] = Member(
                 name,
-                _client(name, target, of_clients),
-                concurrency=concurrency,
-                on_change=on_change,
-                problem=target.problem if isinstance(target, ServerEntry) else "",
+                client,
+                concurrency=settings["concurrency"],
+                on_change=settings["on_change"],
+                problem=problem,
             )
-            for name, target in targets.items()
-        }
         self._strict: bool = settings["strict"]
-        self._prefix: Prefixing = settings["prefix"]
+        self._prefixing: Prefixing = settings["prefix"]
+        self._prefixes = prefixes_of(self.servers)
+        self._model_names: bool = settings["model_names"]
+        self._list_wait: float = settings["list_wait"]
+        self._connected_at = 0.0
         #: The names that each server listed last; one that is lost for a while keeps its own.
         self._listed: dict[Kind, dict[str, list[str]]] = {"tools": {}, "prompts": {}}
+        #: The origins of the merged names as they are listed, and before they were changed for models.
         self._origins: dict[Kind, dict[str, NameOrigin]] = {"tools": {}, "prompts": {}}
+        self._unchanged: dict[Kind, dict[str, NameOrigin]] = {"tools": {}, "prompts": {}}
 
     @classmethod
     def from_config(cls, source: Source, **options: Unpack[ClientGroupOptions]) -> Self:
         """Make a group of the servers of a configuration.
 
+        An entry with a mistake is a failed server; all others work.
+
         Args:
             source: The path of a JSON file with `mcpServers`, or its content.
-            **options: Options of the group.
+            **options: Options of the group. What an entry has itself takes their place; headers and environment variables are
+                added to those of the entry.
 
         Returns:
             The group, not connected yet.
 
         Raises:
-            StartError: The configuration is invalid.
+            StartError: The file can't be read, or has no servers.
         """
         return cls(read_config(source), **options)
 
@@ -121,23 +148,45 @@ class ClientGroup:
         __exit__ = __aexit__
 
     async def connect(self) -> None:
-        """Connect to all servers. Returns when each is ready or has failed once.
+        """Connect to all servers. Returns when the first one is ready, or each has failed once; of a `strict` group, all of them.
 
-        A server that fails is logged, and is in `servers` with its reason.
+        A server that fails is logged, and is in `failures`.
 
         Raises:
             ConnectFailed: The group is `strict`, and a server failed.
         """
+        self._connected_at = time.monotonic()
         for member in self.servers.values():
             member.start()
         try:
-            await asyncio.gather(*(member.settled() for member in self.servers.values()))
-            failed = [member for member in self.servers.values() if member.state == "failed"]
-            if failed and self._strict:
-                raise ConnectFailed("; ".join(f"Server {one.name!r} failed: {one.reason}" for one in failed))
+            await self._settled(lambda: not self._strict and any(one.available for one in self.servers.values()))
+            if self._strict and (failures := self.failures):
+                raise ConnectFailed("; ".join(f"Server {name!r} failed: {why}" for name, why in failures.items()))
         except BaseException:
             await self.close()
             raise
+
+    async def ready(self) -> None:
+        """Wait until each server is ready or has failed once. Those that failed are in `failures`.
+
+        Without this, a group can be used as soon as its first server is there.
+        """
+        await self._settled()
+
+    async def _settled(self, is_enough: Callable[[], bool] = lambda: False, timeout: float | None = None) -> None:
+        """Wait until no server is connecting for the first time, it is enough, or the time is over."""
+        end = None if timeout is None else time.monotonic() + timeout
+        waits = {asyncio.ensure_future(one.settled()) for one in self.servers.values() if one.is_connecting}
+        pending = waits
+        try:
+            while pending and not is_enough():
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    return
+                _, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     async def close(self) -> None:
         """Close all connections. Closing twice is harmless."""
@@ -155,58 +204,74 @@ class ClientGroup:
         reports = await asyncio.gather(*(member.health(timeout) for member in self.servers.values()))
         return dict(zip(self.servers, reports, strict=True))
 
+    @property
+    def failures(self) -> dict[str, str]:
+        """The servers that could not be reached, were lost, or whose entry has a mistake, and why, by name."""
+        return {name: one.reason for name, one in self.servers.items() if one.state in ("failed", "lost")}
+
+    @property
+    def warnings(self) -> dict[str, list[Deviation]]:
+        """How servers deviated from the specification and were understood all the same, by name; see `Client.warnings`."""
+        reports = {name: one.warnings for name, one in self.servers.items()}
+        return {name: deviations for name, deviations in reports.items() if deviations}
+
     # ---------------------------------------------------------------- lists
 
-    async def list_tools(self, *, cache: CacheMode = "use") -> list[Tool]:
+    async def list_tools(self, *, cache: CacheMode = "use") -> Listing[Tool]:
         """List the tools of all available servers, with merged names.
+
+        Servers that are connecting are waited for until `list_wait` seconds after `connect`; the other listings do the same.
 
         Args:
             cache: "use" the caches of the clients, "refresh" them, or "bypass" them.
 
         Returns:
-            The tools, in the order of the servers. Servers that fail are left out and logged.
+            The tools, in the order of the servers. `missing` has those that fail or are not there yet.
         """
-        return self._renamed("tools", await self._gather("tools", lambda client: client.list_tools(cache=cache)))
+        return self._renamed("tools", *await self._gather("tools", lambda client: client.list_tools(cache=cache)))
 
-    async def list_prompts(self, *, cache: CacheMode = "use") -> list[Prompt]:
+    async def list_prompts(self, *, cache: CacheMode = "use") -> Listing[Prompt]:
         """List the prompts of all available servers, with merged names.
 
         Args:
             cache: "use" the caches of the clients, "refresh" them, or "bypass" them.
 
         Returns:
-            The prompts, in the order of the servers. Servers that fail are left out and logged.
+            The prompts, in the order of the servers. `missing` has those that fail or are not there yet.
         """
-        return self._renamed("prompts", await self._gather("prompts", lambda client: client.list_prompts(cache=cache)))
+        return self._renamed("prompts", *await self._gather("prompts", lambda client: client.list_prompts(cache=cache)))
 
-    async def list_resources(self, *, cache: CacheMode = "use") -> list[Resource]:
+    async def list_resources(self, *, cache: CacheMode = "use") -> Listing[Resource]:
         """List the resources of all available servers. A URI that several servers have is listed once for each.
 
         Args:
             cache: "use" the caches of the clients, "refresh" them, or "bypass" them.
 
         Returns:
-            The resources, in the order of the servers. Servers that fail are left out and logged.
+            The resources, in the order of the servers. `missing` has those that fail or are not there yet.
         """
-        lists = await self._gather("resources", lambda client: client.list_resources(cache=cache))
-        return [_of_server(server, item) for server, items in lists.items() for item in items]
+        lists, missing = await self._gather("resources", lambda client: client.list_resources(cache=cache))
+        return Listing((_of_server(server, item) for server, items in lists.items() for item in items), missing)
 
-    async def list_resource_templates(self, *, cache: CacheMode = "use") -> list[ResourceTemplate]:
+    async def list_resource_templates(self, *, cache: CacheMode = "use") -> Listing[ResourceTemplate]:
         """List the resource templates of all available servers.
 
         Args:
             cache: "use" the caches of the clients, "refresh" them, or "bypass" them.
 
         Returns:
-            The resource templates, in the order of the servers. Servers that fail are left out and logged.
+            The resource templates, in the order of the servers. `missing` has those that fail or are not there yet.
         """
-        lists = await self._gather("resources", lambda client: client.list_resource_templates(cache=cache))
-        return [_of_server(server, item) for server, items in lists.items() for item in items]
+        lists, missing = await self._gather("resources", lambda client: client.list_resource_templates(cache=cache))
+        return Listing((_of_server(server, item) for server, items in lists.items() for item in items), missing)
 
     async def _gather(
         self, feature: str, list_items: Callable[[Client], Awaitable[list[ItemT]]]
-    ) -> dict[str, list[ItemT]]:
-        async def fetch(member: Member) -> list[ItemT] | None:
+    ) -> tuple[dict[str, list[ItemT]], dict[str, str]]:
+        """The lists of the servers that are there, and why those of others are missing."""
+        missing: dict[str, str] = {}
+
+        async def fetch(member: Member) -> list[ItemT]:
             try:
                 async with member.turn() as client:
                     if getattr(client.server_capabilities, feature) is None:
@@ -214,22 +279,41 @@ class ClientGroup:
                     return await list_items(client)
             except CallError as exc:
                 logger.warning("Server %r: its %s are not listed: %s", member.name, feature, shorten(str(exc)))
-                return None
+                missing[member.name] = str(exc)
+                return []
 
+        await self._settled(timeout=self._connected_at + self._list_wait - time.monotonic())
+        for member in self.servers.values():
+            if member.is_connecting:
+                logger.warning("Server %r: its %s are not listed: it is still connecting", member.name, feature)
+                missing[member.name] = "it is still connecting"
+                member.is_late = True
+            elif not member.available and member.state != "disabled":
+                missing[member.name] = member.reason
         members = [member for member in self.servers.values() if member.available]
         lists = await asyncio.gather(*(fetch(member) for member in members))
-        return {member.name: items for member, items in zip(members, lists, strict=True) if items is not None}
+        found = {member.name: items for member, items in zip(members, lists, strict=True) if member.name not in missing}
+        return found, {name: missing[name] for name in self.servers if name in missing}
 
-    def _renamed(self, kind: Kind, lists: dict[str, list[ItemT]]) -> list[ItemT]:
+    def _renamed(self, kind: Kind, lists: dict[str, list[ItemT]], missing: dict[str, str]) -> Listing[ItemT]:
         listed = {**self._listed[kind], **{server: [item.name for item in items] for server, items in lists.items()}}
         self._listed[kind] = {server: listed[server] for server in self.servers if server in listed}
-        self._origins[kind] = merge_names(self._listed[kind], self._prefix)
+        self._unchanged[kind] = self._merge(kind, str)
+        self._origins[kind] = self._merge(kind, name_for_models) if self._changes(kind) else self._unchanged[kind]
         items_of = {server: {item.name: item for item in items} for server, items in lists.items()}
-        return [
+        renamed = (
             _of_server(origin.server, items_of[origin.server][origin.name], name=merged)
             for merged, origin in self._origins[kind].items()
             if origin.server in items_of
-        ]
+        )
+        return Listing(renamed, missing)
+
+    def _changes(self, kind: Kind) -> bool:
+        """Whether names are changed for models, which don't see those of prompts."""
+        return self._model_names and kind == "tools"
+
+    def _merge(self, kind: Kind, fit: Callable[[str], str]) -> dict[str, NameOrigin]:
+        return merge_names(self._listed[kind], self._prefixing, prefixes=self._prefixes, fit=fit)
 
     # ---------------------------------------------------------------- requests
 
@@ -246,7 +330,8 @@ class ClientGroup:
         """Call a tool; see `Client.call_tool`.
 
         Args:
-            name: The merged name, or with `server` the name that the server uses.
+            name: The merged name, also as it was before it was changed for models; or with `server` the name that the server
+                uses.
             arguments: The arguments, by name.
             returns: The type of `data` of the result.
             raise_on_error: Whether a result that is marked as an error raises ToolCallError. Otherwise a tool that no server
@@ -374,7 +459,7 @@ class ClientGroup:
         """Find the server that a merged name belongs to.
 
         Args:
-            name: The merged name, as it was listed.
+            name: The merged name, as it was listed, or as it was before it was changed for models.
             kind: "tools" or "prompts".
 
         Returns:
@@ -383,10 +468,13 @@ class ClientGroup:
         Raises:
             NotSent: The name was not listed.
         """
-        origin = self._origins[kind].get(name)
+        origin = self._origin(kind, name)
         if origin is None:
             raise NotSent(self._missing(kind, name))
         return origin
+
+    def _origin(self, kind: Kind, name: str) -> NameOrigin | None:
+        return self._origins[kind].get(name) or self._unchanged[kind].get(name)
 
     def _member(self, server: str) -> Member:
         if server not in self.servers:
@@ -397,7 +485,7 @@ class ClientGroup:
         """The origin of a name; names keep their meaning until the next list."""
         if server is not None:
             return NameOrigin(server, name)
-        if name not in self._origins[kind]:
+        if self._origin(kind, name) is None:
             await (self.list_tools(cache="refresh") if kind == "tools" else self.list_prompts(cache="refresh"))
         return self.origin(name, kind)
 
@@ -405,7 +493,8 @@ class ClientGroup:
         origins = self._origins[kind]
         several = [merged for merged, origin in origins.items() if origin.name == name]
         if several:
-            return f"Several servers have {name!r}: ask for {' or '.join(map(repr, several))}"
+            whose = "Several servers have" if len(several) > 1 else "A server has"
+            return f"{whose} {name!r}: ask for {' or '.join(map(repr, several))}"
         import difflib
 
         close = difflib.get_close_matches(name, origins, 3)
@@ -425,17 +514,20 @@ class ClientGroup:
         raise NotSent(f"No server lists {shorten(uri)!r} or has a template for it: say server=…")
 
 
-def _client(name: str, target: Any, options: Mapping[str, Any]) -> Client | None:
-    """The client of one server, whose callbacks get its name; None for a disabled one."""
+def _client(name: str, target: Any, options: Mapping[str, Any]) -> tuple[Client | None, str]:
+    """The client of one server, whose callbacks get its name; none for a disabled one, or one whose entry has a problem."""
     if isinstance(target, Client):
-        return target
+        return target, ""
     bound = {key: _named(value, name) if key in CALLBACKS else value for key, value in options.items()}
     if not isinstance(target, ServerEntry):
-        return Client(target, **bound)
-    if target.disabled or target.problem:
-        return None
-    address, more = target.reach()
-    return Client(address, **{**bound, **more})
+        return Client(target, **fitting_options(target, bound)), ""
+    if target.disabled:
+        return None, ""
+    try:
+        address, more = target.reach(bound)
+        return Client(address, **more), ""
+    except (DefinitionError, StartError) as exc:
+        return None, str(exc)
 
 
 def _named(callback: Any, server: str) -> Any:

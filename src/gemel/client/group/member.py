@@ -27,6 +27,7 @@ from gemel.errors import (
 )
 from gemel.loops import Abandoned, Home
 from gemel.protocol.changes import Changed, ChangesLost
+from gemel.protocol.deviations import Deviation
 from gemel.protocol.eras.base import EraName
 from gemel.protocol.eras.detect import ERAS
 from gemel.timeouts import give_up_if_cancelled
@@ -105,6 +106,8 @@ class Member:
         self._supervising: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[str] | None = None
         self._failed_request = asyncio.Event()
+        #: Whether a listing was made without it, so that its arrival is a change.
+        self.is_late = False
 
     def __repr__(self) -> str:
         return f"<Member {self.name!r}: {self.state}{f', {shorten(self.reason)}' if self.reason else ''}>"
@@ -114,7 +117,7 @@ class Member:
         """The client of the server.
 
         Raises:
-            NotSent: The server is disabled, or a variable of its configuration is not set.
+            NotSent: The server is disabled, or its entry in the configuration has a problem.
         """
         if self._client is None:
             raise NotSent(f"Server {self.name!r} is not available: {self.reason}")
@@ -124,6 +127,16 @@ class Member:
     def available(self) -> bool:
         """Whether requests can be sent: it was reached and is not closed."""
         return self.state in ("ready", "lost")
+
+    @property
+    def is_connecting(self) -> bool:
+        """Whether the first attempt to connect is under way."""
+        return self._supervising is not None and not self._settled.is_set()
+
+    @property
+    def warnings(self) -> list[Deviation]:
+        """How the server deviated from the specification and was understood all the same; see `Client.warnings`."""
+        return [] if self._client is None else self._client.warnings
 
     # ---------------------------------------------------------------- life
 
@@ -219,7 +232,7 @@ class Member:
             await client.connect()
             self._connected_before = True
         if self._on_change is not None and (self._watching is None or self._watching.done()):
-            late = self._settled.is_set()
+            late = self._settled.is_set() or self.is_late
             self._watching = asyncio.get_running_loop().create_task(self._watch(client, self._on_change, late))
 
     def _set_state(self, state: State, reason: str = "") -> None:
