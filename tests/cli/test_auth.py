@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -294,6 +294,40 @@ async def test_a_mistake_is_one_line(words: tuple[str, ...], text: str, shell: S
     assert done.stderr.startswith("gemel: ")
     assert text.format(url=double.url) in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def asked_at_login(double: AuthDouble) -> tuple[str, str, str]:
+    """The client, audience and scope of the last authorization request."""
+    *_, asked = [asked for asked in double.authority.asked if asked.path.startswith("/authorize")]
+    query = dict(parse_qsl(urlsplit(asked.path).query))
+    return query["client_id"], query["audience"], query["scope"]
+
+
+async def test_an_entry_of_a_configuration_says_how_to_log_in(shell: Shell, double: AuthDouble) -> None:
+    double.clients["mine"] = {"redirect_uris": ["*"], "client_secret": "s3cret"}
+    oauth = {
+        "clientId": "mine",
+        "clientSecret": "${SECRET}",
+        "issuer": double.issuer,
+        "parameters": {"audience": "notes"},
+        "scopes": ["notes"],
+    }
+    config = shell.home / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"web": {"url": double.url, "oauth": oauth}, "bad": {"url": ""}}}))
+    shell.environment["SECRET"] = "s3cret"
+    done = await shell.gemel("auth", "login", f"{config}:web")
+    assert done.code == 0, done.stderr
+    assert asked_at_login(double) == ("mine", "notes", "notes")
+    double.tokens.clear()
+    done = await shell.gemel("call", f"{config}:web", "read")
+    assert (done.code, done.stdout) == (0, "notes\n"), done.stderr
+    done = await shell.gemel("auth", "login", f"{config}:web", "--scope", "other")
+    assert done.code == 0, done.stderr
+    client_id, audience, scope = asked_at_login(double)
+    assert (client_id, audience) == ("mine", "notes")
+    assert "other" in scope.split()
+    done = await shell.gemel("auth", "status", f"{config}:bad")
+    assert "server 'bad': url: must be a string that is not empty" in done.stderr
 
 
 async def test_a_login_that_is_refused_is_one_line(shell: Shell, double: AuthDouble) -> None:

@@ -9,7 +9,9 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from importlib.machinery import PathFinder
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from gemel.cli.network import URL_OPTIONS, given_option, http_options, limits_of
 from gemel.cli.program.environment import program_options, refuse_program_options
@@ -19,6 +21,9 @@ from gemel.client.targets import command_line, is_address
 from gemel.errors import StartError
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.transports.stream.options import Shown
+
+if TYPE_CHECKING:
+    from gemel.client.group.config import ServerEntry
 
 
 def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | None = None, **more: Any) -> Client:
@@ -76,14 +81,16 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     entry = CONFIGURED.fullmatch(options.target)
     target: Any = options.target
     transport: dict[str, Any] = {}
+    oauth: dict[str, Any] | Literal[False] | None = None
     if entry is not None:
         from gemel.client.group.config import pick, read_config
 
-        target, configured = pick(read_config(entry["path"]), entry["name"]).reach()
-        transport = dict(configured)
+        configured = pick(read_config(entry["path"]), entry["name"])
+        oauth = configured.oauth
+        target, transport = msgspec.structs.replace(configured, oauth=None).reach(_login_of_sse(options, configured))
     if isinstance(target, str) and target.startswith(("http://", "https://")):
         transport = http_options(options, transport)
-        return target, transport if "auth" in transport else transport | _login(options, transport)
+        return target, transport if oauth is False else transport | _login(options, transport, oauth)
     if wrong := given_option(options, URL_OPTIONS):
         raise StartError(f"{wrong} needs a URL as the target")
     if entry is None and is_python(options):
@@ -94,14 +101,21 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     return _with_arguments(options, target), transport
 
 
-def _login(options: argparse.Namespace, transport: Mapping[str, Any]) -> dict[str, Any]:
+def _login_of_sse(options: argparse.Namespace, entry: ServerEntry) -> dict[str, Any]:
+    """Return the option `auth` for an entry whose transport is made with its options."""
+    return _login(options, {}, entry.oauth) if entry.kind == "sse" and entry.oauth is not False else {}
+
+
+def _login(
+    options: argparse.Namespace, transport: Mapping[str, Any], oauth: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the option `auth`; nothing if the headers of the user have credentials."""
     headers = transport.get("headers") or {}
     if callable(headers) or any(name.lower() == "authorization" for name in headers):
         return {}
     from gemel.cli.login import StoredLogin
 
-    return {"auth": StoredLogin(options, headers)}
+    return {"auth": StoredLogin(options, headers, oauth)}
 
 
 def is_python(options: argparse.Namespace) -> bool:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gemel.cli.network import oauth_options, with_headers
 from gemel.client.terminal.display import is_terminal
 from gemel.errors import AuthorizationFailed, HttpStatus
 from gemel.http1.client.wire import HeaderPairs
-from gemel.protocol.deviations import Deviation
 from gemel.transports.http.client.options import Credentials, Network
 
 if TYPE_CHECKING:
@@ -26,20 +25,23 @@ class StoredLogin:
     Args:
         options: The parsed command line.
         headers: Headers for requests to the origin of the server.
+        oauth: The options of the login that the entry of a configuration has.
 
     Raises:
         StartError: An option about the authorization server can't be used.
     """
 
-    def __init__(self, options: argparse.Namespace, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, options: argparse.Namespace, headers: Mapping[str, str], oauth: Mapping[str, Any] | None = None
+    ) -> None:
         self._options = options
         self._headers = headers
-        self._oauth = oauth_options(options)
+        self.oauth = oauth_options(options, oauth)
 
     def bind(self, url: str, network: Network, /) -> Credentials:
         """Return the credentials for one server."""
         authorizer = None if may_log_in(self._options) else Nobody()
-        return _StoredCredentials(url, with_headers(network, self._headers), authorizer, self._oauth)
+        return _StoredCredentials(url, with_headers(network, self._headers), authorizer, self.oauth)
 
 
 class _StoredCredentials:
@@ -56,11 +58,6 @@ class _StoredCredentials:
         return None if self._credentials is None else self._credentials.identity
 
     @property
-    def deviations(self) -> Iterable[Deviation]:
-        """How the authorization server deviates from the specification."""
-        return () if self._credentials is None else self._credentials.deviations
-
-    @property
     def asks_person(self) -> bool:
         """Whether a person is logging in."""
         return self._credentials is not None and self._credentials.asks_person
@@ -72,7 +69,7 @@ class _StoredCredentials:
     async def refused(self, refusal: HttpStatus, sent: HeaderPairs, /) -> bool:
         """See `Credentials`."""
         if self._credentials is None:
-            self._credentials = command_oauth(self._authorizer, **self._options).bind(self._url, self._network)
+            self._credentials = command_oauth(self._authorizer, self._options).bind(self._url, self._network)
             if await self._credentials.tokens() is not None:
                 return True
         try:
@@ -104,15 +101,16 @@ def may_log_in(options: argparse.Namespace) -> bool:
     return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
-def command_oauth(authorizer: object = None, **options: object) -> OAuth:
+def command_oauth(authorizer: Any = None, options: Mapping[str, Any] | None = None) -> OAuth:
     """Return OAuth with the logins of the command line.
 
     Args:
         authorizer: How a person logs in; with the browser by default.
-        **options: Further options of OAuth.
+        options: Further options, as an entry of a configuration has them.
     """
+    from gemel.auth.client.configured import configured_oauth
     from gemel.auth.client.oauth import OAuth
     from gemel.auth.client.stores import FileTokenStore
 
-    more: dict[str, object] = {"authorizer": authorizer, "store": FileTokenStore(), "keep_client": True, **options}
-    return OAuth(**more)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # the options of a command
+    base = OAuth(authorizer=authorizer, store=FileTokenStore(), keep_client=True)
+    return configured_oauth(options or {}, base)

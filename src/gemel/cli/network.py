@@ -202,26 +202,28 @@ def _no_password() -> str:
 # ---------------------------------------------------------------- logins
 
 
-def oauth_options(options: argparse.Namespace) -> dict[str, Any]:
+def oauth_options(options: argparse.Namespace, configured: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the options of OAuth about the authorization server that a command line gives.
 
     Args:
         options: The parsed command line.
+        configured: The options of the login of an entry in a configuration; those of the command line take their place.
 
     Raises:
         StartError: One of them can't be used.
     """
     for name in ("resource", "assume_pkce", "parameter"):
-        if getattr(options, name, None) and not options.issuer:
+        if getattr(options, name, None) and not options.issuer and "issuer" not in (configured or {}):
             raise StartError(f"--{name.replace('_', '-')} needs --issuer: it is for one authorization server")
-    return {
+    given = {
         "issuer": options.issuer,
         "accept_issuers": options.accept_issuer,
-        "private_networks": options.private_networks,
-        "resource": {None: True, "none": False}.get(options.resource, options.resource),
-        "assume_pkce": options.assume_pkce,
+        "private_networks": options.private_networks or None,
+        "resource": {"none": False}.get(options.resource, options.resource),
+        "assume_pkce": options.assume_pkce or None,
         "authorization_parameters": dict(map(_parameter, options.parameter)),
     }
+    return {**(configured or {}), **{name: value for name, value in given.items() if value not in (None, [], {})}}
 
 
 def _parameter(text: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from gemel.cli.connect import CONFIGURED, is_python, target_of
 from gemel.cli.login import StoredLogin, command_oauth
-from gemel.cli.network import network_of, oauth_options
+from gemel.cli.network import network_of
 from gemel.cli.program.load import package_folder
 from gemel.cli.program.reload import watch_changes
 from gemel.client.terminal.display import is_terminal
@@ -59,8 +59,8 @@ def _target(options: argparse.Namespace) -> DevTarget:
         print(f"gemel: {missing_extra('to reload when a file changes needs', 'cli')}", file=sys.stderr)
         watches = False
     logins: dict[str, Any] = {}
-    if isinstance(transport.get("auth"), StoredLogin):
-        logins = {"authorize": partial(command_oauth, **oauth_options(options)), "network": network_of(options)}
+    if isinstance(login := transport.get("auth"), StoredLogin):
+        logins = {"authorize": partial(command_oauth, options=login.oauth), "network": network_of(options)}
     return DevTarget(
         name=_name(options),
         open=connect,

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from gemel.cli.connect import CONFIGURED
 from gemel.cli.console import as_json
@@ -32,41 +33,47 @@ _OF_LOGIN = (
 async def run(options: argparse.Namespace) -> int:
     """Do what the action says. The exit code is 1 if nobody is logged in."""
     actions: dict[str, Callable[[argparse.Namespace, str], Awaitable[int]]] = {
-        "login": _login,
         "logout": _logout,
         "status": _status,
         "token": _token,
     }
     if options.action != "login" and (wrong := given_option(options, _OF_LOGIN)):
         raise StartError(f"{wrong} is for gemel auth login")
-    return await actions[options.action](options, _url(options.target))
+    url, oauth = _server(options.target)
+    if options.action == "login":
+        return await _login(options, url, oauth)
+    return await actions[options.action](options, url)
 
 
-def _url(target: str) -> str:
-    """Return the URL of the TARGET."""
+def _server(target: str) -> tuple[str, dict[str, Any]]:
+    """Return the URL of the TARGET, and the options of the login that an entry of a configuration has."""
+    oauth: dict[str, Any] = {}
     entry = CONFIGURED.fullmatch(target)
     if entry is not None:
         from gemel.client.group.config import pick, read_config
 
-        target, _ = pick(read_config(entry["path"]), entry["name"]).reach()
+        configured = pick(read_config(entry["path"]), entry["name"])
+        if configured.problem:
+            raise StartError(configured.problem)
+        target, oauth = configured.url, configured.oauth or {}
     if not str(target).startswith(("http://", "https://")):
         raise StartError("gemel auth needs the URL of a server, or the entry of a configuration that has one")
-    return str(target)
+    return str(target), oauth
 
 
-async def _login(options: argparse.Namespace, url: str) -> int:
+async def _login(options: argparse.Namespace, url: str, configured: dict[str, Any]) -> int:
     if options.client_secret_file and not options.client_id:
         raise StartError("--client-secret-file needs --client-id")
     if options.auth_method and not options.client_secret_file:
         raise StartError("--auth-method needs --client-secret-file")
-    oauth = command_oauth(
-        _authorizer(options),
-        scopes=options.scope,
-        client_id=options.client_id,
-        client_secret=_read_secret(options.client_secret_file),
-        auth_method=options.auth_method,
-        **oauth_options(options),
-    )
+    own = {
+        "scopes": options.scope or None,
+        "client_id": options.client_id,
+        "client_secret": _read_secret(options.client_secret_file),
+        "auth_method": options.auth_method,
+    }
+    given = {name: value for name, value in own.items() if value is not None}
+    oauth = command_oauth(_authorizer(options, configured), {**oauth_options(options, configured), **given})
     credentials = oauth.bind(url, network_of(options))
     tokens = await credentials.login(again=bool(options.client_id or options.scope))
     scopes = f" with the scopes {' '.join(tokens.scopes)}" if tokens.scopes else ""
@@ -74,7 +81,7 @@ async def _login(options: argparse.Namespace, url: str) -> int:
     return 0
 
 
-def _authorizer(options: argparse.Namespace) -> object:
+def _authorizer(options: argparse.Namespace, configured: dict[str, Any]) -> object:
     """Return how the person logs in; None for the browser."""
     from gemel.auth.client.device import DeviceLogin
     from gemel.auth.client.user import BrowserLogin, PasteLogin
@@ -82,7 +89,8 @@ def _authorizer(options: argparse.Namespace) -> object:
     if options.device:
         return DeviceLogin()
     if options.paste or (not options.port and not has_browser() and is_terminal(sys.stdin)):
-        return PasteLogin(redirect_uri=f"http://localhost:{options.port or 8765}/callback")
+        port = options.port or configured.get("callback_port") or 8765
+        return PasteLogin(redirect_uri=configured.get("redirect_uri") or f"http://localhost:{port}/callback")
     return BrowserLogin(port=options.port) if options.port else None
 
 
