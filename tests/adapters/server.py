@@ -16,6 +16,7 @@ from gemel import (
     TextContent,
     ToolError,
 )
+from gemel.client.group.names import name_for_models
 
 server = Server("pantry", version="1.0", instructions="Count before you cook.")
 
@@ -97,6 +98,12 @@ async def tea() -> str:
 async def cook(dish: str) -> list[Message]:
     """Talk about a dish."""
     return [Message(f"How is {dish} cooked?"), Message("Slowly.", role="assistant")]
+
+
+#: A server whose tool has a name that models don't take, and the name that it gets.
+odd_server = Server("odd")
+odd_server.tool(lambda: "found", name="files.read")
+SHORT_NAME = name_for_models("files.read")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -12,6 +13,7 @@ from gemel import Client, ClientGroup, DefinitionError, Overloaded, PeerError, S
 from gemel.adapters.tools import AsyncTools, SyncTools, text_for_model
 from gemel.sync import Client as SyncClient
 from tests.adapters.server import server
+from tests.client.puppet import Puppet
 
 
 class Counted:
@@ -64,6 +66,62 @@ async def test_a_group_converts_each_tool_once() -> None:
         for _ in range(3):
             assert len(await tools.list()) == 3
     assert counted.names == ["a_add", "b_add", "read_resource"]
+
+
+ODD = ("files/read", "files read", "get_" + "very_" * 20 + "long_name")
+
+
+def odd_server() -> Puppet:
+    """A server whose tools have names that models don't take, and answer with them."""
+    cached = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    listed = [{"name": name, "inputSchema": {"type": "object"}} for name in (*ODD, "plain")]
+
+    def say(puppet: Puppet, message: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": message["params"]["name"]}], "resultType": "complete"}
+
+    return Puppet(
+        {
+            "server/discover": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **cached},
+            "tools/list": {"tools": listed, **cached},
+            "tools/call": say,
+        }
+    )
+
+
+async def test_a_tool_has_a_name_that_models_take_and_calls_reach_it() -> None:
+    async with Client(odd_server()) as client:
+        tools = AsyncTools(client, lambda tool: tool.name, include=None, resources=False)
+        names = await tools.list()
+        assert all(re.fullmatch("[A-Za-z0-9_-]{1,64}", name) for name in names)
+        assert names[-1] == "plain"
+        assert [text_for_model(await tools.call(name, {})) for name in names] == [*ODD, "plain"]
+        # Of a list that another process has read.
+        fresh = AsyncTools(client, lambda tool: tool.name, include=None, resources=False)
+        assert text_for_model(await fresh.call(names[0], {})) == ODD[0]
+        same = AsyncTools(client, lambda tool: tool.name, include=None, resources=False, model_names=False)
+        assert await same.list() == [*ODD, "plain"]
+    async with ClientGroup({"a": odd_server()}) as group:
+        grouped = AsyncTools(group, lambda tool: tool.name, include=None, resources=False)
+        assert await grouped.list() == names
+        assert [text_for_model(await grouped.call(name, {})) for name in names] == [*ODD, "plain"]
+
+
+async def test_tools_are_chosen_by_the_name_of_the_server_or_the_short_one() -> None:
+    async with Client(odd_server()) as client, ClientGroup({"a": odd_server()}) as group:
+        for source in (client, group):
+            tools = AsyncTools(source, lambda tool: tool.name, include=[ODD[0]], resources=False)
+            (short,) = await tools.list()
+            again = AsyncTools(source, lambda tool: tool.name, include=[short], resources=False)
+            assert await again.list() == [short]
+            missing = AsyncTools(source, lambda tool: tool.name, include=["files/write"], resources=False)
+            with pytest.raises(DefinitionError, match="include has 'files/write'"):
+                await missing.list()
+
+
+def test_a_blocking_client_reaches_tools_by_their_short_names() -> None:
+    with SyncClient(odd_server()) as client:
+        tools = SyncTools(client, lambda tool: tool.name, include=None, resources=False)
+        assert [text_for_model(tools.call(name, {})) for name in tools.list()] == [*ODD, "plain"]
 
 
 async def test_a_name_that_vanishes_later_is_no_mistake() -> None:

@@ -58,6 +58,7 @@ class AdkToolset(BaseToolset):
         client: A client or client group, connected while agents run.
         include: The names of the tools to use, or a function of a tool; all by default.
         resources: Whether there is also a tool `read_resource`, for links in results.
+        model_names: Whether a tool with a name that models don't take gets a short one.
         tool_name_prefix: What is put in front of the names, with "_".
 
     Raises:
@@ -74,11 +75,16 @@ class AdkToolset(BaseToolset):
         *,
         include: Include | None = None,
         resources: bool = False,
+        model_names: bool = True,
         tool_name_prefix: str | None = None,
     ) -> None:
         super().__init__(tool_name_prefix=tool_name_prefix)
         self._tools: AsyncTools[_AdkTool] = AsyncTools(
-            client, lambda tool: _AdkTool(self._tools, tool), include=include, resources=resources
+            client,
+            lambda tool: _AdkTool(self._tools, tool),
+            include=include,
+            resources=resources,
+            model_names=model_names,
         )
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:

@@ -51,7 +51,9 @@ except ModuleNotFoundError as exc:
 __all__ = ["blobs", "messages", "sync_tools", "tools"]
 
 
-async def tools(client: AnyClient, *, include: Include | None = None, resources: bool = False) -> list[BaseTool]:
+async def tools(
+    client: AnyClient, *, include: Include | None = None, resources: bool = False, model_names: bool = True
+) -> list[BaseTool]:
     """List the tools of a client as LangChain's.
 
     A result is text, or standard content blocks if it has more than text; structured content is the artifact, as
@@ -62,6 +64,7 @@ async def tools(client: AnyClient, *, include: Include | None = None, resources:
         client: A connected client or client group; the tools are called in its event loop.
         include: The names of the tools to use, or a function of a tool; all by default.
         resources: Whether there is also a tool `read_resource`, for links in results.
+        model_names: Whether a tool with a name that models don't take gets a short one.
 
     Returns:
         The tools, for `create_agent`, `bind_tools` or `ToolNode`.
@@ -75,18 +78,25 @@ async def tools(client: AnyClient, *, include: Include | None = None, resources:
         ...     agent = create_agent("openai:gpt-5", await tools(client))
     """
     source: AsyncTools[BaseTool] = AsyncTools(
-        client, lambda tool: _LangChainAsyncTool(source, tool), include=include, resources=resources
+        client,
+        lambda tool: _LangChainAsyncTool(source, tool),
+        include=include,
+        resources=resources,
+        model_names=model_names,
     )
     return await source.list()
 
 
-def sync_tools(client: AnySyncClient, *, include: Include | None = None, resources: bool = False) -> list[BaseTool]:
+def sync_tools(
+    client: AnySyncClient, *, include: Include | None = None, resources: bool = False, model_names: bool = True
+) -> list[BaseTool]:
     """List the tools of a client of `gemel.sync`, for agents that run without async; see `tools`.
 
     Args:
         client: A connected client or client group of `gemel.sync`.
         include: The names of the tools to use, or a function of a tool; all by default.
         resources: Whether there is also a tool `read_resource`, for links in results.
+        model_names: Whether a tool with a name that models don't take gets a short one.
 
     Returns:
         The tools, which can also be awaited.
@@ -96,7 +106,11 @@ def sync_tools(client: AnySyncClient, *, include: Include | None = None, resourc
         CallError: The tools could not be listed.
     """
     source: SyncTools[BaseTool] = SyncTools(
-        client, lambda tool: _LangChainSyncTool(source, tool), include=include, resources=resources
+        client,
+        lambda tool: _LangChainSyncTool(source, tool),
+        include=include,
+        resources=resources,
+        model_names=model_names,
     )
     return source.list()
 

@@ -41,7 +41,9 @@ except ModuleNotFoundError as exc:
 __all__ = ["documents", "messages", "sync_tools", "tools"]
 
 
-async def tools(client: AnyClient, *, include: Include | None = None, resources: bool = False) -> list[AsyncBaseTool]:
+async def tools(
+    client: AnyClient, *, include: Include | None = None, resources: bool = False, model_names: bool = True
+) -> list[AsyncBaseTool]:
     """List the tools of a client as LlamaIndex's.
 
     A result has text, image, audio and document blocks; `raw_output` is the structured content, or the text. The error of
@@ -52,6 +54,7 @@ async def tools(client: AnyClient, *, include: Include | None = None, resources:
         client: A connected client or client group; the tools are called in its event loop.
         include: The names of the tools to use, or a function of a tool; all by default.
         resources: Whether there is also a tool `read_resource`, for links in results.
+        model_names: Whether a tool with a name that models don't take gets a short one.
 
     Returns:
         The tools, for `FunctionAgent` and other workflows.
@@ -65,13 +68,17 @@ async def tools(client: AnyClient, *, include: Include | None = None, resources:
         ...     agent = FunctionAgent(tools=await tools(client), llm=llm)
     """
     source: AsyncTools[AsyncBaseTool] = AsyncTools(
-        client, lambda tool: _LlamaIndexAsyncTool(source, tool), include=include, resources=resources
+        client,
+        lambda tool: _LlamaIndexAsyncTool(source, tool),
+        include=include,
+        resources=resources,
+        model_names=model_names,
     )
     return await source.list()
 
 
 def sync_tools(
-    client: AnySyncClient, *, include: Include | None = None, resources: bool = False
+    client: AnySyncClient, *, include: Include | None = None, resources: bool = False, model_names: bool = True
 ) -> list[AsyncBaseTool]:
     """List the tools of a client of `gemel.sync`, for code without async; see `tools`.
 
@@ -79,6 +86,7 @@ def sync_tools(
         client: A connected client or client group of `gemel.sync`.
         include: The names of the tools to use, or a function of a tool; all by default.
         resources: Whether there is also a tool `read_resource`, for links in results.
+        model_names: Whether a tool with a name that models don't take gets a short one.
 
     Returns:
         The tools, which can also be awaited.
@@ -88,7 +96,11 @@ def sync_tools(
         CallError: The tools could not be listed.
     """
     source: SyncTools[AsyncBaseTool] = SyncTools(
-        client, lambda tool: _LlamaIndexSyncTool(source, tool), include=include, resources=resources
+        client,
+        lambda tool: _LlamaIndexSyncTool(source, tool),
+        include=include,
+        resources=resources,
+        model_names=model_names,
     )
     return source.list()
 

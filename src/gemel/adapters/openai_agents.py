@@ -37,6 +37,7 @@ class AgentsServer(MCPServer):
         name: A name for traces and errors; by default that of the server.
         include: The names of the tools to use, or a function of a tool; all by default.
         resources: Whether there is also a tool `read_resource`, for links in results.
+        model_names: Whether a tool with a name that models don't take gets a short one.
         use_structured_content: Whether the model gets the structured content alone, where there is some.
         require_approval: Which tools need an approval: "always", "never", or by name; see `MCPServer`.
 
@@ -56,6 +57,7 @@ class AgentsServer(MCPServer):
         name: str | None = None,
         include: Include | None = None,
         resources: bool = False,
+        model_names: bool = True,
         use_structured_content: bool = False,
         require_approval: Any = None,
     ) -> None:
@@ -66,7 +68,7 @@ class AgentsServer(MCPServer):
         )
         self._client = client
         self._name = name
-        self._tools = AsyncTools(client, _tool, include=include, resources=resources)
+        self._tools = AsyncTools(client, _tool, include=include, resources=resources, model_names=model_names)
 
     @property
     def name(self) -> str:

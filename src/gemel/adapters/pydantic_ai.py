@@ -46,6 +46,7 @@ class PydanticToolset(AbstractToolset[Any]):
         client: A client or client group, connected while agents run.
         include: The names of the tools to use, or a function of a tool; all by default.
         resources: Whether there is also a tool `read_resource`, for links in results.
+        model_names: Whether a tool with a name that models don't take gets a short one.
         instructions: Whether the model gets the instructions of the server. It is text of the server: trust it first.
         tool_error: What the error of a tool becomes: "retry" for `ModelRetry`, which counts as a retry of the tool, or
             "failed" for `ToolFailed`.
@@ -67,13 +68,14 @@ class PydanticToolset(AbstractToolset[Any]):
         *,
         include: Include | None = None,
         resources: bool = False,
+        model_names: bool = True,
         instructions: bool = False,
         tool_error: Literal["retry", "failed"] = "retry",
         max_retries: int | None = None,
         id: str | None = None,
     ) -> None:
         check_option("tool_error", tool_error, one_of("retry", "failed"))
-        self._tools = AsyncTools(client, _definition, include=include, resources=resources)
+        self._tools = AsyncTools(client, _definition, include=include, resources=resources, model_names=model_names)
         self._instructions = instructions
         self._error: type[ModelRetry | ToolFailed] = ModelRetry if tool_error == "retry" else ToolFailed
         self._max_retries = max_retries

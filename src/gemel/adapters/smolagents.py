@@ -34,7 +34,9 @@ _TYPES = frozenset({"string", "boolean", "integer", "number", "array", "object",
 _UNFIT = re.compile(r"\W", re.ASCII)
 
 
-def tools(client: AnySyncClient, *, include: Include | None = None, resources: bool = False) -> list[Tool]:
+def tools(
+    client: AnySyncClient, *, include: Include | None = None, resources: bool = False, model_names: bool = True
+) -> list[Tool]:
     """List the tools of a client of `gemel.sync` as those of smolagents.
 
     Names become Python identifiers: `get-sum` is `get_sum`. A result is the structured content if the tool has an output
@@ -45,6 +47,7 @@ def tools(client: AnySyncClient, *, include: Include | None = None, resources: b
         client: A connected client or client group of `gemel.sync`.
         include: The names of the tools to use, or a function of a tool; all by default.
         resources: Whether there is also a tool `read_resource`, for links in results.
+        model_names: Whether a tool with a name that models don't take gets a short one.
 
     Returns:
         The tools, for `CodeAgent` and `ToolCallingAgent`.
@@ -58,7 +61,11 @@ def tools(client: AnySyncClient, *, include: Include | None = None, resources: b
         ...     agent = CodeAgent(tools=tools(client), model=model)
     """
     source: SyncTools[Tool] = SyncTools(
-        client, lambda tool: _SmolagentsTool(source, tool), include=include, resources=resources
+        client,
+        lambda tool: _SmolagentsTool(source, tool),
+        include=include,
+        resources=resources,
+        model_names=model_names,
     )
     listed = source.list()
     names = [tool.name for tool in listed]

@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from gemel.client.content import content_to_text
 from gemel.client.group.group import ClientGroup
+from gemel.client.group.names import CHANGED, name_for_models, names_for_models
 from gemel.client.methods import ClientMethods
 from gemel.errors import DefinitionError, InvalidParams, PeerError
 from gemel.schema.content import EmbeddedResource, TextContent
@@ -54,13 +55,20 @@ class _Tools(ABC, Generic[AnyClientT, ToolT]):
         convert: Makes the framework's tool.
         include: The names of the tools to use, or a function of a tool; all by default.
         resources: Whether there is also a tool `read_resource`.
+        model_names: Whether tools with names that models don't take get a short name.
 
     Raises:
         DefinitionError: `include` is neither names nor a function.
     """
 
     def __init__(
-        self, client: AnyClientT, convert: Callable[[Tool], ToolT], *, include: Include | None, resources: bool
+        self,
+        client: AnyClientT,
+        convert: Callable[[Tool], ToolT],
+        *,
+        include: Include | None,
+        resources: bool,
+        model_names: bool = True,
     ) -> None:
         if isinstance(include, str) or not (include is None or callable(include) or isinstance(include, Collection)):
             raise DefinitionError(f"include must be a list of names or a function of a Tool, got {include!r}")
@@ -71,19 +79,29 @@ class _Tools(ABC, Generic[AnyClientT, ToolT]):
         #: Whether the names of `include` were looked for.
         self._checked = False
         self._converted: dict[str, tuple[Tool, ToolT]] = {}
+        self._model_names = model_names
+        #: The names that the server uses, by those that were changed for models.
+        self._own_names: dict[str, str] = {}
 
     def converted(self, tools: list[Tool]) -> list[ToolT]:
         """The framework's tools for a list. Raises DefinitionError if `include` names a tool that the first list lacks."""
-        chosen = [tool for tool in tools if self._includes(tool)]
+        names = names_for_models(tool.name for tool in tools) if self._model_names else {}
+        self._own_names = {short: name for name, short in names.items() if short != name}
+        chosen = [
+            msgspec.structs.replace(tool, name=names[tool.name]) if tool.name in self._own_names.values() else tool
+            for tool in tools
+            if self._includes(tool)
+        ]
         if self.resources:
             if any(tool.name == READ_RESOURCE.name for tool in chosen):
                 raise DefinitionError("resources=True adds a tool 'read_resource', but the server has one of this name")
             chosen.append(READ_RESOURCE)
         if not self._checked and isinstance(self._include, Collection):
-            missing = sorted(set(self._include) - {tool.name for tool in chosen})
+            listed = {self.own_name(tool.name) for tool in chosen}
+            missing = sorted(name for name in self._include if listed.isdisjoint(self._names_of(name)))
             if missing:
-                names = ", ".join(repr(tool.name) for tool in tools)
-                raise DefinitionError(f"include has {missing[0]!r}, but the tools are {names or 'none'}")
+                shown = ", ".join(repr(tool.name) for tool in tools)
+                raise DefinitionError(f"include has {missing[0]!r}, but the tools are {shown or 'none'}")
         self._checked = True
         before, self._converted = self._converted, {}
         for tool in chosen:
@@ -94,7 +112,21 @@ class _Tools(ABC, Generic[AnyClientT, ToolT]):
     def _includes(self, tool: Tool) -> bool:
         if self._include is None:
             return True
-        return self._include(tool) if callable(self._include) else tool.name in self._include
+        if callable(self._include):
+            return self._include(tool)
+        return any(tool.name in self._names_of(name) for name in self._include)
+
+    def _names_of(self, name: str) -> tuple[str, ...]:
+        """The names that a tool of `include` may have in a list: the same, its own behind a short one, a short one of a group."""
+        return (name, self.own_name(name), name_for_models(name)) if self._model_names else (name,)
+
+    def is_unlisted(self, name: str) -> bool:
+        """Whether a name is one that was changed for models, of a list that was read elsewhere."""
+        return self._model_names and not self._checked and CHANGED.search(name) is not None
+
+    def own_name(self, name: str) -> str:
+        """The name that the client uses for a tool."""
+        return self._own_names.get(name, name)
 
     def reads(self, name: str) -> bool:
         """Whether a name is that of the tool `read_resource`."""
@@ -119,7 +151,9 @@ class AsyncTools(_Tools[AnyClient, ToolT]):
         try:
             if self.reads(name):
                 return _contents(await self.client.read_resource(_uri(arguments)))
-            return await self.client.call_tool(name, arguments, raise_on_error=False, meta=meta)
+            if self.is_unlisted(name):
+                await self.list()
+            return await self.client.call_tool(self.own_name(name), arguments, raise_on_error=False, meta=meta)
         except PeerError as exc:
             return _refusal(exc)
 
@@ -136,7 +170,9 @@ class SyncTools(_Tools[AnySyncClient, ToolT]):
         try:
             if self.reads(name):
                 return _contents(self.client.read_resource(_uri(arguments)))
-            return self.client.call_tool(name, arguments, raise_on_error=False)
+            if self.is_unlisted(name):
+                self.list()
+            return self.client.call_tool(self.own_name(name), arguments, raise_on_error=False)
         except PeerError as exc:
             return _refusal(exc)
 

@@ -9,7 +9,7 @@ pytest.importorskip("google.adk")
 from gemel import Client, DefinitionError, Server
 from gemel.adapters.google_adk import AdkToolset, contents
 from tests.adapters.drivers.google_adk import run
-from tests.adapters.server import PNG, server
+from tests.adapters.server import PNG, SHORT_NAME, odd_server, server
 
 CONTEXT: Any = None
 
@@ -62,3 +62,10 @@ async def test_prompts_are_contents() -> None:
         ("user", "How is rice cooked?"),
         ("model", "Slowly."),
     ]
+
+
+async def test_a_name_that_models_do_not_take_is_a_short_one() -> None:
+    async with Client(odd_server) as client:
+        (tool,) = await AdkToolset(client).get_tools()
+        assert tool.name == SHORT_NAME
+        assert await tool.run_async(args={}, tool_context=CONTEXT) == {"result": "found"}

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from gemel import Client, DefinitionError
 from gemel.adapters import langchain
 from gemel.sync import Client as SyncClient
-from tests.adapters.server import PNG, server
+from tests.adapters.server import PNG, SHORT_NAME, odd_server, server
 
 DATA = base64.b64encode(PNG).decode()
 
@@ -55,3 +55,12 @@ async def test_prompts_are_messages_and_resources_blobs() -> None:
     assert (type(asked), asked.text) == (HumanMessage, "How is rice cooked?")
     assert (type(answered), answered.text) == (AIMessage, "Slowly.")
     assert (blob.as_string(), blob.mimetype, blob.metadata) == ("two bags", "text/plain", {"uri": "pantry://tea"})
+
+
+async def test_a_name_that_models_do_not_take_is_a_short_one() -> None:
+    async with Client(odd_server) as client:
+        (tool,) = await langchain.tools(client)
+        assert tool.name == SHORT_NAME
+        assert (await tool.ainvoke(call(tool.name))).content == "found"
+        (plain,) = await langchain.tools(client, model_names=False)
+        assert plain.name == "files.read"

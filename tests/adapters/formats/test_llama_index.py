@@ -9,7 +9,7 @@ pytest.importorskip("llama_index.core")
 from gemel import Client, DefinitionError
 from gemel.adapters import llama_index
 from gemel.sync import Client as SyncClient
-from tests.adapters.server import server
+from tests.adapters.server import SHORT_NAME, odd_server, server
 
 
 async def test_outputs_have_blocks_and_errors() -> None:
@@ -46,3 +46,10 @@ async def test_prompts_are_messages_and_resources_documents() -> None:
         ("assistant", "Slowly."),
     ]
     assert (document.text, document.id_) == ("two bags", "pantry://tea")
+
+
+async def test_a_name_that_models_do_not_take_is_a_short_one() -> None:
+    async with Client(odd_server) as client:
+        (tool,) = await llama_index.tools(client)
+        assert tool.metadata.name == SHORT_NAME
+        assert (await tool.acall()).content == "found"

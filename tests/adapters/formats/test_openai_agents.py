@@ -7,7 +7,7 @@ pytest.importorskip("agents")
 from gemel import Client, ClientGroup
 from gemel.adapters.openai_agents import AgentsServer
 from tests.adapters.drivers.openai_agents import run
-from tests.adapters.server import server
+from tests.adapters.server import SHORT_NAME, odd_server, server
 
 
 async def test_it_has_prompts_and_resources() -> None:
@@ -41,3 +41,12 @@ async def test_structured_content_may_replace_the_text() -> None:
 def test_a_group_has_a_name() -> None:
     assert AgentsServer(ClientGroup({"a": server})).name == "gemel"
     assert AgentsServer(ClientGroup({"a": server}), name="both").name == "both"
+
+
+async def test_a_name_that_models_do_not_take_is_a_short_one() -> None:
+    async with Client(odd_server) as client:
+        adapted = AgentsServer(client)
+        (tool,) = await adapted.list_tools()
+        assert tool.name == SHORT_NAME
+        result = (await adapted.call_tool(tool.name, {})).model_dump()
+        assert result["content"][0]["text"] == "found"

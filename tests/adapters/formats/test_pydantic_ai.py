@@ -12,7 +12,7 @@ from pydantic_ai.models.function import FunctionModel
 
 from gemel import Client, DefinitionError, Server
 from gemel.adapters.pydantic_ai import PydanticToolset, messages
-from tests.adapters.server import PNG, server
+from tests.adapters.server import PNG, SHORT_NAME, odd_server, server
 
 
 async def returned(client: Client, name: str, **arguments: Any) -> Any:
@@ -100,3 +100,17 @@ def test_a_wrong_option_is_refused() -> None:
     wrong: Any = "ignore"
     with pytest.raises(DefinitionError, match="tool_error"):
         PydanticToolset(Client(server), tool_error=wrong)
+
+
+async def test_a_name_that_models_do_not_take_is_a_short_one() -> None:
+    returned: list[Any] = []
+    offered: list[str] = []
+
+    def answer(history: Any, info: Any) -> ModelResponse:
+        offered.extend(tool.name for tool in info.function_tools)
+        returned.extend(part.content for part in history[-1].parts if isinstance(part, ToolReturnPart))
+        return ModelResponse(parts=[TextPart("done") if returned else ToolCallPart(info.function_tools[0].name, {})])
+
+    async with Client(odd_server) as client:
+        await Agent(FunctionModel(answer), toolsets=[PydanticToolset(client)]).run("go")
+    assert (returned, set(offered)) == (["found"], {SHORT_NAME})

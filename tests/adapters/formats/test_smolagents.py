@@ -11,7 +11,7 @@ from gemel import DefinitionError, Server, ToolError
 from gemel.adapters.smolagents import tools
 from gemel.sync import Client
 from tests.adapters.drivers.smolagents import Writes
-from tests.adapters.server import server
+from tests.adapters.server import SHORT_NAME, odd_server, server
 
 
 def test_results_are_structured_or_text_or_images() -> None:
@@ -44,3 +44,9 @@ def test_two_names_that_become_one_are_refused() -> None:
     twice.tool(lambda: "b", name="a_b")
     with Client(twice) as client, pytest.raises(DefinitionError, match="Several tools become 'a_b'"):
         tools(client)
+
+
+def test_a_name_that_models_do_not_take_is_a_short_one() -> None:
+    with Client(odd_server) as client:
+        (tool,) = tools(client)
+        assert (tool.name, tool()) == (SHORT_NAME, "found")
