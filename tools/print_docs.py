@@ -116,6 +116,13 @@ def client_options() -> str:
     return _options(ClientOptions)
 
 
+def group_options() -> str:
+    """The options of ClientGroup that clients don't have."""
+    from gemel.client.options import ClientGroupOptions, ClientOptions
+
+    return _options(ClientGroupOptions, without=ClientOptions)
+
+
 def hosts() -> str:
     """A section for each host that `gemel install` writes to: its files, and an entry."""
     return "\n\n".join(_host(name) for name in HOSTS)
@@ -144,11 +151,12 @@ def _host(name: str) -> str:
     return f"### {host.title}\n\n`--host {name}`{short}: {files}{project}.\n\n```{language}\n{text}\n```"
 
 
-def _options(*kinds: type) -> str:
-    """One row for each option that the TypedDicts declare."""
+def _options(*kinds: type, without: type | None = None) -> str:
+    """One row for each option that the TypedDicts declare, but for those of another one."""
     from gemel.options import options_of
 
-    rows = {name: option for kind in kinds for name, option in options_of(kind).items()}
+    others = {} if without is None else options_of(without)
+    rows = {name: option for kind in kinds for name, option in options_of(kind).items() if name not in others}
     lines = [
         f"| `{name}` | {default_text(option.default)} | {option.meaning.replace('|', chr(92) + '|')} |"
         for name, option in rows.items()
@@ -381,6 +389,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "http-options": http_options,
     "socket-options": socket_options,
     "client-options": client_options,
+    "group-options": group_options,
     "errors": errors,
     "methods": methods,
     "context": context,
