@@ -214,6 +214,7 @@ def test_entries_in_the_words_of_other_hosts() -> None:
         ({"auth": "oauth"}, {}),
         ({"auth": {"type": "oauth"}}, {}),
         ({"oauth": True}, {}),
+        ({"oauthClientId": "c"}, {"client_id": "c"}),
         ({"oauth": {}}, {}),
         ({"auth": "oauth", "oauth": {"clientId": "c"}}, {"client_id": "c"}),
         ({"oauth": {"clientId": "12.34"}}, {"client_id": "12.34"}),
@@ -278,9 +279,10 @@ def test_a_login_is_read_as_hosts_write_it(written: dict[str, Any], expected: An
 
 
 def test_a_text_for_auth_is_a_token() -> None:
-    for written in ("${TOKEN}", "Bearer t0p"):
-        entry = read({"a": {"url": "https://host/mcp", "auth": written}})["a"]
-        assert entry.reach() == ("https://host/mcp", {"headers": {"Authorization": "Bearer t0p"}})
+    written = {"${TOKEN}": "Bearer t0p", "Bearer ${TOKEN}": "Bearer t0p", "Basic dTpw": "Basic dTpw"}
+    for text, sent in written.items():
+        entry = read({"a": {"url": "https://host/mcp", "auth": text}})["a"]
+        assert entry.reach() == ("https://host/mcp", {"headers": {"Authorization": sent}})
 
 
 @pytest.mark.parametrize(
@@ -296,6 +298,7 @@ def test_a_text_for_auth_is_a_token() -> None:
         ({"oauth": {"parameters": []}}, "oauth.parameters: must be an object"),
         ({"oauth": {"assumePkce": "yes"}}, "oauth.assumePkce: must be true or false"),
         ({"oauth": {"type": "basic"}}, "oauth.type: must be"),
+        ({"oauth": {"clientId": "c", "clientSecret": 12345}}, "oauth.clientSecret: must be a string, in quotes"),
         (
             {"oauth": {"authServerMetadataUrl": "https://as/meta"}},
             "oauth.authServerMetadataUrl: 'https://as/meta' is not",
@@ -304,7 +307,9 @@ def test_a_text_for_auth_is_a_token() -> None:
     ],
 )
 def test_a_mistake_in_a_login_is_named_with_its_key(written: dict[str, Any], words: str) -> None:
-    assert words in refusal({"a": {"url": "https://host/mcp", **written}})
+    told = refusal({"a": {"url": "https://host/mcp", **written}})
+    assert words in told
+    assert "12345" not in told
 
 
 def test_an_unknown_option_of_a_login_is_told_and_one_for_a_program_too(caplog: pytest.LogCaptureFixture) -> None:

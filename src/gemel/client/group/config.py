@@ -31,7 +31,7 @@ Kind: TypeAlias = Literal["stdio", "http", "sse"]
 
 #: The names of the section in the files of different hosts: most of them, VS Code, Zed, Codex.
 _SECTIONS = ("mcpServers", "servers", "context_servers", "mcp_servers")
-#: Keys by which Gemini CLI, Windsurf and Codex call the same thing.
+#: Keys by which Gemini CLI, Windsurf and Codex call the same thing. Copilot CLI has `oauthClientId`.
 _ALIASES = {"httpUrl": "url", "serverUrl": "url", "http_headers": "headers"}
 _KINDS: dict[str, Kind] = {
     "stdio": "stdio",
@@ -268,6 +268,8 @@ def _unified(table: Mapping[str, Any]) -> dict[str, Any]:
     written = {name: f"${{{variable}}}" for name, variable in headers.items()}
     if token := table.get("bearer_token_env_var"):
         written["Authorization"] = f"Bearer ${{{token}}}"
+    if client := table.get("oauthClientId"):
+        unified.setdefault("oauth", {"clientId": client})
     if written:
         unified["headers"] = {**(unified.get("headers") or {}), **written}
     return unified
@@ -314,15 +316,19 @@ class _EntryReader:
         url = self._text("url")
         if not url.startswith(("http://", "https://")):
             raise self._wrong("url", f"must begin with http:// or https://, not {shorten(url)!r}")
-        token, oauth = self._login()
-        headers = self._texts("headers") | ({} if token is None else {"Authorization": f"Bearer {token}"})
+        authorization, oauth = self._login()
+        headers = self._texts("headers") | ({} if authorization is None else {"Authorization": authorization})
         return self._with_lock(ServerEntry(name=self._name, kind=kind, url=url, headers=headers, oauth=oauth))
 
     def _login(self) -> tuple[str | None, dict[str, Any] | Literal[False] | None]:
-        """The token that `auth` has, and the options of the login that `auth` or `oauth` asks for."""
+        """The Authorization header that `auth` has, and the options of the login that `auth` or `oauth` asks for.
+
+        A text without a scheme is a bearer token.
+        """
         auth, oauth = self._table.get("auth"), self._table.get("oauth")
         if isinstance(auth, str) and auth.lower() not in ("oauth", "none"):
-            return self._text("auth").removeprefix("Bearer "), None
+            text = self._text("auth").strip()
+            return text if " " in text else f"Bearer {text}", None
         if isinstance(auth, Mapping) and oauth is not None:
             raise self._wrong("oauth", "the options of the login are in `auth`, too: write them once")
         key = "auth" if auth is not None and oauth is None else "oauth"

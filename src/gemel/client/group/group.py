@@ -24,7 +24,7 @@ from gemel.client.methods import ResultT
 from gemel.client.options import CALLBACKS, ClientGroupOptions
 from gemel.client.targets import fitting_options
 from gemel.errors import CallError, ConnectFailed, DefinitionError, NotSent, StartError, shorten
-from gemel.options import accepts, check_option, instance, resolve
+from gemel.options import Check, accepts, check_option, resolve
 from gemel.protocol.deviations import Deviation
 from gemel.schema.content import ResourceLink, TextContent
 from gemel.schema.prompts import GetPromptResult, Prompt
@@ -43,6 +43,12 @@ NamedT = TypeVar("NamedT", Tool, Prompt, Resource, ResourceTemplate, ResourceLin
 Kind = Literal["tools", "prompts"]
 #: The options that are not those of its clients.
 _OWN = ("concurrency", "prefix", "model_names", "strict", "list_wait", "on_change")
+
+
+_TARGETS = Check(
+    lambda targets: isinstance(targets, Mapping) and all(isinstance(name, str) for name in targets),
+    'write ClientGroup({"name": target, …})',
+)
 
 
 class Listing(list[ListedT], Generic[ListedT]):
@@ -85,7 +91,7 @@ class ClientGroup:
 
     @accepts(ClientGroupOptions)
     def __init__(self, targets: Mapping[str, Any], **options: Unpack[ClientGroupOptions]) -> None:
-        check_option("targets", targets, instance(Mapping, 'ClientGroup({"name": target, …})'))
+        check_option("targets", targets, _TARGETS)
         settings = resolve(ClientGroupOptions, options, "ClientGroup")
         of_clients = {name: value for name, value in options.items() if name not in _OWN}
         self.servers: dict[str, Member] = {}
@@ -285,7 +291,8 @@ class ClientGroup:
         await self._settled(timeout=self._connected_at + self._list_wait - time.monotonic())
         for member in self.servers.values():
             if member.is_connecting:
-                logger.warning("Server %r: its %s are not listed: it is still connecting", member.name, feature)
+                level = logging.DEBUG if member.is_late else logging.WARNING
+                logger.log(level, "Server %r: its %s are not listed: it is still connecting", member.name, feature)
                 missing[member.name] = "it is still connecting"
                 member.is_late = True
             elif not member.available and member.state != "disabled":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from gemel.errors import StartError, shorten
 
@@ -13,7 +13,6 @@ logger = logging.getLogger("gemel")
 #: The options of `gemel.auth.OAuth`, and what else an entry has, by their names in lower case without `_` and `-`.
 _NAMES = {
     "clientid": "client_id",
-    "oauthclientid": "client_id",
     "clientsecret": "client_secret",
     "clientsecretenv": "client_secret_env",
     "authmethod": "auth_method",
@@ -22,7 +21,6 @@ _NAMES = {
     "clientmetadataurl": "client_metadata_url",
     "scope": "scopes",
     "scopes": "scopes",
-    "oauthscopes": "scopes",
     "scopeseparator": "scope_separator",
     "issuer": "issuer",
     "authservermetadataurl": "metadata",
@@ -62,7 +60,7 @@ class OAuthReader:
         self._table = table
         self._text = text
 
-    def read(self) -> dict[str, Any] | Any:
+    def read(self) -> dict[str, Any] | Literal[False]:
         """Read the options.
 
         Returns:
@@ -80,7 +78,7 @@ class OAuthReader:
                 raise self._wrong(written, f"there is another name of {name!r}, too: write one of them")
             elif value is not None:
                 options[name] = self._value(name, written, value)
-        if options.pop("type", "oauth").lower() not in ("oauth", "oauth2"):
+        if options.pop("type", "oauth") not in ("oauth", "oauth2"):
             raise self._wrong("type", 'must be "oauth"')
         if not options.pop("enabled", True):
             return False
@@ -108,6 +106,8 @@ class OAuthReader:
             return {one: self._text(f"{self._key}.{key}.{one}", text) for one, text in value.items()}
         if name == "resource" and isinstance(value, bool):
             return value
+        if name == "client_secret" and not isinstance(value, str):
+            raise self._wrong(key, "must be a string, in quotes")
         if name == "client_secret_env":
             return self._text(f"{self._key}.{key}", f"${{{value}}}")
         text = self._text(f"{self._key}.{key}", value)
