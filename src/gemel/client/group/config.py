@@ -151,7 +151,7 @@ def _merged_headers(given: Any, own: Mapping[str, str], *, authorizes: bool) -> 
         return merge(given)
 
     async def merged() -> dict[str, str]:
-        headers = given()
+        headers: Any = given()
         return merge(await headers if isawaitable(headers) else headers)
 
     return merged
