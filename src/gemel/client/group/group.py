@@ -43,8 +43,6 @@ NamedT = TypeVar("NamedT", Tool, Prompt, Resource, ResourceTemplate, ResourceLin
 Kind = Literal["tools", "prompts"]
 #: The options that are not those of its clients.
 _OWN = ("concurrency", "prefix", "model_names", "strict", "list_wait", "on_change")
-
-
 _TARGETS = Check(
     lambda targets: isinstance(targets, Mapping) and all(isinstance(name, str) for name in targets),
     'write ClientGroup({"name": target, …})',
@@ -166,8 +164,9 @@ class ClientGroup:
             member.start()
         try:
             await self._settled(lambda: not self._strict and any(one.available for one in self.servers.values()))
-            if self._strict and (failures := self.failures):
-                raise ConnectFailed("; ".join(f"Server {name!r} failed: {why}" for name, why in failures.items()))
+            failed = [one for one in self.servers.values() if one.state == "failed"]
+            if failed and self._strict:
+                raise ConnectFailed("; ".join(f"Server {one.name!r} failed: {one.reason}" for one in failed))
         except BaseException:
             await self.close()
             raise
