@@ -21,7 +21,7 @@ def configured_oauth(options: Mapping[str, Any], given: Any = None) -> OAuth:
     Args:
         options: The options of the entry: those of OAuth, and `redirect_uri` or `callback_port` of a login with the browser.
         given: What the application has for all servers. If it is an OAuth, the entry has its authorizer and store. Its client and
-            authorization server belong together: they are used if the entry names neither.
+            what it says about the authorization server belong together: they are used if the entry has nothing of that.
 
     Returns:
         The login.
@@ -38,9 +38,7 @@ def configured_oauth(options: Mapping[str, Any], given: Any = None) -> OAuth:
         made.client_name = own.get("client_name", base.client_name)
     else:
         shared = {"client_name": base.client_name, "store": base.store, "proof": base.proof}
-        network = {"private_networks": base.private_networks, "keep_client": base.keep_client}
-        made = OAuth(**{**shared, **network, **own})
-        made.authorizer = base.authorizer
+        made = OAuth(**{**shared, **own}, keep_client=base.keep_client, authorizer=base.authorizer)
     if made.authorizer is None and (redirect_uri or port):
         made.authorizer = _browser(redirect_uri, port or 0)
     return made
