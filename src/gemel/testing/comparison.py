@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Any
@@ -189,6 +189,8 @@ class SessionComparison:
         self._requests = [
             step for call in session.calls for step in call.steps if isinstance(step, ServerRequest) and step.answer
         ]
+        #: How many subscriptions the server has agreed to.
+        self._agreed = 0
         self._came = asyncio.Event()
 
     async def run(self) -> list[MessageDifference]:
@@ -231,8 +233,14 @@ class SessionComparison:
                 await self._notify(caller, call, params)
             return
         received = self._results[call.number] = _ReplayedResult(call)
-        self._tasks[call.number] = asyncio.get_running_loop().create_task(self._request(caller, received, params))
+        agreed = self._agreed
+        task = self._tasks[call.number] = asyncio.get_running_loop().create_task(
+            self._request(caller, received, params)
+        )
         await asyncio.sleep(0)
+        if _lasts(call):  # what changes before the server has agreed is told to nobody
+            task.add_done_callback(lambda _: self._came.set())
+            await self._wait_for(lambda: task.done() or self._agreed > agreed)
 
     async def _notify(self, caller: RawClient, call: RecordedCall, params: Any) -> None:
         try:
@@ -271,9 +279,13 @@ class SessionComparison:
     async def _await_notifications(self) -> None:
         """Wait for as many notifications and requests of the server as are recorded."""
         count = len(self._recorded_from_server())
+        await self._wait_for(lambda: len(self._from_server) >= count)
+
+    async def _wait_for(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds that messages of the server change, for `_PATIENCE` at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                while len(self._from_server) < count:
+                while not holds():
                     self._came.clear()
                     await self._came.wait()
 
@@ -308,6 +320,9 @@ class SessionComparison:
     async def _serve_peer(self, session: Session, call: Call) -> Any:
         """Keep what the server sends; respond to a request as the client did in the recording."""
         params = msgspec.json.decode(call.params) if call.params else {}
+        if call.method == "notifications/subscriptions/acknowledged":
+            self._agreed += 1
+            self._came.set()
         if call.method != "ping" and not self._is_ignored(call.method):
             self._from_server.append((call.method, params))
             self._came.set()
