@@ -99,10 +99,10 @@ async def check_questions(client: Client) -> Found:
 
 
 @asynccontextmanager
-async def on_http(command: str) -> AsyncIterator[str]:
+async def on_http(command: str, *options: str) -> AsyncIterator[str]:
     """`gemel proxy` from a command to a URL."""
     port = free_port()
-    async with listening([*GEMEL, "proxy", command, "--to", "http", "--port", str(port)], port):
+    async with listening([*GEMEL, "proxy", command, "--to", "http", "--port", str(port), *options], port):
         yield f"http://127.0.0.1:{port}/mcp"
 
 
@@ -155,10 +155,10 @@ async def test_through_a_chain_that_turns_back_everything_is_as_without(era: Any
 @needs_everything
 @pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_changes_come_through_the_chain(era: Any) -> None:
-    """SUB-13, SUB-15."""
+    """SUB-13, SUB-15. The server switches updates on for one session, and the requests between the proxies have none."""
     uri = "demo://resource/dynamic/text/1"
     async with AsyncExitStack() as stack:
-        url = await stack.enter_async_context(on_http(EVERYTHING))
+        url = await stack.enter_async_context(on_http(EVERYTHING, "--single-user"))
         client = await stack.enter_async_context(Client(on_stdio(url), era=era, **ANSWERING))
         async with client.listen(resources=[uri]) as changes:
             await client.call_tool("toggle-subscriber-updates")
