@@ -316,8 +316,22 @@ def answers() -> Iterator[Login]:
         "further members": tokens(id_token="x", ext_expires_in=7200),
         "another content type": tokens(headers={"content-type": "text/plain"}),
         "the encoding of forms": tokens(headers=FORM),
+        "a type with blanks": tokens(token_type=" Bearer "),
+        "a refresh token of two words": tokens(refresh_token="two words"),
     }.items():
         yield Login(f"tokens come with {name}", change)
+    for name, change in {
+        "a lifetime that is a word": tokens(expires_in="soon"),
+        "a lifetime that is an object": tokens(expires_in={}),
+        "scopes that are a number": tokens(scope=7),
+    }.items():
+        yield Login(f"tokens come with {name}", change, warns=("token-member-left-out",))
+    yield Login(
+        "tokens come with a refresh token that is false",
+        tokens(refresh_token=False),
+        logins=2,
+        warns=("token-member-left-out",),
+    )
     for name, change in {
         "no refresh token": tokens(refresh_token=...),
         "an empty refresh token": tokens(refresh_token=""),
@@ -328,7 +342,6 @@ def answers() -> Iterator[Login]:
         "an empty access token": tokens(access_token=""),
         "an access token that is a number": tokens(access_token=5),
         "an unknown type": tokens(token_type="mac"),
-        "a lifetime that is a word": tokens(expires_in="soon"),
         "an error": tokens(error="invalid_code"),
         "ok as false": tokens(ok=False),
         "a page": replies("/token", 200, b"<html>", PAGE),

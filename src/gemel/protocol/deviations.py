@@ -65,6 +65,9 @@ DEVIATIONS: Mapping[str, str] = MappingProxyType(
             "Metadata of an authorization server names an endpoint that must not be used and that not each login needs. It was "
             "left out."
         ),
+        "token-member-left-out": (
+            "The answer of a token endpoint has a member that can't be read and that a login works without. It was left out."
+        ),
         "refresh-postponed": (
             "The authorization server did not refresh a token that was due. It is still valid, and is refreshed later."
         ),

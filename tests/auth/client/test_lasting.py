@@ -108,6 +108,47 @@ async def test_a_login_that_can_not_be_refreshed_is_replaced_on_demand(
     assert len(double.opened) == 2
 
 
+@pytest.mark.parametrize("change", ["resource", "documents"])
+async def test_a_login_lasts_when_a_new_one_would_be_for_another_resource_or_client(
+    double: AuthDouble, change: str
+) -> None:
+    store, url = MemoryTokenStore(), "https://client.example.com/client.json"
+    auth = OAuth(authorizer=double.person(), store=store, client_metadata_url=url)
+    async with Client(double.url, auth=auth) as connected:
+        await connected.call_tool("read")
+    if change == "resource":
+        double.resource_metadata["resource"] = double.origin
+    else:
+        double.metadata["client_id_metadata_document_supported"] = True
+    for _ in range(2):
+        double.tokens.clear()
+        async with Client(double.url, auth=auth) as connected:
+            await connected.call_tool("read")
+    assert len(double.opened) == 1
+    assert {form["resource"] for form in double.forms("/token")} == {double.url}
+
+
+async def test_the_secret_of_a_client_is_not_sent_for_another_one(double: AuthDouble) -> None:
+    """The login of the client before is refreshed as that client."""
+    store = MemoryTokenStore()
+    for name in ("first", "second"):
+        double.clients[name] = {"redirect_uris": ["*"], "client_secret": f"secret of {name}"}
+        auth = OAuth(
+            authorizer=double.person(),
+            store=store,
+            keep_client=True,
+            client_id=name,
+            client_secret=f"secret of {name}",
+            auth_method="client_secret_post",
+        )
+        async with Client(double.url, auth=auth) as connected:
+            await connected.call_tool("read")
+        for key, tokens in list(store._tokens.items()):
+            if tokens.access_token:
+                await store.set(key, msgspec.structs.replace(tokens, expires_at=time.time() - 1))
+    assert all(form["client_secret"] == f"secret of {form['client_id']}" for form in double.forms("/token"))
+
+
 async def test_somebody_can_log_in_again_at_once(double: AuthDouble) -> None:
     credentials = OAuth(authorizer=double.person()).bind(double.url)
     first = await credentials.login()

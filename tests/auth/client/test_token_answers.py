@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from base64 import b64decode, b64encode
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, unquote_plus, urlencode
 
 import pytest
 
 from gemel import AuthorizationFailed, Client
-from gemel.auth import DeviceLogin, MemoryTokenStore, OAuth, Tokens
+from gemel.auth import DeviceLogin, EnterpriseAuth, MemoryTokenStore, OAuth, Tokens
 from tests.auth.double import AuthDouble, Reply
 from tests.transports.scripted_http import Asked
 
@@ -42,6 +43,10 @@ async def log_in(double: AuthDouble, **options: Any) -> Tokens:
         ({"scope": None}, 200, {"scopes": ("a", "b")}),
         ({"error": None}, 200, {}),
         ({"error": ""}, 200, {}),
+        ({"token_type": " Bearer "}, 200, {}),
+        ({"expires_in": 0, "refresh_token": None}, 200, {"lifetime": None}),
+        ({"expires_in": -1, "refresh_token": None}, 200, {"lifetime": None}),
+        ({"refresh_token": "two words"}, 200, {"refresh_token": "two words"}),
     ],
 )
 async def test_an_answer_that_can_be_understood_is_used(
@@ -56,6 +61,40 @@ async def test_an_answer_that_can_be_understood_is_used(
     found: dict[str, Any] = {"refresh_token": tokens.refresh_token, "scopes": tokens.scopes}
     found["lifetime"] = None if tokens.expires_at is None else round(tokens.expires_at - time.time(), -2)
     assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("expires_in", "3600s"),
+        ("expires_in", "2026-12-01T00:00:00Z"),
+        ("expires_in", True),
+        ("expires_in", {}),
+        ("scope", 7),
+        ("scope", [1]),
+        ("refresh_token", False),
+        ("refresh_token", []),
+    ],
+)
+async def test_a_member_that_no_login_needs_is_left_out(
+    member: str, value: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with AuthDouble() as double:
+        access, _ = double.grant()
+        double.change("/token", Reply(200, {"access_token": access, member: value}))
+        tokens = await log_in(double, scopes=["a"])
+    assert (tokens.refresh_token, tokens.expires_at, tokens.scopes) == (None, None, ("a",))
+    assert "token-member-left-out" in caplog.text
+    assert member in caplog.text
+
+
+@pytest.mark.parametrize("token_type", ["mac", 1, ["Bearer"]])
+async def test_a_token_of_another_type_is_not_used(token_type: object) -> None:
+    async with AuthDouble() as double:
+        access, _ = double.grant()
+        double.change("/token", Reply(200, {"access_token": access, "token_type": token_type}))
+        with pytest.raises(AuthorizationFailed):
+            await log_in(double)
 
 
 async def test_a_comma_may_be_part_of_a_scope() -> None:
@@ -123,6 +162,73 @@ async def test_a_refusal_that_repeats_a_secret_is_shown_without_it() -> None:
 
         double.change("/token", answer)
         with pytest.raises(AuthorizationFailed, match="The code … is unknown"):
+            await log_in(double)
+
+
+SECRET = "a long/secret+value"
+
+
+def repeat(asked: Asked) -> Reply:
+    """Refuse a request, and repeat it."""
+    credentials = asked.headers.get("authorization", "")
+    secret = b64decode(credentials.partition(" ")[2]).decode()
+    repeated = f"{credentials} {secret} {unquote_plus(secret)} {asked.body.decode()}"
+    return Reply(400, {"error": "invalid_client", "error_description": repeated})
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+@pytest.mark.parametrize("authorizer", [None, DeviceLogin(show=lambda text: None)])
+async def test_a_secret_of_a_client_is_shown_in_no_encoding(method: str, authorizer: Any) -> None:
+    async with AuthDouble() as double:
+        double.metadata["device_authorization_endpoint"] = f"{double.issuer}/device"
+        double.clients["mine"] = {"redirect_uris": ["*"]}
+        double.change("/token", repeat)
+        double.change("/device", repeat)
+        client: dict[str, Any] = {"client_id": "mine", "client_secret": SECRET, "auth_method": method}
+        with pytest.raises(AuthorizationFailed, match="invalid_client") as refused:
+            await log_in(double, authorizer=authorizer or double.person(), **client)
+    text = str(refused.value)
+    assert not any(part in text for part in (SECRET, quote_plus(SECRET), b64encode(b"mine:").decode()[:6]))
+
+
+async def test_the_secrets_of_an_exchange_at_an_identity_provider_are_not_shown() -> None:
+    async with AuthDouble() as double:
+        double.change("/idp", Reply(400, {"error": "no", "error_description": f"assertion-value {SECRET}"}))
+        auth = EnterpriseAuth(
+            "assertion-value",
+            idp_token_endpoint=f"{double.issuer}/idp",
+            idp_client_id="i",
+            idp_client_secret=SECRET,
+            client_id="c",
+        )
+        with pytest.raises(AuthorizationFailed, match=r"no \(… …\)"):
+            async with Client(double.url, auth=auth) as client:
+                await client.call_tool("read")
+
+
+async def test_a_token_that_is_not_revoked_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with AuthDouble() as double:
+        credentials = OAuth(authorizer=double.person()).bind(double.url)
+        await credentials.login()
+        double.change("/revoke", lambda asked: Reply(400, {"detail": double.forms("/revoke")[-1]["token"]}))
+        assert await credentials.logout()
+        (form,) = double.forms("/revoke")
+    assert "login-not-revoked" in caplog.text
+    assert form["token"] not in caplog.text
+
+
+async def test_a_token_in_the_challenge_of_a_server_is_not_shown() -> None:
+    async with AuthDouble() as double:
+        right = double.answer_mcp
+
+        def answer(asked: Asked) -> Reply:
+            if "authorization" not in asked.headers:
+                return right(asked)
+            challenge = f'Bearer error="invalid_token", error_description="not {asked.headers["authorization"]}"'
+            return Reply(401, headers={"www-authenticate": challenge})
+
+        double.change("/mcp", answer)
+        with pytest.raises(AuthorizationFailed, match=r"invalid_token \(not Bearer …\)"):
             await log_in(double)
 
 

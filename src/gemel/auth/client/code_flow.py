@@ -23,11 +23,13 @@ from gemel.auth.client.token_request import (
     describe_error,
     read_error,
     request_tokens,
+    secrets_in,
 )
 from gemel.auth.client.tokens import Tokens
 from gemel.auth.flow import Flow, HttpRequest
 from gemel.auth.url_rules import describe
 from gemel.errors import AuthorizationFailed
+from gemel.protocol.deviations import Note, log_deviation
 
 #: Parameters of a redirect that are read.
 _MAX_FIELDS = 50
@@ -174,7 +176,12 @@ def read_redirect(authorization: Authorization, redirect: str) -> str:
 
 
 def redeem(
-    authorization: Authorization, code: str, found: Discovered, client: RegisteredClient, proof: Proof | None = None
+    authorization: Authorization,
+    code: str,
+    found: Discovered,
+    client: RegisteredClient,
+    proof: Proof | None = None,
+    note: Note = log_deviation,
 ) -> Flow[Tokens]:
     """Exchange an authorization code for tokens.
 
@@ -184,6 +191,7 @@ def redeem(
         found: The authorization server.
         client: The client.
         proof: Binds the tokens to a key.
+        note: Notes what is left out of the response.
 
     Returns:
         The flow; its result are the tokens.
@@ -208,11 +216,18 @@ def redeem(
             scopes=authorization.scopes,
             proof=proof,
             issuer=found.issuer,
+            note=note,
         )
     )
 
 
-def refresh(tokens: Tokens, client: RegisteredClient, resource: str | None, proof: Proof | None = None) -> Flow[Tokens]:
+def refresh(
+    tokens: Tokens,
+    client: RegisteredClient,
+    resource: str | None,
+    proof: Proof | None = None,
+    note: Note = log_deviation,
+) -> Flow[Tokens]:
     """Refresh tokens.
 
     Args:
@@ -220,6 +235,7 @@ def refresh(tokens: Tokens, client: RegisteredClient, resource: str | None, proo
         client: The client that they were issued to.
         resource: The value of `resource`; None without.
         proof: Binds the tokens to a key.
+        note: Notes what is left out of the response.
 
     Returns:
         The flow; its result are the new tokens.
@@ -232,7 +248,7 @@ def refresh(tokens: Tokens, client: RegisteredClient, resource: str | None, proo
         "refresh_token": tokens.refresh_token,
         "resource": resource,
     }
-    return request_tokens(tokens.token_endpoint, form, client, proof=proof, issuer=tokens.issuer)
+    return request_tokens(tokens.token_endpoint, form, client, proof=proof, issuer=tokens.issuer, note=note)
 
 
 def revoke(tokens: Tokens, client: RegisteredClient) -> Flow[None]:
@@ -256,6 +272,7 @@ def revoke(tokens: Tokens, client: RegisteredClient) -> Flow[None]:
             headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json"), *extra]
             response = yield HttpRequest("POST", tokens.revocation_endpoint, headers, urlencode(fields).encode())
             # RFC 7009 §2.2.1: servers need not be able to revoke access tokens.
-            error = read_error(response, f"{describe(tokens.revocation_endpoint)} refuses to revoke a token")
+            what = f"{describe(tokens.revocation_endpoint)} refuses to revoke a token"
+            error = read_error(response, what, secrets_in(fields, extra))
             if response.status != 200 and error.error != "unsupported_token_type":
                 raise error

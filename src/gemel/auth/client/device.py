@@ -22,6 +22,7 @@ from gemel.auth.client.token_request import (
     read_answer,
     read_error,
     request_tokens,
+    secrets_in,
 )
 from gemel.auth.client.tokens import Tokens
 from gemel.auth.client.user import check_login_url
@@ -194,7 +195,7 @@ def request_code(
     response = yield HttpRequest("POST", endpoint, sent, urlencode(fields).encode())
     where = f"The device authorization endpoint {describe(endpoint)}"
     if not is_success(response):
-        raise read_error(response, f"{where} refuses the request")
+        raise read_error(response, f"{where} refuses the request", secrets_in(fields, headers))
     try:
         code = msgspec.convert(_lenient(read_answer(response)), DeviceCode, strict=False)
     except msgspec.MsgspecError:

@@ -30,6 +30,7 @@ from gemel.auth.client.token_request import (
     read_answer,
     read_error,
     request_tokens,
+    secrets_in,
     sign_assertion,
 )
 from gemel.auth.client.tokens import Tokens, TokenSource, TokenStore, token_key
@@ -531,7 +532,7 @@ class EnterpriseAuth(MachineAuth):
         sent = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json"), *headers]
         response = yield HttpRequest("POST", self._endpoint, sent, urlencode(values).encode())
         if not is_success(response):
-            raise read_error(response, f"{where} refuses the exchange")
+            raise read_error(response, f"{where} refuses the exchange", secrets_in(values, headers))
         try:
             grant = msgspec.convert(read_answer(response), _Grant)
         except msgspec.MsgspecError:

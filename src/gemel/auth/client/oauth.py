@@ -449,9 +449,15 @@ class OAuthCredentials:
                 self._replacement = tokens.access_token
                 return
             source = await self._source_at(found, again)
-            self._resource = found.resource
-            if can_refresh and (tokens := await source.replace(refused)) is not None:
-                self._replacement = tokens.access_token
+            candidates = [(source, found.resource)]
+            if await self._is_other_at_same(found, source):
+                candidates.insert(0, (self._source or source, self._resource))
+            for source, resource in candidates:
+                self._resource = resource
+                tokens = await source.replace(refused) if can_refresh else None
+                if tokens is not None:
+                    self._replacement = tokens.access_token
+                    break
             else:
                 log_in = partial(self._ask_person, fetcher, found, challenge, missing)
                 with self._person_asked(True):
@@ -459,7 +465,7 @@ class OAuthCredentials:
         self._source = source
         self.identity = self.identity or secrets.token_hex(8)
         more = {"choices": msgspec.to_builtins(self._choices)} if self._oauth.keep_client else {}
-        place = Tokens(issuer=found.issuer, client={"key": source.key, "resource": found.resource, **more})
+        place = Tokens(issuer=found.issuer, client={"key": source.key, "resource": resource, **more})
         if await self._oauth.store.get(self._index) != place:
             await self._oauth.store.set(self._index, place)
 
@@ -481,6 +487,16 @@ class OAuthCredentials:
         if self._source is not None and self._source.key == key:
             return self._source
         return self._make_source(key)
+
+    async def _is_other_at_same(self, found: Discovered, source: TokenSource) -> bool:
+        """Whether the login so far is at the same authorization server, for a resource or a client that a new one would not be for.
+
+        A client that the user named is never replaced by another one.
+        """
+        if self._source in (None, source) or self._oauth.registered is not None:
+            return False
+        entry = await self._oauth.store.get(self._index)
+        return entry is not None and entry.issuer == found.issuer
 
     def _make_source(self, key: str) -> TokenSource:
         store, note = self._oauth.store, self.deviations.note
@@ -529,7 +545,7 @@ class OAuthCredentials:
     def _client_of(self, tokens: Tokens) -> RegisteredClient | None:
         """The client that tokens were issued to; its secret may be in the options only."""
         client, own = read_client(tokens.client), self._oauth.registered
-        if client is None or own is None:
+        if client is None or own is None or client.client_id != own.client_id:
             return client
         return msgspec.structs.replace(client, client_secret=own.client_secret)
 
@@ -553,8 +569,8 @@ class OAuthCredentials:
         async with self._fetcher() as fetcher:
             try:
                 self._rules.check_endpoint(tokens.token_endpoint)
-                resource = tokens.client.get("resource", self._resource)
-                return await fetcher.run(code_flow.refresh(tokens, client, resource, self._proof))
+                resource, note = tokens.client.get("resource", self._resource), self.deviations.note
+                return await fetcher.run(code_flow.refresh(tokens, client, resource, self._proof, note))
             except AuthorizationFailed as exc:
                 if not isinstance(exc, TokenRequestFailed) or not exc.is_final:
                     raise RefreshFailed(
@@ -589,6 +605,8 @@ class OAuthCredentials:
         if not missing and time.monotonic() - self._logged_in.get(found.issuer, -math.inf) < LOGIN_PAUSE:
             reason = {} if challenge is None else challenge.parameters
             details = describe_error(reason.get("error", "HTTP 401"), reason.get("error_description"))
+            if stored is not None and stored.access_token:
+                details = details.replace(stored.access_token, "…")
             raise AuthorizationFailed(f"{self.url} refuses the token that {found.issuer} has just issued: {details}")
         kept = self._clients.get(found.issuer) or (None if stored is None else read_client(stored.client))
         authorizer = self._oauth.authorizer or self._browser(kept)
@@ -656,9 +674,13 @@ class OAuthCredentials:
             with self._person_asked(True):
                 redirect = await self._unless_abandoned(authorizer.authorize(authorization.url))
             code = code_flow.read_redirect(authorization, redirect)
-            tokens = await fetcher.run(code_flow.redeem(authorization, code, found, client, proof))
+            note = self.deviations.note
+            tokens = await fetcher.run(code_flow.redeem(authorization, code, found, client, proof, note))
         if (proof is not None) != (tokens.token_type == "DPoP"):
             raise AuthorizationFailed(f"{found.issuer} issued a token of the type {tokens.token_type}")
+        if tokens.refresh_token is None and not tokens.is_usable(time.time()):
+            # Such as `expires_in: 0` for a token that never expires. The MCP server tells whether it is valid.
+            tokens = msgspec.structs.replace(tokens, expires_at=None)
         self._logged_in[found.issuer] = time.monotonic()
         self.identity = secrets.token_hex(8)
         method = auth_method(client, found.server.token_endpoint_auth_methods_supported)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 import time
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from urllib.parse import parse_qsl, quote_plus, urlencode
+from urllib.parse import parse_qsl, quote_plus, unquote_plus, urlencode
 
 import msgspec
 
@@ -19,6 +19,7 @@ from gemel.auth.client.tokens import Tokens
 from gemel.auth.flow import Flow, HttpRequest, HttpResponse
 from gemel.auth.url_rules import describe
 from gemel.errors import AuthorizationFailed, DefinitionError, shorten
+from gemel.protocol.deviations import Note, log_deviation
 
 if TYPE_CHECKING:
     from gemel.auth.jose import WebKey
@@ -94,6 +95,7 @@ _SECRET_PARAMETERS = (
     "device_code",
     "refresh_token",
     "subject_token",
+    "token",
 )
 
 
@@ -219,17 +221,12 @@ class Proof(Protocol):
         ...
 
 
-class TokenResponse(msgspec.Struct):
-    """The response of a token endpoint; what is not needed is ignored."""
-
-    access_token: str
-    token_type: str | None = None
-    expires_in: float | str | None = None
-    refresh_token: str | None = None
-    scope: str | list[str] | None = None
-
-    def __repr__(self) -> str:
-        return "<TokenResponse>"
+#: Members of a token response that a login works without.
+_OPTIONAL_MEMBERS: Mapping[str, Any] = {
+    "expires_in": float | str | None,
+    "refresh_token": str | None,
+    "scope": str | list[str] | None,
+}
 
 
 def request_tokens(
@@ -242,6 +239,7 @@ def request_tokens(
     scopes: tuple[str, ...] | None = None,
     proof: Proof | None = None,
     issuer: str = "",
+    note: Note = log_deviation,
 ) -> Flow[Tokens]:
     """Request tokens.
 
@@ -254,6 +252,7 @@ def request_tokens(
         scopes: The scopes that were requested, granted if the response names none (RFC 6749 §5.1); by default those of the form.
         proof: Binds the tokens to a key.
         issuer: The authorization server, noted in the tokens.
+        note: Notes what is left out of the response.
 
     Returns:
         The flow; its result are the tokens. Scopes that the server does not name are those that were requested.
@@ -275,12 +274,12 @@ def request_tokens(
         has_nonce = proof is not None and proof.take_nonce(endpoint, response.headers)
         if is_success(response):
             break
-        secrets = [fields[name] for name in _SECRET_PARAMETERS if name in fields]
+        secrets = secrets_in(fields, headers)
         error = read_error(response, f"The token endpoint {describe(endpoint)} refuses the request", secrets)
         if is_last or not has_nonce or error.error != "use_dpop_nonce":
             raise error
     requested = tuple(fields.get("scope", "").split()) if scopes is None else scopes
-    return read_tokens(response, requested, endpoint, issuer)
+    return read_tokens(response, requested, endpoint, issuer, note)
 
 
 def sign_assertion(client_id: str, key: WebKey, audience: str, algorithm: str | None = None) -> dict[str, str]:
@@ -343,7 +342,9 @@ def auth_method(client: RegisteredClient, methods: Sequence[str] | None) -> str:
     return next((name for name in SECRET_METHODS if methods is None or name in methods), SECRET_METHODS[0])
 
 
-def read_tokens(response: HttpResponse, requested: tuple[str, ...], endpoint: str, issuer: str) -> Tokens:
+def read_tokens(
+    response: HttpResponse, requested: tuple[str, ...], endpoint: str, issuer: str, note: Note = log_deviation
+) -> Tokens:
     """Read the response of a token endpoint.
 
     Args:
@@ -351,37 +352,53 @@ def read_tokens(response: HttpResponse, requested: tuple[str, ...], endpoint: st
         requested: The scopes that were requested.
         endpoint: The token endpoint.
         issuer: The authorization server.
+        note: Notes what is left out.
 
     Returns:
         The tokens.
 
     Raises:
-        TokenRequestFailed: It is not a valid response.
+        TokenRequestFailed: It has no token that can be used.
     """
     where = f"The token endpoint {describe(endpoint)}"
-    try:
-        answer = msgspec.convert(read_answer(response), TokenResponse)
-        has_lifetime = answer.expires_in not in (None, "")
-        lifetime = min(max(float(answer.expires_in or 0), 0.0), _LONGEST) if has_lifetime else None
-        if lifetime is not None and math.isnan(lifetime):
-            raise ValueError
-    except (msgspec.MsgspecError, ValueError):
-        raise TokenRequestFailed(f"{where} sent an answer that can't be read") from None
-    token_type = (answer.token_type or "").lower()
+    answer = read_answer(response)
+    access_token, token_type = answer.get("access_token"), answer.get("token_type") or ""
+    if not isinstance(access_token, str) or not isinstance(token_type, str):
+        raise TokenRequestFailed(f"{where} sent an answer that can't be read")
+    token_type = token_type.strip().lower()
     if token_type not in _BEARER and token_type != "dpop":
         raise TokenRequestFailed(f"{where} issues tokens of an unknown type: {shorten(ascii(token_type), 40)}")
-    refresh_token = answer.refresh_token or None
-    for token in (answer.access_token, refresh_token):
-        if token is not None and not _is_token(token):
-            raise TokenRequestFailed(f"{where} sent a token that can't be sent in a header")
+    if not _is_token(access_token):
+        raise TokenRequestFailed(f"{where} sent a token that can't be sent in a header")
+    optional: dict[str, Any] = {}
+    left_out = []
+    for name, kind in _OPTIONAL_MEMBERS.items():
+        try:
+            optional[name] = msgspec.convert(answer.get(name), kind)
+        except msgspec.ValidationError:
+            left_out.append(name)
+    refresh_token, scope = optional.get("refresh_token") or None, optional.get("scope")
+    try:
+        lifetime = optional.get("expires_in")
+        seconds = None if lifetime in (None, "") else min(max(float(lifetime), 0.0), _LONGEST)
+        if seconds is not None and math.isnan(seconds):
+            raise ValueError
+    except ValueError:
+        seconds = None
+        left_out.append("expires_in")
+    if refresh_token is not None and len(refresh_token) > MAX_TOKEN:
+        refresh_token = None
+        left_out.append("refresh_token")
+    if left_out:
+        note("token-member-left-out", ", ".join(left_out))
     now = time.time()
     return Tokens(
-        access_token=answer.access_token,
+        access_token=access_token,
         token_type="DPoP" if token_type == "dpop" else "Bearer",
         refresh_token=refresh_token,
-        expires_at=None if lifetime is None else now + lifetime,
+        expires_at=None if seconds is None else now + seconds,
         issued_at=now,
-        scopes=requested if answer.scope is None else _read_scopes(answer.scope, requested),
+        scopes=requested if scope is None else _read_scopes(scope, requested),
         issuer=issuer,
         token_endpoint=endpoint,
     )
@@ -430,13 +447,28 @@ def read_answer(response: HttpResponse) -> Mapping[str, Any]:
     return answer if isinstance(answer, dict) else {}
 
 
+def secrets_in(fields: Mapping[str, str], headers: Iterable[tuple[str, str]] = ()) -> list[str]:
+    """Return what a request has that no text may show: some servers repeat it.
+
+    Args:
+        fields: The parameters of the request.
+        headers: Its headers.
+    """
+    found = [fields[name] for name in _SECRET_PARAMETERS if name in fields]
+    for name, value in headers:
+        if name == "Authorization":
+            credentials = value.partition(" ")[2]
+            found += [credentials, unquote_plus(b64decode(credentials).decode().partition(":")[2])]
+    return found
+
+
 def read_error(response: HttpResponse, what: str, secrets: Iterable[str] = ()) -> TokenRequestFailed:
     """Make the error for a response that is not a success.
 
     Args:
         response: The response.
         what: What was refused.
-        secrets: What the request had and the text of the error must not show: some servers repeat it.
+        secrets: What the text of the error must not show; see `secrets_in`.
 
     Returns:
         The error, with the code and description of the server.
@@ -448,8 +480,9 @@ def read_error(response: HttpResponse, what: str, secrets: Iterable[str] = ()) -
     )
     shown, explained = error or f"HTTP {response.status}", description
     for secret in (secret for secret in secrets if len(secret) >= _SHORTEST_SECRET):
-        shown = shown.replace(secret, "…")
-        explained = explained and explained.replace(secret, "…")
+        for text in (secret, quote_plus(secret)):
+            shown = shown.replace(text, "…")
+            explained = explained and explained.replace(text, "…")
     return TokenRequestFailed(
         f"{what}: {describe_error(shown, explained)}", error, status=response.status, has_reason=bool(answer)
     )
