@@ -28,6 +28,7 @@ from gemel import (
     current_context,
 )
 from gemel.http1.asgi import Scope
+from gemel.proxy import sessions as sessions_module
 from tests.ports import free_port
 from tests.proxy.foreign import listening
 from tests.proxy.test_dead_upstream import Switch
@@ -116,6 +117,50 @@ async def test_each_session_has_a_process_of_its_own_which_ends_with_it(counter:
             assert await visit(ann) == (first, 2)
             assert await visit(bob) == (second, 2)
         await until(lambda: has_ended(first) and has_ended(second))
+
+
+async def test_a_gateway_starts_without_a_server_that_is_slow_and_offers_it_later(
+    counter: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sessions_module, "START_PATIENCE", 0.1)
+    monkeypatch.setattr(sessions_module, "RETRY_PATIENCE", 0.1)
+    ready, program = tmp_path / "ready", tmp_path / "slow.py"
+    wait = f"import os, time\nwhile not os.path.exists({str(ready)!r}):\n    time.sleep(0.01)\n"
+    program.write_text(wait + COUNTER)
+    gateway: Server[Any] = Server("gateway")
+    gateway.mount(Server.from_client([sys.executable, "-S", str(program)], name="slow"), "slow")
+    gateway.mount(Server.from_client([sys.executable, "-S", str(program)], name="other"), "other")
+    gateway.mount(Server.from_client(counter), "quick")
+    async with Client(gateway) as client, client.listen(tools=True) as changes:
+        assert [tool.name for tool in await client.list_tools()] == ["quick_count"]
+        with pytest.raises(PeerError, match="The upstream server is not connected yet"):
+            await client.call_tool("slow_count")
+        ready.touch()
+        await anext(changes)
+        assert (await client.call_tool("slow_count")).text.endswith(" 1")
+        assert (await client.call_tool("other_count")).text.endswith(" 1")
+    assert "The server behind the proxy 'slow' is slow: the proxy starts without it" in caplog.text
+
+
+async def test_the_servers_of_a_gateway_are_reached_at_the_same_time(tmp_path: Path) -> None:
+    """Each waits until the other one has begun to start."""
+    gateway: Server[Any] = Server("gateway")
+    for name, other in ("ab", "ba"):
+        program = tmp_path / f"{name}.py"
+        here, there = str(tmp_path / f"{name} begins"), str(tmp_path / f"{other} begins")
+        wait = f"import os, time\nopen({here!r}, 'w')\nwhile not os.path.exists({there!r}):\n    time.sleep(0.01)\n"
+        program.write_text(wait + COUNTER)
+        gateway.mount(Server.from_client([sys.executable, "-S", str(program)], strict=True), name)
+    async with Client(gateway) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["a_count", "b_count"]
+
+
+async def test_a_slow_server_that_never_answers_ends_with_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions_module, "START_PATIENCE", 0.1)
+    monkeypatch.setattr(sessions_module, "RETRY_PATIENCE", 0.1)
+    async with Client(Server.from_client([sys.executable, "-S", "-c", "import time; time.sleep(600)"])) as client:
+        with pytest.raises(PeerError, match="The upstream server is not connected yet"):
+            await client.list_tools()
 
 
 async def test_one_caller_needs_one_process(counter: list[str], tmp_path: Path) -> None:

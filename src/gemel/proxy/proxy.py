@@ -294,6 +294,10 @@ class Proxy(Server[Any]):
 
     # ---------------------------------------------------------------- lifespan
 
+    @property
+    def _is_remote(self) -> bool:
+        return True
+
     @asynccontextmanager
     async def _run_sessions(self, server: Server[Any]) -> AsyncIterator[None]:
         here = self._proxies.here()
@@ -305,10 +309,10 @@ class Proxy(Server[Any]):
             await here.rounds.close()
             await here.sessions.stop()
 
-    def _connected(self, client: Client, was_down: bool) -> None:
+    def _connected(self, client: Client, is_late: bool) -> None:
         """Use the name and instructions of the upstream server, unless the proxy has its own."""
         self._describe(None if self._has_name else client.server_info, client.instructions)
-        if was_down:
+        if is_late:
             for kind in LIST_CHANGED:
                 self.notify(Changed(kind))
 

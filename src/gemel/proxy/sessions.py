@@ -37,6 +37,8 @@ logger = logging.getLogger("gemel")
 
 #: Seconds that a request waits for a server that could not be reached before.
 RETRY_PATIENCE = 2.0
+#: Seconds that the start of a proxy waits for its server, unless it is strict.
+START_PATIENCE = 5.0
 
 
 class UpstreamSessions:
@@ -47,7 +49,8 @@ class UpstreamSessions:
         limits: How many there may be, and for how long.
         shared: Whether all callers share one.
         single_user: Whether callers without a session share one.
-        on_connected: Called with the client when the server has been reached for the first time, and whether it was down.
+        on_connected: Called with the client when the server has been reached for the first time, and whether the proxy has
+            started without it.
         on_change: Called with each change that the server reports, and the session.
         on_end: Called with each session that ends.
 
@@ -78,6 +81,8 @@ class UpstreamSessions:
         #: Why the server can't be reached, as long as it was not.
         self._failure: Exception | None = None
         self._is_running = False
+        #: Whether the proxy has started without it.
+        self._is_late = False
         #: The first session while it is connected, and then until a caller gets it.
         self._first: Upstream | None = None
         self._unused: Upstream | None = None
@@ -101,15 +106,19 @@ class UpstreamSessions:
     # ---------------------------------------------------------------- begin and end
 
     async def start(self, name: str, *, strict: bool) -> None:
-        """Connect. Raises GemelError with `strict`; otherwise the server is tried again until it is reached."""
+        """Connect. Raises GemelError with `strict`; otherwise the proxy starts without a server that is down or slow."""
         self._is_running = True
-        await asyncio.wait([self._connecting()])
-        if self._failure is None:
+        await asyncio.wait([self._connecting()], timeout=None if strict else START_PATIENCE)
+        if self._discovery is not None:
             return
-        if strict or not isinstance(self._failure, GemelError):
+        self._is_late = True
+        if self._failure is None:
+            logger.warning("The server behind the proxy %r is slow: the proxy starts without it", name)
+        elif strict or not isinstance(self._failure, GemelError):
             raise self._failure
-        text = shorten(str(self._failure))
-        logger.warning("The server behind the proxy %r can't be reached, and is tried again: %s", name, text)
+        else:
+            text = shorten(str(self._failure))
+            logger.warning("The server behind the proxy %r can't be reached, and is tried again: %s", name, text)
         self._retrying = asyncio.get_running_loop().create_task(self._retry())
 
     async def stop(self) -> None:
@@ -145,7 +154,7 @@ class UpstreamSessions:
             give_up_if_cancelled()
             self._failure = exc
             return
-        was_down, self._failure, self._first = self._failure is not None, None, None
+        self._failure = self._first = None
         self._learn(client)
         self._channel_kind = "" if client.session is None else client.session.channel.kind
         if self._is_common(upstream):
@@ -154,7 +163,7 @@ class UpstreamSessions:
             self._unused = upstream
             self._begin_to_idle(upstream)
         upstream.subscriptions.start()
-        self._on_connected(client, was_down)
+        self._on_connected(client, self._is_late)
         for caller in self._waiting:
             self._start_task(self._watch_lists_now(caller))
 
@@ -177,7 +186,7 @@ class UpstreamSessions:
         if self._is_running:
             await asyncio.wait([self._connecting()], timeout=RETRY_PATIENCE)
         if self._discovery is None:
-            reason = f": {self._failure}" if self._failure is not None else ""
+            reason = f": {self._failure}" if self._failure is not None else " yet"
             raise InternalError(f"The upstream server is not connected{reason}", {"outcome": "not sent"})
 
     # ---------------------------------------------------------------- use

@@ -806,6 +806,11 @@ class Server(Router, Generic[StateT]):
         """Whether something is to be entered before it serves, here or in a mounted server."""
         return self._lifespan is not None or bool(self._extension_lifespans) or self.catalog.has_lifespan
 
+    @property
+    def _is_remote(self) -> bool:
+        """Whether its lifespan waits for a server elsewhere, so that lifespans beside it need not wait for that."""
+        return False
+
     async def _within(self, ctx: Context[Any]) -> Any:
         """Serve a request of a server that this one is mounted in; the result does not have its final shape yet."""
         ctx.state = self._loops.here().lifespan.state

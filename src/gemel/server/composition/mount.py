@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -82,6 +83,11 @@ class MountableServer(Protocol):
     @property
     def _has_lifespan(self) -> bool:
         """Whether something is to be entered before it serves."""
+        ...
+
+    @property
+    def _is_remote(self) -> bool:
+        """Whether its lifespan waits for a server elsewhere."""
         ...
 
     async def _enter(self) -> None:
@@ -470,19 +476,36 @@ class Catalog:
     async def enter(self) -> None:
         """Enter the lifespans of all mounted servers, because this server is going to be served in the running event loop."""
         self._entered.here().users += 1
+        mounts = list(self._mounts)
         try:
-            for mount in list(self._mounts):
-                await self._enter_mount(mount)
+            for mount in mounts:
+                if not mount.server._is_remote:
+                    await self._enter_mount(mount)
+            await self._enter_together([mount for mount in mounts if mount.server._is_remote])
         except BaseException:
             await self.exit()
             raise
+
+    async def _enter_together(self, mounts: Sequence[Mount]) -> None:
+        """Enter the lifespans of servers that wait for others elsewhere. Raises the first failure when all are done."""
+        tasks = [asyncio.ensure_future(self._enter_mount(mount)) for mount in mounts]
+        try:
+            if tasks:
+                await asyncio.wait(tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            failures = await asyncio.gather(*tasks, return_exceptions=True)
+        for failure in failures:
+            if failure is not None:
+                raise failure
 
     async def _enter_mount(self, mount: Mount) -> None:
         """Enter the lifespan of a mounted server, once; also of one that was mounted while serving."""
         entered = self._entered.here()
         if entered.users == 0 or mount in entered.mounts:
             return
-        async with entered.lock:
+        async with entered.locks[mount.server]:
             if mount not in entered.mounts:
                 await mount.server._enter()
                 entered.mounts.append(mount)
@@ -586,7 +609,7 @@ class _EnteredMounts:
     def __init__(self) -> None:
         self.users = 0
         self.mounts: list[Mount] = []
-        self.lock = asyncio.Lock()
+        self.locks: defaultdict[MountableServer, asyncio.Lock] = defaultdict(asyncio.Lock)
 
 
 class _Part(NamedTuple):
