@@ -6,6 +6,8 @@ all the same, at once and after its token has expired, and whether it warns.
 
 from __future__ import annotations
 
+import json
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -85,6 +87,12 @@ def _update(document: dict[str, Any], double: AuthDouble, members: Mapping[str, 
             document.pop(name, None)
         else:
             document[name] = value(double) if callable(value) else value
+
+
+def marked(double: AuthDouble) -> None:
+    """Serve both documents with a byte order mark and the status 203."""
+    for place, document in ((AUTHORITY, double.metadata), (RESOURCE, double.resource_metadata)):
+        double.change(place, Reply(203, BOM_UTF8 + json.dumps(document).encode()))
 
 
 def challenge(text: str | None) -> Change:
@@ -199,6 +207,12 @@ def documents() -> Iterator[Login]:
         ("an empty device endpoint", "device_authorization_endpoint", ""),
     ):
         yield Login(f"server metadata has {name}", metadata(**{member: value}), warns=(member,))
+    for name, change in {
+        "a text in place of a list": resource(authorization_servers=lambda double: double.issuer),
+        "a list with null": resource(authorization_servers=lambda double: [None, double.issuer]),
+    }.items():
+        yield Login(f"the authorization servers are {name}", change, warns=("authorization_servers",))
+    yield Login("metadata has a byte order mark and the status 203", marked)
     yield Login(
         "resource metadata has a text of scopes", resource(scopes_supported="read write"), warns=("scopes_supported",)
     )

@@ -6,6 +6,7 @@ Documents are RFC 9728 (protected resources), RFC 8414 and OpenID Connect Discov
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
@@ -127,6 +128,8 @@ def read_document(data: bytes, kind: type[MetadataT]) -> MetadataT:
 def read_metadata(data: bytes, kind: type[MetadataT], note: Note = log_deviation) -> MetadataT:
     """Read metadata of a peer. A member that is not valid is left out with a warning, unless the document needs it.
 
+    Of the authorization servers, those that are valid are used. A byte order mark is ignored (RFC 8259, section 8.1).
+
     Args:
         data: The JSON text.
         kind: What it is expected to be.
@@ -138,6 +141,7 @@ def read_metadata(data: bytes, kind: type[MetadataT], note: Note = log_deviation
     Raises:
         ValueError: It is not a JSON object, too large, or a needed member is missing or of another type.
     """
+    data = data.removeprefix(BOM_UTF8)
     try:
         return read_document(data, kind)
     except ValueError:
@@ -154,8 +158,14 @@ def read_metadata(data: bytes, kind: type[MetadataT], note: Note = log_deviation
         ]
         if not invalid:
             raise
+    used = {name: members[name] for name in members if name not in invalid}
+    if "authorization_servers" in invalid:
+        named = members["authorization_servers"]
+        used["authorization_servers"] = [
+            name for name in (named if isinstance(named, list) else [named]) if _is_valid(name, _Text)
+        ]
     try:
-        document = msgspec.convert({name: members[name] for name in members if name not in invalid}, kind)
+        document = msgspec.convert(used, kind)
     except msgspec.ValidationError as exc:
         raise ValueError(f"the document is malformed: {exc}") from None
     note("metadata-member-left-out", ", ".join(invalid))

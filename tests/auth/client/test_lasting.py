@@ -149,6 +149,32 @@ async def test_the_secret_of_a_client_is_not_sent_for_another_one(double: AuthDo
     assert all(form["client_secret"] == f"secret of {form['client_id']}" for form in double.forms("/token"))
 
 
+def damage(folder: Path, which: slice) -> None:
+    files = sorted(folder.glob("*.login"))
+    assert len(files) == 2
+    for file in files[which]:
+        file.write_bytes(b"damaged")
+
+
+@pytest.mark.parametrize("damaged", [(0, 2), (0, 1), (1, 2)])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("logs_out", [False, True])
+async def test_a_login_that_can_not_be_read_is_replaced_on_demand(
+    double: AuthDouble, tmp_path: Path, damaged: tuple[int, int], logs_out: bool, again: bool
+) -> None:
+    store = FileTokenStore(tmp_path)
+    await log_in(double, store)
+    damage(tmp_path, slice(*damaged))
+    with pytest.raises(CallError, match="log in again"):
+        await log_in(double, FileTokenStore(tmp_path))
+    credentials = OAuth(authorizer=double.person(), store=FileTokenStore(tmp_path)).bind(double.url)
+    if logs_out:
+        await credentials.logout()
+    assert (await credentials.login(again=again)).access_token in double.tokens
+    await log_in(double, FileTokenStore(tmp_path))
+    assert len(double.opened) == 2 or damaged != (0, 2)  # one may be enough to go on with
+
+
 async def test_somebody_can_log_in_again_at_once(double: AuthDouble) -> None:
     credentials = OAuth(authorizer=double.person()).bind(double.url)
     first = await credentials.login()

@@ -296,7 +296,7 @@ def _first(
 
 def _document(place: str, kind: type[MetadataT], note: Note) -> Flow[MetadataT]:
     response: HttpResponse = yield HttpRequest("GET", place, _HEADERS)
-    if response.status != 200:
+    if not 200 <= response.status < 300:
         is_absent = 400 <= response.status < 500 and response.status != 429
         raise (_Absent if is_absent else AuthorizationFailed)(f"{describe(place)} answers HTTP {response.status}")
     try:

@@ -11,7 +11,7 @@ import math
 import secrets
 import time
 from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -34,7 +34,7 @@ from gemel.auth.client.token_request import (
     describe_error,
     read_client,
 )
-from gemel.auth.client.tokens import InvalidGrant, Tokens, TokenSource, TokenStore, token_key
+from gemel.auth.client.tokens import InvalidGrant, Tokens, TokenSource, TokenStore, TokenStoreError, token_key
 from gemel.auth.client.user import Authorizer, BrowserLogin
 from gemel.auth.flow import Fetcher, FetchFailed, HttpRequest, begin_with
 from gemel.auth.metadata import canonical_resource
@@ -327,6 +327,9 @@ class OAuthCredentials:
         except RefreshFailed as exc:
             logger.info("A new login takes the place of the one at %s: %s", self.url, exc)
             tokens = None
+        except TokenStoreError as exc:
+            logger.warning("A new login takes the place of one that can't be read: %s", exc)
+            tokens = None
         if tokens is None or again:
             # The pauses after a login and after a failed one are for requests.
             self._logged_in.clear()
@@ -350,7 +353,8 @@ class OAuthCredentials:
             TokenStoreError: The store can't be written.
         """
         if self._source is None:
-            await self._look_up()
+            with suppress(TokenStoreError):  # what can't be read is deleted
+                await self._look_up()
         source, self._source = self._source, None
         self.identity = None
         if source is not None:
@@ -428,7 +432,7 @@ class OAuthCredentials:
         self, challenge: Challenge | None, refused: str, missing: tuple[str, ...], again: bool
     ) -> None:
         async with self._fetcher() as fetcher:
-            entry = await self._oauth.store.get(self._index)
+            entry = await self._entry()
             discovery = discover(
                 self.url,
                 self._rules,
@@ -466,7 +470,7 @@ class OAuthCredentials:
         self.identity = self.identity or secrets.token_hex(8)
         more = {"choices": msgspec.to_builtins(self._choices)} if self._oauth.keep_client else {}
         place = Tokens(issuer=found.issuer, client={"key": source.key, "resource": resource, **more})
-        if await self._oauth.store.get(self._index) != place:
+        if await self._entry() != place:
             await self._oauth.store.set(self._index, place)
 
     async def _source_at(self, found: Discovered, again: bool) -> TokenSource:
@@ -475,7 +479,7 @@ class OAuthCredentials:
         uses_document = bool(self._oauth.client_metadata_url and server.client_id_metadata_document_supported)
         client_key = self._client_id() or (self._oauth.client_metadata_url if uses_document else None) or "dynamic"
         key = token_key(found.issuer, found.resource, client_key)
-        entry = await self._oauth.store.get(self._index)
+        entry = await self._entry()
         is_other = entry is not None and entry.issuer != found.issuer
         if entry and is_other and not again and self._oauth.registered is not None and self._choices.issuer is None:
             raise AuthorizationFailed(
@@ -495,8 +499,15 @@ class OAuthCredentials:
         """
         if self._source in (None, source) or self._oauth.registered is not None:
             return False
-        entry = await self._oauth.store.get(self._index)
+        entry = await self._entry()
         return entry is not None and entry.issuer == found.issuer
+
+    async def _entry(self) -> Tokens | None:
+        """What is stored about the login so far; None also if that can't be read, since a new login takes its place."""
+        try:
+            return await self._oauth.store.get(self._index)
+        except TokenStoreError:
+            return None
 
     def _make_source(self, key: str) -> TokenSource:
         store, note = self._oauth.store, self.deviations.note

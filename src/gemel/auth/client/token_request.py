@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from base64 import b64decode, b64encode
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -436,7 +437,7 @@ def read_answer(response: HttpResponse) -> Mapping[str, Any]:
         The members; empty if there is no object.
     """
     try:
-        answer = msgspec.json.decode(response.body)
+        answer = msgspec.json.decode(response.body.removeprefix(BOM_UTF8))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         if not response.headers.get("content-type", "").startswith(_FORM_TYPES):
             return {}

@@ -341,7 +341,12 @@ class TokenSource:
     async def _renew(self, refused: str | None, login: Login | None) -> Tokens | None:
         async with AsyncExitStack() as stack:
             await self._lock(stack)
-            stored = self._tokens = await self.store.get(self.key)
+            try:
+                stored = self._tokens = await self.store.get(self.key)
+            except TokenStoreError:
+                if login is None:
+                    raise
+                stored = self._tokens = None  # the new login takes its place
             self._read = True
             if stored is not None and stored.access_token != refused and stored.is_fresh(time.time()):
                 return stored
