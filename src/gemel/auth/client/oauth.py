@@ -469,7 +469,7 @@ class OAuthCredentials:
         self._source = source
         self.identity = self.identity or secrets.token_hex(8)
         more = {"choices": msgspec.to_builtins(self._choices)} if self._oauth.keep_client else {}
-        place = Tokens(issuer=found.issuer, client={"key": source.key, "resource": resource, **more})
+        place = Tokens(issuer=found.issuer, client={"key": source.key, "resource": self._resource, **more})
         if await self._entry() != place:
             await self._oauth.store.set(self._index, place)
 
