@@ -97,7 +97,16 @@ def test_keys_of_other_hosts_are_ignored_and_slips_are_told(caplog: pytest.LogCa
         ({"comand": "x"}, "it has 'comand'"),
         ({"command": "x", "url": "http://h"}, "it has both"),
         ({"command": ""}, "server 'a': command: must be a string that is not empty"),
-        ({"command": ["x"]}, "server 'a': command: must be a string"),
+        ({"command": [5]}, "server 'a': command: must be a string"),
+        ({"command": ["x"], "args": "-v"}, "server 'a': args: must be a list"),
+        ({"command": "x", "env_vars": [{"name": "A"}]}, "env_vars[0]: must be a string, in quotes, not {"),
+        ({"command": "x", "env": ["A=b"], "env_vars": ["HOME"]}, "server 'a': env: must be an object"),
+        ({"command": "x", "env": {"T": "${NONE:-${HOME}}"}}, "env.T: a default can't have a reference in it: ${NONE"),
+        ({"url": "http://h", "env_http_headers": ["A"]}, "server 'a': env_http_headers: must be an object"),
+        ({"url": "http://h", "headers": "A: b", "bearer_token_env_var": "TOKEN"}, "headers: must be an object"),
+        ({"url": "http://h", "bearer_token_env_var": 5}, "bearer_token_env_var: must be a string"),
+        ({"url": "http://h", "httpUrl": "http://i"}, "httpUrl: there is another name of 'url' with another value"),
+        ({"url": "http://h", "auth": "t", "headers": {"authorization": "u"}}, "auth: `headers` has an Authorization"),
         ({"command": "x", "args": "-v"}, "server 'a': args: must be a list"),
         ({"command": "x", "args": ["-p", 80]}, "server 'a': args[1]: must be a string, in quotes, not 80"),
         ({"command": "x", "env": {"PORT": 80}}, "server 'a': env.PORT: must be a string, in quotes, not 80"),
@@ -110,7 +119,7 @@ def test_keys_of_other_hosts_are_ignored_and_slips_are_told(caplog: pytest.LogCa
         ({"command": "x", "disabled": "yes"}, "server 'a': disabled: must be true or false"),
         ({"command": "x", "type": "http"}, "type: 'http' doesn't go with a command"),
         ({"url": "http://h", "type": "stdio"}, "type: 'stdio' doesn't go with a url"),
-        ({"url": "http://h", "type": "ws"}, "type: 'ws' is not a type of server: use one of stdio, http"),
+        ({"url": "http://h", "type": "ws"}, "type: 'ws' is not a type of server: use stdio, http or sse"),
         ({"url": "ftp://h"}, "server 'a': url: must begin with http:// or https://, not 'ftp://h'"),
     ],
 )
@@ -356,6 +365,41 @@ def half_broken(folder: Path) -> dict[str, Any]:
     (folder / "good.py").write_text(GOOD)
     good = {"command": sys.executable, "args": [str(folder / "good.py")]}
     return {"mcpServers": {"good": good, "github": {"url": "http://127.0.0.1:1/mcp", "headers": {"T": "${NOT_SET}"}}}}
+
+
+@pytest.mark.parametrize(
+    ("table", "kind"),
+    [
+        ({"command": "x", "args": ["-y"], "url": None, "env": None, "type": None, "disabled": None}, "stdio"),
+        ({"url": "http://h", "command": None, "args": None, "headers": None, "auth": None}, "http"),
+        ({"type": "local", "command": ["x", "-y"], "environment": {}}, "stdio"),
+        ({"type": "remote", "url": "http://h"}, "http"),
+        ({"type": "HTTP", "url": "http://h"}, "http"),
+        ({"transport": "StreamableHTTP", "url": "http://h"}, "http"),
+        ({"type": "SSE", "url": "http://h"}, "sse"),
+    ],
+)
+def test_entries_with_nulls_and_other_forms_are_read(table: Any, kind: str) -> None:
+    entry = read({"a": table})["a"]
+    assert (entry.problem, entry.kind) == ("", kind)
+    assert entry.command == (("x", "-y") if kind == "stdio" else ())
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"mcpServers": {"a": {"command": "x", "timeout": ' + "9" * 5000 + "}}}"]
+)
+def test_a_file_that_python_can_not_read_is_an_error_with_its_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.json").write_text(text)
+    with pytest.raises(StartError, match=r"c\.json"):
+        read_config(tmp_path / "c.json")
+
+
+def test_what_only_another_host_reads_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    read({"a": {"command": "x", "envFile": ".env"}})
+    [record] = caplog.records
+    assert record.getMessage() == (
+        "the configuration: server 'a': 'envFile' is only known to another host; write its variables into `env`"
+    )
 
 
 async def test_a_variable_that_is_not_set_concerns_its_server_alone(tmp_path: Path) -> None:

@@ -31,16 +31,22 @@ Kind: TypeAlias = Literal["stdio", "http", "sse"]
 
 #: The names of the section in the files of different hosts: most of them, VS Code, Zed, Codex.
 _SECTIONS = ("mcpServers", "servers", "context_servers", "mcp_servers")
-#: Keys by which Gemini CLI, Windsurf and Codex call the same thing. Copilot CLI has `oauthClientId`.
-_ALIASES = {"httpUrl": "url", "serverUrl": "url", "http_headers": "headers"}
+#: Keys by which Gemini CLI, Windsurf, Codex and OpenCode call the same thing. Copilot CLI has `oauthClientId`.
+_ALIASES = {"httpUrl": "url", "serverUrl": "url", "http_headers": "headers", "environment": "env"}
+#: The types, in lower case without `-` and `_`.
 _KINDS: dict[str, Kind] = {
     "stdio": "stdio",
     "http": "http",
-    "streamable-http": "http",
-    "streamable_http": "http",
-    "streamableHttp": "http",
+    "streamablehttp": "http",
     "sse": "sse",
     "local": "stdio",
+    "remote": "http",
+}
+#: Keys of other hosts without which a server may not work as it does there, and what to write instead.
+_UNREAD = {
+    "envFile": "write its variables into `env`",
+    "headersHelper": "write the headers into `headers`",
+    "authProviderType": "write a token or a login into `auth`",
 }
 _KEYS = (
     "command",
@@ -61,6 +67,7 @@ _KEYS = (
 #: Those that only servers with a URL have, and only programs.
 _OF_URL, _OF_COMMAND = frozenset({"headers", "auth", "oauth"}), frozenset({"args", "env", "cwd"})
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
+_NESTED = re.compile(r"\$\{[^{}]*\$\{[^{}]*\}[^{}]*\}?")
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
@@ -225,18 +232,22 @@ def _load(path: str | os.PathLike[str]) -> Any:
         raise StartError(f"{path} can't be read: {exc.strerror or exc}") from exc
     except UnicodeDecodeError as exc:
         raise StartError(f"{path} is not UTF-8: {exc.reason} at byte {exc.start}") from exc
+    except RecursionError:
+        raise StartError(f"{path}: lists and objects are nested too deeply") from None
 
 
 def _read_json(path: str | os.PathLike[str], text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_object)
-    except json.JSONDecodeError:
+    except ValueError:  # also of a number with too many digits
         from gemel.client.group.jsonc import MalformedJson, read
 
         try:
             return read(text).value
         except MalformedJson as exc:
             raise StartError(f"{path}:{exc.line}:{exc.column}: not JSON: {exc.what}") from None
+        except ValueError as exc:
+            raise StartError(f"{path} can't be read: {exc}") from None
 
 
 def _read_toml(path: str | os.PathLike[str], text: str) -> Any:
@@ -259,22 +270,6 @@ class _Repeated:
     """The value of a member that is there twice."""
 
 
-def _unified(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The table with the keys of most hosts, and with references in place of Codex's names of variables."""
-    unified = {_ALIASES.get(key, key): value for key, value in table.items()}
-    names, headers = table.get("env_vars"), dict(table.get("env_http_headers") or {})
-    if isinstance(names, list):
-        unified["env"] = {**(unified.get("env") or {}), **{str(name): f"${{{name}}}" for name in names}}
-    written = {name: f"${{{variable}}}" for name, variable in headers.items()}
-    if token := table.get("bearer_token_env_var"):
-        written["Authorization"] = f"Bearer ${{{token}}}"
-    if client := table.get("oauthClientId"):
-        unified.setdefault("oauth", {"clientId": client})
-    if written:
-        unified["headers"] = {**(unified.get("headers") or {}), **written}
-    return unified
-
-
 class _EntryReader:
     """Reads the table of one server."""
 
@@ -288,7 +283,7 @@ class _EntryReader:
     def read(self) -> ServerEntry:
         """Read the entry. A disabled server is not checked: its variables may be missing."""
         try:
-            self._table = _unified(self._checked(self._written))
+            self._table = self._unified(self._checked(self._written))
             if self._flag("disabled", False) or not self._flag("enabled", True):
                 return ServerEntry(name=self._name, disabled=True)
             self._warn_of_slips()
@@ -307,6 +302,31 @@ class _EntryReader:
                 raise self._wrong(key, f"{'a member' if repeated else 'it'} is there twice")
         return table
 
+    def _unified(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        """The table with the keys of most hosts, and with references in place of Codex's names of variables.
+
+        A member that is null is the same as none.
+        """
+        unified: dict[str, Any] = {}
+        for key, value in table.items():
+            name = _ALIASES.get(key, key)
+            if value is not None and unified.setdefault(name, value) != value:
+                raise self._wrong(key, f"there is another name of {name!r} with another value, too: write one of them")
+        if isinstance(command := unified.get("command"), list) and command:
+            unified |= {"command": command[0], "args": [*command[1:], *self._members(unified, "args", list)]}
+        if names := self._members(unified, "env_vars", list):
+            variables = [self._item(f"env_vars[{place}]", name) for place, name in enumerate(names)]
+            unified["env"] = {**self._members(unified, "env", Mapping), **{name: f"${{{name}}}" for name in variables}}
+        headers = self._members(unified, "env_http_headers", Mapping)
+        written = {name: f"${{{self._item('env_http_headers', variable)}}}" for name, variable in headers.items()}
+        if token := unified.get("bearer_token_env_var"):
+            written["Authorization"] = f"Bearer ${{{self._item('bearer_token_env_var', token)}}}"
+        if client := unified.get("oauthClientId"):
+            unified.setdefault("oauth", {"clientId": client})
+        if written:
+            unified["headers"] = {**self._members(unified, "headers", Mapping), **written}
+        return unified
+
     def _enabled(self, kind: Kind) -> ServerEntry:
         if kind == "stdio":
             words = [self._text("command"), *self._list("args")]
@@ -317,7 +337,11 @@ class _EntryReader:
         if not url.startswith(("http://", "https://")):
             raise self._wrong("url", f"must begin with http:// or https://, not {shorten(url)!r}")
         authorization, oauth = self._login()
-        headers = self._texts("headers") | ({} if authorization is None else {"Authorization": authorization})
+        headers = self._texts("headers")
+        if authorization is not None:
+            if any(name.lower() == "authorization" for name in headers):
+                raise self._wrong("auth", "`headers` has an Authorization, too: write one of them")
+            headers["Authorization"] = authorization
         return self._with_lock(ServerEntry(name=self._name, kind=kind, url=url, headers=headers, oauth=oauth))
 
     def _login(self) -> tuple[str | None, dict[str, Any] | Literal[False] | None]:
@@ -357,9 +381,10 @@ class _EntryReader:
         key = next((key for key in ("type", "transport") if key in self._table), None)
         if key is None:
             return "stdio" if has_command else "http"
-        kind = _KINDS.get(self._table[key]) if isinstance(self._table[key], str) else None
+        written = self._table[key]
+        kind = _KINDS.get(written.lower().replace("-", "").replace("_", "")) if isinstance(written, str) else None
         if kind is None:
-            raise self._wrong(key, f"{self._table[key]!r} is not a type of server: use one of {', '.join(_KINDS)}")
+            raise self._wrong(key, f"{shorten(repr(written))} is not a type of server: use stdio, http or sse")
         if (kind == "stdio") != has_command:
             raise self._wrong(key, f"{self._table[key]!r} doesn't go with a {'command' if has_command else 'url'}")
         return kind
@@ -379,16 +404,22 @@ class _EntryReader:
         return self._expand(key, value)
 
     def _list(self, key: str) -> list[str]:
-        values = self._table.get(key, [])
-        if not isinstance(values, list):
-            raise self._wrong(key, "must be a list of strings")
+        values = self._members(self._table, key, list)
         return [self._item(f"{key}[{place}]", value) for place, value in enumerate(values)]
 
     def _texts(self, key: str) -> dict[str, str]:
-        values = self._table.get(key) or {}
-        if not isinstance(values, Mapping):
-            raise self._wrong(key, "must be an object that maps names to strings")
+        values = self._members(self._table, key, Mapping)
         return {name: self._item(f"{key}.{name}", value) for name, value in values.items()}
+
+    def _members(self, table: Mapping[str, Any], key: str, kind: type[Any]) -> Any:
+        """The list or object of a key, an empty one if it has none."""
+        value = table.get(key)
+        if value is None:
+            return [] if kind is list else {}
+        if not isinstance(value, kind):
+            of = "a list of strings" if kind is list else "an object that maps names to strings"
+            raise self._wrong(key, f"must be {of}")
+        return value
 
     def _item(self, key: str, value: Any) -> str:
         if not isinstance(value, str):
@@ -398,6 +429,8 @@ class _EntryReader:
     # ---------------------------------------------------------------- variables
 
     def _expand(self, key: str, text: str) -> str:
+        if nested := _NESTED.search(text):
+            raise self._wrong(key, f"a default can't have a reference in it: {shorten(nested[0])}")
         return _VARIABLE.sub(self._lookup(key), text)
 
     def _lookup(self, key: str) -> Callable[[re.Match[str]], str]:
@@ -418,12 +451,14 @@ class _EntryReader:
 
     def _warn_of_slips(self) -> None:
         """Warn about keys without effect, and about those that are almost known ones; others belong to other hosts."""
+        for key in self._table.keys() & _UNREAD.keys():
+            logger.warning("%s: %r is only known to another host; %s", self._place, key, _UNREAD[key])
         foreign = _OF_URL if "command" in self._table else _OF_COMMAND
         for key in foreign & self._table.keys():
             logger.warning(
                 "%s: %r has no effect with a %s", self._place, key, "command" if foreign is _OF_URL else "url"
             )
-        unknown = [key for key in self._table if key not in _KEYS]
+        unknown = [key for key in self._table if key not in _KEYS and key not in _UNREAD]
         if not unknown:
             return
         import difflib
