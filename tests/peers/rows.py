@@ -341,6 +341,18 @@ def openings() -> Iterator[Row]:
         {"initialize": opening(capabilities={})},
         of_client=True,
     )
+    left_out: dict[str, dict[str, Any]] = {
+        "instructions that are a list": {"instructions": ["x"]},
+        "a text as _meta": {"_meta": "x"},
+        "a title that is a number": {"serverInfo": {"name": "plain", "version": "1", "title": 5}},
+        "icons that are no list": {"serverInfo": {"name": "plain", "version": "1", "icons": "x"}},
+        "true as its tools": {"capabilities": {"tools": True}},
+        "true as another capability": {"capabilities": {"tools": {}, "logging": True}},
+        "a text as listChanged": {"capabilities": {"tools": {"listChanged": "yes"}}},
+        "a list as experimental capabilities": {"capabilities": {"tools": {}, "experimental": []}},
+    }
+    for name, changes in left_out.items():
+        yield Row(f"initialize is answered with {name}", {"initialize": opening(**changes)}, warns=("member-left-out",))
     unusable: dict[str, dict[str, Any]] = {
         "an unknown revision": {"protocolVersion": "2031-01-01"},
         "the stateless revision": {"protocolVersion": "2026-07-28"},
@@ -416,6 +428,12 @@ def stateless() -> Iterator[Row]:
             era="2026",
             always=True,
         )
+    yield Row(
+        "stateless: the discovery has members that are not valid",
+        {"server/discover": result("server/discover", instructions=5, capabilities={"tools": {"listChanged": 1}})},
+        warns=("member-left-out",),
+        era="2026",
+    )
     yield Row(
         "stateless: a request of the server comes before the answer",
         {"tools/call": [message('"id":"p","method":"roots/list"'), GOOD]},
@@ -594,6 +612,9 @@ def http() -> Iterator[Row]:
         "an end of the connection behind it": Http(200, GOOD, headers={"Connection": "close"}),
     }.items():
         yield Row(f"an answer has {name}", {"tools/call": response}, ("http",))
+    yield Row(
+        "the id of a session is empty", {"initialize": Http(200, GOOD, headers={"Mcp-Session-Id": ""})}, ("http",)
+    )
     for name, response in {
         "lines that end with LF": Http(200, GOOD, line_end="\n"),
         "a contradictory length": Http(200, GOOD, headers={"content-length": "5"}),
@@ -745,6 +766,30 @@ def lists() -> Iterator[Row]:
             do="list",
             always=True,
             of_client=bool(cursor),
+        )
+    yield Row(
+        "a list that is null",
+        {"tools/list": [message('"id":@ID@,"result":{"tools":null}')]},
+        expected=[],
+        warns=("null-list",),
+        do="list",
+        of_client=True,
+    )
+    for name, result, noted in (
+        ("whose isError is null", '{"content":[{"type":"text","text":"hi"}],"isError":null}', "member-left-out"),
+        ("whose content is null", '{"content":null}', "null-list"),
+        (
+            "whose content is null beside structured content",
+            '{"content":null,"structuredContent":{"a":1}}',
+            "null-list",
+        ),
+    ):
+        yield Row(
+            f"a result {name}",
+            {"tools/call": [message(f'"id":@ID@,"result":{result}')]},
+            expected="hi" if "hi" in result else "",
+            warns=(noted,),
+            of_client=True,
         )
     schema = '"inputSchema":{"type":"object"}'
     for name, tool in {

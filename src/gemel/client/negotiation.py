@@ -509,11 +509,22 @@ class Negotiation:
                 result = await self._session.send_request(pending, params, headers=headers, idle=idle)
                 if operation is not None:
                     operation.finished(method, result)
-                return StepAnswer(to, result=result)
+                return StepAnswer(to, result=self._usable(to, result))
         except CallTimeout:
             return StepAnswer(to)
         except CallError as exc:
             return StepAnswer(to, error=exc)
+
+    def _usable(self, to: Literal["discover", "initialize"], result: Raw) -> Raw:
+        """The result, without optional members that are not valid."""
+        kind = InitializeResult if to == "initialize" else DiscoverResult
+        try:
+            msgspec.json.decode(result, type=kind)
+        except msgspec.MsgspecError:
+            from gemel.client.salvage import salvage_opening
+
+            return salvage_opening(result, kind, self._session.note)
+        return result
 
 
 async def _own(task: asyncio.Task[StepAnswer]) -> StepAnswer:

@@ -6,12 +6,12 @@ A result without any valid item is not valid: nothing would tell it from an empt
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 from msgspec import Raw
 
-from gemel.protocol.deviations import Deviations
+from gemel.protocol.deviations import Deviations, Note
 from gemel.schema.content import (
     AudioContent,
     EmbeddedResource,
@@ -20,6 +20,7 @@ from gemel.schema.content import (
     ResourceLink,
     TextContent,
 )
+from gemel.schema.lifecycle import ServerCapabilities
 from gemel.schema.prompts import GetPromptResult, ListPromptsResult, Prompt, PromptMessage
 from gemel.schema.resources import (
     ListResourcesResult,
@@ -91,6 +92,9 @@ def salvage(raw: Raw, kind: Any, decode: Callable[[Raw], Any], deviations: Devia
     if of.member not in members:
         notes.append(("content-missing", ""))
         members[of.member] = Raw(b"[]")
+    elif _is_null(members[of.member]):
+        notes.append(("null-list", of.member))
+        members[of.member] = Raw(b"[]")
     items = _items.decode(members[of.member])
     usable: list[Raw] = []
     for item in items:
@@ -106,6 +110,57 @@ def salvage(raw: Raw, kind: Any, decode: Callable[[Raw], Any], deviations: Devia
     for name, detail in notes:
         deviations.note(name, detail)
     return result
+
+
+def salvage_opening(raw: Raw, kind: Any, note: Note) -> Raw:
+    """Leave optional members that are not valid out of the answer to `initialize` or `server/discover`.
+
+    Args:
+        raw: The result, which is not valid.
+        kind: Its type.
+        note: Takes the notes, if the rest is valid.
+
+    Returns:
+        The rest, or the result as it is if it is not an object.
+    """
+    notes: list[tuple[str, str]] = []
+    try:
+        rest = _without_invalid(raw, kind, "", notes)
+        msgspec.json.decode(rest, type=kind)
+    except msgspec.MsgspecError:
+        return raw
+    for name, detail in notes:
+        note(name, detail)
+    return rest
+
+
+def _without_invalid(raw: Raw, kind: Any, place: str, notes: list[tuple[str, str]]) -> Raw:
+    """An object without optional members that are not valid, at any depth. A capability that is true has no details."""
+    members = _members.decode(raw)
+    for field in msgspec.structs.fields(kind):
+        name = field.encode_name
+        if name not in members or name == "resultType":
+            continue
+        try:
+            msgspec.json.decode(members[name], type=field.type)
+            continue
+        except msgspec.ValidationError as exc:
+            left_out = ("member-left-out", f"{place}{name}: {exc}")
+        value = bytes(memoryview(members[name])).strip()
+        inner = next((one for one in (field.type, *get_args(field.type)) if hasattr(one, "__struct_fields__")), None)
+        if inner is not None and value.startswith(b"{"):
+            members[name] = _without_invalid(members[name], inner, f"{place}{name}.", notes)
+            continue
+        if kind is ServerCapabilities and value == b"true":
+            members[name] = Raw(b"{}")
+        elif not field.required:
+            del members[name]
+        notes.append(left_out)
+    return Raw(msgspec.json.encode(members))
+
+
+def _is_null(value: Raw) -> bool:
+    return bytes(memoryview(value)).strip() == b"null"
 
 
 def _usable(item: Raw, kind: type | None, notes: list[tuple[str, str]]) -> Raw:
@@ -134,7 +189,7 @@ def _drop_invalid(members: dict[str, Raw], kind: type) -> list[tuple[str, str]]:
     dropped: list[tuple[str, str]] = []
     for field in msgspec.structs.fields(kind):
         name = field.encode_name
-        if name not in _DISPENSABLE or name not in members:
+        if name not in members or not (name in _DISPENSABLE or (not field.required and _is_null(members[name]))):
             continue
         try:
             msgspec.json.decode(members[name], type=field.type)

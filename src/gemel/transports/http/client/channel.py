@@ -812,7 +812,7 @@ class HttpChannel:
 
     def _begin_session(self, response: WireResponse) -> None:
         session_id = response.headers.get(http.SESSION_ID.lower())
-        if session_id is None or response.status >= 300:
+        if not session_id or response.status >= 300:
             return
         if not http.is_session_id(session_id):
             response.release()
