@@ -476,7 +476,8 @@ class ConnectionLost(CallError):
     """The connection ended after the request was sent: it may have run.
 
     Attributes:
-        without_answer: Whether the server ended its HTTP response regularly, and there was no answer in it.
+        without_answer: Whether only an HTTP exchange ended without an answer, regularly or not, so that the server may answer
+            other requests.
     """
 
     without_answer = False

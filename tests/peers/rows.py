@@ -505,6 +505,8 @@ def connecting() -> Iterator[Row]:
         "200 with JSON that is no message": Http(200, '{"error":"unknown method"}'),
         "200 with null": Http(200, "null"),
         "200 with an event stream without an answer": Http(200, ": bye\n\n", "text/event-stream"),
+        "nothing, and the connection ends": Http(0),
+        "half a body": Http(200, "{", headers={"Transfer-Encoding": "chunked"}, frame="close"),
         "418": Http(418),
         "413": Http(413, "too large", "text/plain"),
     }.items():

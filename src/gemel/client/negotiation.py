@@ -512,6 +512,10 @@ class Negotiation:
                 return StepAnswer(to, result=self._usable(to, result))
         except CallTimeout:
             return StepAnswer(to)
+        except ConnectionLost as exc:
+            # Over HTTP the next request opens another connection.
+            exc.without_answer |= self._session.channel.kind == "post"
+            return StepAnswer(to, error=exc)
         except CallError as exc:
             return StepAnswer(to, error=exc)
 
