@@ -55,7 +55,7 @@ DEVIATIONS: Mapping[str, str] = MappingProxyType(
         "repeated-cursor": "The server gave a `nextCursor` that it had given before; the list ends there.",
         "null-list": "The server wrote `null` instead of an empty list.",
         "item-left-out": "An item of a list is not valid and was left out.",
-        "member-left-out": "An optional member of an item is not valid and was left out.",
+        "member-left-out": "An optional member of a result, or of an item in it, is not valid and was left out.",
         "block-left-out": "A content block is not valid or not known and was left out.",
         "content-missing": "A result has structured content and no `content`.",
         # Logins

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -519,6 +520,11 @@ def _start_failure(exc: OSError | ValueError, program: str, cwd: str | os.PathLi
     match exc:
         case FileNotFoundError() if os.path.isfile(program):
             return f"{program!r} is no program; a configuration is read by ClientGroup.from_config({program!r})."
+        case FileNotFoundError() if len(words := program.split()) > 1 and shutil.which(words[0]):
+            return (
+                f"there is no program {program!r}; write its arguments apart from it: in `args` of a configuration, or as "
+                f"[{words[0]!r}, …] in code."
+            )
         case FileNotFoundError():
             return f"there is no program {program!r}; give its full path, or a PATH that has it in `env`."
         case PermissionError() if os.path.isdir(program):
