@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,3 +168,12 @@ def test_the_command_exits_with_3_for_what_breaks(program: str) -> None:
     assert one.keys() == {"host", "severity", "place", "message", "effect", "source"}
     assert output(program, "--host", "cursor")[0] == 0
     assert output(program, "--host", "cursor", "--fail-on", "degrades")[0] == 3
+
+
+async def test_the_command_writes_warnings_as_other_commands_do() -> None:
+    row = next(row for row in ROWS if "string-id" in row.warns and row.name.startswith("tools/list"))
+    async with served(row, "http") as url:
+        command = (sys.executable, "-m", "gemel", "doctor", "--era", "2025", url)
+        process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=PIPE)
+        _, errors = await process.communicate()
+    assert errors.startswith(b"gemel: string-id: ")

@@ -7,7 +7,7 @@ import sys
 from itertools import groupby
 
 from gemel.cli.connect import client_for
-from gemel.cli.console import as_json
+from gemel.cli.console import Console, as_json
 from gemel.client.terminal.display import escape_line, is_styled, write
 from gemel.doctor.check import SEVERITIES, Finding, at_least, examine
 from gemel.doctor.hosts import HOSTS, Severity
@@ -22,8 +22,9 @@ _WIDTH = max(map(len, SEVERITIES))
 async def run(options: argparse.Namespace) -> int:
     """Print what was found, by host."""
     hosts = list(dict.fromkeys(options.host)) or list(HOSTS)
-    async with client_for(options) as client:
-        findings = await examine(client, hosts)
+    with Console(options) as console:
+        async with client_for(options, **console.client_options()) as client:
+            findings = await examine(client, hosts)
     if options.json:
         write(sys.stdout, f"{as_json(findings)}\n")
     else:
