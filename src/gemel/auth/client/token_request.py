@@ -387,7 +387,7 @@ def read_tokens(
     except ValueError:
         seconds = None
         left_out.append("expires_in")
-    if refresh_token is not None and len(refresh_token) > MAX_TOKEN:
+    if refresh_token is not None and (len(refresh_token) > MAX_TOKEN or not refresh_token.isprintable()):
         refresh_token = None
         left_out.append("refresh_token")
     if left_out:
