@@ -136,11 +136,11 @@ def wrong_results() -> Iterator[ClientCase]:
 
 #: Members of results that have another type, or are missing: method, path, values.
 MEMBERS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
-    ("tools/list", "tools", (ABSENT, None, 5, "x", {}, [5], [None], [{}], [{"name": 5, "inputSchema": {}}], [[]])),
+    ("tools/list", "tools", (ABSENT, 5, "x", {}, [5], [None], [{}], [{"name": 5, "inputSchema": {}}], [[]])),
     ("tools/list", "tools", ([{"name": "x"}], [{"name": "x", "inputSchema": 5}], [{"name": "x", "inputSchema": []}])),
     ("tools/list", "nextCursor", (5, True, [], {})),
-    ("prompts/list", "prompts", (ABSENT, None, 5, "x", {}, [5], [{}], [{"name": 5}], [{"name": "x", "arguments": 5}])),
-    ("resources/list", "resources", (ABSENT, None, 5, "x", {}, [5], [{}], [{"uri": 5, "name": "x"}], [{"name": "x"}])),
+    ("prompts/list", "prompts", (ABSENT, 5, "x", {}, [5], [{}], [{"name": 5}], [{"name": "x", "arguments": 5}])),
+    ("resources/list", "resources", (ABSENT, 5, "x", {}, [5], [{}], [{"uri": 5, "name": "x"}], [{"name": "x"}])),
     ("resources/templates/list", "resourceTemplates", (ABSENT, 5, [5], [{}], [{"uriTemplate": 5, "name": "x"}])),
     ("tools/call", "content", (5, "x", {}, [5], [None], [{}], [{"type": 5}], [{"type": "text"}], [{"text": "x"}])),
     (
@@ -152,13 +152,13 @@ MEMBERS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
     (
         "prompts/get",
         "messages",
-        (ABSENT, None, 5, "x", {}, [5], [{}], [{"role": "user"}], [{"role": 5, "content": {}}]),
+        (ABSENT, 5, "x", {}, [5], [{}], [{"role": "user"}], [{"role": 5, "content": {}}]),
     ),
     ("prompts/get", "messages", ([{"role": "user", "content": 5}], [{"role": "user", "content": "x"}])),
     (
         "resources/read",
         "contents",
-        (ABSENT, None, 5, "x", {}, [5], [{}], [{"uri": 5, "text": "x"}], [{"uri": "x", "text": 5}]),
+        (ABSENT, 5, "x", {}, [5], [{}], [{"uri": 5, "text": "x"}], [{"uri": "x", "text": 5}]),
     ),
     (
         "completion/complete",
@@ -167,6 +167,17 @@ MEMBERS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
     ),
     ("completion/complete", "completion", ({"values": [], "total": "x"}, {"values": [], "hasMore": 5})),
 )
+
+
+def null_lists() -> Iterator[ClientCase]:
+    """A list that is null is empty."""
+    members = {method: member for method, member, _ in MEMBERS if method != "completion/complete"}
+    members |= {"tools/list": "tools", "tools/call": "content"}
+    for era in ERAS:
+        for method, member in members.items():
+            result = replaced(correct(method, era), member, None)
+            got = (answer(result=result),)
+            yield ClientCase(f"{era} {method} {member} null", era, method, got, ("ok",), warns=("null-list",))
 
 
 def wrong_members() -> Iterator[ClientCase]:
@@ -605,6 +616,7 @@ def client_cases() -> list[ClientCase]:
     tables = (
         *(
             wrong_results,
+            null_lists,
             wrong_members,
             wrong_input_requests,
             expensive_values,
