@@ -136,13 +136,16 @@ def servers(peers: Peers, fixture: Path) -> dict[str, Server]:
 
 
 def _proxy(everything: list[str]) -> Server:
-    """The reference server, which speaks the handshake over stdio, behind a proxy, and behind two that turn back."""
+    """The reference server, which speaks the handshake over stdio, behind a proxy, and behind two that turn back.
+
+    It switches updates on for a session, and requests of the stateless era have none: the proxy is told that they are one user's.
+    """
     proxy = [*GEMEL, "proxy", shlex.join([*everything, "stdio"]), "--to"]
     return Server(
         "proxy",
         {
             "stdio": [*GEMEL, "proxy", shlex.join([*proxy, "stdio"]), "--to", "stdio"],
-            "http": [*proxy, "http", "--port", "PORT"],
+            "http": [*proxy, "http", "--port", "PORT", "--single-user"],
         },
         plans.BRIDGE,
         is_ours=True,
