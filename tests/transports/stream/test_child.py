@@ -261,7 +261,7 @@ def test_a_loop_that_ends_without_a_close_leaves_no_child() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (["sh -c true"], "there is no program 'sh -c true'; write its arguments apart from it: in `args`"),
+        ([f"{sys.executable} -V"], " -V'; write its arguments apart from it: in `args`"),
         (["no-such-program"], "there is no program 'no-such-program'; give its full path"),
         (["/etc/passwd"], "is not executable"),
         (["/etc"], "'/etc' is a folder; name the program in it"),
