@@ -53,7 +53,8 @@ def path(tmp_path: Path) -> str:
 async def test_it_is_not_shown_once_the_server_is_connected(form: str, path: str) -> None:
     lines: list[str] = []
     command = [sys.executable, path, form]
-    async with Client(command, stderr=Shown(lines.append), limits=Limits(probe=0.2)) as client:
+    limits = Limits(probe=0.2 if form == "silent" else 10.0)  # longer than a server takes to start
+    async with Client(command, stderr=Shown(lines.append), limits=limits) as client:
         assert await client.list_tools() == []
         assert client.era == "2025"
     assert "asked for tools/list" in lines
