@@ -339,6 +339,8 @@ class ClientConnection:
             await self._negotiate(resources)
         except ProbeEndedServer as exc:
             if self.discovery is not None:
+                if self._latest is not None and isinstance(self._latest.channel, ProcessChannel):
+                    self._latest.channel.release_stderr()
                 raise
             logger.debug("The server is started again, without a probe: %s", exc)
             if self._latest is not None and isinstance(self._latest.channel, ProcessChannel):

@@ -456,7 +456,6 @@ class ChildProcess:
         self.signal("SIGKILL")
         self._may_reap.set()
         self._waiter.join(REAP_SECONDS)
-        self._reader.release(None)
         self._stderr.abort()
 
     def abandon(self, patience: float | None) -> None:
