@@ -18,6 +18,7 @@ from gemel import jsonrpc
 from gemel.asyncio_tasks import current_task
 from gemel.channel import Channel, Detached
 from gemel.errors import (
+    CallError,
     CallTimeout,
     ChannelClosed,
     ConnectionLost,
@@ -284,14 +285,7 @@ class Session(Record, weakref=True):
                 self._cancel_request(pending, "no longer wanted", sent)
                 raise
             self._cancel_request(pending, "timeout", sent)
-            if pending.stray:
-                error = InvalidResponse(
-                    f"{pending.method} got no answer {deadline.description}, but the peer sent something that names no "
-                    f"request, perhaps the answer: {pending.stray}"
-                )
-                error.outcome = Outcome.UNKNOWN
-                raise error from exc
-            raise CallTimeout(f"{pending.method} got no answer {deadline.description}{self.connection.noise}") from exc
+            raise self._too_late(pending, deadline) from exc
         except BaseException:
             self.connection.abandon_request(pending)
             raise
@@ -301,6 +295,17 @@ class Session(Record, weakref=True):
         if pending.error is not None:
             raise pending.error
         return pending.result
+
+    def _too_late(self, pending: Pending, deadline: Deadline) -> CallError:
+        """The error of a request whose time is up: with what the peer sent meanwhile, if that may be the answer."""
+        late = f"{pending.method} got no answer {deadline.description}"
+        if not pending.stray:
+            return CallTimeout(f"{late}{self.connection.noise}")
+        error = InvalidResponse(
+            f"{late}, but the peer sent something that names no request, perhaps the answer: {pending.stray}"
+        )
+        error.outcome = Outcome.UNKNOWN
+        return error
 
     async def _wait_until_ready(self, pending: Pending) -> None:
         """Hold a request of a server back until the client has sent `notifications/initialized`; some clients never do.

@@ -338,13 +338,13 @@ class ClientConnection:
         try:
             await self._negotiate(resources)
         except ProbeEndedServer as exc:
-            if self.discovery is not None:
-                if self._latest is not None and isinstance(self._latest.channel, ProcessChannel):
-                    self._latest.channel.release_stderr()
+            is_first = self.discovery is None
+            if self._latest is not None and isinstance(self._latest.channel, ProcessChannel):
+                # A server that is started again writes again why it can't start.
+                self._latest.channel.release_stderr(without="" if is_first else None)
+            if not is_first:
                 raise
             logger.debug("The server is started again, without a probe: %s", exc)
-            if self._latest is not None and isinstance(self._latest.channel, ProcessChannel):
-                self._latest.channel.release_stderr(without="")  # it will write again why it can't start
             await resources.aclose()
             self._probes = False
             await self._negotiate(resources)
