@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gemel import BackendError, Changed, ChangesLost, Client, DefinitionError, LogConflict, Overloaded, Server
-from gemel.backends import SqliteBackend, backend_for, sqlite, sqlite_file, sqlite_poller, sqlite_thread
+from gemel.backends import ServerBackend, SqliteBackend, backend_for, sqlite, sqlite_file, sqlite_poller, sqlite_thread
 from gemel.backends.base import Event
 
 
@@ -379,14 +379,14 @@ async def test_a_backend_made_from_a_url_is_closed_with_its_server(path: Path) -
         async with Client(server), Client(server) as client:
             await server.backend.set("turn", b"%d" % turn)
             async with client.listen(tools=True) as changes:
-                other.publish(Changed("tools"))
+                ServerBackend(other, "notes").publish(Changed("tools"))
                 assert await anext(changes) == Changed("tools")
     with pytest.raises(BackendError, match="was closed"):
         await server.backend.get("turn")
-    assert await other.get("turn") == b"1"
+    assert await ServerBackend(other, "notes").get("turn") == b"1"
     async with Client(Server("notes", backend=other)):
         pass
-    assert await other.get("turn") == b"1"
+    assert await ServerBackend(other, "notes").get("turn") == b"1"
     await other.close()
     async with asyncio.timeout(20):
         while threads():  # noqa: ASYNC110  # they end on their own

@@ -20,7 +20,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from gemel.backends import backend_for
+from gemel.backends import ServerBackend, backend_for
+from tests.cluster.keys import keys_in, without_server
 from tests.cluster.processes import Cluster
 from tests.cluster.steps import RAN_AGAIN, read_journal
 from tests.interop import peers
@@ -129,7 +130,7 @@ async def judge(
     layout: str, cluster: Cluster, reports: list[dict[str, Any]], acknowledged: list[str], troubles: list[str]
 ) -> bool:
     """Compare what clients were told with what is stored, and print the figures."""
-    store = backend_for(cluster.backend)
+    store = ServerBackend(backend_for(cluster.backend), "cluster")
     lost = [key for key in acknowledged if await store.get(f"note:{key}") != f"text of {key}".encode()]
     await store.close()
     runs = Counter(cluster.journal.read_text().split())
@@ -137,6 +138,8 @@ async def judge(
     twice = [key for key in acknowledged if runs[key] > 1]
     print(f"\n{layout}: {len(cluster.kills)} processes killed, {cluster.restarts} rolling restarts", flush=True)
     violations = [f"acknowledged and not stored: {key}" for key in lost]
+    keys = await keys_in(cluster.backend)
+    violations += [f"a key without its server: {key[:60]!r}" for key in without_server(keys, "cluster")]
     violations += [f"ran {runs[key]} times: {key}" for key in twice] + troubles
     for report in reports:
         for pid, answered, why in report.get("missed", ()):
@@ -168,7 +171,10 @@ async def judge(
     steps = read_journal(cluster.steps.read_text().splitlines())
     violations += steps.violations
     missed = sum(len(report.get("missed", ())) for report in reports)
-    print(f"  acknowledged {len(acknowledged)}, lost {len(lost)}, ran twice {len(twice)}; changes not told {missed}")
+    print(
+        f"  keys in the store {len(keys)}, acknowledged {len(acknowledged)}, lost {len(lost)}, ran twice {len(twice)}; "
+        f"changes not told {missed}"
+    )
     tasks: Counter[str] = Counter()
     for report in reports:
         tasks.update(report.get("calls", {}))

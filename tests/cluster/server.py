@@ -5,7 +5,6 @@ import os
 from typing import Any
 
 from gemel import Changed, Context, Limits, Server, Tasks
-from gemel.backends import backend_for
 
 BACKEND = os.environ["CLUSTER_BACKEND"]
 #: Each run of `note` adds a line, so that one that ran twice is seen.
@@ -18,7 +17,6 @@ server = Server(
     limits=Limits(drain=3.0, keep_alive=2.0),
 )
 server.add_extension(Tasks(poll_interval=0.5))
-store = backend_for(BACKEND)
 
 
 def log(line: str, suffix: str = "") -> None:
@@ -32,7 +30,7 @@ def log(line: str, suffix: str = "") -> None:
 async def note(key: str, text: str) -> str:
     """Store a text. What is answered is stored."""
     log(key)
-    await store.set(f"note:{key}", text.encode(), ttl=7200)
+    await server.backend.set(f"note:{key}", text.encode(), ttl=7200)
     return key
 
 

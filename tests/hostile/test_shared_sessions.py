@@ -15,6 +15,7 @@ import pytest
 
 from gemel import Changed, Limits, Principal
 from gemel.backends.base import Backend
+from gemel.backends.keys import make_key
 from tests.transports.http_rig import JSON_HEADERS, handshake_call, initialize, text_of
 from tests.transports.sharing_rig import App, apps, call, redis_store, request, store_url, until
 
@@ -46,7 +47,7 @@ def record_operations(backend: Backend) -> Counter[str]:
         method = getattr(backend, name)
 
         def counted(key: str, *args: Any, method: Any = method, name: str = name, **options: Any) -> Any:
-            if not key.startswith(("process:", "inbox:")):
+            if not key.startswith((make_key("process"), make_key("inbox"))):
                 operations[name] += 1
             return method(key, *args, **options)
 
@@ -64,7 +65,7 @@ FORGED = {
     "one character more": lambda real: real + "A",
     "one character less": lambda real: real[:-1],
     "another case": lambda real: real.swapcase(),
-    "the name of its record": lambda real: "session:" + real,
+    "the name of its record": lambda real: make_key("session", real),
     "a path": lambda real: "../" * 20 + real,
     "a wildcard": lambda real: "*" * 43,
     "two ids": lambda real: f"{real}, {real}",
@@ -336,7 +337,7 @@ async def test_ten_thousand_answers_to_a_process_that_died_are_bounded(pair: lis
     await is_served(pair, session)
     writer, dead = a.session(session).writer, a.store._mailbox.name
     await a.store._mailbox.close()  # it reads nothing more and gives no sign of life
-    await a.server.backend.delete(f"process:{dead}")
+    await a.server.backend.delete(make_key("process", dead))
     answer = {"jsonrpc": "2.0", "id": f"{writer}.1", "result": {"roots": [], "_meta": {"x": "y" * 2000}}}
     statuses: Counter[int] = Counter()
 
@@ -349,7 +350,7 @@ async def test_ten_thousand_answers_to_a_process_that_died_are_bounded(pair: lis
     wires = [await b.site.open() for _ in range(10)]
     await asyncio.gather(*(send(wire, 1000) for wire in wires))
     assert set(statuses) <= {202, 503}
-    entries = await b.server.backend.read(f"inbox:{dead}", most=20_000)
+    entries = await b.server.backend.read(make_key("inbox", dead), most=20_000)
     assert len(entries) <= 10_000
     assert sum(len(entry) for _, entry in entries) <= 9 << 20
     assert text_of(await call(b, session, "add", a=1, b=1)) == "2"

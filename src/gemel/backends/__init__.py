@@ -11,6 +11,7 @@ from gemel.backends.base import missing_members
 from gemel.backends.lease import Lease as Lease
 from gemel.backends.lease import hold_lease as hold_lease
 from gemel.backends.memory import MemoryBackend as MemoryBackend
+from gemel.backends.server_backend import ServerBackend as ServerBackend
 from gemel.errors import DefinitionError, StartError
 from gemel.version import missing_extra
 
@@ -27,6 +28,7 @@ __all__ = (
     "Listener",
     "MemoryBackend",
     "RedisBackend",
+    "ServerBackend",
     "SqliteBackend",
     "backend_for",
     "hold_lease",

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, Unpack, cast, overload
 
 from gemel.backends import backend_for
-from gemel.backends.base import Backend, Reopenable
+from gemel.backends.server_backend import ServerBackend, UsesBackend
 from gemel.channel import Channel, Serve
 from gemel.errors import DefinitionError, InvalidRequest, MethodNotFound, shorten
 from gemel.lazy import load
@@ -47,6 +47,7 @@ from gemel.server.features.subscriptions import Subscriptions
 from gemel.server.injection import without_markers
 from gemel.server.lifespan import ConnectionLifespans, for_connection
 from gemel.server.middleware.chain import Middleware, RefusalObserver, ResourceKeeper, build_chains
+from gemel.server.namesakes import warn_of_namesake
 from gemel.server.options import (
     LIFESPAN,
     ApiOptions,
@@ -157,9 +158,15 @@ class Server(Router, Generic[StateT]):
         self._omits_repeated_text = settings["omit_repeated_text"]
         connected = without_markers(settings["connection_lifespan"])
         self._connections = (ConnectionLifespans(connected),) if connected is not None else ()
+        #: The name that was given, which is the same in all processes.
+        self._own_name = name
         #: What the processes of the server share. One that was made from a URL is closed when the server stops serving.
-        self.backend: Backend = backend_for(settings["backend"])
+        self.backend = ServerBackend(backend_for(settings["backend"]), lambda: self.catalog.path)
+        for user in (self.auth, *settings["middleware"]):
+            self._share_backend(user)
         self._owns_backend = isinstance(settings["backend"], str)
+        #: Whether other servers may use the same one.
+        self._has_given_backend = settings["backend"] not in (None, "memory://")
         self._request_states = RequestStateCodec(
             settings["state_keys"],
             ttl=limits.state_ttl,
@@ -409,6 +416,7 @@ class Server(Router, Generic[StateT]):
             DefinitionError: It can't be called with these arguments.
         """
         self._middleware.append(without_markers(checked(middleware)))
+        self._share_backend(middleware)
         self._build()
         return middleware
 
@@ -780,8 +788,12 @@ class Server(Router, Generic[StateT]):
         if here is not None:
             await here.exit()
 
+    def _share_backend(self, user: object) -> None:
+        if isinstance(user, UsesBackend):
+            user.use_backend(self.backend)
+
     def _open_backend(self) -> None:
-        if self._owns_backend and isinstance(self.backend, Reopenable):
+        if self._owns_backend:
             self.backend.reopen()
 
     async def _close_backend(self) -> None:
@@ -918,6 +930,9 @@ class LoopState:
         self.users += 1
         server._open_backend()
         try:
+            if self.users == 1 and server._has_given_backend:
+                authority = getattr(server.auth, "authority", "")
+                await warn_of_namesake(server.backend, server._own_name, authority, server.catalog.offered_names)
             await self.lifespan.enter()
             try:
                 await server.catalog.enter()

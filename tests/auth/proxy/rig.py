@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from gemel import Context, Server
 from gemel.auth.server.proxy.providers import OpenID, Provider
 from gemel.auth.server.proxy.proxy import OAuthProxy
+from gemel.backends import Backend
 from gemel.http1.asgi import AsgiApp, Receive, Scope, Send
 from gemel.transports.http.server.run import serve_http
 from tests.auth.hostile.cases import Request, Response
@@ -354,12 +355,17 @@ def provider_of(idp: Idp, **options: Any) -> Provider:
 
 @asynccontextmanager
 async def serve_proxy(
-    idp: Idp, *, provider: Provider | None = None, port: int | None = None, **options: Any
+    idp: Idp,
+    *,
+    provider: Provider | None = None,
+    port: int | None = None,
+    server_backend: Backend | str | None = None,
+    **options: Any,
 ) -> AsyncIterator[Rig]:
     """Serve a proxy in front of a provider."""
     port = port or free_port()
     auth = OAuthProxy(provider or provider_of(idp), **{"url": f"http://127.0.0.1:{port}/mcp", **options})
-    server: Server[Any] = Server("notes", auth=auth)
+    server: Server[Any] = Server("notes", auth=auth, backend=server_backend)
 
     @server.tool
     async def whoami(ctx: Context[Any]) -> str:

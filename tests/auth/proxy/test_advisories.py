@@ -20,6 +20,7 @@ from gemel.auth.flow import HttpRequest
 from gemel.auth.jose import WebKey, generate_key, public_jwk, sign_jwt
 from gemel.auth.server.proxy import grants, registration
 from gemel.backends import MemoryBackend, SqliteBackend
+from gemel.backends.keys import make_key
 from gemel.errors import AuthorizationFailed, DefinitionError
 from tests.auth.hostile.cases import Request, Response, challenges
 from tests.auth.hostile.wire import exchange
@@ -664,7 +665,7 @@ async def test_a_registration_is_kept_when_somebody_has_logged_in_with_it() -> N
         ttls: dict[str, float | None]
 
         async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
-            if "/client/" in key:
+            if make_key("client") in key:
                 self.ttls[key] = ttl
             await super().set(key, value, ttl=ttl)
 

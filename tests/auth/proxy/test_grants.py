@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ import pytest
 from gemel import AuthorizationFailed
 from gemel.auth.server.proxy import grants
 from gemel.backends import MemoryBackend
-from tests.auth.proxy.rig import rig
+from gemel.backends.keys import make_key
+from tests.auth.proxy.rig import rig, serve_idp, serve_proxy
+from tests.cluster.keys import keys_in, without_server
 
 
 class Spy(MemoryBackend):
@@ -25,7 +28,7 @@ class Spy(MemoryBackend):
         self.on_lease: Callable[[], Any] | None = None
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
-        if "/grant/" in key:
+        if make_key("grant") in key:
             self.seconds.append(ttl)
         await super().set(key, value, ttl=ttl)
 
@@ -40,6 +43,24 @@ class Spy(MemoryBackend):
                 yield lease
 
         return leased()
+
+
+# ---------------------------------------------------------------- where
+
+
+async def test_processes_of_a_server_share_logins_in_its_backend(tmp_path: Path) -> None:
+    """Without `backend=` at the proxy, too. Everything that is stored carries the name of the server."""
+    url = f"sqlite:///{tmp_path}/state.db"
+    async with serve_idp() as idp, serve_proxy(idp, server_backend=url) as site:
+        async with serve_proxy(idp, url=site.resource, server_backend=url) as other:
+            client_id = await site.register()
+            answer = await site.login(client_id)
+            tokens = json.loads((await other.exchange_code(client_id, answer["code"], resource=site.resource)).body)
+            assert (await site.call(tokens["access_token"])).status == 200
+            assert (await other.refresh(client_id, tokens["refresh_token"])).status == 200
+        keys = await keys_in(url)
+        assert any("oauth-proxy" in key for key in keys)
+        assert not without_server(keys, "notes")
 
 
 # ---------------------------------------------------------------- how long

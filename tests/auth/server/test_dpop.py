@@ -23,6 +23,7 @@ from tests.auth.hostile.cases import ENDPOINT_REQUESTS, Response, authorized, ch
 from tests.auth.hostile.issuer import AUDIENCE, ISSUER, key_set
 from tests.auth.hostile.proofs import NONCES, ProofCase, bound_token, cases
 from tests.auth.hostile.wire import exchange, problems
+from tests.cluster.keys import keys_in, without_server
 from tests.transports.http_rig import Log, Site, make_server, modern_call, serving, text_of
 
 CASES = cases()
@@ -83,6 +84,20 @@ async def test_processes_that_share_a_backend_accept_a_proof_once(tmp_path: Path
         assert await replay(one.port, other_port=two.port) == [200, 401]
     async with serving(protected()) as one, serving(protected()) as two:
         assert await replay(one.port, other_port=two.port) == [200, 200]
+
+
+async def test_processes_of_a_server_note_proofs_in_its_backend(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'state.db'}"
+
+    def process(**options: Any) -> Server[Any]:
+        auth = JWTAuth(issuer=ISSUER, audience=AUDIENCE, keys=key_set(), dpop=DPoPProofs())
+        return make_server(Log(), auth=auth, backend=url, **options)
+
+    async with serving(process()) as one, serving(process()) as two:
+        assert await replay(one.port, other_port=two.port) == [200, 401]
+    keys = await keys_in(url)
+    assert any("4:dpop/" in key for key in keys)
+    assert not without_server(keys, "rig")
 
 
 async def test_of_many_at_the_same_time_one_is_accepted() -> None:

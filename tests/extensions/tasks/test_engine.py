@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import hashlib
 import time
 import zlib
 from collections import Counter
@@ -18,7 +17,8 @@ import msgspec
 import pytest
 
 from gemel import BackendError, Client, Context, DefinitionError, Overloaded, Server, Tasks
-from gemel.backends import Backend, MemoryBackend, SqliteBackend
+from gemel.backends import Backend, MemoryBackend, ServerBackend, SqliteBackend
+from gemel.backends.keys import make_key
 from gemel.extensions.tasks import BackendEngine, TaskEngine, TaskRunner
 from gemel.extensions.tasks.index import BUCKETS, FORMAT, OpenTask
 
@@ -93,15 +93,15 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.005)
 
 
-def key_of(bucket: int, name: str = "tasks") -> str:
-    return f"task-engine:{hashlib.sha256(name.encode()).hexdigest()[:16]}:{bucket}"
+def key_of(bucket: int) -> str:
+    return make_key("task-engine", str(bucket))
 
 
-async def entries_of(backend: Backend, name: str = "tasks") -> dict[str, Any]:
+async def entries_of(backend: Backend) -> dict[str, Any]:
     """The index in the store."""
     entries: dict[str, Any] = {}
     for number in range(BUCKETS):
-        data = await backend.get(key_of(number, name))
+        data = await backend.get(key_of(number))
         if data is not None:
             entries |= msgspec.msgpack.decode(data)[1]
     return entries
@@ -228,7 +228,8 @@ async def test_no_more_tasks_begin_while_many_wait_for_input(make: Make) -> None
 
 async def test_names_keep_the_tasks_of_servers_apart(make: Make) -> None:
     runner, other = Runner(), Runner()
-    async with running(make(), runner, name="a") as engine, running(make(), other, name="b"):
+    one, two = ServerBackend(make(), "a"), ServerBackend(make(), "b")
+    async with running(one, runner) as engine, running(two, other):
         await engine.submit("task")
         await until(lambda: runner.ended["task"])
         await asyncio.sleep(0.5)

@@ -13,6 +13,7 @@ import pytest
 
 from gemel import BackendError, GemelError, Overloaded, Principal
 from gemel.backends import MemoryBackend, SqliteBackend
+from gemel.backends.keys import make_key
 from gemel.extensions.tasks.records import (
     PART_BYTES,
     StoredAnswer,
@@ -179,7 +180,7 @@ async def test_another_format_is_refused(store: TaskStore) -> None:
     await store.create(made, call())
     with pytest.raises(BackendError, match="format 2"):
         await store.get(made.id)
-    await store.backend.set(f"task:{made.id}", msgspec.msgpack.encode([1, 2]))
+    await store.backend.set(make_key("task", made.id), msgspec.msgpack.encode([1, 2]))
     with pytest.raises(BackendError, match="can't be read"):
         await store.get(made.id)
 

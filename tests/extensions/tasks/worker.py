@@ -28,9 +28,7 @@ def serve(url: str, port: int, notes: str) -> None:
 
     backend = backend_for(url)
     server: Server[Any] = Server("durable", backend=backend)
-    server.add_extension(
-        Tasks(poll_interval=0.05, engine=BackendEngine(backend, name="durable", lease=LEASE, tries=3, grace=2.0))
-    )
+    server.add_extension(Tasks(poll_interval=0.05, engine=BackendEngine(backend, lease=LEASE, tries=3, grace=2.0)))
 
     @server.tool(task="required")
     async def work(name: str, steps: int, pause: float, ctx: Context[Any], retry: bool = True) -> list[int]:

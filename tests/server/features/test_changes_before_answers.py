@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pytest
 
 from gemel import Changed, ChangesLost, Client, Limits, Server, ToolError
-from gemel.backends import Backend, SqliteBackend, backend_for
+from gemel.backends import Backend, ServerBackend, SqliteBackend, backend_for
 from gemel.backends.base import Event
 from gemel.backends.memory import MemoryBackend
 from tests.backends.redis_server import needs_redis, redis_server, until
@@ -126,7 +126,7 @@ async def test_a_process_that_is_killed_after_its_answer_has_told_the_others(tmp
 
 async def told_after_the_death_of(backend: Backend, url: str) -> None:
     heard: list[Event] = []
-    stop = backend.subscribe(heard.append)
+    stop = ServerBackend(backend, "notes").subscribe(heard.append)
     await backend.set("makes", b"the file")
     if url.startswith("redis"):
         await until(lambda: any(isinstance(event, ChangesLost) for event in heard))  # it is connected

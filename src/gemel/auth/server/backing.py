@@ -1,27 +1,35 @@
-"""The backend of a part of authorization: an object that was passed, or one that is opened here and closed with the server."""
+"""The backend of a part of authorization: one that was passed, one that is opened here, or that of the server."""
 
 from __future__ import annotations
 
-from gemel.backends import Backend, backend_for
+from gemel.backends import Backend, ServerBackend, backend_for
 
 
 class Backing:
     """Holds a backend. One that is named by a URL is closed when the server stops, and opened again if it serves again.
 
     Args:
-        source: The backend, its URL, or None for the memory of this process.
+        source: The backend, its URL, or None for that of the server, if other processes share it, else the memory of this one.
 
     Raises:
         DefinitionError: The URL is unknown.
     """
 
     def __init__(self, source: Backend | str | None) -> None:
+        self._source = source
+        self._server: ServerBackend | None = None
         self.backend = backend_for(source)
-        #: None for what others close, and for memory, which would be lost.
-        self._url = source if isinstance(source, str) and source != "memory://" else None
+
+    def use_backend(self, server: ServerBackend) -> None:
+        """Keep things under the name of a server. The first one counts."""
+        if self._server is None:
+            self._server = server
+            # What strangers store takes no room of the server in memory.
+            self.backend = server if self._source is None and server.shared else server.part_of(self.backend)
 
     async def close(self) -> None:
-        """Close the backend if it was opened here."""
-        if self._url is not None:
-            backend, self.backend = self.backend, backend_for(self._url)
+        """Close the backend if it was opened here. Memory is kept."""
+        if isinstance(self._source, str) and self._source != "memory://":
+            backend, opened = self.backend, backend_for(self._source)
+            self.backend = opened if self._server is None else self._server.part_of(opened)
             await backend.close()

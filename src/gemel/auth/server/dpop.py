@@ -24,7 +24,8 @@ from gemel.auth.jose import (
     verify_jwt,
 )
 from gemel.auth.server.backing import Backing
-from gemel.backends import Backend
+from gemel.backends import Backend, ServerBackend
+from gemel.backends.keys import make_key
 from gemel.errors import DefinitionError
 from gemel.options import check_names
 from gemel.protocol.http.request import Headers
@@ -67,7 +68,7 @@ class DPoPOptions(TypedDict, total=False):
     #: Seconds for which a proof can be used, 1 to 3600. Default: 60.
     max_age: float
     #: Where proofs that were used are noted, so that none is used twice: a backend or its URL, the same in all processes.
-    #: Default: this process.
+    #: Default: the backend of the server if other processes share it, else this process.
     backend: Backend | str | None
 
 
@@ -107,6 +108,14 @@ class DPoPProofs:
     def __repr__(self) -> str:
         """The type only: an option is secret."""
         return "<DPoPProofs>"
+
+    def use_backend(self, backend: ServerBackend, /) -> None:
+        """Note proofs under the name of the server, which calls this. The first server counts.
+
+        Args:
+            backend: That of the server.
+        """
+        self._backing.use_backend(backend)
 
     async def close(self) -> None:
         """Close the backend that was named by its URL; it is opened again when it is needed."""
@@ -154,7 +163,7 @@ class DPoPProofs:
         if not compare_digest(print_of_key.encode(), bound_to.encode()):
             raise ProofInvalid("the proof is signed with another key than that of the token", "invalid_token")
         used = sha256(f"{print_of_key} {said['jti']}".encode()).hexdigest()
-        if not await self._backing.backend.claim(f"dpop/{used}", ttl=self._max_age + _AHEAD + 1):
+        if not await self._backing.backend.claim(make_key("dpop", used), ttl=self._max_age + _AHEAD + 1):
             raise ProofInvalid("the proof was used already")
 
     def _key_of(self, proof: str) -> tuple[WebKey, str]:

@@ -21,6 +21,7 @@ from gemel.auth.jose import TokenInvalid
 from gemel.auth.metadata import RESOURCE_SEGMENT, ProtectedResource, canonical_resource, protected_resource_urls
 from gemel.auth.server.dpop import DPoPProofs, ProofInvalid
 from gemel.auth.server.options import TokenAuthOptions
+from gemel.backends.server_backend import ServerBackend
 from gemel.errors import BackendError, GemelError, Overloaded
 from gemel.http1.asgi import AsgiApp, HeaderPairs, Receive, Scope, Send
 from gemel.options import accepts, check_option, function, resolve
@@ -277,10 +278,25 @@ class TokenAuth:
         alternative = write_challenge("DPoP", {"algs": self._dpop.algorithms})
         return f"{write_challenge('Bearer', parameters)}, {alternative}"
 
+    def use_backend(self, backend: ServerBackend, /) -> None:
+        """Note DPoP proofs under the name of the server, which calls this. The first server counts.
+
+        Args:
+            backend: That of the server.
+        """
+        if self._dpop is not None:
+            self._dpop.use_backend(backend)
+
     async def close(self) -> None:
         """Close the backends that were named by their URLs; they are opened again when they are needed."""
         if self._dpop is not None:
             await self._dpop.close()
+
+    @property
+    def authority(self) -> str:
+        """Who issues the tokens, and the resource that they are for; "" if nothing is known."""
+        resource = [] if self._resource is None else [self._resource.geturl()]
+        return " ".join([*self._authorization_servers, *resource])
 
     # ---------------------------------------------------------------- metadata
 

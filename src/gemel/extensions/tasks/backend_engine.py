@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import hashlib
 import itertools
 import logging
 import random
@@ -22,7 +21,9 @@ from functools import partial
 from typing import Final
 
 from gemel.backends.base import Backend
+from gemel.backends.keys import make_key
 from gemel.backends.lease import Lease
+from gemel.backends.server_backend import ServerBackend
 from gemel.errors import BackendError, DefinitionError, GemelError, Overloaded
 from gemel.extensions.tasks.engine import TaskRunner
 from gemel.extensions.tasks.index import BUCKETS, Index, OpenTask, TaskBucket
@@ -49,7 +50,6 @@ class BackendEngine:
 
     Args:
         backend: What the processes share.
-        name: Servers of one name share their tasks.
         concurrency: How many tasks a process runs at once; further ones wait, or run in another process. Those that wait for
             input don't count.
         waiting: How many tasks of a process may wait for input before it begins no others.
@@ -66,7 +66,6 @@ class BackendEngine:
         self,
         backend: Backend,
         *,
-        name: str = "tasks",
         concurrency: int = 1000,
         waiting: int = 10_000,
         lease: float = 15.0,
@@ -80,10 +79,9 @@ class BackendEngine:
             )
         #: The names of event loops of this process that were closed while they ran tasks: each counts as a process.
         self._dead: set[str] = set()
-        make = partial(
+        self._backend = backend
+        self._make = partial(
             _LoopEngine,
-            backend,
-            f"task-engine:{hashlib.sha256(name.encode()).hexdigest()[:16]}",
             concurrency=concurrency,
             waiting=waiting,
             lease=lease if backend.shared else _NO_OTHERS,
@@ -92,7 +90,16 @@ class BackendEngine:
             most=-(-most // BUCKETS),
             dead=self._dead,
         )
-        self._loops = PerLoop(make, abandon=self._abandon)
+        self._loops = PerLoop(lambda: self._make(self._backend), abandon=self._abandon)
+
+    def use_backend(self, backend: ServerBackend, /) -> None:
+        """Keep tasks under the name of a server. Called by its `Tasks`.
+
+        Args:
+            backend: That of the server.
+        """
+        if not isinstance(self._backend, ServerBackend):
+            self._backend = backend.part_of(self._backend)
 
     # ---------------------------------------------------------------- the interface
 
@@ -159,7 +166,6 @@ class _LoopEngine:
 
     Args:
         backend: What the processes share.
-        name: The name of the index.
         concurrency: How many tasks run at once.
         waiting: How many tasks may wait for input before others begin.
         lease: Seconds of the lease.
@@ -172,7 +178,6 @@ class _LoopEngine:
     def __init__(
         self,
         backend: Backend,
-        name: str,
         *,
         concurrency: int,
         waiting: int,
@@ -183,7 +188,6 @@ class _LoopEngine:
         dead: set[str],
     ) -> None:
         self._backend = backend
-        self._name = name
         self._concurrency = concurrency
         self._most_idle = waiting
         self._lease = lease
@@ -219,7 +223,7 @@ class _LoopEngine:
         self._hinted: list[str] = []
         #: The newest hint that was read.
         self._position = 0
-        self._buckets = [TaskBucket(backend, f"{self._name}:{number}") for number in range(BUCKETS)]
+        self._buckets = [TaskBucket(backend, make_key("task-engine", str(number))) for number in range(BUCKETS)]
 
     async def start(self, runner: TaskRunner) -> None:
         """Begin to run tasks, as soon as the backend can be reached. Raises DefinitionError if it runs already."""
@@ -534,10 +538,10 @@ class _LoopEngine:
 
     @property
     def _hints(self) -> str:
-        return f"{self._name}:hints"
+        return make_key("task-engine", "hints")
 
     def _process_key(self, process: str) -> str:
-        return f"{self._name}:process:{process}"
+        return make_key("task-engine", "process", process)
 
     def _hint(self, tasks: Iterable[str]) -> None:
         """Have all processes look at tasks soon. What goes wrong with it, their next sweep makes good."""

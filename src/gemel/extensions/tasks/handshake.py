@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from gemel.backends.base import Backend
+from gemel.backends.keys import make_key
 from gemel.errors import InvalidParams, MethodNotFound
 from gemel.extensions.tasks.forms import NO_WISH, TaskForm
 from gemel.extensions.tasks.records import StoredCall, TaskRecord
@@ -180,7 +181,7 @@ class Asker:
     def __init__(self, backend: Backend, task_id: str, publish: Callable[[str], None]) -> None:
         self._backend = backend
         self._task_id = task_id
-        self._key = f"task-asker:{task_id}"
+        self._key = make_key("task-asker", task_id)
         self._publish = publish
         self._arrival = b"%d" % (time.time_ns() << 16 | secrets.randbits(16))
 

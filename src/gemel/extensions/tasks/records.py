@@ -20,6 +20,8 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from gemel.backends.base import MAX_LOG_BYTES, Backend
+from gemel.backends.keys import make_key
+from gemel.backends.server_backend import ServerBackend
 from gemel.errors import BackendError, ErrorObject, GemelError, LogConflict, Overloaded, shorten
 from gemel.protocol.eras.base import EraName
 from gemel.protocol.http.request import Owner, Principal
@@ -225,7 +227,7 @@ class TaskStore:
         backend: Keeps them.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: ServerBackend) -> None:
         self.backend = backend
 
     async def create(self, record: TaskRecord, call: StoredCall) -> None:
@@ -278,34 +280,34 @@ class TaskStore:
 
         Each run stores under keys of its own, so that the result of a run that was overtaken replaces nothing.
         """
-        return await self._store(record.id, f"result:{record.run}", result, _remaining(record))
+        return await self._store(record.id, _result_of(record), result, _remaining(record))
 
     async def result_of(self, record: TaskRecord) -> Raw:
         """The result of a completed task as JSON text. Raises TaskGone."""
-        return Raw(await self._load(record.id, f"result:{record.run}", record.result_parts))
+        return Raw(await self._load(record.id, _result_of(record), record.result_parts))
 
     async def delete(self, record: TaskRecord) -> None:
         """Delete a task and all that is stored of it but its journal, which expires."""
         await self.backend.delete(_key(record.id))
         await self._delete_call(record)
         for number in range(record.result_parts):
-            await self.backend.delete(f"{_key(record.id)}:result:{record.run}:{number}")
+            await self.backend.delete(_part_key(record.id, _result_of(record), number))
 
     async def delete_run(self, task_id: str) -> None:
         """Delete what only the runs of a task need, if it has ended: its call and its journal."""
         record = await self.get(task_id)
         if record is not None and record.ended:
             await self._delete_call(record)
-            if await self.backend.end_of(log := f"{_key(task_id)}:journal"):
+            if await self.backend.end_of(log := _journal_key(task_id)):
                 await self.backend.append(log, [b""], ttl=0.001, most=1)
 
     async def _delete_call(self, record: TaskRecord) -> None:
         for number in range(record.call_parts):
-            await self.backend.delete(f"{_key(record.id)}:call:{number}")
+            await self.backend.delete(_part_key(record.id, "call", number))
 
     def journal(self, record: TaskRecord, *, most: int) -> Journal:
         """The journal of a task, not loaded yet; with at most so many entries."""
-        return Journal(self.backend, f"{_key(record.id)}:journal", lambda: _remaining(record), most)
+        return Journal(self.backend, _journal_key(record.id), lambda: _remaining(record), most)
 
     # ---------------------------------------------------------------- the tasks of an owner
 
@@ -347,15 +349,15 @@ class TaskStore:
     async def _store(self, task_id: str, what: str, data: bytes, ttl: float) -> int:
         parts = [data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES)] or [b""]
         for number, part in enumerate(parts):
-            await self.backend.set(f"{_key(task_id)}:{what}:{number}", part, ttl=ttl)
+            await self.backend.set(_part_key(task_id, what, number), part, ttl=ttl)
         return len(parts)
 
     async def _load(self, task_id: str, what: str, count: int) -> bytes:
         parts: list[bytes] = []
         for number in range(count):
-            part = await self.backend.get(f"{_key(task_id)}:{what}:{number}")
+            part = await self.backend.get(_part_key(task_id, what, number))
             if part is None:
-                raise TaskGone(f"The {what.partition(':')[0]} of the task {task_id} is gone")
+                raise TaskGone(f"The {what.partition(' ')[0]} of the task {task_id} is gone")
             parts.append(part)
         return b"".join(parts)
 
@@ -483,11 +485,24 @@ class Journal:
 
 
 def _key(task_id: str) -> str:
-    return f"task:{task_id}"
+    return make_key("task", task_id)
+
+
+def _part_key(task_id: str, what: str, number: int) -> str:
+    return make_key("task", task_id, what, str(number))
+
+
+def _journal_key(task_id: str) -> str:
+    return make_key("task", task_id, "journal")
+
+
+def _result_of(record: TaskRecord) -> str:
+    """What the parts of the result of a run are called."""
+    return f"result {record.run}"
 
 
 def _list_key(owner: str) -> str:
-    return f"tasks-of:{owner}"
+    return make_key("tasks-of", owner)
 
 
 def _remaining(record: TaskRecord) -> float:

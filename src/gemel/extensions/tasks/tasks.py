@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
 from gemel.backends import backend_for
-from gemel.backends.base import Backend, Event, Reopenable
+from gemel.backends.base import Backend, Event
 from gemel.errors import (
     BackendError,
     ChannelClosed,
@@ -317,7 +317,7 @@ class Tasks(Extension):
         """
         here = self._loops.here()
         here.serves = True
-        if self._owns_backend and isinstance(self._store.backend, Reopenable):
+        if self._owns_backend:
             self._store.backend.reopen()
         here.stop = self._store.backend.subscribe(partial(self._on_event, here))
         try:
@@ -342,10 +342,11 @@ class Tasks(Extension):
     def _open(self) -> tuple[TaskStore, TaskEngine, TaskBounds]:
         if self._opened is None:
             given = self._given_backend
-            backend = self._home.backend if given is None else backend_for(given)
-            engine = self._given_engine or BackendEngine(
-                backend, name=self._home.name, grace=self._home.limits.teardown / 2
-            )
+            home = self._home.backend
+            backend = home if given is None else home.part_of(backend_for(given))
+            engine = self._given_engine or BackendEngine(backend, grace=self._home.limits.teardown / 2)
+            if isinstance(engine, BackendEngine):
+                engine.use_backend(home)
             bytes_of_all, bytes_of_caller = _BYTES_SHARED if backend.shared else _BYTES
             bounds = TaskBounds(
                 most=self._most or (_KEPT_SHARED if backend.shared else _KEPT),

@@ -68,6 +68,8 @@ class MountableServer(Protocol):
     """What mounting needs of a server, both of the one that mounts and of the one that is mounted."""
 
     catalog: Catalog
+    #: The name that it was made with.
+    _own_name: str
 
     @property
     def name(self) -> str:
@@ -392,6 +394,21 @@ class Catalog:
     def mounted(self) -> bool:
         """Whether another server offers this one."""
         return bool(self._outer)
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names of the servers that this one is mounted in, outermost first, and its own.
+
+        One that several servers mount belongs to none of them.
+        """
+        above = self._outer[0].path if len(self._outer) == 1 else ()
+        return (*above, self._server._own_name)
+
+    @property
+    def offered_names(self) -> list[str]:
+        """The names of what is registered here, and of the servers that are mounted."""
+        names = [name for entries in (self._tools, self._prompts, self._resources) for name in entries.all]
+        return names + [mount.server._own_name for mount in self._mounts]
 
     def check(self, server: MountableServer, prefix: str | None, changes: ToolChanges | None) -> Mount:
         """Whether a server can be mounted. Raises DefinitionError for a prefix that is taken, and for a circle."""

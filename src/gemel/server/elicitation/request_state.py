@@ -15,6 +15,7 @@ from typing import NoReturn
 import msgspec
 
 from gemel.backends.base import Backend
+from gemel.backends.keys import make_key
 from gemel.encryption import KEY_BYTES, KeyRing
 from gemel.errors import BackendError, GemelError, InvalidParams, NotFinished, Overloaded
 from gemel.server.elicitation.shared_keys import SharedKeys
@@ -23,7 +24,6 @@ from gemel.server.elicitation.shared_keys import SharedKeys
 REMEMBERED = 100_000
 #: Seconds by which the clocks of machines may differ.
 CLOCK_SKEW = 60.0
-_PURPOSE = b"gemel request state"
 
 
 class _Plain(msgspec.Struct, array_like=True):
@@ -48,7 +48,7 @@ class RequestStateCodec:
         ttl: Seconds until a state expires.
         once: Whether a state is accepted one time only, by all processes that share the backend.
         backend: What the processes of the server share.
-        server: The server's name.
+        server: The server's name. What another server encrypted is not accepted, even if it has the same keys.
 
     Raises:
         DefinitionError: A key is too short.
@@ -58,16 +58,16 @@ class RequestStateCodec:
         #: Whether other processes can decrypt what this one encrypts.
         self.shared = bool(keys) or backend.shared
         self._ttl = ttl
+        purpose = make_key("gemel request state", server).encode()
         self._shared_keys: SharedKeys | None = None
         if backend.shared and not keys:
-            self._shared_keys = SharedKeys(backend, server, _PURPOSE, ttl)
+            self._shared_keys = SharedKeys(backend, purpose, ttl)
         else:
-            self._ring = KeyRing(keys or [os.urandom(KEY_BYTES)], _PURPOSE, name="requestState")
+            self._ring = KeyRing(keys or [os.urandom(KEY_BYTES)], purpose, name="requestState")
         self._once = once
         #: Where results of steps are kept that are too large for a state; None if other processes would not find them.
         self._results = backend if backend.shared or not keys else None
         self._backend = backend if backend.shared else None
-        self._server = server
         self._used: dict[bytes, float] = {}
         self._check_at = REMEMBERED
 
@@ -159,11 +159,9 @@ class RequestStateCodec:
     async def _consume(self, nonce: bytes, expires: float, now: float) -> bool:
         """Whether a state was not used before."""
         if self._backend is not None:
-            from hashlib import sha256
-
-            digest = sha256(self._server.encode() + b"/" + nonce).hexdigest()
+            key = make_key("request-state", "used", nonce.hex())
             try:
-                return await self._backend.claim(f"request-state/used/{digest}", ttl=expires - now + CLOCK_SKEW)
+                return await self._backend.claim(key, ttl=expires - now + CLOCK_SKEW)
             except (BackendError, Overloaded) as exc:
                 raise Overloaded(f"It can't be told whether the requestState was used: {exc}") from exc
         if nonce in self._used:
@@ -176,7 +174,7 @@ class RequestStateCodec:
 
 
 def _result_key(name: str) -> str:
-    return f"request-state/step/{name}"
+    return make_key("request-state", "step", name)
 
 
 def _expired() -> NoReturn:

@@ -12,6 +12,7 @@ import time
 import msgspec
 
 from gemel.backends.base import Backend
+from gemel.backends.keys import make_key
 from gemel.encryption import KEY_BYTES, KeyRing
 from gemel.errors import BackendError, Overloaded
 
@@ -44,16 +45,13 @@ class SharedKeys:
 
     Args:
         backend: Where they are.
-        server: The server's name: those of one name share their keys.
         purpose: What they are used for.
         ttl: Seconds until what is encrypted expires.
     """
 
-    def __init__(self, backend: Backend, server: str, purpose: bytes, ttl: float) -> None:
-        from hashlib import sha256
-
+    def __init__(self, backend: Backend, purpose: bytes, ttl: float) -> None:
         self._backend = backend
-        self._key = f"request-state/keys/{sha256(server.encode()).hexdigest()}"
+        self._key = make_key("request-state", "keys")
         self._purpose = purpose
         self._ttl = ttl
         self._ring: KeyRing | None = None

@@ -14,6 +14,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from gemel.backends.base import Backend
+from gemel.backends.keys import make_key
+from gemel.backends.server_backend import ServerBackend
 from gemel.errors import BackendError, Overloaded
 from gemel.loops import PerLoop
 from gemel.options import METHOD_NAMES, Check, check_values, function, is_number, or_none, whole
@@ -91,6 +93,15 @@ class RateLimit:
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
         self._shared = None if backend is None else _SharedBuckets(backend, self)
 
+    def use_backend(self, backend: ServerBackend, /) -> None:
+        """Count under the name of the server, which calls this. The first server counts.
+
+        Args:
+            backend: That of the server.
+        """
+        if self._shared is not None:
+            self._shared.use_backend(backend)
+
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
         """Count the request and serve it.
 
@@ -159,6 +170,11 @@ class _SharedBuckets:
         self._locks: PerLoop[weakref.WeakValueDictionary[Hashable, asyncio.Lock]] = PerLoop(weakref.WeakValueDictionary)
         self._away_until = 0.0
 
+    def use_backend(self, backend: ServerBackend) -> None:
+        """Count under the name of a server."""
+        if not isinstance(self._backend, ServerBackend):
+            self._backend = backend.part_of(self._backend)
+
     async def take(self, caller: Hashable) -> None:
         """Take a token. Raises Overloaded."""
         if time.monotonic() < self._away_until:
@@ -175,7 +191,7 @@ class _SharedBuckets:
 
     async def _take(self, caller: Hashable) -> None:
         limit = self._limit
-        key = "rate-limit/" + sha256(f"{self._name} {caller!r}".encode()).hexdigest()
+        key = make_key("rate-limit", sha256(make_key(self._name, repr(caller)).encode()).hexdigest())
         bucket = limit._buckets.get(caller)
         expected = None if bucket is None else _BUCKET.pack(*bucket)
         for _ in range(_ATTEMPTS):

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, structs
 
 from gemel.backends.base import Backend
+from gemel.backends.server_backend import ServerBackend
 from gemel.errors import BackendError, DefinitionError, InternalError, MethodNotFound, Overloaded
 from gemel.options import METHOD_NAMES, Check, check_values, function, or_none, whole
 from gemel.protocol.eras.base import OPEN_STATES
@@ -109,6 +110,15 @@ class ResultLimit:
         self.shared = backend is not None and backend.shared
         #: What stands for a session in the pages that belong to it.
         self._sessions: weakref.WeakKeyDictionary[Session, str] = weakref.WeakKeyDictionary()
+
+    def use_backend(self, backend: ServerBackend, /) -> None:
+        """Keep pages under the name of the server, which calls this. The first server counts.
+
+        Args:
+            backend: That of the server.
+        """
+        if isinstance(self._pages, BackendPages):
+            self._pages.use_backend(backend)
 
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
         """Serve the request and measure the result.

@@ -10,6 +10,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from gemel.backends.base import Backend
+from gemel.backends.keys import make_key
+from gemel.backends.server_backend import ServerBackend
 from gemel.options import Check, SettingsMeta, check_values, is_number, whole
 from gemel.schema.content import (
     AudioContent,
@@ -151,6 +153,11 @@ class BackendPages:
         #: The names of values.
         self._ledger: _Ledger[str] = _Ledger(spill, clock)
 
+    def use_backend(self, backend: ServerBackend) -> None:
+        """Keep pages under the name of a server."""
+        if not isinstance(self._backend, ServerBackend):
+            self._backend = backend.part_of(self._backend)
+
     async def put(self, key: str, pages: Sequence[bytes]) -> bool:
         if (size := sum(map(len, pages))) > self._spill.bytes:
             return False
@@ -177,7 +184,7 @@ class BackendPages:
 
 
 def _name(key: str, number: int, part: int) -> str:
-    return f"result-page:{sha256(key.encode()).hexdigest()[:40]}:{number}:{part}"
+    return make_key("result-page", sha256(key.encode()).hexdigest(), str(number), str(part))
 
 
 # ---------------------------------------------------------------- how a result is cut

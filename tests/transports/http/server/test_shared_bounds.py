@@ -11,9 +11,10 @@ import pytest
 
 from gemel import Limits
 from gemel.backends import MemoryBackend
+from gemel.backends.keys import make_key
 from gemel.transports.http.server.sharing import session_store
 from gemel.transports.http.server.sharing.events import Budget
-from gemel.transports.http.server.sharing.records import SessionKeys
+from gemel.transports.http.server.sharing.records import SessionKeys, session_key
 from gemel.transports.http.server.sharing.register import SessionRegister
 from tests.transports.http_rig import JSON_HEADERS, initialize, text_of
 from tests.transports.sharing_rig import App, apps, call, redis_store, request, store_url, until
@@ -112,7 +113,7 @@ def test_events_are_counted_until_they_expire(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_the_register_counts_each_session_once_and_is_nearly_full_before_it_refuses() -> None:
     backend = MemoryBackend()
-    register = SessionRegister(backend, "notes", 1000, ttl=60)
+    register = SessionRegister(backend, 1000, ttl=60)
     added = 0
     while await register.add(sha256(str(added).encode()).hexdigest()[:40]):
         added += 1
@@ -121,10 +122,10 @@ async def test_the_register_counts_each_session_once_and_is_nearly_full_before_i
 
 async def test_a_session_in_use_is_looked_up_once_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = MemoryBackend()
-    register = SessionRegister(backend, "notes", 10, ttl=60)
+    register = SessionRegister(backend, 10, ttl=60)
     digests = [f"{number:040x}" for number in range(10)]
     for digest in digests:
-        await backend.set(f"session:{digest}", b"1")
+        await backend.set(session_key(digest), b"1")
         assert await register.add(digest)
     looked: list[str] = []
     get = backend.get
@@ -138,8 +139,8 @@ async def test_a_session_in_use_is_looked_up_once_while_it_lasts(monkeypatch: py
     monkeypatch.setattr(time, "time", lambda: later)
     for _ in range(5):
         assert not await register.add("f" * 40)
-    assert sum(key.startswith("session:") for key in looked) == 10
-    await backend.delete(f"session:{digests[3]}")
+    assert sum(key.startswith(make_key("session")) for key in looked) == 10
+    await backend.delete(session_key(digests[3]))
     later += 100
     assert await register.add("f" * 40)
     assert not await register.add("e" * 40)

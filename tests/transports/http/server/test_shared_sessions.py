@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gemel import Limits, Principal
+from gemel.backends.keys import make_key
 from gemel.transports.http.server.sharing.records import SessionKeys
 from tests.support import V2025_03
 from tests.transports.http_rig import Log, handshake_call, text_of
@@ -58,7 +59,7 @@ async def test_a_call_with_a_json_answer_does_not_touch_the_store(pair: list[App
     for number in range(20):
         await call(pair[number % 2], session, "add", number, a=1, b=number)
     operations = [each for operations in counted for each in operations]
-    assert [each for each in operations if "process:" not in each and "inbox:" not in each] == []
+    assert [each for each in operations if make_key("process") not in each and make_key("inbox") not in each] == []
 
 
 async def test_a_foreign_principal_gets_404_from_every_process(store_url: str) -> None:

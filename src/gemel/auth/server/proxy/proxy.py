@@ -52,6 +52,7 @@ from gemel.auth.server.proxy.web import (
 from gemel.auth.server.resource import TokenAuth
 from gemel.auth.url_rules import UrlRules, is_loopback_name
 from gemel.backends.base import Backend
+from gemel.backends.server_backend import ServerBackend
 from gemel.errors import AuthorizationFailed, DefinitionError
 from gemel.http1.asgi import AsgiApp, HeaderPairs
 from gemel.protocol.http.request import Principal
@@ -119,7 +120,7 @@ class OAuthProxy(TokenAuth):
         allow: Called with the claims of the user at each login, and again at each refresh: whether this user may. By default
             everybody may who can log in at the provider, which for public ones is everybody.
         backend: Where registrations, logins and grants are kept, encrypted: `sqlite:///path`, or an object. By default the
-            memory of this process. Replicas share one backend.
+            backend of the server if other processes share it, else the memory of this process.
         keys: Secrets of at least 32 bytes, the current one first; old ones stay for a time when keys change. By default they are
             derived from the client secret of the provider.
         access_ttl: Seconds for which an access token is good.
@@ -218,6 +219,15 @@ class OAuthProxy(TokenAuth):
     def callback_url(self) -> str:
         """The redirect URI to register at the provider."""
         return f"{self.issuer}/auth/callback"
+
+    def use_backend(self, backend: ServerBackend, /) -> None:
+        """Keep everything under the name of the server, which calls this. The first server counts.
+
+        Args:
+            backend: That of the server.
+        """
+        super().use_backend(backend)
+        self._backing.use_backend(backend)
 
     async def close(self) -> None:
         """Close the backend that was named by its URL; it is opened again when it is needed."""

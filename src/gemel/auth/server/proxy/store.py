@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from gemel.auth.server.backing import Backing
+from gemel.backends.keys import make_key
 from gemel.encryption import KeyRing
 from gemel.protocol.records import Record
 
@@ -99,10 +100,10 @@ class ProxyStore:
     def __init__(self, backing: Backing, vault: Vault, namespace: str) -> None:
         self._backing = backing
         self._vault = vault
-        self._prefix = f"oauth-proxy/{digest(namespace)[:16]}"
+        self._namespace = digest(namespace)
 
     def _key(self, kind: str, name: str) -> str:
-        return f"{self._prefix}/{kind}/{digest(name)}"
+        return make_key("oauth-proxy", self._namespace, kind, digest(name))
 
     async def get(self, kind: str, name: str, record: type[RecordT]) -> RecordT | None:
         """The record; None if there is none, it has expired, or can't be decrypted."""

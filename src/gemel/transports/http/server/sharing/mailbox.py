@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from gemel.backends.base import Backend
+from gemel.backends.keys import make_key
 from gemel.errors import GemelError
 from gemel.timeouts import wait_shared
 from gemel.transports.http.server.sharing.records import FORMAT, Joiner, split
@@ -92,7 +93,7 @@ class Mailbox:
         await wait_shared(self._starting)
 
     async def _start(self) -> None:
-        await self._backend.set(f"process:{self.name}", bytes((FORMAT,)), ttl=ALIVE)
+        await self._backend.set(_process_key(self.name), bytes((FORMAT,)), ttl=ALIVE)
         self._stop_watching = self._backend.watch(self._inbox(self.name), self._wake)
         self.run(self._live())
         self.run(self._read())
@@ -119,12 +120,12 @@ class Mailbox:
         if self._starting is not None:
             with suppress(GemelError, TimeoutError):
                 async with asyncio.timeout(1.0):
-                    await self._backend.delete(f"process:{self.name}")
+                    await self._backend.delete(_process_key(self.name))
 
     # ---------------------------------------------------------------- signs of life
 
     async def _live(self) -> None:
-        key, failed = f"process:{self.name}", False
+        key, failed = _process_key(self.name), False
         renewed = time.monotonic()
         while True:
             self._on_beat()
@@ -154,7 +155,7 @@ class Mailbox:
         now = time.monotonic()
         if process == self.name or now - self._seen.get(process, -BEAT) < BEAT / 2:
             return True
-        if process and await self._backend.get(f"process:{process}") is not None:
+        if process and await self._backend.get(_process_key(process)) is not None:
             self._seen[process] = now
             if len(self._seen) > 1000:
                 self._seen.clear()
@@ -164,7 +165,7 @@ class Mailbox:
     # ---------------------------------------------------------------- mail
 
     def _inbox(self, process: str) -> str:
-        return f"inbox:{process}"
+        return make_key("inbox", process)
 
     async def post(self, process: str, kind: Kind, session: str, body: bytes = b"") -> None:
         """Put a mail into the inbox of a process. Raises BackendError and Overloaded."""
@@ -259,3 +260,8 @@ class Mailbox:
             logger.warning("A message of another process could not be answered: %s", exc)
         except Exception:
             logger.exception("A message of another process could not be handled")
+
+
+def _process_key(process: str) -> str:
+    """What is there as long as a process gives signs of life."""
+    return make_key("process", process)

@@ -10,6 +10,7 @@ from hashlib import sha256
 
 import msgspec
 
+from gemel.backends.keys import make_key
 from gemel.encryption import KEY_BYTES, KeyRing
 from gemel.errors import BackendError, GemelError, Overloaded
 from gemel.protocol.http.request import Owner
@@ -57,6 +58,11 @@ class SessionFormat(BackendError):
     """What is stored of a session was written by another version of Gemel."""
 
 
+def session_key(digest: str) -> str:
+    """The name of the record of a session."""
+    return make_key("session", digest)
+
+
 class SessionKeys:
     """The names of what is stored for one session, and its encryption."""
 
@@ -70,14 +76,14 @@ class SessionKeys:
         whole = b"\0".join((b"gemel http session", server.encode(), secret, _encode(owner)))
         self.digest = sha256(whole).hexdigest()[:40]
         self._ring = KeyRing((secret,), b"gemel http session", name="a session")
-        self.record = f"session:{self.digest}"
-        self.standing = f"standing:{self.digest}"
+        self.record = session_key(self.digest)
+        self.standing = make_key("standing", self.digest)
         #: Distinguishes the event ids of sessions.
         self.tag = self.digest[:6]
 
     def events(self, writer: str) -> str:
         """The log with the events of the calls that ran in one process."""
-        return f"events:{self.digest}:{writer}"
+        return make_key("events", self.digest, writer)
 
     def seal(self, plain: bytes, name: str) -> bytes:
         """Encrypt what is stored under a name."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from hashlib import sha256
 
 import msgspec
 
 from gemel.backends.base import Backend
+from gemel.backends.keys import make_key
 from gemel.errors import BackendError
+from gemel.transports.http.server.sharing.records import session_key
 
 #: Values that the register consists of at most, and sessions from which on it has more than one.
 _PARTS, _PART = 256, 100
@@ -29,14 +30,12 @@ class SessionRegister:
 
     Args:
         backend: Has the parts.
-        server: The name of the server.
         most: Sessions in all parts.
         ttl: Seconds that a session is kept without use.
     """
 
-    def __init__(self, backend: Backend, server: str, most: int, ttl: float) -> None:
+    def __init__(self, backend: Backend, most: int, ttl: float) -> None:
         self._backend = backend
-        self._name = sha256(server.encode()).hexdigest()[:16]
         self._parts = max(1, min(_PARTS, most // _PART))
         self._most = most // self._parts
         self._ttl = ttl
@@ -52,7 +51,7 @@ class SessionRegister:
     async def _change_first(self, digest: str, *, add: bool) -> bool:
         """Change the first part of the two where that is possible."""
         for part in dict.fromkeys(int(digest[at : at + 4], 16) % self._parts for at in (0, 4)):
-            if await self._change(f"sessions:{self._name}:{part}", bytes.fromhex(digest), add=add):
+            if await self._change(make_key("sessions", str(part)), bytes.fromhex(digest), add=add):
                 return True
         return False
 
@@ -79,7 +78,7 @@ class SessionRegister:
         """Remove the entries whose sessions are gone; those of sessions that were used are good for another while."""
         now = time.time()
         due = [name for name, expires in entries.items() if expires <= now]
-        present = await asyncio.gather(*(self._backend.get(f"session:{name.hex()}") for name in due))
+        present = await asyncio.gather(*(self._backend.get(session_key(name.hex())) for name in due))
         for name, box in zip(due, present, strict=True):
             if box is None:
                 del entries[name]

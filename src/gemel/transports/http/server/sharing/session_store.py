@@ -63,7 +63,7 @@ class SharedSessionStore(SessionStore):
         self._sharing = Sharing(
             state, self._mailbox, Budget(options.limits.replay_total), self.update, self._settled, ttl
         )
-        self._register = SessionRegister(state.backend, state.name, options.limits.stored_sessions, ttl)
+        self._register = SessionRegister(state.backend, options.limits.stored_sessions, ttl)
         self._by_digest: dict[str, SharedSession] = {}
         self._restoring: dict[str, asyncio.Task[SharedSession | Refusal]] = {}
         self._made = 0
