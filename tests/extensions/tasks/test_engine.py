@@ -557,6 +557,9 @@ class TaskGroupEngine:
         assert self._runner is not None
         self._runner.woken(task_id)
 
+    async def restore(self, task_id: str) -> None:
+        """Nothing is lost in memory."""
+
     def waiting(self, task_id: str) -> contextlib.AbstractAsyncContextManager[None]:
         return contextlib.nullcontext()
 

@@ -138,6 +138,18 @@ class BackendEngine:
         """
         await self._loops.here().submit(task_id)
 
+    async def restore(self, task_id: str) -> None:
+        """Accept a task again if it is not in the index, which a backend that failed over may have lost.
+
+        Args:
+            task_id: The id.
+
+        Raises:
+            Overloaded: Too many tasks wait.
+            BackendError: The backend can't be reached.
+        """
+        await self._loops.here().restore(task_id)
+
     def waiting(self, task_id: str) -> AbstractAsyncContextManager[None]:
         """Return what is entered while a run waits for input, which needs no room meanwhile; leaving it waits for room.
 
@@ -255,6 +267,12 @@ class _LoopEngine:
                     await self._send_hints()
         elif task_id in self._running:  # its run has begun meanwhile
             self._tell(task_id)
+
+    async def restore(self, task_id: str) -> None:
+        """See `TaskEngine.restore`."""
+        if task_id not in self._owned and task_id not in await self._bucket(task_id).read():
+            logger.warning("The task %s was lost by the backend, and is run again", task_id)
+            await self.submit(task_id)
 
     @asynccontextmanager
     async def waiting(self, task_id: str) -> AsyncIterator[None]:

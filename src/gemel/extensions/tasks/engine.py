@@ -100,6 +100,20 @@ class TaskEngine(Protocol):
             BackendError: The store can't be reached.
         """
 
+    async def restore(self, task_id: str) -> None:
+        """Accept a task again if the store has lost that it has to run, as one can that fails over to a replica.
+
+        Called when somebody asks for a task that has not ended and has not changed for some seconds. This must be cheap for a
+        task that is not lost.
+
+        Args:
+            task_id: The id.
+
+        Raises:
+            Overloaded: Too many tasks wait.
+            BackendError: The store can't be reached.
+        """
+
     def waiting(self, task_id: str) -> AbstractAsyncContextManager[None]:
         """Return what is entered while a run waits for input, which needs no room meanwhile; leaving it waits for room.
 

@@ -13,8 +13,8 @@ import random
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -33,6 +33,7 @@ logger = logging.getLogger("gemel")
 #: The version of what is stored. A record of another version is refused.
 FORMAT: Final = 1
 
+ResultT = TypeVar("ResultT")
 Status: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
 
 TERMINAL: Final[frozenset[Status]] = frozenset({"completed", "failed", "cancelled"})
@@ -53,7 +54,7 @@ MESSAGE_LENGTH: Final = 1000
 PART_BYTES: Final = 1000 * 1024
 #: Bytes of all entries of a journal: of a larger log, a backend drops the oldest entries.
 JOURNAL_BYTES: Final = MAX_LOG_BYTES - PART_BYTES
-#: Seconds for which an entry of a journal is tried to be stored while the backend can't be reached.
+#: Seconds for which what a task has done is tried to be stored while the backend can't be reached or is full.
 PATIENCE: Final = 30.0
 #: Attempts to change a record that others change, too.
 _ATTEMPTS: Final = 50
@@ -362,6 +363,31 @@ class TaskStore:
         return b"".join(parts)
 
 
+async def store_patiently(write: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    """Store something that must not be lost: again for some time while the backend can't be reached or is full.
+
+    Args:
+        write: Stores it. It may be called again after it has stored it and failed.
+
+    Returns:
+        What `write` returned.
+
+    Raises:
+        BackendError: The backend could not be reached.
+        Overloaded: There was no room.
+    """
+    until, pause = time.monotonic() + PATIENCE, 0.05
+    while True:
+        try:
+            return await write()
+        except (BackendError, Overloaded) as exc:
+            if time.monotonic() >= until:
+                raise
+            logger.warning("What a task has done is not stored yet: %s", exc)
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(2 * pause, 1.0)
+
+
 Event: TypeAlias = Literal["run", "begun", "done", "failed", "answer"]
 
 
@@ -432,11 +458,11 @@ class Journal:
     async def append(self, event: Event, key: str, result: bytes = b"", error: ErrorObject | None = None) -> None:
         """Append an entry; it is durable, as far as the backend is, when this returns.
 
-        If the backend can't be reached, this tries again for some time.
+        If the backend can't be reached or is full, this tries again for some time.
 
         Raises:
             TaskGone: Another run of the task has begun.
-            BackendError: The backend could not be reached: the entry may or may not be there.
+            BackendError: The backend could not be reached, or was full: the entry may or may not be there.
             GemelError: The entry or the journal is too large.
         """
         entry = JournalEntry(event, key, result, error)
@@ -453,23 +479,24 @@ class Journal:
             self._take(entry, len(data))
 
     async def _write(self, data: bytes) -> None:
-        until, pause, uncertain = time.monotonic() + PATIENCE, 0.05, False
-        while True:
+        uncertain = False
+
+        async def write() -> None:
+            nonlocal uncertain
             try:
                 await self._backend.append(self._log, [data], ttl=self._ttl(), most=self._most, after=self._end)
-                return
             except LogConflict as exc:
                 entries = await self._backend.read(self._log, after=self._end, most=1) if uncertain else []
-                if entries == [(self._end + 1, data)]:
-                    return  # it was appended, and the reply was lost
-                raise TaskGone("Another run of this task has begun") from exc
-            except BackendError as exc:
-                if time.monotonic() >= until:
-                    raise
-                logger.warning("A step of a task is not recorded yet: %s", exc)
-            uncertain = True
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, 1.0)
+                if entries != [(self._end + 1, data)]:  # else it was appended, and the reply was lost
+                    raise TaskGone("Another run of this task has begun") from exc
+            except BackendError:
+                uncertain = True
+                raise
+
+        try:
+            await store_patiently(write)
+        except Overloaded as exc:
+            raise BackendError(f"A step of a task can't be recorded: {exc}") from exc
 
     def _take(self, entry: JournalEntry, size: int) -> None:
         self._end += 1
@@ -542,4 +569,5 @@ __all__: Sequence[str] = (
     "TaskGone",
     "TaskRecord",
     "TaskStore",
+    "store_patiently",
 )

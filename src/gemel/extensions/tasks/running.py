@@ -30,12 +30,14 @@ from gemel.errors import (
 )
 from gemel.extensions.tasks.records import (
     MESSAGE_LENGTH,
+    Event,
     Journal,
     StoredAnswer,
     StoredInput,
     TaskGone,
     TaskRecord,
     TaskStore,
+    store_patiently,
 )
 from gemel.protocol.records import Call, Outgoing
 from gemel.protocol.states import CallState
@@ -229,22 +231,26 @@ class RunningTask:
         self._steps.add(step.scope)
         try:
             if not call.retry:
-                await self.journal.append("begun", key)
+                await self._record("begun", key)
             try:
                 _, text = await call.run(step)
             except Exception as exc:
                 if not call.retry:
                     text = shorten(f"{call.name} failed: {exc}", MESSAGE_LENGTH).encode("utf-8", "replace")
-                    await self.journal.append("failed", key, text)
+                    await self._record("failed", key, text)
                 raise
-            await self.journal.append("done", key, text)
-        except BackendError as exc:
-            self.lost = exc
-            raise
+            await self._record("done", key, text)
         finally:
             self._steps.discard(step.scope)
             self._end_if_released()
         return text
+
+    async def _record(self, event: Event, key: str, text: bytes = b"") -> None:
+        try:
+            await self.journal.append(event, key, text)
+        except BackendError as exc:
+            self.lost = exc
+            raise
 
     async def refresh(self) -> None:
         """Take what others changed in the record: answers, or its end. Raises TaskGone."""
@@ -308,10 +314,10 @@ class RunningTask:
             return True
 
         try:
-            await self._change(add)
-        except BackendError as exc:
-            self.lost = exc
-            raise
+            await store_patiently(lambda: self._change(add))
+        except (BackendError, Overloaded) as exc:
+            self.lost = BackendError(f"The input that a task requests can't be stored: {exc}")
+            raise self.lost from exc
 
     async def answer(self, key: str) -> StoredAnswer:
         """Wait for the answer to a request for input that was stored."""
@@ -387,7 +393,7 @@ class RunningTask:
 
     async def complete(self, result: bytes, *, failed: bool) -> None:
         """Store the result and the final state. Raises TaskGone, and Overloaded if there is no room for it."""
-        parts = await self._store.store_result(self.record, result)
+        parts = await store_patiently(lambda: self._store.store_result(self.record, result))
 
         def end(record: TaskRecord) -> bool:
             record.move("completed")
@@ -395,12 +401,18 @@ class RunningTask:
             record.inputs, record.answers = {}, {}
             return True
 
-        await self._change(end)
+        await self._end(end)
 
     async def fail(self, error: ErrorObject) -> None:
         """Store an error as the final state. Raises TaskGone."""
+        await self._end(lambda record: record.end_with(error))
 
-        await self._change(lambda record: record.end_with(error))
+    async def _end(self, edit: Callable[[TaskRecord], bool]) -> None:
+        try:
+            await store_patiently(lambda: self._change(edit))
+        except TaskGone:
+            self._changed(self.record.id)  # an earlier attempt may have stored it
+            raise
 
 
 class TaskElicitation(KeyedElicitation):

@@ -82,6 +82,9 @@ _FORMS: Mapping[Era, TaskForm] = {HANDSHAKE: handshake.HandshakeForm(), STATELES
 KIND = "task"
 #: Tasks in a page of `tasks/list`.
 _PAGE = 50
+#: Seconds without a change after which somebody who asks for a task has the engine look for it, and tasks that a process
+#: remembers to have looked for.
+_LOST, _MOST_LOOKED = 5.0, 10_000
 #: Tasks that a process makes and keeps by default: in memory, and on a shared backend.
 _KEPT, _KEPT_SHARED = 10_000, 100_000
 #: The bytes of all of them, and of those of one caller.
@@ -659,7 +662,26 @@ class Tasks(Extension):
         _FORMS[ctx._call.era].may_ask(ctx, record)
         if record is None:
             raise InvalidParams("Unknown task", {"taskId": shorten(task_id)})
+        await self._restore(record)
         return record
+
+    async def _restore(self, record: TaskRecord) -> None:
+        """Have a task run that the store has lost from the engine, if it has not changed for some time."""
+        looked, now = self._loops.here().looked, time.time()
+        if (
+            record.ended
+            or not self._store.backend.shared
+            or now - max(record.updated, looked.get(record.id, 0)) < _LOST
+        ):
+            return
+        looked.pop(record.id, None)
+        looked[record.id] = now
+        if len(looked) > _MOST_LOOKED:
+            del looked[next(iter(looked))]
+        try:
+            await self._engine.restore(record.id)
+        except GemelError as exc:
+            logger.warning("It can't be told whether the task %s runs: %s", record.id, exc)
 
     async def _get(self, ctx: Context[Any], params: TaskParams) -> Any:
         record = await self._found(ctx, params.task_id)
@@ -824,6 +846,8 @@ class _LoopTasks:
         self.telling: dict[str, asyncio.Task[None]] = {}
         #: Set when tasks that somebody waits for here have changed.
         self.waiting: dict[str, set[asyncio.Event]] = {}
+        #: When tasks were looked for in the engine that did not change, the latest at the end.
+        self.looked: dict[str, float] = {}
 
     def abandon(self, why: Abandoned) -> None:
         """The event loop runs no more."""
