@@ -51,6 +51,7 @@ class Idp:
         change_claims: Changes the claims of an ID token.
         metadata: Changes of its metadata.
         answer: Replaces the parameters of the redirect back.
+        rotates: Whether a refresh token is good once.
         refuses: The error that the token endpoint answers with.
         expires_in: Seconds of access tokens.
         requests: What arrived: paths with their parameters.
@@ -69,6 +70,8 @@ class Idp:
         self.sends_refresh_tokens = True
         self.sends_id_tokens = True
         self.renews_id_tokens = False
+        self.rotates = False
+        self._spent: set[str] = set()
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.headers: list[dict[str, str]] = []
         self.documents: dict[str, Callable[[], tuple[int, bytes]]] = {}
@@ -136,6 +139,10 @@ class Idp:
             assert form["redirect_uri"] == request["redirect_uri"]
         else:
             assert form["refresh_token"] in self.tokens
+            if self.rotates:
+                if form["refresh_token"] in self._spent:
+                    return 400, {"error": "invalid_grant"}
+                self._spent.add(form["refresh_token"])
         assert form["client_secret"] == SECRET
         answer: dict[str, Any] = {"access_token": f"upstream-{secrets.token_hex(8)}", "token_type": "Bearer"}
         if self.expires_in is not None:

@@ -664,10 +664,10 @@ async def test_a_registration_is_kept_when_somebody_has_logged_in_with_it() -> N
     class Spy(MemoryBackend):
         ttls: dict[str, float | None]
 
-        async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
+        async def replace(self, key: str, expected: bytes | None, value: bytes, *, ttl: float | None = None) -> bool:
             if make_key("client") in key:
                 self.ttls[key] = ttl
-            await super().set(key, value, ttl=ttl)
+            return await super().replace(key, expected, value, ttl=ttl)
 
     backend = Spy()
     backend.ttls = {}

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from gemel import AuthorizationFailed
+from gemel import AuthorizationFailed, BackendError, Overloaded
 from gemel.auth.server.proxy import grants
 from gemel.backends import MemoryBackend
 from gemel.backends.keys import make_key
-from tests.auth.proxy.rig import rig, serve_idp, serve_proxy
+from tests.auth.proxy.rig import CALLBACK, Browser, read_form, rig, serve_idp, serve_proxy
 from tests.cluster.keys import keys_in, without_server
 
 
@@ -236,3 +236,113 @@ async def test_another_process_may_have_renewed_the_tokens_meanwhile(expires_in:
         backend.on_lease = renew
         assert await site.auth.upstream_token(access.grant) == site.idp.tokens[2]
         assert site.idp.count("/token") == 2
+
+
+# ---------------------------------------------------------------- what has happened is stored first, and once
+
+
+async def test_a_renewed_token_of_the_provider_is_stored_before_anything_else_can_fail() -> None:
+    """The provider takes each refresh token once, and the database that `allow=` asks is away for a moment."""
+    failing = 0
+
+    async def allow(claims: Any) -> bool:
+        nonlocal failing
+        if failing:
+            failing -= 1
+            raise RuntimeError("the database is away")
+        return True
+
+    async with rig(allow=allow) as site:
+        site.idp.rotates, site.idp.expires_in = True, 0
+        tokens = await site.tokens()
+        failing = 2
+        for expected in (500, 500, 200):
+            assert (await site.refresh(tokens["client_id"], tokens["refresh_token"])).status == expected
+
+
+@pytest.mark.parametrize("failure", [Overloaded("the store is full"), BackendError("the store is away")])
+async def test_a_renewed_token_waits_for_a_store_that_is_full_or_away(failure: Exception) -> None:
+    class Troubled(Spy):
+        fails = 0
+
+        async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
+            if self.fails:
+                self.fails -= 1
+                raise failure
+            await super().set(key, value, ttl=ttl)
+
+    backend = Troubled()
+    async with rig(backend=backend) as site:
+        site.idp.rotates, site.idp.expires_in = True, 0
+        tokens = await site.tokens()
+        backend.fails = 2
+        first = await site.refresh(tokens["client_id"], tokens["refresh_token"])
+        assert first.status == 200
+        backend.fails = 2
+        assert (await site.call(json.loads(first.body)["access_token"], "upstream")).status == 200
+        assert not backend.fails
+        assert (await site.refresh(tokens["client_id"], json.loads(first.body)["refresh_token"])).status == 200
+
+
+async def test_a_code_that_was_used_twice_at_once_stays_dead() -> None:
+    """RFC 6749 §4.1.2: the answer to the first use may have come before the second one was noticed."""
+    async with rig(backend=Slow()) as site:
+        for _ in range(3):
+            client_id = await site.register()
+            code = (await site.login(client_id))["code"]
+            replies = await asyncio.gather(*(site.exchange_code(client_id, code) for _ in range(2)))
+            assert sorted(reply.status for reply in replies) in ([200, 400], [400, 400])
+            for reply in replies:
+                if reply.status == 200:
+                    tokens = json.loads(reply.body)
+                    assert (await site.call(tokens["access_token"])).status == 401
+                    assert (await site.refresh(client_id, tokens["refresh_token"])).status == 400
+
+
+class Slow(MemoryBackend):
+    """A store that takes a moment: who comes second goes on while the first one still writes."""
+
+    async def get(self, key: str) -> bytes | None:
+        await asyncio.sleep(0)
+        return await super().get(key)
+
+    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
+        await asyncio.sleep(0.05)
+        await super().set(key, value, ttl=ttl)
+
+    async def claim(self, key: str, *, ttl: float) -> bool:
+        claimed = await super().claim(key, ttl=ttl)
+        await asyncio.sleep(0 if claimed else 0.02)
+        return claimed
+
+
+async def test_a_code_that_could_not_be_exchanged_because_the_store_was_full_is_still_good() -> None:
+    class Full(Spy):
+        full = False
+
+        async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
+            if self.full:
+                raise Overloaded("full")
+            await super().set(key, value, ttl=ttl)
+
+    backend = Full()
+    async with rig(backend=backend) as site:
+        client_id = await site.register()
+        code = (await site.login(client_id))["code"]
+        backend.full = True
+        assert (await site.exchange_code(client_id, code)).status == 503
+        backend.full = False
+        assert (await site.exchange_code(client_id, code)).status == 200
+
+
+async def test_a_consent_that_is_sent_twice_at_once_continues_one_login() -> None:
+    """The provider gets one code challenge, whichever of the two redirects the browser follows."""
+    async with rig(backend=Slow()) as site:
+        browser, client_id = Browser(), await site.register()
+        _, page = await browser.open(site.authorize_url(client_id), CALLBACK)
+        action, fields = read_form(page)
+        headers = (("Origin", site.issuer), ("Sec-Fetch-Site", "same-origin"))
+        answers = await asyncio.gather(
+            *(browser.request("POST", action, {**fields, "decision": "allow"}, headers) for _ in range(2))
+        )
+        assert len({str(reply.all("location")) for reply in answers}) == 1

@@ -21,6 +21,7 @@ from gemel.auth.client.private_files import file_errors, make_directory, read_pr
 from gemel.auth.client.tokens import Tokens, TokenStoreError
 from gemel.backends.base import Backend
 from gemel.backends.encrypted import EncryptedBackend
+from gemel.backends.keys import make_key
 from gemel.encryption import KEY_BYTES, KeyRing
 from gemel.errors import BackendError, DefinitionError, LeaseLost, Overloaded
 from gemel.version import missing_extra
@@ -298,7 +299,7 @@ class BackendTokenStore:
 
     def _name(self, key: str) -> str:
         """The key in the backend: a digest of bounded length, unique for user and key."""
-        return "gemel:login:" + sha256(_encoder.encode([self._user, key])).hexdigest()
+        return make_key("login", sha256(_encoder.encode([self._user, key])).hexdigest())
 
     async def get(self, key: str, /) -> Tokens | None:
         """Return the tokens of a key.

@@ -21,6 +21,7 @@ from msgspec import Raw, Struct, field
 
 from gemel.backends.base import MAX_LOG_BYTES, Backend
 from gemel.backends.keys import make_key
+from gemel.backends.patience import store_patiently
 from gemel.backends.server_backend import ServerBackend
 from gemel.errors import BackendError, ErrorObject, GemelError, LogConflict, Overloaded, shorten
 from gemel.protocol.eras.base import EraName
@@ -363,29 +364,9 @@ class TaskStore:
         return b"".join(parts)
 
 
-async def store_patiently(write: Callable[[], Awaitable[ResultT]]) -> ResultT:
-    """Store something that must not be lost: again for some time while the backend can't be reached or is full.
-
-    Args:
-        write: Stores it. It may be called again after it has stored it and failed.
-
-    Returns:
-        What `write` returned.
-
-    Raises:
-        BackendError: The backend could not be reached.
-        Overloaded: There was no room.
-    """
-    until, pause = time.monotonic() + PATIENCE, 0.05
-    while True:
-        try:
-            return await write()
-        except (BackendError, Overloaded) as exc:
-            if time.monotonic() >= until:
-                raise
-            logger.warning("What a task has done is not stored yet: %s", exc)
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(2 * pause, 1.0)
+async def keep_trying(write: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    """Store what a task has done; see `store_patiently`."""
+    return await store_patiently(write, PATIENCE, "What a task has done")
 
 
 Event: TypeAlias = Literal["run", "begun", "done", "failed", "answer"]
@@ -494,7 +475,7 @@ class Journal:
                 raise
 
         try:
-            await store_patiently(write)
+            await keep_trying(write)
         except Overloaded as exc:
             raise BackendError(f"A step of a task can't be recorded: {exc}") from exc
 
@@ -569,5 +550,5 @@ __all__: Sequence[str] = (
     "TaskGone",
     "TaskRecord",
     "TaskStore",
-    "store_patiently",
+    "keep_trying",
 )

@@ -37,7 +37,7 @@ from gemel.extensions.tasks.records import (
     TaskGone,
     TaskRecord,
     TaskStore,
-    store_patiently,
+    keep_trying,
 )
 from gemel.protocol.records import Call, Outgoing
 from gemel.protocol.states import CallState
@@ -314,7 +314,7 @@ class RunningTask:
             return True
 
         try:
-            await store_patiently(lambda: self._change(add))
+            await keep_trying(lambda: self._change(add))
         except (BackendError, Overloaded) as exc:
             self.lost = BackendError(f"The input that a task requests can't be stored: {exc}")
             raise self.lost from exc
@@ -393,7 +393,7 @@ class RunningTask:
 
     async def complete(self, result: bytes, *, failed: bool) -> None:
         """Store the result and the final state. Raises TaskGone, and Overloaded if there is no room for it."""
-        parts = await store_patiently(lambda: self._store.store_result(self.record, result))
+        parts = await keep_trying(lambda: self._store.store_result(self.record, result))
 
         def end(record: TaskRecord) -> bool:
             record.move("completed")
@@ -409,7 +409,7 @@ class RunningTask:
 
     async def _end(self, edit: Callable[[TaskRecord], bool]) -> None:
         try:
-            await store_patiently(lambda: self._change(edit))
+            await keep_trying(lambda: self._change(edit))
         except TaskGone:
             self._changed(self.record.id)  # an earlier attempt may have stored it
             raise

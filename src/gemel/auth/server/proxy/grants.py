@@ -7,20 +7,23 @@ processes of one client) and gives tokens of the same generation; later use of a
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from gemel.auth.server.proxy.registration import ProxyClient
 from gemel.auth.server.proxy.store import ProxyStore, Vault, random_text
 from gemel.auth.server.proxy.upstream import UpstreamRefused, UpstreamTokens
 from gemel.auth.server.proxy.web import OAuthError
+from gemel.backends.patience import store_patiently
 from gemel.errors import AuthorizationFailed
 from gemel.protocol.records import Record
+from gemel.timeouts import wait_shared
 
 logger = logging.getLogger("gemel")
 
@@ -29,6 +32,9 @@ CODE_SECONDS: Final = 60.0
 _CODE_MEMORY: Final = 600.0
 #: Tokens of the provider that end within so many seconds are renewed.
 _SOON: Final = 60.0
+#: Seconds for which renewed tokens of the provider are tried to be stored.
+_PATIENCE: Final = 10.0
+ResultT = TypeVar("ResultT")
 
 
 class Grant(Record):
@@ -115,6 +121,8 @@ class Grants:
         self._resource = resource
         self._lifetimes = lifetimes
         self._hooks = hooks
+        #: What is done to the end, whoever waits for it.
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     # ---------------------------------------------------------------- codes
 
@@ -157,15 +165,21 @@ class Grants:
         challenge = urlsafe_b64encode(sha256(verifier.encode("utf-8", "replace")).digest()).decode().rstrip("=")
         if not hmac.compare_digest(challenge, record.challenge):
             raise OAuthError("invalid_grant", "the code_verifier does not fit")
-        if not await self._store.claim("code", code, _CODE_MEMORY):
-            logger.warning("an authorization code was used twice: its grant is revoked")
-            await self._end(record.grant)
-            raise OAuthError("invalid_grant", _INVALID)
-        grant = await self._store.get("grant", record.grant, Grant)
-        if grant is None or record.expires < time.time():
-            raise OAuthError("invalid_grant", _INVALID)
-        await self._keep(grant)
-        return self._response(grant, grant.scopes)
+        return await self._to_the_end(self._redeem(code, record))
+
+    async def _redeem(self, code: str, record: Code) -> dict[str, Any]:
+        """Use a code. All of it under the lease of the grant, which a second use ends then for good."""
+        async with self._store.lease("grant", record.grant):
+            grant = await self._store.get("grant", record.grant, Grant)
+            if grant is not None and record.expires >= time.time():
+                await self._keep(grant)  # before the code is used up
+            if not await self._store.claim("code", code, _CODE_MEMORY):
+                logger.warning("an authorization code was used twice: its grant is revoked")
+                await self._end(record.grant)
+                raise OAuthError("invalid_grant", _INVALID)
+            if grant is None or record.expires < time.time():
+                raise OAuthError("invalid_grant", _INVALID)
+            return self._response(grant, grant.scopes)
 
     # ---------------------------------------------------------------- refresh
 
@@ -187,6 +201,9 @@ class Grants:
         refresh = self._vault.unseal(token, RefreshToken, _REFRESH)
         if refresh is None or refresh.client_id != client.id:
             raise OAuthError("invalid_grant", _INVALID)
+        return await self._to_the_end(self._refresh(refresh, scope))
+
+    async def _refresh(self, refresh: RefreshToken, scope: str | None) -> dict[str, Any]:
         async with self._store.lease("grant", refresh.grant):
             grant = await self._store.get("grant", refresh.grant, Grant)
             if grant is None or grant.expires < time.time():
@@ -216,7 +233,7 @@ class Grants:
         if not _ends_soon(grant.upstream):
             return
         try:
-            await self._hooks.renew(grant)
+            await self._renew_stored(grant)
         except UpstreamRefused as exc:
             logger.info("the provider ended a login: %s", exc)
             await self._end(grant.id)
@@ -226,6 +243,25 @@ class Grants:
             raise OAuthError(
                 "temporarily_unavailable", "the identity provider can not be reached: try again later", 503
             ) from None
+
+    async def _renew_stored(self, grant: Grant) -> None:
+        """Renew the tokens of the provider and store them, before anything else can fail: the former ones may be of no use now."""
+        former = grant.upstream
+        try:
+            await self._hooks.renew(grant)
+        finally:
+            if grant.upstream is not former:
+                ttl = max(grant.expires - time.time(), 1.0)
+                await store_patiently(
+                    lambda: self._store.set("grant", grant.id, grant, ttl), _PATIENCE, "A renewed token of a provider"
+                )
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Do something that must not end half-way because the client is gone."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await wait_shared(task)
 
     async def _end(self, grant_id: str) -> None:
         await self._store.delete("grant", grant_id)
@@ -269,14 +305,18 @@ class Grants:
         """
         grant = await self.find(grant_id)
         if grant is not None and _ends_soon(grant.upstream):
-            async with self._store.lease("grant", grant_id):
-                grant = await self.find(grant_id)  # another replica may have renewed it meanwhile
-                if grant is not None and _ends_soon(grant.upstream):
-                    await self._hooks.renew(grant)
-                    await self._store.set("grant", grant_id, grant, max(grant.expires - time.time(), 1.0))
+            grant = await self._to_the_end(self._renewed(grant_id))
         if grant is None:
             raise AuthorizationFailed("The login has ended: the client has to authorize again")
         return grant.upstream.access
+
+    async def _renewed(self, grant_id: str) -> Grant | None:
+        """A grant whose tokens of the provider are good for a while; None if it has ended."""
+        async with self._store.lease("grant", grant_id):
+            grant = await self.find(grant_id)  # another replica may have renewed it meanwhile
+            if grant is not None and _ends_soon(grant.upstream):
+                await self._renew_stored(grant)
+            return grant
 
     async def revoke(self, client: ProxyClient, token: str) -> UpstreamTokens | None:
         """End the grant of an access or refresh token (RFC 7009); other tokens are ignored.

@@ -409,10 +409,11 @@ class OAuthProxy(TokenAuth):
         """Send the browser to the provider. A form that is sent twice continues the same login."""
         endpoints = await self._endpoints_or_fail()
         state = self._vault.derive(f"state {login.id}")
-        pending = await self._store.get("state", state, PendingLogin)
-        if pending is None:
-            pending = PendingLogin(login, digest(browser), random_text(), random_text())
-            await self._store.set("state", state, pending, LOGIN_SECONDS)
+        made = PendingLogin(login, digest(browser), random_text(), random_text())
+        pending = await self._store.update(
+            "state", state, PendingLogin, lambda present: None if present is not None else (made, LOGIN_SECONDS)
+        )
+        assert pending is not None
         if pending.used:
             raise OAuthError("access_denied", "the page was used already")
         provider = self._provider

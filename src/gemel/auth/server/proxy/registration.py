@@ -6,6 +6,7 @@ and again takes no room. A client with a metadata document may sign assertions (
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection
@@ -21,8 +22,10 @@ from gemel.auth.metadata import ClientMetadata, read_document
 from gemel.auth.server.proxy.redirects import check_redirect_uri, without_port
 from gemel.auth.server.proxy.store import ProxyStore, digest
 from gemel.auth.server.proxy.web import OAuthError, WebReply, WebRequest, json_reply, optional
-from gemel.errors import AuthorizationFailed
+from gemel.errors import AuthorizationFailed, BackendError, Overloaded
 from gemel.protocol.records import Record
+
+logger = logging.getLogger("gemel")
 
 #: Bytes of a metadata document of a client, redirect URIs in it, characters of its name.
 MAX_DOCUMENT: Final = 64 * 1024
@@ -134,8 +137,12 @@ class Clients:
         present = await self._store.get("client", client.id, ProxyClient)
         if present is None:
             self._count(request.address)
-        client.stored, client.used = time.time(), present is not None and present.used
-        await self._store.set("client", client.id, client, REGISTRATION_SECONDS if client.used else UNUSED_SECONDS)
+
+        def renew(present: ProxyClient | None) -> tuple[ProxyClient, float]:
+            client.stored, client.used = time.time(), present is not None and present.used
+            return client, REGISTRATION_SECONDS if client.used else UNUSED_SECONDS
+
+        await self._store.update("client", client.id, ProxyClient, renew)
         granted = {
             "client_id": client.id,
             "client_id_issued_at": int(client.stored),
@@ -223,10 +230,16 @@ class Clients:
         return client
 
     async def keep(self, client: ProxyClient) -> None:
-        """Keep the registration of a client that somebody has logged in with. Writes at most once a day."""
+        """Keep the registration of a client that somebody has logged in with. Writes at most once a day.
+
+        If the store fails this is done at the next use: the tokens that were made now are not lost for it.
+        """
         if "://" not in client.id and not (client.used and time.time() - client.stored < UNUSED_SECONDS):
             client.used, client.stored = True, time.time()
-            await self._store.set("client", client.id, client, REGISTRATION_SECONDS)
+            try:
+                await self._store.update("client", client.id, ProxyClient, lambda _: (client, REGISTRATION_SECONDS))
+            except (BackendError, Overloaded) as exc:
+                logger.warning("a registration could not be renewed: %s", exc)
 
     async def _find_document(self, url: str) -> ProxyClient:
         """A client by its document. Results are remembered, failures for a short time."""

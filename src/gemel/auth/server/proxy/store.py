@@ -9,7 +9,7 @@ import base64
 import binascii
 import hmac
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from typing import Any, Final, TypeVar
@@ -115,6 +115,36 @@ class ProxyStore:
         """ProxyStore a record for so many seconds."""
         key = self._key(kind, name)
         await self._backing.backend.set(key, self._vault.encrypt(record, key), ttl=ttl)
+
+    async def update(
+        self,
+        kind: str,
+        name: str,
+        record: type[RecordT],
+        edit: Callable[[RecordT | None], tuple[RecordT, float] | None],
+    ) -> RecordT | None:
+        """Change a record as one atomic step among all replicas.
+
+        Args:
+            kind: What it is.
+            name: Its name.
+            record: Its type.
+            edit: Gets the present record, or None, and returns the new one with the seconds that it lasts; None to leave it as
+                it is. It is called again if another replica was faster.
+
+        Returns:
+            The record as it is stored.
+        """
+        key, backend = self._key(kind, name), self._backing.backend
+        while True:
+            box = await backend.get(key)
+            present = None if box is None else self._vault.decrypt(box, record, key)
+            changed = edit(present)
+            if changed is None:
+                return present
+            made, ttl = changed
+            if await backend.replace(key, box, self._vault.encrypt(made, key), ttl=ttl):
+                return made
 
     async def delete(self, kind: str, name: str) -> None:
         """Remove a record, if it is there."""
