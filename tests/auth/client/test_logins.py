@@ -69,6 +69,32 @@ async def test_a_client_that_was_registered_at_the_old_server_is_an_error_at_a_n
         assert "/register" not in [*first.paths(first.authority), *second.paths(second.authority)]
 
 
+@pytest.mark.parametrize("earlier", [False, True])
+async def test_the_secret_of_a_client_is_not_sent_to_the_authorization_server_of_another_server(earlier: bool) -> None:
+    """One object for two servers. The first login may be one of an earlier process."""
+    store = MemoryTokenStore()
+
+    def secret(person: Any) -> OAuth:
+        return OAuth(client_id="mine", client_secret="my-secret", authorizer=person, store=store)
+
+    async with AuthDouble() as first, AuthDouble() as second:
+        first.clients["mine"] = second.clients["mine"] = {"redirect_uris": ["*"], "client_secret": "my-secret"}
+        auth = secret(first.person())
+        async with Client(first.url, auth=auth) as client:
+            await client.list_tools()
+        if earlier:
+            auth = secret(first.person())
+            async with Client(first.url, auth=auth) as client:
+                await client.list_tools()
+        with pytest.raises(AuthorizationFailed, match=f"used at '{first.issuer}' for .*issuer="):
+            async with Client(second.url, auth=auth) as client:
+                await client.list_tools()
+        assert "/token" not in second.paths(second.authority)
+        named = OAuth(client_id="mine", client_secret="my-secret", authorizer=second.person(), issuer=second.issuer)
+        async with Client(second.url, auth=named) as client:
+            await client.list_tools()
+
+
 async def test_a_client_that_is_no_longer_known_is_registered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """AUTHC-24."""
     monkeypatch.setattr(oauth, "LOGIN_PAUSE", 0)

@@ -185,6 +185,47 @@ async def test_another_authorization_server_does_not_get_the_secret() -> None:
         assert other.forms("/token") == []
 
 
+async def taken_to(other: AuthDouble, first: AuthDouble, auth: MachineAuth) -> None:
+    """Use credentials for one server, and then for another one, which names an authorization server of its own."""
+    for double in (first, other):
+        double.change("/token", issuing(double))
+    assert await listed(first, auth) == ["read", "write"]
+    await listed(other, auth)
+
+
+@pytest.mark.parametrize("kind", ["secret", "workload", "enterprise"])
+async def test_what_was_used_at_one_authorization_server_is_not_sent_to_that_of_another_server(
+    kind: str, tmp_path: Any
+) -> None:
+    """One object for several servers, none of which chooses who gets its secrets."""
+    (tmp_path / "token").write_text("of-the-platform")
+    async with AuthDouble() as double, AuthDouble() as other, AuthDouble() as idp:
+        idp.change("/token", Reply(200, {"access_token": "jag", "issued_token_type": ID_JAG, "token_type": "N_A"}))
+        ways: dict[str, MachineAuth] = {
+            "secret": ClientCredentials("job", "secret"),
+            "workload": WorkloadIdentity(FileToken(tmp_path / "token")),
+            "enterprise": enterprise(double, idp),
+        }
+        auth = ways[kind]
+        with pytest.raises(AuthorizationFailed, match=f"used at '{double.issuer}' for .*issuer=") as caught:
+            await taken_to(other, double, auth)
+        assert other.issuer in str(caught.value)
+        assert other.forms("/token") == []
+
+
+@pytest.mark.parametrize("kind", ["key", "enterprise"])
+async def test_what_names_its_authorization_server_may_be_used_at_several(kind: str) -> None:
+    async with AuthDouble() as double, AuthDouble() as other, AuthDouble() as idp:
+        idp.change("/token", Reply(200, {"access_token": "jag", "issued_token_type": ID_JAG, "token_type": "N_A"}))
+        auth = (
+            ClientCredentials("job", private_key=jose.private_jwk(jose.generate_key()))
+            if kind == "key"
+            else EnterpriseAuth("id", idp_token_endpoint=f"{idp.issuer}/token", idp_client_id="a", client_id="b")
+        )
+        await taken_to(other, double, auth)
+        assert len(other.forms("/token")) == 1
+
+
 # ---------------------------------------------------------------- workload identity
 
 

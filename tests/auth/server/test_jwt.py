@@ -48,6 +48,28 @@ async def test_the_caller_is_who_the_token_says(issuer: Issuer) -> None:
         assert (await who(site, issuer.token(sub=None)))["name"] == "client app"
 
 
+async def test_a_user_is_never_taken_for_a_client(issuer: Issuer) -> None:
+    """RFC 9068 §5: whatever subjects and client ids the authorization server lets people choose."""
+    callers: list[dict[str, Any]] = [
+        {"sub": None, "client_id": "foo"},
+        {"sub": "foo", "client_id": "foo"},
+        {"sub": "foo", "client_id": "app"},
+        {"sub": "client foo", "client_id": "app"},
+        {"sub": "subject client foo", "client_id": "app"},
+        {"sub": "client foo", "client_id": "foo"},
+    ]
+    async with protected_by(auth_of(issuer)) as site:
+        names = [(await who(site, issuer.token(**caller)))["name"] for caller in callers]
+    assert names == [
+        "client foo",
+        "client foo",
+        "foo",
+        "subject client foo",
+        "subject subject client foo",
+        "subject client foo",
+    ]
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [

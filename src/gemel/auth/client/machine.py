@@ -19,6 +19,7 @@ import msgspec
 from gemel.auth.challenge import Challenge, find_challenge, parse_challenges
 from gemel.auth.client.discovery import Discovered, discover
 from gemel.auth.client.dpop import DPoP, authorization, needs_nonce
+from gemel.auth.client.issuer_pin import IssuerPin
 from gemel.auth.client.stores import MemoryTokenStore
 from gemel.auth.client.token_request import (
     IssuerOptions,
@@ -63,7 +64,8 @@ class MachineOptions(TypedDict, total=False):
 
     #: Scopes to request; by default those of the server's challenge, or those that it names in its metadata.
     scopes: Sequence[str]
-    #: The authorization server that the credentials are for. No other one gets them then.
+    #: The authorization server that the credentials are for. No other one gets them. Default: what the first MCP server
+    #: names that they are used for.
     issuer: str | None
     #: Issuers that the metadata of an authorization server may name although it was requested for another one.
     accept_issuers: Collection[str]
@@ -103,6 +105,7 @@ class MachineAuth(ABC):
         self.private_networks = options.get("private_networks", False)
         self.store: TokenStore = options.get("store") or MemoryTokenStore()
         self.proof = options.get("proof")
+        self._pin = IssuerPin()
         parameters = dict(options.get("token_parameters", {}))
         self.at_issuer = IssuerOptions(resource=options.get("resource", True), parameters=parameters)
         self.at_issuer.check(self.issuer)
@@ -134,6 +137,24 @@ class MachineAuth(ABC):
         Raises:
             AuthorizationFailed: There is none.
         """
+
+    @property
+    def is_for_one_issuer(self) -> bool:
+        """Whether what is sent to one authorization server could be used at another one."""
+        return True
+
+    def choose_issuer(self, issuer: str, url: str) -> None:
+        """Take the authorization server that an MCP server names.
+
+        Args:
+            issuer: The issuer.
+            url: The URL of the MCP server.
+
+        Raises:
+            AuthorizationFailed: The credentials are those for another one.
+        """
+        if self.issuer is None and self.is_for_one_issuer:
+            self._pin.check(issuer, url)
 
     def _wish(self, found: Discovered, scopes: Sequence[str]) -> dict[str, str | None]:
         """The parameters of a token request that say what the token is for."""
@@ -258,6 +279,7 @@ class MachineCredentials:
                 f"{self.url} is authorized by {found.issuer} now, and was by {self._found.issuer}. If the credentials are for "
                 "both, say so: issuer=…"
             )
+        auth.choose_issuer(found.issuer, self.url)
         named = "" if challenge is None else challenge.parameters.get("scope", "")
         scopes = [*auth.scopes, *(self._scopes if missing else ()), *named.split(), *missing]
         self._scopes = tuple(dict.fromkeys(scopes or found.scopes_supported))
@@ -346,6 +368,11 @@ class ClientCredentials(MachineAuth):
     def client_id(self) -> str:
         """The id of the client."""
         return self._client.registered.client_id
+
+    @property
+    def is_for_one_issuer(self) -> bool:
+        """A secret can be sent on; what a key signs names the authorization server that it is for."""
+        return self._client.registered.client_secret is not None
 
     async def request(
         self, fetcher: Fetcher, found: Discovered, scopes: tuple[str, ...], proof: Proof | None
@@ -487,6 +514,11 @@ class EnterpriseAuth(MachineAuth):
     def client_id(self) -> str:
         """The id of the client at the authorization server."""
         return self._client.registered.client_id
+
+    @property
+    def is_for_one_issuer(self) -> bool:
+        """A secret can be sent on; the grant of the identity provider names the authorization server that it is for."""
+        return self._client.registered.client_secret is not None
 
     def trusted(self) -> Sequence[str]:
         """The identity provider."""

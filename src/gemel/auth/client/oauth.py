@@ -23,6 +23,7 @@ from gemel.auth.client import code_flow
 from gemel.auth.client.device import DeviceLogin, device_endpoint
 from gemel.auth.client.discovery import Discovered, discover
 from gemel.auth.client.dpop import DPoP, authorization, needs_nonce
+from gemel.auth.client.issuer_pin import IssuerPin
 from gemel.auth.client.registration import ClientPlan, check_metadata_url, choose_client, register
 from gemel.auth.client.stores import MemoryTokenStore
 from gemel.auth.client.token_request import (
@@ -111,7 +112,8 @@ class OAuth:
         client_secret: Its secret, if it has one.
         auth_method: How it sends its secret: "client_secret_basic" or "client_secret_post"; by default what the authorization
             server supports.
-        issuer: The authorization server that the client is registered at. No other one is used then.
+        issuer: The authorization server that the client is registered at. No other one is used then. Without it, a client with
+            a secret is used at the one that is named by the first MCP server that this is used for.
         client_metadata_url: The https URL of a client ID metadata document that you serve; see `client_metadata`. It is used
             where the authorization server supports it, else the client is registered dynamically.
         client_name: The name that people see when they log in to a dynamically registered client.
@@ -198,6 +200,21 @@ class OAuth:
             ),
         )
         self.choices.at_issuer.check(issuer)
+        self._pin = IssuerPin()
+
+    def choose_issuer(self, issuer: str, url: str, *, again: bool = False) -> None:
+        """Take the authorization server that an MCP server names.
+
+        Args:
+            issuer: The issuer.
+            url: The URL of the MCP server.
+            again: Whether a person wants a new login there.
+
+        Raises:
+            AuthorizationFailed: The secret is that of a client at another one.
+        """
+        if self.choices.issuer is None and self.registered is not None and self.registered.client_secret is not None:
+            self._pin.check(issuer, url, again=again)
 
     def __repr__(self) -> str:
         """The class only: options may be secret."""
@@ -453,6 +470,7 @@ class OAuthCredentials:
                 self._replacement = tokens.access_token
                 return
             source = await self._source_at(found, again)
+            self._oauth.choose_issuer(found.issuer, self.url, again=again)
             candidates = [(source, found.resource)]
             if await self._is_other_at_same(found, source):
                 candidates.insert(0, (self._source or source, self._resource))
@@ -521,6 +539,11 @@ class OAuthCredentials:
             return
         own = self._oauth.choices
         if own.issuer is not None and entry.issuer not in (own.issuer, *own.accept_issuers):
+            return
+        try:
+            self._oauth.choose_issuer(entry.issuer, self.url)
+        except AuthorizationFailed as exc:
+            logger.warning("A login that was stored is not used: %s", exc)
             return
         if self._oauth.keep_client:
             self._choices = own.with_kept(_read_choices(entry.client.get("choices")))

@@ -156,7 +156,8 @@ def principal_of(claims: Mapping[str, Any], expires: float | None, *, issuer: st
         issuer: The issuer, if there are several: two may have the same subject.
 
     Returns:
-        The caller. A token without a subject is that of a client, "client ID".
+        The caller. A token without a subject, or whose subject is its client (RFC 9068 §2.2), is that of a client: "client ID".
+        A subject that looks like such a name gets "subject " in front: no client has the name of a user (RFC 9068 §5).
 
     Raises:
         TokenInvalid: It names neither a subject nor a client.
@@ -165,11 +166,14 @@ def principal_of(claims: Mapping[str, Any], expires: float | None, *, issuer: st
     if client is not None and not isinstance(client, str):
         raise TokenInvalid("the token's client is not a text")
     subject = claims.get("sub")
-    if subject is None and client is not None:
-        subject = f"client {client}"
-    if not isinstance(subject, str) or not subject:
+    if client is not None and subject in (None, client):
+        name = f"client {client}"
+    elif not isinstance(subject, str) or not subject:
         raise TokenInvalid("the token names no subject")
-    name = subject if issuer is None else f"{issuer} {subject}"
+    else:
+        name = f"subject {subject}" if subject.startswith(("client ", "subject ")) else subject
+    if issuer is not None:
+        name = f"{issuer} {name}"
     return Principal(name, scopes_of(claims), claims, expires, client)
 
 
