@@ -255,8 +255,18 @@ class ServerBackend:
 
 
 @runtime_checkable
-class UsesBackend(Protocol):
-    """Something that is given to a server and stores things: middleware, authorization."""
+class StoresThings(Protocol):
+    """Something that is given to a server and stores things: middleware, authorization, an extension."""
+
+    @property
+    def not_shared(self) -> str:
+        """What other processes of the server miss, since it is in the memory of this one; "" for nothing."""
+        ...
+
+
+@runtime_checkable
+class UsesBackend(StoresThings, Protocol):
+    """Middleware or authorization that stores things."""
 
     def use_backend(self, backend: ServerBackend, /) -> None:
         """Store things under the name of a server. Called when it is given to one; the first server counts.

@@ -161,6 +161,11 @@ class Extensions:
         #: The ids of the extensions that have methods or topics: these names carry no prefix.
         self.with_methods: set[str] = set()
 
+    @property
+    def all(self) -> list[BaseExtension[Any]]:
+        """The extensions."""
+        return list(self._added.values())
+
     def add(self, extension: BaseExtension[Any]) -> None:
         """Add what an extension declares. Raises DefinitionError, and changes nothing then."""
         name, eras = extension.id, parse_eras(extension.eras)

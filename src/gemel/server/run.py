@@ -47,8 +47,8 @@ class Runnable(Protocol):
         """The server as an ASGI app."""
         ...
 
-    def warn_of_workers(self) -> None:
-        """Say what several processes need."""
+    def check_workers(self) -> None:
+        """Check what several processes need. Raises StartError."""
 
     def expect_offers(self) -> None:
         """Log a warning if nothing is offered when serving starts."""
@@ -211,7 +211,7 @@ def _run_workers(server: Runnable, options: Any, *, sessions: bool) -> None:
     """Serve in several processes, without HTTP sessions if those can't be shared and were not asked for."""
     from gemel.transports.http.server.workers.run import run_workers
 
-    server.warn_of_workers()
+    server.check_workers()
     app = _http_app(server, options)
     if not sessions and not app.shares_sessions and options["sse_path"] is None:
         app = _http_app(server, {**options, "sessions": False})

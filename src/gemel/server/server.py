@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, Unpack, cast, overload
 
 from gemel.backends import backend_for
-from gemel.backends.server_backend import ServerBackend, UsesBackend
+from gemel.backends.server_backend import ServerBackend, StoresThings, UsesBackend
 from gemel.channel import Channel, Serve
-from gemel.errors import DefinitionError, InvalidRequest, MethodNotFound, shorten
+from gemel.errors import DefinitionError, InvalidRequest, MethodNotFound, StartError, shorten
 from gemel.lazy import load
 from gemel.lifespan import Lifespan
 from gemel.loops import Abandoned, PerLoop
@@ -46,7 +46,7 @@ from gemel.server.features.options import SkillOptions, check_text, icons_of
 from gemel.server.features.subscriptions import Subscriptions
 from gemel.server.injection import without_markers
 from gemel.server.lifespan import ConnectionLifespans, for_connection
-from gemel.server.middleware.chain import Middleware, RefusalObserver, ResourceKeeper, build_chains
+from gemel.server.middleware.chain import Middleware, RefusalObserver, build_chains
 from gemel.server.namesakes import warn_of_namesake
 from gemel.server.options import (
     LIFESPAN,
@@ -510,18 +510,22 @@ class Server(Router, Generic[StateT]):
         for each in subscriptions:
             each.tell(event)
 
-    def warn_of_workers(self) -> None:
-        """Log a warning for each thing that several processes need to share, and don't."""
+    def check_workers(self) -> None:
+        """Check that several processes share what they must. What they may need to share is worth a warning.
+
+        Raises:
+            StartError: Something that all must know is in the memory of each.
+        """
+        for part in (self.auth, *self.catalog.parts):
+            if what := _not_shared(part):
+                raise StartError(
+                    f"Several workers can't share {what}, which are in the memory of each: use "
+                    'Server(backend="sqlite:///FILE") or one worker'
+                )
         if not self._request_states.shared and STATELESS in self._description.eras:
             logger.warning(
                 "Several workers without state_keys: a call that requests input fails when the answer reaches another "
                 "worker. Give Server(state_keys=[…]) the same secret of 32 bytes everywhere, or a backend that they share"
-            )
-        middleware: list[object] = list(self._middleware)
-        if any(isinstance(each, ResourceKeeper) and each.keeps_resources and not each.shared for each in middleware):
-            logger.warning(
-                "Several workers, and pages of long results in the memory of each: a client that reaches another worker does "
-                "not find them. Use add_middleware(ResultLimit(…, spill=True, backend=server.backend)) with a shared backend"
             )
 
     def expect_offers(self) -> None:
@@ -792,6 +796,14 @@ class Server(Router, Generic[StateT]):
         if isinstance(user, UsesBackend):
             user.use_backend(self.backend)
 
+    def _check_authorization(self) -> None:
+        """Raise StartError if other processes share all of the server but what its authorization stores."""
+        if self.backend.shared and (what := _not_shared(self.auth)):
+            raise StartError(
+                f"Processes that share the backend of {self.name!r} miss {what}, which are in the memory of each: leave out its "
+                "backend=, or name one that is shared"
+            )
+
     def _open_backend(self) -> None:
         if self._owns_backend:
             self.backend.reopen()
@@ -844,6 +856,11 @@ class Server(Router, Generic[StateT]):
             self._description.identify(info)
         if self._description.instructions is None:
             self._description.instructions = instructions
+
+
+def _not_shared(part: object) -> str:
+    """What other processes miss of something that may store things; "" for nothing."""
+    return part.not_shared if isinstance(part, StoresThings) else ""
 
 
 def _require_session(ctx: Context[Any]) -> None:
@@ -930,6 +947,7 @@ class LoopState:
         self.users += 1
         server._open_backend()
         try:
+            server._check_authorization()
             if self.users == 1 and server._has_given_backend:
                 authority = getattr(server.auth, "authority", "")
                 await warn_of_namesake(server.backend, server._own_name, authority, server.catalog.offered_names)

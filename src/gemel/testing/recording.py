@@ -171,7 +171,7 @@ class Recording(Transport):
 
         return HttpApp(lambda: self.serve, path, limits=self.limits, on_stop=self._leave, **options)
 
-    def warn_of_workers(self) -> None:
+    def check_workers(self) -> None:
         """Do nothing: a recording has no keys that several processes must share."""
 
     def expect_offers(self) -> None:

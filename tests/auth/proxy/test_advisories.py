@@ -625,7 +625,7 @@ async def test_nobody_revokes_the_token_of_another_client() -> None:
     async with rig() as site:
         tokens = await site.tokens()
         other = await site.register("https://other.test/")
-        for client_id in (other, "client_" + "A" * 43):
+        for client_id in (other, "client_" + "A" * 54):
             refused = await site.post("/revoke", {"client_id": client_id, "token": tokens["refresh_token"]})
             assert refused.status in (400, 401)
         assert (await site.call(tokens["access_token"])).status == 200
@@ -1003,8 +1003,8 @@ async def test_a_failure_of_the_store_is_an_error_without_details() -> None:
 
     async with rig(backend=Broken()) as site:
         responses = [
-            await site.get(f"/authorize?client_id=client_{'A' * 43}"),
-            await site.exchange_code("client_" + "A" * 43, "x"),
+            await site.get(f"/authorize?client_id=client_{'A' * 54}"),
+            await site.exchange_code("client_" + "A" * 54, "x"),
             await site.get("/auth/callback?state=x&code=y"),
         ]
         for response in responses:

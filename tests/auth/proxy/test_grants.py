@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -61,6 +62,18 @@ async def test_processes_of_a_server_share_logins_in_its_backend(tmp_path: Path)
         keys = await keys_in(url)
         assert any("oauth-proxy" in key for key in keys)
         assert not without_server(keys, "notes")
+
+
+async def test_a_client_that_another_process_registered_is_worth_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Processes that a foreign supervisor starts can't be seen, and each has a memory of its own."""
+    async with serve_idp() as idp, serve_proxy(idp) as site, serve_proxy(idp, url=site.resource) as other:
+        client_id = await site.register()
+        for strange in ("client_" + "A" * 54, client_id[:-1] + "_", "client_"):
+            assert (await other.get(f"/authorize?{urlencode(other.parameters(strange))}")).status == 401
+        assert not caplog.text
+        assert (await other.get(f"/authorize?{urlencode(other.parameters(client_id))}")).status == 401
+        assert "another process of this server has registered" in caplog.text
+        assert "backend=" in caplog.text
 
 
 # ---------------------------------------------------------------- how long

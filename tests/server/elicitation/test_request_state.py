@@ -157,7 +157,7 @@ def test_what_was_used_is_forgotten_when_it_has_expired(monkeypatch: pytest.Monk
 def test_several_workers_without_shared_keys_are_worth_a_warning(
     options: Any, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Server("states", **options).warn_of_workers()
+    Server("states", **options).check_workers()
     assert ("without state_keys" in caplog.text) is warned
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -134,17 +133,6 @@ async def test_a_backend_that_is_away_makes_long_results_errors(caplog: pytest.L
         assert "ask for less" in result.text
         assert (await client.call_tool("text", {"count": 10})).text == TEXT[:10]
     assert "could not be kept" in caplog.text
-
-
-@pytest.mark.parametrize(("shares", "warned"), [(False, True), (True, False)])
-def test_several_workers_with_pages_of_their_own_are_worth_a_warning(
-    tmp_path: Path, shares: bool, warned: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    server: Server[Any] = Server("library", backend=f"sqlite:///{tmp_path}/state.db")
-    server.add_middleware(ResultLimit(5000, spill=True, backend=server.backend if shares else None))
-    with caplog.at_level(logging.WARNING):
-        server.warn_of_workers()
-    assert ("pages of long results" in caplog.text) is warned
 
 
 def test_a_url_is_no_backend_here() -> None:

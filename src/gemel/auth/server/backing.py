@@ -27,6 +27,10 @@ class Backing:
             # What strangers store takes no room of the server in memory.
             self.backend = server if self._source is None and server.shared else server.part_of(self.backend)
 
+    def missed_by_others(self, what: str) -> str:
+        """What other processes miss, if it is in the memory of this one; else ""."""
+        return "" if self.backend.shared else what
+
     async def close(self) -> None:
         """Close the backend if it was opened here. Memory is kept."""
         if isinstance(self._source, str) and self._source != "memory://":

@@ -117,6 +117,11 @@ class DPoPProofs:
         """
         self._backing.use_backend(backend)
 
+    @property
+    def not_shared(self) -> str:
+        """The proofs that were used, without a backend."""
+        return self._backing.missed_by_others("the used proofs of DPoPProofs")
+
     async def close(self) -> None:
         """Close the backend that was named by its URL; it is opened again when it is needed."""
         await self._backing.close()

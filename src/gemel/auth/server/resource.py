@@ -287,6 +287,11 @@ class TokenAuth:
         if self._dpop is not None:
             self._dpop.use_backend(backend)
 
+    @property
+    def not_shared(self) -> str:
+        """The DPoP proofs that were used, without a backend."""
+        return "" if self._dpop is None else self._dpop.not_shared
+
     async def close(self) -> None:
         """Close the backends that were named by their URLs; they are opened again when they are needed."""
         if self._dpop is not None:

@@ -311,6 +311,13 @@ class Tasks(Extension):
             raise DefinitionError("These Tasks belong to a server already: make others with Tasks()")
         self._server = server
 
+    @property
+    def not_shared(self) -> str:
+        """The tasks, if they are in the memory of this process."""
+        given = self._given_backend or self._home.backend
+        shared = given != "memory://" if isinstance(given, str) else given.shared
+        return "" if shared else "the tasks"
+
     @asynccontextmanager
     async def lifespan(self, server: Server[Any]) -> AsyncIterator[None]:
         """Run tasks while the server serves.

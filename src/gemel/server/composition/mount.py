@@ -405,6 +405,12 @@ class Catalog:
         return (*above, self._server._own_name)
 
     @property
+    def parts(self) -> list[object]:
+        """The middleware and the extensions, here and in mounted servers."""
+        inner = [part for mount in self._mounts for part in mount.server.catalog.parts]
+        return [*self._middleware, *self._extensions.all, *inner]
+
+    @property
     def offered_names(self) -> list[str]:
         """The names of what is registered here, and of the servers that are mounted."""
         names = [name for entries in (self._tools, self._prompts, self._resources) for name in entries.all]

@@ -58,9 +58,10 @@ class RateLimit:
             principal with its client, else the address of an HTTP request, else the connection. Behind a proxy all requests
             have one address: authenticate, or give `by`.
         callers: How many callers are remembered, in this process; the one seen least recently is forgotten first.
-        backend: Where the processes of a server count together: `RateLimit(5, backend=server.backend)`. A request that counts
-            then costs one or two operations of the backend, one that is refused none. Callers are told apart by the `repr` of
-            what `by` returns. While the backend is away, each process limits on its own. Default: each process counts alone.
+        backend: Where the processes of a server count together. A request that counts then costs one or two operations of the
+            backend, one that is refused none. Callers are told apart by the `repr` of what `by` returns. While the backend is
+            away, each process limits on its own. Default: the backend of the server if other processes share it, else this
+            process. `MemoryBackend()` has each process count alone.
         clock: A function that returns seconds, for tests. Default: `time.monotonic`, or `time.time` with a backend.
 
     Raises:
@@ -88,6 +89,7 @@ class RateLimit:
         self._methods = None if methods is None else frozenset(methods)
         self._by = by or caller_of
         self._callers = callers
+        self._given_clock = clock
         self._clock = clock or (time.monotonic if backend is None else time.time)
         #: The tokens that were left and when, by caller; the caller seen last is at the end.
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
@@ -101,6 +103,14 @@ class RateLimit:
         """
         if self._shared is not None:
             self._shared.use_backend(backend)
+        elif backend.shared:
+            self._shared = _SharedBuckets(backend, self)
+            self._clock = self._given_clock or time.time
+
+    @property
+    def not_shared(self) -> str:
+        """What other processes don't know, without a backend."""
+        return "the requests that RateLimit counts" if self._shared is None else ""
 
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
         """Count the request and serve it.

@@ -77,7 +77,7 @@ class ResultLimit:
         size: The limit in bytes of JSON, 1 or more; with `spill` 2000 or more. Pages of text have this size, too.
         methods: The methods whose results are measured.
         spill: Whether results of tools are kept in pages; a `Spill` says how long and how many.
-        backend: Where pages are kept, so that any process of a server finds them: `backend=server.backend`. Default: in this
+        backend: Where pages are kept. Default: in the backend of the server if other processes share it, else in this
             process.
         clock: A function that returns seconds, for tests.
 
@@ -101,6 +101,7 @@ class ResultLimit:
         #: How results are kept; None if they are not.
         self.spill = (Spill() if spill is True else spill) or None
         self._methods = frozenset(methods)
+        self._clock = clock
         self._pages: PageStore | None = None
         if self.spill is not None:
             self._pages = (
@@ -119,6 +120,13 @@ class ResultLimit:
         """
         if isinstance(self._pages, BackendPages):
             self._pages.use_backend(backend)
+        elif self.spill is not None and backend.shared:
+            self._pages, self.shared = BackendPages(backend, self.spill, self._clock), True
+
+    @property
+    def not_shared(self) -> str:
+        """The pages of results that are kept, without a backend."""
+        return "the pages of long results that ResultLimit keeps" if isinstance(self._pages, MemoryPages) else ""
 
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
         """Serve the request and measure the result.

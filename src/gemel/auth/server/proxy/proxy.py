@@ -229,6 +229,11 @@ class OAuthProxy(TokenAuth):
         super().use_backend(backend)
         self._backing.use_backend(backend)
 
+    @property
+    def not_shared(self) -> str:
+        """Registrations, logins and grants, without a backend."""
+        return self._backing.missed_by_others("the registrations and logins of OAuthProxy")
+
     async def close(self) -> None:
         """Close the backend that was named by its URL; it is opened again when it is needed."""
         await super().close()

@@ -51,7 +51,7 @@ _GRANTS: Final = ("authorization_code", "refresh_token")
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-_CLIENT_ID = re.compile(r"client_[A-Za-z0-9_-]{43}")
+_CLIENT_ID = re.compile(r"client_[A-Za-z0-9_-]{54}")
 
 
 class ProxyClient(Record):
@@ -133,7 +133,7 @@ class Clients:
         client = self._client("", metadata)
         # The ports of loopback addresses differ from start to start and don't count.
         same = (client.name, sorted(map(without_port, client.redirect_uris)))
-        client.id = f"client_{digest(self._issuer + msgspec.json.encode(same).decode())}"
+        client.id = self._store.signed(f"client_{digest(self._issuer + msgspec.json.encode(same).decode())}")
         present = await self._store.get("client", client.id, ProxyClient)
         if present is None:
             self._count(request.address)
@@ -225,6 +225,11 @@ class Clients:
         client = None
         if _CLIENT_ID.fullmatch(client_id):
             client = await self._store.get("client", client_id, ProxyClient)
+            if client is None and not self._store.shared and self._store.has_signed(client_id):
+                logger.warning(
+                    "A client is not known that another process of this server has registered, or this one before it was started: "
+                    "use Server(backend=…) or OAuthProxy(backend=…), so that processes share registrations and logins"
+                )
         if client is None:
             raise OAuthError("invalid_client", "the client is not registered, or no longer: register it anew", 401)
         return client

@@ -25,6 +25,8 @@ from gemel.protocol.records import Record
 MAX_SEALED: Final = 16 * 1024
 #: Seconds after which the lease of a replica that died ends.
 _LEASE_SECONDS: Final = 30.0
+#: Characters of a signature that only tells one's own names from others.
+_SIGNATURE: Final = 11
 RecordT = TypeVar("RecordT", bound=Record)
 
 
@@ -104,6 +106,19 @@ class ProxyStore:
 
     def _key(self, kind: str, name: str) -> str:
         return make_key("oauth-proxy", self._namespace, kind, digest(name))
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes have the same records."""
+        return self._backing.backend.shared
+
+    def signed(self, name: str) -> str:
+        """A name of which every process with the current key can tell that one of them made it."""
+        return name + self._vault.derive(f"name {name}")[:_SIGNATURE]
+
+    def has_signed(self, name: str) -> bool:
+        """Whether `signed` made a name."""
+        return hmac.compare_digest(self.signed(name[:-_SIGNATURE]).encode(), name.encode())
 
     async def get(self, kind: str, name: str, record: type[RecordT]) -> RecordT | None:
         """The record; None if there is none, it has expired, or can't be decrypted."""
