@@ -16,12 +16,15 @@ import msgspec
 
 from gemel.backends.base import Backend
 from gemel.backends.keys import make_key
+from gemel.backends.patience import store_patiently
 from gemel.encryption import KEY_BYTES, KeyRing
 from gemel.errors import BackendError, GemelError, InvalidParams, NotFinished, Overloaded
 from gemel.server.elicitation.shared_keys import SharedKeys
 
 #: So many used states are remembered before those that have expired are looked for.
 REMEMBERED = 100_000
+#: Seconds for which what steps have done is tried to be kept while the backend can't be reached or is full.
+PATIENCE = 10.0
 #: Seconds by which the clocks of machines may differ.
 CLOCK_SKEW = 60.0
 
@@ -119,7 +122,10 @@ class RequestStateCodec:
         # With its content, since a client can repeat a round from which the step goes another way.
         name = sha256(step.encode() + sha256(text).digest()).hexdigest()
         try:
-            await self._results.set(_result_key(name), text, ttl=self._ttl + CLOCK_SKEW)
+            results, ttl = self._results, self._ttl + CLOCK_SKEW
+            await store_patiently(
+                lambda: results.set(_result_key(name), text, ttl=ttl), PATIENCE, "The result of a step"
+            )
         except ValueError as exc:
             raise GemelError(
                 f"{what}, too many for the backend: return less, such as the name of a file: {exc}"

@@ -13,12 +13,14 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from gemel.errors import GemelError, InvalidParams
+from gemel.backends.patience import store_patiently
+from gemel.errors import GemelError, InvalidParams, NotFinished, Overloaded
 from gemel.jsonrpc import ABSENT
 from gemel.protocol.records import Call
 from gemel.protocol.states import RUNNING
 from gemel.schema.input_required import InputRequest, InputRequiredResult
 from gemel.schema.methods import METHODS
+from gemel.server.elicitation import request_state
 from gemel.server.elicitation.elicit import ClientInput, InputRequired, KeyedElicitation, StepCall, scope_of_step
 from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.session import Session
@@ -123,6 +125,8 @@ class StatelessElicitation(KeyedElicitation):
         self._codec = codec
         self._suspensions: dict[asyncio.Task[Any], _Suspension] = {}
         self._suspended = False
+        #: Whether a step ran in this round.
+        self._has_run_steps = False
         #: What earlier rounds brought, once it is decrypted.
         self._state = _StoredState({}, {}, [])
         self._loading: asyncio.Task[None] | None = None
@@ -200,6 +204,7 @@ class StatelessElicitation(KeyedElicitation):
             return call.read(await self._codec.stored_result(state.large[key]))
         if not state.call_id:
             state.call_id = os.urandom(16).hex()
+        self._has_run_steps = True
         _, text = await call.run(self._running_step(state.call_id, key))
         if len(text) > self._session.connection.limits.step_bytes:
             state.large[key] = await self._codec.store_result(f"{state.call_id}:{key}", text, call.name)
@@ -261,9 +266,23 @@ class StatelessElicitation(KeyedElicitation):
             for key, item in self._requested.items()
             if key not in self._state.answers
         }
-        await self._codec.renew_results(self._state.large.values())
-        state = await self._codec.encode(msgspec.msgpack.encode(self._state), self._binding())
-        return InputRequiredResult(result_type="input_required", input_requests=requests, request_state=state)
+        return InputRequiredResult(
+            result_type="input_required", input_requests=requests, request_state=await self._encode()
+        )
+
+    async def _encode(self) -> str:
+        """The state of this round. Raises NotFinished if it has done something once and can't be kept, else Overloaded."""
+
+        async def encode() -> str:
+            await self._codec.renew_results(self._state.large.values())
+            return await self._codec.encode(msgspec.msgpack.encode(self._state), self._binding())
+
+        if not self._has_run_steps:
+            return await encode()
+        try:
+            return await store_patiently(encode, request_state.PATIENCE, "What steps have done")
+        except Overloaded as exc:  # not "call again": the steps would run again
+            raise NotFinished(f"{self._call.method}: what its steps have done can't be kept: {exc}") from exc
 
     def check_awaited(self) -> None:
         """A suspended handler need not have awaited everything."""
