@@ -20,7 +20,7 @@ LAYERS = (
     ("protocol",),
     ("loops",),
     ("asyncio_tasks",),
-    ("timeouts", "channel", "signals", "standard_streams", "lazy", "local_sockets", "encryption"),
+    ("timeouts", "channel", "signals", "standard_streams", "lazy", "local_sockets", "encryption", "user_files"),
     ("lifespan",),
     ("recorder",),
     ("telemetry",),

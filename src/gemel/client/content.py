@@ -29,6 +29,7 @@ from gemel.schema.prompts import GetPromptResult
 from gemel.schema.resources import ReadResourceResult
 from gemel.schema.sampling import ToolResultContent, ToolUseContent
 from gemel.schema.tools import CallToolResult
+from gemel.user_files import replace_file, write_new_file
 
 #: Content that has data.
 Saveable: TypeAlias = TextContent | ImageContent | AudioContent | EmbeddedResource | ResourceContents
@@ -87,8 +88,10 @@ def save_content(content: Saveable, path: str | os.PathLike[str], *, overwrite: 
         return _write_new(target, _name(uri, kind, suffix), data)
     if not target.suffix:
         target = target.with_name(target.name + suffix)
-    with open(target, "wb" if overwrite else "xb") as file:
-        file.write(data)
+    if overwrite:
+        replace_file(target, data)
+    else:
+        write_new_file(target, data)
     return target
 
 
@@ -208,8 +211,7 @@ def _write_new(folder: Path, name: str, data: bytes) -> Path:
     for number in range(1, _MOST_NAMES):
         path = folder / (name if number == 1 else f"{stem}-{number}.{suffix}")
         try:
-            with open(path, "xb") as file:
-                file.write(data)
+            write_new_file(path, data)
         except FileExistsError:
             continue
         return path

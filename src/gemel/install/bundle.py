@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from gemel.errors import StartError
 from gemel.install.metadata import EnvironmentVariable, Metadata
+from gemel.user_files import path_within
 from gemel.version import DISTRIBUTION, requirement
 
 #: Files and folders that are never in a bundle: environments, caches, results of builds, and what often holds secrets.
@@ -206,7 +207,7 @@ def _needs_gemel(dependencies: Sequence[Any]) -> bool:
 
 
 def _project_files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The files of a project by name. Symbolic links to folders are not followed."""
+    """The files of a project by name. Symbolic links to folders are not followed; those that lead out are refused."""
     patterns = [*_EXCLUDED, *_ignored(folder)]
     size = 0
     for place, folders, names in os.walk(folder):
@@ -219,7 +220,7 @@ def _project_files(folder: Path) -> Iterator[tuple[str, bytes]]:
         for name in sorted(names):
             if _matches(inside / name, patterns):
                 continue
-            content = (Path(place) / name).read_bytes()
+            content = path_within(folder, inside / name).read_bytes()
             size += len(content)
             if size > _MAX_BYTES:
                 raise StartError(

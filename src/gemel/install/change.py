@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from gemel.errors import StartError
 from gemel.install import jsonc, toml
 from gemel.install.hosts import Host, state_folder
+from gemel.user_files import replace_file, writing
 
 
 class Change(NamedTuple):
@@ -57,14 +58,16 @@ class Change(NamedTuple):
         """
         if _read_bytes(self.path) != self.before:
             raise StartError(f"{self.path} has changed meanwhile: nothing is written, try again")
-        try:
+        with writing(self.path):
             if self.remembered is not None:
                 self.installation.keep(self.before, self.remembered)
-            _write(self.path, self.after)
+            if self.after is None:
+                self.path.unlink(missing_ok=True)
+            else:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                replace_file(self.path, self.after, mode=0o600)
             if self.remembered is None:
                 self.installation.forget()
-        except OSError as exc:
-            raise StartError(f"{exc.filename or self.path} can't be written: {exc.strerror or exc}") from exc
         return self.installation.backup if self.remembered is not None and self.installation.backup.exists() else None
 
 
@@ -98,8 +101,8 @@ class Installation:
         if not self.load():
             self.backup.unlink(missing_ok=True)
             if before is not None:
-                _write(self.backup, before)
-        _write(self._folder / "record.json", json.dumps(remembered, indent=2).encode())
+                replace_file(self.backup, before, mode=0o600)
+        replace_file(self._folder / "record.json", json.dumps(remembered, indent=2).encode(), mode=0o600)
 
     def forget(self) -> None:
         """Delete it."""
@@ -244,24 +247,3 @@ def _read_bytes(path: Path) -> bytes | None:
         return None
     except OSError as exc:
         raise StartError(f"{path} can't be read: {exc.strerror or exc}") from exc
-
-
-def _write(path: Path, content: bytes | None) -> None:
-    """Replace a file atomically, with its permissions; a new one is for the user alone. None deletes it. Raises OSError."""
-    if content is None:
-        path.unlink(missing_ok=True)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if path.exists():
-            os.chmod(temporary, path.stat().st_mode & 0o777)
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gemel.errors import StartError
+from gemel.user_files import path_within
 
 #: The folders that `Host.files` names, by platform: a variable, and what holds where it is not set.
 _FOLDERS: Mapping[str, Mapping[str, tuple[str, str]]] = {
@@ -84,7 +85,7 @@ class Host(NamedTuple):
         if project is not None:
             if not self.project:
                 raise StartError(f"{self.title} has no configuration of a project: leave out --project")
-            return project / self.project
+            return path_within(project, self.project)
         if self.moved_by and environ.get(self.moved_by):
             return Path(environ[self.moved_by]) / posixpath.basename(self.file)
         return _expand(self.files.get(platform, self.file), platform, environ)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import io
+import os
+import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -11,18 +14,20 @@ import libcst as cst
 
 from gemel.errors import StartError
 from gemel.migrate.source import Migration, Note, migrate_source
+from gemel.user_files import replace_file, writing
 
 #: Folders that hold no source of the project.
-_SKIPPED = frozenset({".git", ".tox", ".venv", "__pycache__", "build", "dist", "node_modules", "site-packages", "venv"})
+_SKIPPED = frozenset({"__pycache__", "build", "dist", "node_modules", "site-packages", "venv"})
 
 
 class FileMigration(NamedTuple):
-    """One file, its source before and after, and what is left to do. `source` is None if the file isn't Python."""
+    """One file, its source before and after, and what is left to do. `source` is None if the file can't be read as Python."""
 
     path: Path
     before: str
     source: str | None
     notes: tuple[Note, ...]
+    encoding: str = "utf-8"
 
     @property
     def diff(self) -> str:
@@ -34,16 +39,17 @@ class FileMigration(NamedTuple):
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
     def write(self) -> None:
-        """Write the new source to the file."""
+        """Write the new source to the file, in the encoding that it had. Raises StartError if it can't be written."""
         if self.diff:
-            self.path.write_bytes((self.source or "").encode())
+            with writing(self.path):
+                replace_file(self.path, (self.source or "").encode(self.encoding))
 
 
 def migrate_paths(paths: Iterable[str | Path]) -> Iterator[FileMigration]:
     """Rewrite files, and the Python files in folders, without writing them.
 
     Args:
-        paths: Files and folders. Hidden folders, environments and build results in a folder are left out.
+        paths: Files and folders. Hidden folders, environments, build results and symbolic links in a folder are left out.
 
     Yields:
         Each file for which there is something to change or to say.
@@ -52,14 +58,34 @@ def migrate_paths(paths: Iterable[str | Path]) -> Iterator[FileMigration]:
         StartError: A path doesn't exist.
     """
     for path in _files(paths):
-        before = path.read_bytes().decode("utf-8", "replace")
+        before = ""
         try:
+            data = path.read_bytes()
+            if b"mcp" not in data:
+                continue
+            before, encoding = _decode(data)
             result = migrate_source(before)
-        except (cst.ParserSyntaxError, UnicodeEncodeError) as exc:
+            result.source.encode(encoding)
+        except (SyntaxError, LookupError, UnicodeError) as exc:
+            yield FileMigration(
+                path, before, None, (Note(1, f"can't be decoded: {exc}; declare the encoding (PEP 263)"),)
+            )
+        except cst.ParserSyntaxError as exc:
             yield FileMigration(path, before, None, (Note(1, f"can't be parsed: {str(exc).splitlines()[0]}"),))
-            continue
-        if result != Migration(before, ()):
-            yield FileMigration(path, before, *result)
+        except OSError as exc:
+            raise StartError(f"{path} can't be read: {exc.strerror or exc}") from exc
+        else:
+            if result != Migration(before, ()):
+                yield FileMigration(path, before, *result, encoding)
+
+
+def _decode(data: bytes) -> tuple[str, str]:
+    """Return the source and its encoding, which a byte order mark or a comment declares (PEP 263).
+
+    Raises SyntaxError, LookupError or UnicodeError if it can't be decoded.
+    """
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    return data.decode(encoding), encoding
 
 
 def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
@@ -67,8 +93,9 @@ def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
         if path.is_file():
             yield path
         elif path.is_dir():
-            for file in sorted(path.rglob("*.py")):
-                if not _SKIPPED.intersection(file.relative_to(path).parts[:-1]):
-                    yield file
+            for place, folders, names in os.walk(path):  # which doesn't follow symbolic links to folders
+                folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
+                files = (Path(place, name) for name in sorted(names) if name.endswith(".py"))
+                yield from (file for file in files if file.is_file() and not file.is_symlink())
         else:
             raise StartError(f"{path} doesn't exist")

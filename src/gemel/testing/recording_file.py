@@ -27,6 +27,7 @@ from gemel.jsonrpc import RequestId
 from gemel.schema.base import SUBSCRIPTION_ID
 from gemel.testing.wire_log import SeenMessage, Side
 from gemel.transports.stream.line_channel import one_line
+from gemel.user_files import append_to_file, replace_file, truncate_file, writing
 
 logger = logging.getLogger("gemel")
 
@@ -95,17 +96,16 @@ class RecordingWriter:
             self._begin(side)
 
     def _begin(self, side: Side) -> None:
-        try:
+        _refuse_to_overwrite(self._path)
+        with writing(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.write_bytes(b"")
-        except OSError as exc:
-            raise StartError(f"The recording {self._path} can't be written: {exc.strerror or exc}") from exc
+            replace_file(self._path, b"")
         self._write({"recording": FORMAT, "by": "gemel", "side": side})
 
     def _continue(self, after: int) -> None:
         """Append to the file: remove an incomplete last line, continue to count channels."""
-        with self._path.open("r+b") as file:
-            file.truncate(after)
+        with writing(self._path):
+            truncate_file(self._path, after)
         self._bytes_left -= after
         self._channels = max((entry.channel for entry in read_recording(self._path)), default=0)
 
@@ -157,8 +157,7 @@ class RecordingWriter:
         try:
             if self._bytes_left < 0:
                 raise OSError("it reached max_bytes")
-            with self._path.open("ab") as file:
-                file.write(data)
+            append_to_file(self._path, data)
         except OSError as exc:
             self._stopped = True
             logger.warning("The recording %s ends here: %s", self._path, exc.strerror or exc)
@@ -217,6 +216,17 @@ def _entries(path: Path, text: bytes) -> Iterator[RecordedLine]:
                 yield msgspec.convert(members, RecordedLine)
         except (msgspec.MsgspecError, ValueError) as exc:
             raise StartError(f"{path}, line {number}, is not a line of a recording: {exc}") from exc
+
+
+def _refuse_to_overwrite(path: Path) -> None:
+    """Raises StartError if there is a file that isn't a recording, which a mistyped command would destroy."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(200)
+    except OSError:  # missing, or told by the attempt to write it
+        return
+    if head.strip() and not head.startswith(b'{"recording"'):
+        raise StartError(f"{path} exists and is not a recording: it is not overwritten")
 
 
 def _check_head(path: Path, head: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from gemel.sync import Client as SyncClient
 from gemel.sync import run_async
 from gemel.testing import comparison
 from gemel.testing.eras import result_values
+from gemel.user_files import replace_file
 
 UPDATE = "--update-mcp-snapshots"
 #: How many differences of a result are shown.
@@ -121,7 +122,7 @@ class Snapshots:
 
     def _write(self, path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="\n")
+        replace_file(path, text.encode())
 
     def _require(self, path: Path) -> None:
         __tracebackhide__ = True

@@ -255,7 +255,7 @@ async def test_a_write_that_fails_leaves_the_old_login(tmp_path: Path, monkeypat
 async def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     store = FileTokenStore(tmp_path)
     await store.set(KEY, TOKENS)
-    old, new = tmp_path / "a.login.1.new", tmp_path / "a.login.2.new"
+    old, new = tmp_path / ".gemel-1", tmp_path / ".gemel-2"
     old.touch()
     new.touch()
     os.utime(old, (1, 1))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 from gemel.auth.client.tokens import TokenStoreError
+from gemel.user_files import replace_file
 
 #: Bytes of a file.
 MAX_BYTES = 1 << 20
@@ -72,25 +72,8 @@ def write_private(path: Path, data: bytes) -> None:
 
     Raises TokenStoreError if it can't be written.
     """
-    new = path.with_name(f"{path.name}.{token_hex(8)}.new")
     with file_errors(path):
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS | _BINARY, 0o600)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(descriptor)
-            os.replace(new, path)
-        except BaseException:
-            with suppress(OSError):
-                new.unlink()
-            raise
-        if _POSIX:  # the new name is on the disk when its directory is
-            directory = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+        replace_file(path, data, mode=0o600, keep=False)
 
 
 def try_lock(path: Path) -> int | None:

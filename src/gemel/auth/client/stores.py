@@ -24,6 +24,7 @@ from gemel.backends.encrypted import EncryptedBackend
 from gemel.backends.keys import make_key
 from gemel.encryption import KEY_BYTES, KeyRing
 from gemel.errors import BackendError, DefinitionError, LeaseLost, Overloaded
+from gemel.user_files import TEMPORARY
 from gemel.version import missing_extra
 
 logger = logging.getLogger("gemel")
@@ -213,7 +214,7 @@ class FileTokenStore:
 
     def _remove_unfinished(self) -> None:
         """Remove what processes left that were killed while they wrote."""
-        for path in self._directory.glob("*.new"):
+        for path in self._directory.glob(f"{TEMPORARY}*"):
             with suppress(OSError):
                 if path.stat().st_mtime < time.time() - _UNFINISHED:
                     path.unlink()

@@ -12,6 +12,7 @@ from pathlib import Path
 from gemel.cli.program.template import command_lines, project_files
 from gemel.client.terminal.display import write
 from gemel.errors import StartError
+from gemel.user_files import path_within, write_new_file, writing
 
 
 def run(options: argparse.Namespace) -> int:
@@ -19,14 +20,11 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     files = project_files(_project_name(options.name, folder))
     _refuse_used(folder)
-    try:
+    with writing(folder):
         for path, text in files.items():
-            file = folder / path
+            file = path_within(folder, path)
             file.parent.mkdir(parents=True, exist_ok=True)
-            with open(file, "x", encoding="utf-8", newline="\n") as stream:
-                stream.write(text)
-    except OSError as exc:
-        raise StartError(f"{exc.filename or folder} can't be written: {exc.strerror or exc}") from exc
+            write_new_file(file, text.encode())
     lines = [f"Wrote {', '.join(files)} in {folder}. Next:", ""]
     if folder.absolute() != Path.cwd():
         lines.append(f"  cd {shlex.quote(str(folder))}")

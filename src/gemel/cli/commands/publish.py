@@ -15,6 +15,7 @@ from gemel.errors import DefinitionError, StartError
 from gemel.install.bundle import make_bundle
 from gemel.install.metadata import Metadata, read_metadata
 from gemel.install.registry import remaining_steps, server_json
+from gemel.user_files import replace_file, writing
 
 
 def run(options: argparse.Namespace) -> int:
@@ -27,10 +28,8 @@ def _write_bundle(options: argparse.Namespace) -> int:
     bundle = make_bundle(metadata, options.target)
     _print_notes(bundle.notes)
     path = Path(options.output or f"{metadata.info.name.replace('/', '-')}-{metadata.info.version}.mcpb")
-    try:
-        path.write_bytes(bundle.content)
-    except OSError as exc:
-        raise StartError(f"{path} can't be written: {exc.strerror or exc}") from exc
+    with writing(path):
+        replace_file(path, bundle.content)
     for name in bundle.names:
         write(sys.stdout, f"  {name}\n")
     write(sys.stdout, f"{path}: {len(bundle.names)} files, {len(bundle.content):,} bytes, SHA-256 {bundle.sha256}\n")

@@ -10,8 +10,9 @@ from gemel.cli.connect import client_for, time_limits
 from gemel.cli.console import Console, as_json
 from gemel.client.terminal.display import escape_line, is_terminal
 from gemel.errors import StartError
-from gemel.extensions.skills.client import LoadedSkill, SkillRejected, SkillsClient
+from gemel.extensions.skills.client import LoadedSkill, SkillsClient
 from gemel.schema.skills import MAIN, Skill
+from gemel.user_files import path_within, write_new_file, writing
 
 
 async def run(options: argparse.Namespace) -> int:
@@ -76,16 +77,11 @@ async def _print(console: Console, loaded: LoadedSkill, options: argparse.Namesp
 
 async def _save(console: Console, loaded: LoadedSkill, folder: Path, options: argparse.Namespace) -> None:
     """Save all files. Nothing is overwritten."""
-    root = (folder / loaded.entry.name).absolute()
+    root = path_within(folder, loaded.entry.name)
     for path in loaded.files or [MAIN]:
-        place = root / path
-        if root not in place.resolve().parents:
-            raise SkillRejected(f"{path!r} leads out of the folder of the skill")
+        place = path_within(root, path)
         data = await loaded.read(path, **time_limits(options))
-        try:
+        with writing(place):
             place.parent.mkdir(parents=True, exist_ok=True)
-            with place.open("xb") as file:
-                file.write(data)
-        except OSError as exc:
-            raise StartError(f"--save {folder}: {exc}") from exc
+            write_new_file(place, data)
         console.note(f"saved {place}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from gemel.contracts.display import hidden_in, hidden_within, name_shown
 from gemel.contracts.fetch import fetch_contract
 from gemel.contracts.lock_file import is_lock, written
 from gemel.errors import StartError
+from gemel.user_files import replace_file, writing
 
 
 async def run(options: argparse.Namespace) -> int:
@@ -26,7 +26,9 @@ async def run(options: argparse.Namespace) -> int:
     if options.output == "-":
         write(sys.stdout, written(contract))
         return 0
-    _replace(Path(options.output), written(contract))
+    path = Path(options.output)
+    with writing(path):
+        replace_file(path, written(contract).encode())
     counts = [
         _count(len(entries), section) for section in SECTIONS if (entries := contract.section(section)) is not None
     ]
@@ -67,16 +69,3 @@ def _count(number: int, section: Section) -> str:
 def _refuse_to_overwrite(path: str) -> None:
     if path != "-" and Path(path).exists() and not is_lock(path):
         raise StartError(f"{path} exists and is not a lock file: it is not overwritten")
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replace the file atomically."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-        if path.exists():
-            temporary.chmod(path.stat().st_mode)
-        temporary.replace(path)
-    except OSError as exc:
-        temporary.unlink(missing_ok=True)
-        raise StartError(f"{path} can't be written: {exc.strerror or exc}") from exc
