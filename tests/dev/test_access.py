@@ -63,6 +63,25 @@ async def test_the_token_is_exchanged_for_a_cookie(program: Program) -> None:
 
 
 @pytest.mark.parametrize(
+    "jar",
+    [
+        'theme={"dark":true}; %s',
+        "note=hello world; %s",
+        "flag; %s",
+        "a@b=1; %s",
+        "name=é; %s",
+        '"=;;=x; a="b; %s',
+        "%s; $Version=1; {}",
+        "gemel_dev_{port}=of-another-path; %s",
+    ],
+)
+async def test_cookies_of_other_programs_do_not_matter(program: Program, jar: str) -> None:
+    """Browsers send the cookies of a host to all its ports."""
+    cookie = jar.replace("{port}", str(program.port)) % await browse(program)
+    assert (await program.ask("GET", "/api/state", {"Cookie": cookie})).status == 200
+
+
+@pytest.mark.parametrize(
     "headers",
     [
         {},

@@ -23,10 +23,11 @@ import msgspec
 from gemel.cli.pace import Pace
 from gemel.client.client import Client
 from gemel.client.content import Result, content_to_text, save_contents
-from gemel.client.terminal.display import escape_line, escape_text, is_terminal, rich_console, terminal_width, write
+from gemel.client.terminal.display import is_terminal, rich_console, terminal_width, write
 from gemel.client.terminal.terminal import Terminal
 from gemel.errors import InvalidResponse, StartError
 from gemel.schema.notifications import LogParams, ProgressParams
+from gemel.visible import escape_line, escape_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress

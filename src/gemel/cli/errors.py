@@ -40,7 +40,8 @@ def report(exc: GemelError, options: argparse.Namespace | None) -> None:
 
 def print_error(text: str) -> None:
     """Print `gemel: TEXT` to standard error, coloured on a terminal."""
-    from gemel.client.terminal.display import escape_text, is_styled
+    from gemel.client.terminal.display import is_styled
+    from gemel.visible import escape_text
 
     head = "\x1b[31;1mgemel:\x1b[0m" if is_styled(sys.stderr) else "gemel:"
     print(f"{head} {escape_text(text)}", file=sys.stderr)

@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import UNSET
 
-#: Controls but tab and line break; formats (bidi, zero width, tags); line and paragraph separators; private use; fillers and
-#: selectors without a shape. U+FE0F, which makes an emoji, is harmless. A fixed list, so that every Python gives the same answer.
-_RANGES = (
-    "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
-    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\uf8ff\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff"
-    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U0010ffff"
-)
+from gemel.visible import HIDDEN
+
 #: How many hidden characters, or values of a list, are named.
 _MOST = 8
-_HIDDEN = re.compile(f"[{_RANGES}]")
-
-
-def is_hidden(character: str) -> bool:
-    """Return whether a character is invisible, or changes how others are displayed."""
-    return _HIDDEN.match(character) is not None
 
 
 def hidden_in(text: str) -> list[str]:
     """Return the hidden characters of a text as code points, `U+202E`, each once, in order."""
     if text.isascii() and text.isprintable():
         return []
-    return list(dict.fromkeys(f"U+{ord(character):04X}" for character in _HIDDEN.findall(text)))
+    return list(dict.fromkeys(f"U+{ord(character):04X}" for character in HIDDEN.findall(text)))
 
 
 def hidden_within(value: Any) -> list[str]:
@@ -52,7 +40,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 def escaped(text: str) -> str:
     """Escape the hidden characters of JSON text as `\\uXXXX`."""
-    return _HIDDEN.sub(lambda hidden: json.dumps(hidden[0])[1:-1] if hidden[0] != "\x7f" else "\\u007f", text)
+    return HIDDEN.sub(lambda hidden: json.dumps(hidden[0])[1:-1] if hidden[0] != "\x7f" else "\\u007f", text)
 
 
 def shown(value: object, limit: int = 200) -> str:

@@ -7,10 +7,10 @@ import secrets
 import socket
 import time
 from collections.abc import Iterable
-from http.cookies import CookieError, SimpleCookie
 from typing import NamedTuple
 
 from gemel.http1.asgi import Scope
+from gemel.http1.cookies import cookie_values
 
 #: Seconds for which an address that a browser is started with can be used.
 _ONCE_SECONDS = 60.0
@@ -111,14 +111,7 @@ class Access:
         return name in self._hosts or (self._is_public and _is_ip(name))
 
     def _has_cookie(self, scope: Scope) -> bool:
-        for header in _values(scope, b"cookie"):
-            try:
-                morsel = SimpleCookie(header).get(self.cookie)
-            except CookieError:
-                continue
-            if morsel is not None and _equal(morsel.value, self._secret):
-                return True
-        return False
+        return any(_equal(value, self._secret) for value in cookie_values(scope["headers"], self.cookie))
 
 
 def response_headers(frames: str | None) -> list[tuple[bytes, bytes]]:

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from gemel.contracts.display import is_hidden
+from gemel.visible import HIDDEN, JOINERS, escape
 
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
 #: Maximum length of a name.
@@ -119,7 +119,7 @@ def lay(piece: Piece, indent: int, end: str = "") -> list[str]:
 def literal(text: str) -> str:
     """Return a string literal; characters that are not printable are escaped."""
     quote = "'" if text.count('"') > text.count("'") else '"'
-    return quote + "".join(f"\\{one}" if one in ("\\", quote) else _escaped(one) for one in text) + quote
+    return quote + _escaped(text.replace("\\", "\\\\").replace(quote, f"\\{quote}")) + quote
 
 
 def docstring(text: str, indent: int) -> list[str]:
@@ -146,14 +146,10 @@ def docstring(text: str, indent: int) -> list[str]:
 
 def _readable(line: str) -> str:
     """Escape a line for a docstring, hidden characters included."""
-    escaped = "".join("\\\\" if one == "\\" else _escaped(one) for one in line)
-    return escaped.replace('"""', '\\"\\"\\"').rstrip()
+    return _escaped(line.replace("\\", "\\\\")).replace('"""', '\\"\\"\\"').rstrip()
 
 
-def _escaped(character: str) -> str:
-    code = ord(character)
-    if code == 0x0A:
-        return "\\n"
-    if code >= 0x20 and not is_hidden(character) and (character.isprintable() or character == " "):
-        return character
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+def _escaped(text: str) -> str:
+    """Escape what isn't visible."""
+    text = HIDDEN.sub(lambda hidden: escape(hidden[0]), text)
+    return "".join(one if one.isprintable() or one in JOINERS else escape(one) for one in text)

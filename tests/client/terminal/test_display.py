@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import unicodedata
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,43 +12,12 @@ from rich.cells import cell_len
 from gemel.client.terminal.display import (
     Layout,
     check_page_url,
-    escape_line,
-    escape_text,
     is_styled,
     is_terminal,
     terminal_width,
     write,
 )
-
-
-@given(st.text())
-def test_plain_text_has_nothing_that_controls_a_terminal_or_hides(text: str) -> None:
-    shown = escape_line(text)
-    kinds = {unicodedata.category(character) for character in shown if character not in "\u200c\u200d"}
-    assert not kinds & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-    shown.encode()  # no half characters
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("\x1b[2J", "\\x1b[2J"),
-        ("\x9b2J", "\\u009b2J"),
-        ("a\rb", "a\\rb"),
-        ("a\u202eb", "a\\u202eb"),
-        ("a\u2028b", "a\\u2028b"),
-        ("\U000e0041", "\\U000e0041"),
-        ("\ud800", "\\ud800"),
-        ("1\u00a0000", "1 000"),
-        ("Åse 世界 👩\u200d🚀", "Åse 世界 👩\u200d🚀"),
-    ],
-)
-def test_what_is_not_visible_stands_there_as_its_escape(text: str, shown: str) -> None:
-    assert escape_line(text) == shown
-
-
-def test_lines_stay_lines_and_tabs_become_blanks() -> None:
-    assert escape_text("a\r\nb\tc\x07\n") == "a\nb   c\\x07\n"
+from gemel.visible import escape_line
 
 
 class Screen(io.StringIO):
@@ -136,6 +104,13 @@ def test_a_closed_stream_is_no_terminal() -> None:
         ("https://xn--e1afmkfd.example/", "xn--e1afmkfd.example", ["пример.example"]),
         ("https://192.0.2.1/", "192.0.2.1", ["IP address"]),
         ("http://127.0.0.1:8000/", "127.0.0.1:8000", ["IP address"]),
+        ("http://2130706433/", "2130706433", ["IP address without a name: 127.0.0.1."]),
+        ("https://0x7f.1/", "0x7f.1", ["IP address without a name: 127.0.0.1."]),
+        ("https://0300.0.2.1./", "0300.0.2.1.", ["IP address without a name: 192.0.2.1."]),
+        ("https://3221225985:443/", "3221225985:443", ["IP address without a name: 192.0.2.1."]),
+        ("https://1.2.3.4.5/", "1.2.3.4.5", []),
+        ("https://0x7g.1/", "0x7g.1", []),
+        ("http://[::1]:8000/", "::1:8000", ["IP address"]),
     ],
 )
 def test_a_page_is_shown_with_its_host_and_what_is_odd_about_it(url: str, host: str, warnings: list[str]) -> None:
@@ -145,6 +120,12 @@ def test_a_page_is_shown_with_its_host_and_what_is_odd_about_it(url: str, host: 
     assert len(page.warnings) == len(warnings)
     for word in warnings:
         assert any(word in warning for warning in page.warnings)
+
+
+def test_a_number_in_other_digits_is_an_address() -> None:
+    page = check_page_url("https://２１３０７０６４３３/")
+    assert page.host == "2130706433"
+    assert any("IP address without a name: 127.0.0.1." in warning for warning in page.warnings)
 
 
 def test_a_host_in_other_letters_is_shown_and_opened_as_what_it_is() -> None:
@@ -166,6 +147,9 @@ def test_a_host_in_other_letters_is_shown_and_opened_as_what_it_is() -> None:
         "https://a b/",
         "https://example.com/\x1b[2J",
         "https://example.com/\u202egnp",
+        "https://example.com/\u3164",
+        "https://example.com/\ufe01",
+        "https://%65xample.com/",
         "https://example.com\\@evil.example",
         "https://example.com:port/",
         "https://[::1/",

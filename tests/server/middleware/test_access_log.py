@@ -74,7 +74,7 @@ async def test_each_request_is_one_line_with_its_outcome(era: Era, caplog: pytes
         "tools/call say: failed",
         "tools/call say: error -32001",
         "resources/read word://secret: ok",
-        r"tools/call 'no\nsuch': error -32602",
+        r"tools/call no\nsuch: error -32602",
         "tools/list: ok",
     ]
     assert "hello" not in caplog.text

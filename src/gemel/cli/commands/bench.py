@@ -19,10 +19,11 @@ from gemel.cli.measurement import Measurement
 from gemel.cli.values import parse_arguments
 from gemel.client.client import Client
 from gemel.client.content import content_to_text
-from gemel.client.terminal.display import escape_line, write
+from gemel.client.terminal.display import write
 from gemel.errors import GemelError, StartError
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.schema.methods import method_in
+from gemel.visible import escape_line
 
 #: Seconds of a run without --seconds and --calls.
 _SECONDS = 5.0

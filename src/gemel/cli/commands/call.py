@@ -11,10 +11,10 @@ from gemel.cli.connect import client_for, time_limits
 from gemel.cli.console import Console, as_json
 from gemel.cli.values import parse_arguments
 from gemel.client.client import Client
-from gemel.client.terminal.display import escape_line
 from gemel.errors import PeerError, StartError, ToolCallError
 from gemel.schema.prompts import Prompt
 from gemel.schema.tools import Tool
+from gemel.visible import escape_line
 
 
 async def run(options: argparse.Namespace) -> int:

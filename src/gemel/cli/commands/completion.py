@@ -8,7 +8,8 @@ import sys
 from gemel.cli.completion.candidates import candidates
 from gemel.cli.completion.scripts import SCRIPTS
 from gemel.cli.completion.words import for_bash, split_line
-from gemel.client.terminal.display import escape_line, write
+from gemel.client.terminal.display import write
+from gemel.visible import escape_line
 
 #: Characters of a meaning that shells show beside a word.
 _MEANING = 80

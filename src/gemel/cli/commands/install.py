@@ -12,7 +12,7 @@ from gemel.cli.network import parse_header
 from gemel.cli.program.environment import referenced_environment, refuse_program_options, working_directory
 from gemel.cli.program.own_program import own_program
 from gemel.client.targets import command_line, is_address
-from gemel.client.terminal.display import escape_line, is_styled, is_terminal, write
+from gemel.client.terminal.display import is_styled, is_terminal, write
 from gemel.errors import StartError
 from gemel.install import (
     HOSTS,
@@ -28,6 +28,7 @@ from gemel.install import (
     plan_install,
     plan_uninstall,
 )
+from gemel.visible import escape_line
 
 #: The exit code when nothing was changed because nobody confirmed it.
 EXIT_CODE = 3

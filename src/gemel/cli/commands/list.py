@@ -12,10 +12,11 @@ import msgspec
 from gemel.cli.connect import client_for
 from gemel.cli.console import Console, as_json, describe_server
 from gemel.client.client import Client
-from gemel.client.terminal.display import Layout, escape_line, escape_text
+from gemel.client.terminal.display import Layout
 from gemel.errors import PeerError
 from gemel.schema.prompts import Prompt
 from gemel.schema.tools import WRAP_MARKERS, Tool
+from gemel.visible import escape_line, escape_text
 
 LISTS = ("tools", "prompts", "resources", "resourceTemplates")
 _NOTHING = "It offers nothing: no tools, prompts or resources."

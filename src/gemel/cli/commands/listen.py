@@ -14,9 +14,10 @@ from gemel.cli.connect import client_for
 from gemel.cli.console import Console, describe_server
 from gemel.client.client import Client
 from gemel.client.subscriptions import Subscription, change_of
-from gemel.client.terminal.display import escape_line, is_terminal, write
+from gemel.client.terminal.display import is_terminal, write
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.schema.notifications import LogParams
+from gemel.visible import escape_line
 
 
 async def run(options: argparse.Namespace) -> int:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from gemel.cli.connect import client_for
 from gemel.cli.console import Console, as_json, describe_server, until_interrupted
 from gemel.client.client import Client
-from gemel.client.terminal.display import escape_line, write
+from gemel.client.terminal.display import write
 from gemel.errors import CallError
 from gemel.schema.methods import method_in
+from gemel.visible import escape_line
 
 
 async def run(options: argparse.Namespace) -> int:

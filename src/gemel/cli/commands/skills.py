@@ -8,11 +8,12 @@ from pathlib import Path
 
 from gemel.cli.connect import client_for, time_limits
 from gemel.cli.console import Console, as_json
-from gemel.client.terminal.display import escape_line, is_terminal
+from gemel.client.terminal.display import is_terminal
 from gemel.errors import StartError
 from gemel.extensions.skills.client import LoadedSkill, SkillsClient
 from gemel.schema.skills import MAIN, Skill
 from gemel.user_files import path_within, write_new_file, writing
+from gemel.visible import escape_line
 
 
 async def run(options: argparse.Namespace) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 from gemel.cli.connect import client_for
 from gemel.cli.console import Console, as_json
 from gemel.client.tasks import TaskInfo, ToolTask
-from gemel.client.terminal.display import escape_line
 from gemel.errors import StartError, ToolCallError
+from gemel.visible import escape_line
 
 
 async def run(options: argparse.Namespace) -> int:

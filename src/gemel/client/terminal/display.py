@@ -1,6 +1,6 @@
 """Make text and addresses from a server harmless before a person sees them, and lay them out for a terminal.
 
-Everything that a server sends passes `escape_line` or `escape_text` before it reaches a terminal: no control character,
+Everything that a server sends passes `gemel.visible` before it reaches a terminal: no control character,
 escape sequence, invisible character or change of writing direction has an effect there. rich only gets text that is
 escaped already, as `Text`, so that its markup is not interpreted.
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-import unicodedata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 from urllib.parse import urlsplit
 
 from gemel.errors import shorten
+from gemel.visible import escape_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,27 +24,6 @@ if TYPE_CHECKING:
 MAX_WIDTH = 100
 #: Characters of an address; a person can't check a longer one.
 MAX_URL = 4096
-
-_JOINERS = "\u200c\u200d"  # Persian and emoji need them
-
-
-def escape_line(text: str) -> str:
-    """Return the text as one line in which every character is visible; others become escapes such as `\\x1b`."""
-    return text if text.isprintable() else "".join(map(_visible, text))
-
-
-def escape_text(text: str) -> str:
-    """Return the text with its line breaks; everything else that would move the cursor becomes an escape."""
-    return "\n".join(escape_line(line.expandtabs(4)) for line in text.replace("\r\n", "\n").split("\n"))
-
-
-def _visible(character: str) -> str:
-    if character.isprintable() or character in _JOINERS:
-        return character
-    if unicodedata.category(character) == "Zs":
-        return " "
-    code = ord(character)
-    return character.encode("unicode_escape").decode() if code < 0x80 or code > 0xFFFF else f"\\u{code:04x}"
 
 
 # ---------------------------------------------------------------- streams
@@ -145,20 +124,22 @@ def check_page_url(url: str) -> PageAddress:
     """
     if len(url) > MAX_URL:
         raise ValueError(f"the address is longer than {MAX_URL} characters")
-    if re.search(r"[\s\\]", url) or not all(character.isprintable() for character in url):
+    if re.search(r"[\s\\]", url) or escape_line(url) != url:
         raise ValueError(f"the address contains characters that hide what it is: {shorten(escape_line(url))}")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError as exc:
         raise ValueError(f"{shorten(escape_line(url))} is not an address: {exc}") from None
+    if "%" in host:
+        raise ValueError(f"the address contains characters that hide what it is: {shorten(escape_line(url))}")
     if parts.scheme not in ("http", "https") or not host:
         raise ValueError(f"{shorten(escape_line(url))} is not a web page: only http and https are opened")
     ascii_host = _ascii_host(host)
     if not host.isascii():
         url = url.replace(parts.netloc, parts.netloc.lower().replace(host, ascii_host), 1)
     user = parts.netloc.rpartition("@")[0]
-    warnings = tuple(_url_warnings(parts.scheme, user, host))
+    warnings = tuple(_url_warnings(parts.scheme, user, host, _number(ascii_host)))
     return PageAddress(url, ascii_host if port is None else f"{ascii_host}:{port}", warnings)
 
 
@@ -169,18 +150,43 @@ def _ascii_host(host: str) -> str:
         raise ValueError(f"{shorten(escape_line(host))} is not a valid host name in an address") from None
 
 
-def _url_warnings(scheme: str, user: str, host: str) -> list[str]:
+def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that browsers take a host for, however it is written: `127.1`, `0x7f.1`, `2130706433`.
+
+    https://url.spec.whatwg.org/#concept-ipv4-parser
+    """
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    parts = host.removesuffix(".").split(".")
+    if len(parts) > 4 or not all(re.fullmatch("0x[0-9a-f]*|[0-9]+", part) for part in parts):
+        return None
+    try:
+        numbers = [
+            int(part[2:] or "0", 16) if part[:2] == "0x" else int(part, 8 if part[0] == "0" else 10) for part in parts
+        ]
+        *most, last = numbers
+        if max(most, default=0) > 0xFF or last >= 1 << 8 * (5 - len(parts)):
+            return None
+        return ipaddress.IPv4Address(sum(number << 8 * (3 - place) for place, number in enumerate(most)) + last)
+    except ValueError:
+        return None
+
+
+def _url_warnings(
+    scheme: str, user: str, host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None
+) -> list[str]:
     warnings = []
     if user:
         warnings.append(f"The text before the @ is not the host: the page is on {escape_line(host)}.")
     if not host.isascii() or any(label.startswith("xn--") for label in host.split(".")):
         warnings.append(f"The host name has letters that may look like others: {_unicode_host(host)}")
     local = host == "localhost" or host.endswith(".localhost")
-    try:
-        local = ipaddress.ip_address(host).is_loopback
-        warnings.append("The host is an IP address without a name.")
-    except ValueError:
-        pass
+    if address is not None:
+        local = address.is_loopback
+        text = "" if str(address) == host else f": {address}"
+        warnings.append(f"The host is an IP address without a name{text}.")
     if scheme == "http" and not local:
         warnings.append("The connection is not encrypted (http): others can read and change what is sent.")
     return warnings

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from gemel.client.terminal.display import escape_line
 from gemel.errors import shorten
 from gemel.protocol.validation import compile_schema, first_problem
+from gemel.visible import escape_line
 
 #: Fields of a form; one with more is refused.
 MAX_FIELDS = 100

@@ -19,15 +19,7 @@ from msgspec import UNSET
 from gemel.client.callbacks import OnSample, Sampled, SamplingRejected, asking_server
 from gemel.client.content import content_to_text
 from gemel.client.terminal.browser import in_daemon_thread, open_page
-from gemel.client.terminal.display import (
-    Layout,
-    PageAddress,
-    check_page_url,
-    escape_line,
-    escape_text,
-    is_terminal,
-    write,
-)
+from gemel.client.terminal.display import Layout, PageAddress, check_page_url, is_terminal, write
 from gemel.client.terminal.forms import FormField, form_fields, parse_yes_no
 from gemel.errors import shorten
 from gemel.loops import PerLoop
@@ -37,6 +29,7 @@ from gemel.schema.prompts import Prompt
 from gemel.schema.sampling import CreateMessageParams, CreateMessageResult
 from gemel.schema.tools import Tool
 from gemel.version import missing_extra
+from gemel.visible import escape_line, escape_text
 
 if TYPE_CHECKING:
     from prompt_toolkit.application.application import Application

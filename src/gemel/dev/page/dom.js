@@ -44,8 +44,21 @@ export function svg(tag, props, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), props, ...children);
 }
 
-// Controls, marks of direction and characters without width: what makes one name look like another.
-const INVISIBLE = /[\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u2028-\u202f]/gu;
+// The list of src/gemel/visible.py, which says what it is; a test compares the two.
+const HIDDEN_RANGES = "0-8 b-1f 7f-9f ad 34f 600-605 61c 6dd 70f 890-891 8e2 115f-1160 17b4-17b5 180b-180f 200b 200e-200f 2028-202e 2060-206f 2800 3164 d800-f8ff fe00-fe0e feff ffa0 fff0-fffc fffe-ffff 110bd 110cd 13430-1343f 16fe4 1bca0-1bca3 1d159 1d173-1d17a e0000-10ffff";
+const SET = HIDDEN_RANGES.replace(/[0-9a-f]+/g, "\\u{$&}").replaceAll(" ", "");
+const JOINERS = "\\u200c\\u200d", EMOJI = "\\ufe0f";
+const SHOWN = `[^\\0-\\x7f${SET}${JOINERS}${EMOJI}]`;
+const HIDDEN = new RegExp(
+  `[${SET}]|(?<!${SHOWN})(?<!${EMOJI})[${JOINERS}]|[${JOINERS}](?!${SHOWN})|(?<!${SHOWN})(?<![0-9#*])${EMOJI}`, "gu");
+
+const escaped = (c) => {
+  const code = c.codePointAt(0).toString(16);
+  return c.length > 1 ? `\\u{${code}}` : `\\u${code.padStart(4, "0")}`;
+};
+
+/** Text with its lines, in which hidden characters are shown as escapes. */
+export const revealed = (text) => plain(text).replace(HIDDEN, escaped);
 
 /** Any JSON value as text; an object may have a member `toString` that is no function. */
 export function plain(value) {
@@ -53,9 +66,9 @@ export function plain(value) {
   return typeof value === "object" ? stringify(value, 0) : String(value);
 }
 
-/** A name as one line in which invisible characters are shown as escapes; long names are cut. */
+/** A name as one line in which hidden characters are shown as escapes; long names are cut. */
 export function visible(text, limit = 300) {
-  const line = plain(text).slice(0, limit + 1).replace(INVISIBLE, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
+  const line = revealed(plain(text).slice(0, limit + 1)).replace(/[\t\n]/g, escaped);
   return line.length > limit ? `${line.slice(0, limit)}…` : line;
 }
 
@@ -67,9 +80,9 @@ export const code = (text, limit) => textIn("code", text, limit);
 /** Text of the server, isolated from the text around it. */
 export const name = (text, limit) => textIn("bdi", text, limit);
 
-export const prose = (text) => h("p.description", plain(text) && h("bdi", plain(text).slice(0, 20_000)));
+export const prose = (text) => h("p.description", plain(text) && h("bdi", revealed(plain(text).slice(0, 20_000))));
 
-export const lines = (text) => h("pre.text", { tabindex: "0" }, text);
+export const lines = (text) => h("pre.text", { tabindex: "0" }, revealed(text));
 
 /** A link if the address is http or https, else text. */
 export function link(address, text = address, kind = "") {

@@ -1,6 +1,6 @@
 // Values as a person wants to see them: trees, tables, texts, pictures, sound. Closed branches of trees cost nothing, large ones open in pieces.
 import { getMessage } from "./inspector.js";
-import { button, bytes, chip, code, copyText, details, facts, h, lines, list, name, number, own, plain, plural, put, record, segments, show, stringify, table, visible } from "./dom.js";
+import { button, bytes, chip, code, copyText, details, facts, h, lines, list, name, number, own, plain, plural, put, record, revealed, segments, show, stringify, table, visible } from "./dom.js";
 
 const PIECE = 100;
 const LONG_STRING = 2000;
@@ -137,7 +137,7 @@ export function textView(text) {
   const tools = h("div.actions", button("Copy", () => copyText(text), "small"));
   const box = h("div", tools, pre);
   if (text.length > LONG) {
-    const more = button(`Show all ${number(text.length)} characters`, () => { pre.textContent = text; more.remove(); }, "small");
+    const more = button(`Show all ${number(text.length)} characters`, () => { pre.textContent = revealed(text); more.remove(); }, "small");
     tools.append(more);
   }
   const value = parsed(text);

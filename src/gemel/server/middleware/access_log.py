@@ -15,6 +15,7 @@ from gemel.options import FLAG, METHOD_NAMES, check_values, instance, or_none, w
 from gemel.protocol.records import RefusedMessage
 from gemel.server.context import Context
 from gemel.server.middleware.chain import CallNext
+from gemel.visible import escape_line
 
 
 class _Target(msgspec.Struct):
@@ -113,7 +114,7 @@ class AccessLog:
         """
         if self._methods is not None and message.method not in self._methods:
             return
-        outcome, text = f"refused {message.error.code}", _printable(message.error.message)
+        outcome, text = f"refused {message.error.code}", escape_line(shorten(message.error.message))
         more = {
             "mcp_method": None if message.method is None else shorten(message.method),
             "mcp_outcome": outcome,
@@ -121,7 +122,7 @@ class AccessLog:
             "mcp_principal": message.principal,
             "mcp_request_id": message.request_id,
         }
-        what = "a message" if message.method is None else _printable(message.method)
+        what = "a message" if message.method is None else escape_line(shorten(message.method))
         self._logger.log(self._level, "%s: %s, %s", what, outcome, text, extra=more)
 
     def _write(self, ctx: Context[Any], outcome: str, ms: float) -> None:
@@ -139,7 +140,7 @@ class AccessLog:
         }
         if self._params:
             more["mcp_params"] = shorten(bytes(ctx.params).decode("utf-8", "replace"), _PARAMS)
-        what = " ".join(map(_printable, filter(None, [ctx.method, target])))
+        what = " ".join(escape_line(shorten(text)) for text in (ctx.method, target) if text)
         self._logger.log(self._level, "%s: %s, %.1f ms", what, outcome, ms, extra=more)
 
 
@@ -159,8 +160,3 @@ def outcome_of(result: Any) -> str:
     else:
         kind, failed = getattr(result, "result_type", None), getattr(result, "is_error", False)
     return "asked" if kind == "input_required" else "failed" if failed is True else "ok"
-
-
-def _printable(text: str) -> str:
-    """On one line: the name comes from the client."""
-    return shorten(text) if text.isprintable() else ascii(shorten(text))

@@ -47,7 +47,6 @@ from gemel.auth.server.proxy.web import (
     field,
     json_reply,
     optional,
-    read_cookie,
 )
 from gemel.auth.server.resource import TokenAuth
 from gemel.auth.url_rules import UrlRules, is_loopback_name
@@ -55,6 +54,7 @@ from gemel.backends.base import Backend
 from gemel.backends.server_backend import ServerBackend
 from gemel.errors import AuthorizationFailed, DefinitionError
 from gemel.http1.asgi import AsgiApp, HeaderPairs
+from gemel.http1.cookies import cookie_values
 from gemel.protocol.http.request import Principal
 from gemel.protocol.records import Record
 
@@ -496,9 +496,11 @@ class OAuthProxy(TokenAuth):
     # ---------------------------------------------------------------- browser
 
     def _browser(self, request: WebRequest) -> str | None:
-        """What identifies the browser; None if it has no cookie of ours."""
-        value = read_cookie(request, self._cookie)
-        return value if value is not None and len(value) == _CHALLENGE_LENGTH and _BASE64URL.issuperset(value) else None
+        """What identifies the browser; None if it has no cookie of ours, or several."""
+        values = cookie_values([(b"cookie", request.headers.get("cookie", "").encode("latin-1"))], self._cookie)
+        if len(values) != 1 or len(values[0]) != _CHALLENGE_LENGTH or not _BASE64URL.issuperset(values[0]):
+            return None
+        return values[0]
 
     def _set_cookie(self, browser: str) -> tuple[bytes, bytes]:
         secure = "" if self.issuer.startswith("http:") else "; Secure"

@@ -24,6 +24,7 @@ from gemel.auth.server.proxy.store import ProxyStore, digest
 from gemel.auth.server.proxy.web import OAuthError, WebReply, WebRequest, json_reply, optional
 from gemel.errors import AuthorizationFailed, BackendError, Overloaded
 from gemel.protocol.records import Record
+from gemel.visible import HIDDEN
 
 logger = logging.getLogger("gemel")
 
@@ -47,10 +48,6 @@ _ASSERTION_SECONDS: Final = 600.0
 _LEEWAY: Final = 60.0
 
 _GRANTS: Final = ("authorization_code", "refresh_token")
-#: Controls, and characters that change the direction of text or are invisible.
-_UNPRINTABLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
 _CLIENT_ID = re.compile(r"client_[A-Za-z0-9_-]{54}")
 
 
@@ -189,7 +186,7 @@ class Clients:
             raise OAuthError("invalid_client_metadata", "the grant type authorization_code is needed")
         if metadata.response_types and "code" not in metadata.response_types:
             raise OAuthError("invalid_client_metadata", "the response type code is needed")
-        name = " ".join(_UNPRINTABLE.sub(" ", metadata.client_name or "").split())[:MAX_NAME]
+        name = " ".join(HIDDEN.sub(" ", metadata.client_name or "").split())[:MAX_NAME]
         return ProxyClient(client_id, name or "An application without a name", tuple(uris))
 
     def check_redirect_uri(self, uri: str) -> None:

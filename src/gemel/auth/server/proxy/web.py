@@ -172,16 +172,6 @@ def _read_fields(text: bytes) -> tuple[dict[str, str], frozenset[str]]:
     return form, frozenset(name for name in form if names.count(name) > 1)
 
 
-def read_cookie(request: WebRequest, name: str) -> str | None:
-    """The value of a cookie; None if it is missing or came with different values."""
-    values = set()
-    for part in request.headers.get("cookie", "")[:MAX_QUERY].split(";"):
-        key, _, value = part.strip().partition("=")
-        if key == name:
-            values.add(value)
-    return values.pop() if len(values) == 1 else None
-
-
 def field(request: WebRequest, name: str) -> str:
     """A parameter that must be there, once."""
     value = optional(request, name)

@@ -14,8 +14,9 @@ from gemel.cli.console import as_json
 from gemel.cli.login import Nobody, command_oauth
 from gemel.cli.network import given_option, network_of, oauth_options
 from gemel.client.terminal.browser import has_browser
-from gemel.client.terminal.display import escape_line, is_terminal, write
+from gemel.client.terminal.display import is_terminal, write
 from gemel.errors import AuthorizationFailed, StartError
+from gemel.visible import escape_line
 
 #: Options of `gemel auth login` only.
 _OF_LOGIN = (

@@ -8,9 +8,10 @@ from itertools import groupby
 
 from gemel.cli.connect import client_for
 from gemel.cli.console import Console, as_json
-from gemel.client.terminal.display import escape_line, is_styled, write
+from gemel.client.terminal.display import is_styled, write
 from gemel.doctor.check import SEVERITIES, Finding, at_least, examine
 from gemel.doctor.hosts import HOSTS, Severity
+from gemel.visible import escape_line
 
 #: The exit code when something is at least as severe as `--fail-on` says; 1 and 2 have their usual meaning.
 EXIT_CODE = 3

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gemel.cli.connect import client_for
-from gemel.client.terminal.display import escape_line, write
+from gemel.client.terminal.display import write
 from gemel.contracts.contract import SECTIONS, SINGULAR, Contract, Section
 from gemel.contracts.display import hidden_in, hidden_within, name_shown
 from gemel.contracts.fetch import fetch_contract
 from gemel.contracts.lock_file import is_lock, written
 from gemel.errors import StartError
 from gemel.user_files import replace_file, writing
+from gemel.visible import escape_line
 
 
 async def run(options: argparse.Namespace) -> int:
