@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from gemel import AccessLog, Client, Server
 from gemel.contracts.display import hidden_in, shown
 from gemel.stubs.python_source import literal
-from gemel.visible import HIDDEN, HIDDEN_RANGES, escape_line, escape_text
+from gemel.visible import HIDDEN_RANGES, escape_line, escape_text, hidden
 from tests.auth.proxy.rig import Browser, rig
 from tests.programs import require
 from tests.source import PACKAGE, read_package
@@ -49,7 +49,7 @@ def test_every_character_without_a_shape_is_listed() -> None:
     """As far as this Python's version of Unicode tells; a newer one finds what is missing."""
     kinds = ("Cc", "Cf", "Zl", "Zp", "Cs", "Co")
     every = map(chr, range(0x110000))
-    missing = {one for one in every if unicodedata.category(one) in kinds and not HIDDEN.fullmatch(one)}
+    missing = {one for one in every if unicodedata.category(one) in kinds and not hidden().fullmatch(one)}
     assert missing == {"\t", "\n"}
 
 
@@ -67,8 +67,8 @@ PLACES: dict[str, Show] = {
 @pytest.mark.parametrize("show", PLACES.values(), ids=PLACES.keys())
 def test_each_place_shows_what_is_listed(show: Show) -> None:
     text = show("".join(f"a{one}" for one in LISTED))[:1_000_000]
-    assert not HIDDEN.search(text)
-    assert [one for one in LISTED if one not in "\r" and HIDDEN.search(show(f"世{one}界"))] == []
+    assert not hidden().search(text)
+    assert [one for one in LISTED if one not in "\r" and hidden().search(show(f"世{one}界"))] == []
 
 
 async def test_the_consent_page_shows_names_without_them() -> None:
@@ -77,7 +77,7 @@ async def test_the_consent_page_shows_names_without_them() -> None:
         _, page = await Browser().open(site.authorize_url(client_id))
         text = page.body.decode()
         assert "<dd>a a a a" in text
-        assert not HIDDEN.search(text)
+        assert not hidden().search(text)
 
 
 async def test_the_access_log_shows_them(caplog: pytest.LogCaptureFixture) -> None:
@@ -90,7 +90,7 @@ async def test_the_access_log_shows_them(caplog: pytest.LogCaptureFixture) -> No
                     await client.get_prompt(f"a{one}b")
     lines = [record.getMessage() for record in caplog.records if "a\\" in record.getMessage()]
     assert len(lines) == len(SOME)
-    assert not any(map(HIDDEN.search, lines))
+    assert not any(map(hidden().search, lines))
 
 
 def test_the_page_of_gemel_dev_has_the_same_list() -> None:
@@ -107,7 +107,7 @@ def test_the_page_of_gemel_dev_finds_the_same(tmp_path: Path) -> None:
         f"{part}\nconsole.log(JSON.stringify({json.dumps(samples)}.map((text) => text.match(HIDDEN) ?? [])));"
     )
     done = subprocess.run([require("node"), program], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [HIDDEN.findall(sample) for sample in samples]
+    assert json.loads(done.stdout) == [hidden().findall(sample) for sample in samples]
 
 
 #: Surrogates, with which Python keeps bytes that are not UTF-8, and the mark at the beginning of a file.
@@ -127,7 +127,7 @@ def test_no_other_module_lists_such_characters() -> None:
         for module in read_package()
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if any(one > "\x9f" for one in HIDDEN.findall(ENCODING.sub("", node.value + escaped_in(node.value))))
+        if any(one > "\x9f" for one in hidden().findall(ENCODING.sub("", node.value + escaped_in(node.value))))
     }
     assert {name: place for name, place in found.items() if name not in OTHERS} == {}
 

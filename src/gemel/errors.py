@@ -47,11 +47,14 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from traceback import FrameSummary, TracebackException
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
+
+from gemel.visible import escape_log
 
 logger = logging.getLogger("gemel")
 
@@ -586,8 +589,13 @@ _PYTHON = tuple(
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
-class _FoldedTracebacks(logging.Filter):
-    """Writes the text of its exception into each record. Formatters use it; see `logging.Formatter.format`."""
+class LogFilter(logging.Filter):
+    """Makes records safe to write: what clients, servers and exceptions said is escaped, and credentials are left out.
+
+    The loggers `gemel` and `gemel.access` have it, so that the handlers of any program get such records; only one with text
+    to escape is changed. It also writes the text of its exception into each record, which formatters use; see
+    `logging.Formatter.format`.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Prepare a record.
@@ -600,11 +608,18 @@ class _FoldedTracebacks(logging.Filter):
         """
         if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
             record.exc_text = describe_failure(record.exc_info[1])
+        try:
+            text = record.getMessage()
+        except Exception:  # a handler reports it
+            return True
+        safe = escape_log(text)
+        if safe != text:
+            record.msg, record.args = safe, ()
         return True
 
 
 def describe_failure(exc: BaseException) -> str:
-    """The traceback of an exception and of its causes, as Python writes it, without the frames of Gemel.
+    """The traceback of an exception and of its causes, as Python writes it, without the frames of Gemel, and fit for a log.
 
     All frames are there if none is the user's, since the failure is Gemel's then, or if the setting says so.
 
@@ -616,11 +631,26 @@ def describe_failure(exc: BaseException) -> str:
     """
     told = TracebackException.from_exception(exc, compact=True)
     hidden = 0 if os.environ.get(_SETTING) == "full" else _fold(told)
-    text = "".join(told.format()).rstrip("\n")
+    text = _escape_traceback("".join(told.format()).rstrip("\n"), exc)
     if not hidden:
         return text
     frames = "1 frame of Gemel is" if hidden == 1 else f"{hidden} frames of Gemel are"
     return f"{text}\n({frames} not shown; {_SETTING}=full shows all)"
+
+
+def _escape_traceback(text: str, exc: BaseException) -> str:
+    """Escape a traceback; only lines of exceptions' texts are indented."""
+    exceptions: list[BaseException] = [exc]
+    for one in exceptions:
+        inner = (one.__cause__, one.__context__, *(one.exceptions if isinstance(one, BaseExceptionGroup) else ()))
+        known = set(map(id, exceptions))
+        exceptions += [other for other in inner if other is not None and id(other) not in known]
+    for one in exceptions:
+        for words in (one, *getattr(one, "__notes__", ())):
+            with suppress(Exception):  # from the text of a user's class
+                if "\n" in (said := str(words).strip("\n")):
+                    text = text.replace(said, escape_log(said))
+    return "\n".join(map(escape_log, text.split("\n")))
 
 
 def _fold(told: TracebackException) -> int:
@@ -669,4 +699,5 @@ def _is_python(filename: str) -> bool:
     return filename.endswith(".pyx")
 
 
-logger.addFilter(_FoldedTracebacks())
+for _name in ("gemel", "gemel.access"):
+    logging.getLogger(_name).addFilter(LogFilter())

@@ -7,7 +7,7 @@ fixed: every Python gives the same answer.
 from __future__ import annotations
 
 import re
-import unicodedata
+from functools import cache
 
 #: Code points: controls but tab and line break; formats (direction, zero width, tags); separators of lines and paragraphs;
 #: surrogates and private use; blanks, fillers and selectors without a shape.
@@ -20,24 +20,49 @@ HIDDEN_RANGES = (
 #: Elsewhere they are hidden.
 JOINERS, EMOJI = "\u200c\u200d", "\ufe0f"
 
-_SET = "".join("-".join(f"\\U{int(end, 16):08x}" for end in part.split("-")) for part in HIDDEN_RANGES.split())
-_SHOWN = f"[^\\x00-\\x7f{_SET}{JOINERS}{EMOJI}]"
-HIDDEN = re.compile(
-    f"[{_SET}]|(?<!{_SHOWN})(?<!{EMOJI})[{JOINERS}]|[{JOINERS}](?!{_SHOWN})|(?<!{_SHOWN})(?<![0-9#*]){EMOJI}"
+#: Codes and tokens in queries, forms and JSON (RFC 6749, RFC 8693), in headers, and JSON Web Tokens.
+_SECRET_NAMES = (
+    "access_token|actor_token|api_key|client_assertion|client_secret|code_verifier|id_token|refresh_token|subject_token"
 )
+_CREDENTIALS = re.compile(
+    rf"(\b(?:{_SECRET_NAMES})(?:=|['\"]\s*:\s*['\"])|[?&](?:assertion|code|password|sig|signature|state|token)=)[^&\s\"'<>]+"
+    r"|\b((?:Bearer|DPoP)\s+)(?=\S*[0-9])[A-Za-z0-9._~+/-]{8,}=*"
+    r"|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"
+)
+_LINE_BREAK = re.compile(r"\n(?!    )")
+
+
+@cache
+def hidden() -> re.Pattern[str]:
+    """Return the pattern of one hidden character. It is compiled when it is needed, which takes milliseconds."""
+    listed = "".join("-".join(f"\\U{int(end, 16):08x}" for end in part.split("-")) for part in HIDDEN_RANGES.split())
+    shown = f"[^\\x00-\\x7f{listed}{JOINERS}{EMOJI}]"
+    joiner = f"(?<!{shown})(?<!{EMOJI})[{JOINERS}]|[{JOINERS}](?!{shown})"
+    return re.compile(f"[{listed}]|{joiner}|(?<!{shown})(?<![0-9#*]){EMOJI}")
 
 
 def escape_line(text: str) -> str:
     """Return the text as one line in which every character is visible; others become escapes such as `\\x1b`."""
     if text.isascii() and text.isprintable():
         return text
-    text = HIDDEN.sub(lambda hidden: escape(hidden[0]), text)
+    text = hidden().sub(lambda found: escape(found[0]), text)
     return text if text.isprintable() else "".join(map(_visible, text))
 
 
 def escape_text(text: str) -> str:
     """Return the text with its line breaks; everything else that would move the cursor becomes an escape."""
     return "\n".join(escape_line(line.expandtabs(4)) for line in text.replace("\r\n", "\n").split("\n"))
+
+
+def escape_log(text: str) -> str:
+    """Return a text for a log: without credentials and hidden characters, and with each line after the first indented.
+
+    So no text of others looks like a line of its own.
+    """
+    text = _CREDENTIALS.sub(lambda found: f"{found[1] or found[2] or ''}…", text)
+    if text.isascii() and text.isprintable():
+        return text
+    return _LINE_BREAK.sub("\n    ", hidden().sub(lambda found: escape(found[0]), text))
 
 
 def escape(character: str) -> str:
@@ -49,4 +74,6 @@ def escape(character: str) -> str:
 def _visible(character: str) -> str:
     if character.isprintable() or character in JOINERS:
         return character
+    import unicodedata
+
     return " " if unicodedata.category(character) == "Zs" else escape(character)

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from gemel.visible import HIDDEN
+from gemel.visible import hidden
 
 #: How many hidden characters, or values of a list, are named.
 _MOST = 8
@@ -18,7 +18,7 @@ def hidden_in(text: str) -> list[str]:
     """Return the hidden characters of a text as code points, `U+202E`, each once, in order."""
     if text.isascii() and text.isprintable():
         return []
-    return list(dict.fromkeys(f"U+{ord(character):04X}" for character in HIDDEN.findall(text)))
+    return list(dict.fromkeys(f"U+{ord(character):04X}" for character in hidden().findall(text)))
 
 
 def hidden_within(value: Any) -> list[str]:
@@ -40,7 +40,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 def escaped(text: str) -> str:
     """Escape the hidden characters of JSON text as `\\uXXXX`."""
-    return HIDDEN.sub(lambda hidden: json.dumps(hidden[0])[1:-1] if hidden[0] != "\x7f" else "\\u007f", text)
+    return hidden().sub(lambda found: json.dumps(found[0])[1:-1] if found[0] != "\x7f" else "\\u007f", text)
 
 
 def shown(value: object, limit: int = 200) -> str:
@@ -57,8 +57,8 @@ def name_shown(text: str) -> str:
 
 def warning(value: Any) -> str:
     """Return a note on the hidden characters of a JSON value, empty without any."""
-    hidden = hidden_within(value)
-    return f" (hidden characters: {', '.join(hidden[:_MOST])})" if hidden else ""
+    found = hidden_within(value)
+    return f" (hidden characters: {', '.join(found[:_MOST])})" if found else ""
 
 
 def values_shown(values: Iterable[Any]) -> str:

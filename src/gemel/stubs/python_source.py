@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from gemel.visible import HIDDEN, JOINERS, escape
+from gemel.visible import JOINERS, escape, hidden
 
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
 #: Maximum length of a name.
@@ -151,5 +151,5 @@ def _readable(line: str) -> str:
 
 def _escaped(text: str) -> str:
     """Escape what isn't visible."""
-    text = HIDDEN.sub(lambda hidden: escape(hidden[0]), text)
+    text = hidden().sub(lambda found: escape(found[0]), text)
     return "".join(one if one.isprintable() or one in JOINERS else escape(one) for one in text)

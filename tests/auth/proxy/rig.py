@@ -323,11 +323,11 @@ class Rig:
 
 
 @asynccontextmanager
-async def serve_app(server: Server[Any], port: int, **options: Any) -> AsyncIterator[None]:
+async def serve_app(server: Server[Any], port: int, *, access_log: bool = False, **options: Any) -> AsyncIterator[None]:
     """Serve on a port, in this loop."""
     ready = asyncio.Event()
     app = server.http_app(**options)
-    task = asyncio.create_task(serve_http(app, port=port, announce=lambda url: ready.set()))
+    task = asyncio.create_task(serve_http(app, port=port, access_log=access_log, announce=lambda url: ready.set()))
     waiter = asyncio.create_task(ready.wait())
     try:
         await asyncio.wait([task, waiter], return_when=asyncio.FIRST_COMPLETED)
@@ -367,6 +367,7 @@ async def serve_proxy(
     provider: Provider | None = None,
     port: int | None = None,
     server_backend: Backend | str | None = None,
+    access_log: bool = False,
     **options: Any,
 ) -> AsyncIterator[Rig]:
     """Serve a proxy in front of a provider."""
@@ -386,7 +387,7 @@ async def serve_proxy(
     async def upstream(ctx: Context[Any]) -> str:
         return await auth.upstream_token(ctx.claims["grant"])
 
-    async with serve_app(server, port):
+    async with serve_app(server, port, access_log=access_log):
         yield Rig(port, idp, auth)
 
 

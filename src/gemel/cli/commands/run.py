@@ -13,7 +13,7 @@ from gemel.cli.arguments.options import http_options, table_options
 from gemel.cli.network import parse_limits
 from gemel.cli.program.environment import given_environment, working_directory
 from gemel.cli.program.load import load, package_folder, split_target
-from gemel.errors import StartError
+from gemel.errors import LogFilter, StartError
 from gemel.server.metrics import metrics_app
 from gemel.server.options import override_limits
 
@@ -51,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
     sys.argv = [place, *options.program_arguments]
     if "log_level" in own:
         logging.basicConfig(level=own["log_level"].upper(), format="%(levelname)s %(name)s: %(message)s")
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(LogFilter())  # for other libraries, too
     override_limits(parse_limits(own.get("limit", ())))
     server = load(f"{place}:{name}" if name else place, is_module=options.module)
     if options.http:

@@ -24,7 +24,7 @@ from gemel.auth.server.proxy.store import ProxyStore, digest
 from gemel.auth.server.proxy.web import OAuthError, WebReply, WebRequest, json_reply, optional
 from gemel.errors import AuthorizationFailed, BackendError, Overloaded
 from gemel.protocol.records import Record
-from gemel.visible import HIDDEN
+from gemel.visible import hidden
 
 logger = logging.getLogger("gemel")
 
@@ -186,7 +186,7 @@ class Clients:
             raise OAuthError("invalid_client_metadata", "the grant type authorization_code is needed")
         if metadata.response_types and "code" not in metadata.response_types:
             raise OAuthError("invalid_client_metadata", "the response type code is needed")
-        name = " ".join(HIDDEN.sub(" ", metadata.client_name or "").split())[:MAX_NAME]
+        name = " ".join(hidden().sub(" ", metadata.client_name or "").split())[:MAX_NAME]
         return ProxyClient(client_id, name or "An application without a name", tuple(uris))
 
     def check_redirect_uri(self, uri: str) -> None:

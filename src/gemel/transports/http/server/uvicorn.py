@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -57,6 +58,14 @@ class _Server(uvicorn.Server):
             self._ready()
 
 
+def without_query(record: logging.LogRecord) -> bool:
+    """Leave the query out, which has codes in it if it is that of a login."""
+    if isinstance(record.args, tuple) and len(record.args) == 5:
+        path, query, _ = str(record.args[2]).partition("?")
+        record.args = (*record.args[:2], f"{path}?…" if query else path, *record.args[3:])
+    return True
+
+
 async def serve_with_uvicorn(
     app: HttpApp,
     listening: list[socket.socket],
@@ -79,6 +88,7 @@ async def serve_with_uvicorn(
         timeout_keep_alive=75,
         timeout_graceful_shutdown=math.ceil(app.options.limits.drain) + 1,
     )
+    logging.getLogger("uvicorn.access").addFilter(without_query)
     config.load()
     config.ssl = tls
     server: Any = _Server(config, ready, app.stop_soon)
