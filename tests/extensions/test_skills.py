@@ -14,6 +14,7 @@ from gemel import Caller, Client, DefinitionError, PeerError, Server
 from gemel.extensions.skills import Skill, SkillRejected, SkillsClient
 from gemel.schema.base import PageParams
 from gemel.server.context import Context
+from gemel.server.features.files import Files
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -380,3 +381,14 @@ async def test_a_skill_without_digests_is_loaded_only_if_that_is_accepted() -> N
 async def test_a_skill_made_by_hand_has_its_words(root: Path) -> None:
     skill = Skill(uri=URI, frontmatter={"name": "pdf", "description": "Fill forms"}, resources="dynamic")
     assert (skill.name, skill.description, skill.root) == ("pdf", "Fill forms", "skill://pdf")
+
+
+async def test_a_file_of_a_skill_is_read_without_a_walk(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = served(root)
+
+    def walk(*args: Any) -> Any:
+        raise AssertionError("all files are looked at")
+
+    monkeypatch.setattr(Files, "walk", walk)
+    async with Client(server) as client:
+        assert (await client.read_resource("skill://git-workflow/references/GUIDE.md")).text == "Rebase.\r\n"

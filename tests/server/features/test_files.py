@@ -418,3 +418,65 @@ def test_systems_without_stepwise_opening_look_again_after_opening(root: Path, m
 def test_a_mistake_of_the_author_is_told_at_once(root: Path, path: str, uri: str, words: str) -> None:
     with pytest.raises(DefinitionError, match=words):
         Server("s").add_files(root.parent / path, uri)
+
+
+# ---------------------------------------------------------------- work
+
+
+class Looked:
+    """How often paths are looked at one by one. Listing a folder is one look."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        for owner, names in ((os, ("stat", "lstat", "scandir", "listdir", "open")), (os.path, ("realpath",))):
+            for name in names:
+                monkeypatch.setattr(owner, name, self._counted(getattr(owner, name)))
+
+    def _counted(self, function: Any) -> Any:
+        def counted(*args: Any, **options: Any) -> Any:
+            self.count += 1
+            return function(*args, **options)
+
+        return counted
+
+
+@posix_only
+def test_the_work_of_a_completion_does_not_grow_with_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(500):
+        (tmp_path / f"a{number}.txt").touch()
+    (tmp_path / "below").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a1.txt")
+    (tmp_path / "out").symlink_to("/etc")
+    files = Files(tmp_path, "file:///", hidden=False, limit=10)
+    looked = Looked(monkeypatch)
+    assert files.complete("b") == ["below/"]
+    assert len(files.complete("")) == 502
+    assert looked.count < 50
+
+
+@posix_only
+def test_one_file_of_many_is_found_without_looking_at_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "more").mkdir()
+    for number in range(500):
+        (tmp_path / "more" / f"a{number}.txt").touch()
+    (tmp_path / "linked").symlink_to(tmp_path / "more")
+    (tmp_path / "more" / "link").symlink_to(tmp_path / "more" / "a1.txt")
+    (tmp_path / "more" / "out").symlink_to("/etc/passwd")
+    files = Files(tmp_path, "file:///", hidden=False, limit=10)
+    walked = set(files.walk())
+    looked = Looked(monkeypatch)
+    for path in (
+        "more/a1.txt",
+        "more/link",
+        "more/out",
+        "more/none",
+        "linked/a1.txt",
+        "more",
+        "",
+        "/",
+        "more/../more/a1.txt",
+    ):
+        assert files.finds(path) == (path in walked)
+    assert looked.count < 100

@@ -100,14 +100,14 @@ class _Folder:
     def contents(self, path: str) -> ResourceContents:
         """One file that the entry lists. Raises ResourceNotFound for any other path."""
         uri = f"{self.uri}/{quote(path)}"
-        if path not in self.paths():
+        if not self._files.finds(path):
             raise ResourceNotFound(uri)
         return contents_from_bytes(self._files.load(path), uri, guess_mime_type(path))
 
     def children(self, path: str) -> list[Resource] | None:
         """What a folder below has in it; None if there is no such folder."""
         prefix = f"{path}/" if path else ""
-        below = {each.removeprefix(prefix): state for each, state in self.paths().items() if each.startswith(prefix)}
+        below = {each.removeprefix(prefix): state for each, state in self._files.walk(path).items()}
         if not below:
             return None
         children: dict[str, Resource] = {}

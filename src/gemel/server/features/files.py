@@ -103,39 +103,55 @@ class Files:
         above, slash, begin = value.rpartition("/")
         try:
             with self._opened(above, "") as (file, status):
-                entries = self._entries(file, above) if stat.S_ISDIR(status.st_mode) else []
+                entries = self._scan(file, above, begin) if stat.S_ISDIR(status.st_mode) else []
+                ends = {entry.name: "/" if is_folder else "" for entry, is_folder in entries}
         except ResourceNotFound:
             return []
-        names = [entry.name + ("/" if entry.mime_type == FOLDER else "") for entry in entries]
-        return [above + slash + name for name in names if name.startswith(begin)]
+        return [above + slash + name + end for name, end in ends.items()]
 
-    def walk(self) -> dict[str, tuple[int, int, int]]:
-        """All files by their paths, each with its size, time of change and number. Symlinks to folders are not followed."""
+    def walk(self, start: str = "") -> dict[str, tuple[int, int, int]]:
+        """All files below a folder by their paths, each with its size, time of change and number.
+
+        Symlinks to folders are not followed.
+        """
         files: dict[str, tuple[int, int, int]] = {}
-        folders = [""]
+        folders = [start] if self._is_folder(start) else []
         while folders:
             above = folders.pop()
             with os.scandir(os.path.join(self._root, *above.split("/"))) as entries:
                 for entry in entries:
                     path = f"{above}/{entry.name}" if above else entry.name
-                    if entry.is_dir(follow_symlinks=False) and self._allowed(entry.name):
-                        folders.append(path)
-                    elif (status := self._status(path, entry.name)) is not None:
+                    if entry.is_dir(follow_symlinks=False):
+                        if self._allowed(entry.name):
+                            folders.append(path)
+                    elif (status := self._status(entry, path)) is not None and stat.S_ISREG(status.st_mode):
                         files[path] = status.st_size, status.st_mtime_ns, status.st_ino
                     if len(files) + len(folders) > MAX_ENTRIES:
                         raise ValueError(f"it has more than {MAX_ENTRIES} files and folders")
         return files
 
-    def _status(self, path: str, name: str) -> os.stat_result | None:
-        """The status of a file that can be read; None for anything else."""
-        if not self._allowed(name):
-            return None
+    def finds(self, path: str) -> bool:
+        """Whether `walk` finds a file of this path; without looking at others."""
+        above, _, name = path.rpartition("/")
+        if not self._is_folder(above) or not self._allowed(name):
+            return False
         try:
             status = os.stat(os.path.join(self._root, *self._names(path)), follow_symlinks=False)
-            path.encode()
         except (OSError, ValueError):
-            return None
-        return status if stat.S_ISREG(status.st_mode) else None
+            return False
+        return stat.S_ISREG(status.st_mode)
+
+    def _is_folder(self, path: str) -> bool:
+        """Whether there is a folder of this path, without symlinks on the way."""
+        place = self._root
+        for name in path.split("/") if path else ():
+            place = os.path.join(place, name)
+            try:
+                if not self._allowed(name) or not stat.S_ISDIR(os.lstat(place).st_mode):
+                    return False
+            except (OSError, ValueError):
+                return False
+        return True
 
     def load(self, path: str) -> bytes:
         """The bytes of one file by its decoded path. Raises ResourceNotFound."""
@@ -229,30 +245,66 @@ class Files:
 
     def _entries(self, file: int, path: str) -> list[FolderEntry]:
         """The entries of a folder, sorted by name."""
-        names = os.listdir(file if _STEPWISE else os.path.join(self._root, *path.split("/")))
         entries: list[FolderEntry] = []
-        for name in sorted(filter(self._allowed, names)):
-            entry = self._entry(f"{path}/{name}" if path else name, name)
+        for found, is_folder in self._scan(file, path):
+            entry = self._entry(found, f"{path}/{found.name}" if path else found.name, is_folder)
             if entry is not None:
                 entries.append(entry)
             if len(entries) > MAX_ENTRIES:
                 break
         return entries
 
-    def _entry(self, path: str, name: str) -> FolderEntry | None:
+    def _scan(self, file: int, path: str, begin: str = "") -> list[tuple[os.DirEntry[str], bool]]:
+        """The entries of a folder whose names begin with a text, sorted by name, and whether each is a folder.
+
+        The operating system tells the kinds of all entries at once; only symlinks are looked at.
+        """
+        found: list[tuple[os.DirEntry[str], bool]] = []
+        with os.scandir(file if _STEPWISE else os.path.join(self._root, *path.split("/"))) as entries:
+            for entry in entries:
+                if not entry.name.startswith(begin) or not self._allowed(entry.name):
+                    continue
+                if entry.is_symlink():
+                    status = self._status(entry, f"{path}/{entry.name}" if path else entry.name)
+                    mode = 0 if status is None else status.st_mode
+                    is_folder, is_file = stat.S_ISDIR(mode), stat.S_ISREG(mode)
+                else:
+                    is_folder, is_file = entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False)
+                if (is_folder or is_file) and _is_text(entry.name):
+                    found.append((entry, is_folder))
+        return sorted(found, key=lambda pair: pair[0].name)
+
+    def _status(self, entry: os.DirEntry[str], path: str) -> os.stat_result | None:
+        """The status of an entry of a folder below the root; None if it can't be read."""
+        if not self._allowed(entry.name) or not _is_text(entry.name):
+            return None
+        try:
+            if entry.is_symlink():
+                return os.stat(os.path.join(self._root, *self._names(path)), follow_symlinks=False)
+            return entry.stat(follow_symlinks=False)
+        except (OSError, ValueError):  # gone, or not below the root
+            return None
+
+    def _entry(self, entry: os.DirEntry[str], path: str, is_folder: bool) -> FolderEntry | None:
         """One entry of a folder; None if it can't be read."""
         from urllib.parse import quote
 
-        try:
-            uri = self._prefix + quote(path)
-            status = os.stat(os.path.join(self._root, *self._names(path)), follow_symlinks=False)
-        except (OSError, ValueError):  # gone, not below the root, or a name that isn't valid text
-            return None
-        if stat.S_ISDIR(status.st_mode):
+        name, uri = entry.name, self._prefix + quote(path)
+        if is_folder:
             return FolderEntry(uri=uri + "/", name=name, mime_type=FOLDER)
-        if not stat.S_ISREG(status.st_mode):
+        status = self._status(entry, path)
+        if status is None or not stat.S_ISREG(status.st_mode):
             return None
         return FolderEntry(uri=uri, name=name, mime_type=self._mime_type or guess_mime_type(name), size=status.st_size)
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be sent and asked for again: it is Unicode, and not read as a path out of its folder."""
+    try:
+        name.encode()
+    except UnicodeError:
+        return False
+    return not leads_out(name)
 
 
 def default_uri(root: str | os.PathLike[str]) -> str:
