@@ -257,13 +257,18 @@ class Overloaded(ProtocolError):
     Args:
         message: The text of the error.
         retry_after_ms: When to try again, in milliseconds; `retryAfterMs` in `data`.
+        detail: What only this side may know, such as the path of a full database: it is in `str(error)`, and is not sent.
     """
 
     code = 429
     http_status = 503
 
-    def __init__(self, message: str, retry_after_ms: int = 1000) -> None:
+    def __init__(self, message: str, retry_after_ms: int = 1000, *, detail: str = "") -> None:
         super().__init__(message, {"retryAfterMs": retry_after_ms})
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.error.message}: {self.detail}" if self.detail else self.error.message
 
 
 class InsufficientScope(ProtocolError):

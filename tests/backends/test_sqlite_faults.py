@@ -178,7 +178,7 @@ async def test_a_full_disk_is_overload_and_loses_nothing(small_disk: Path) -> No
         while acknowledged < 1000:
             acknowledged = await backend.append("log", [bytes(20_000)], ttl=600)
 
-    with pytest.raises(Overloaded, match=r"^The disk of .*state\.db is full$"):
+    with pytest.raises(Overloaded, match=r"^The store is full: the disk of .*state\.db is full$"):
         await fill()
     with pytest.raises(Overloaded):
         await backend.set("a", bytes(100_000))

@@ -16,14 +16,19 @@ many; all of it expires some time after the newest entry. A log that begins agai
 from __future__ import annotations
 
 import inspect
+import logging
 import math
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from gemel.backends.lease import Lease
+from gemel.errors import BackendError, Overloaded
 from gemel.options import is_async
 from gemel.protocol.changes import Changed, ChangesLost
+
+logger = logging.getLogger("gemel")
 
 Event: TypeAlias = Changed | ChangesLost
 #: Called with each event.
@@ -33,6 +38,10 @@ MAX_KEY_BYTES = 512
 MAX_VALUE_BYTES = 1 << 20
 #: Bytes of all entries of one append, and those that a log may keep besides its newest entry.
 MAX_LOG_BYTES = 8 << 20
+
+#: Seconds between two records that say the same of a full store.
+_PAUSE = 10.0
+_said: dict[str, float] = {}
 
 
 class Backend(Protocol):
@@ -298,3 +307,28 @@ def check_most(most: int) -> int:
     if most < 1:
         raise ValueError(f"A log keeps and returns at least 1 entry, not {most}")
     return most
+
+
+def store_full(detail: str) -> Overloaded:
+    """Return the error of a store without room. Callers aren't told which one it is; the log is, now and then.
+
+    Args:
+        detail: Which store, and how much it may keep.
+    """
+    now = time.monotonic()
+    if now >= _said.get(detail, now):
+        _said.clear()
+        _said[detail] = now + _PAUSE
+        logger.warning("A store is full: %s. What must be stored is refused with 429", detail)
+    return Overloaded("The store is full", detail=detail)
+
+
+def store_refusal(what: str, exc: BackendError | Overloaded) -> Overloaded:
+    """Log why a store can't be used, and return the error for a caller, who isn't told which store it is.
+
+    Args:
+        what: What could not be done.
+        exc: The error of the store.
+    """
+    logger.warning("%s: %s", what, exc)
+    return Overloaded(f"{what}: try again later")

@@ -21,9 +21,10 @@ from gemel.backends.base import (
     check_most,
     check_ttl,
     check_value,
+    store_full,
 )
 from gemel.backends.lease import Lease, hold_lease
-from gemel.errors import LogConflict, Overloaded
+from gemel.errors import LogConflict
 from gemel.loops import on_fork
 from gemel.protocol.changes import Changed
 
@@ -467,9 +468,9 @@ class MemoryBackend:
         if is_full():
             self._sweep(now, len(self._expiries))
         if is_full():
-            raise Overloaded(
-                f"The backend in memory is full: it has {self._count} entries with {self._bytes} bytes, "
-                f"and keeps at most {self._max_entries} with {self._max_bytes}"
+            raise store_full(
+                f"the backend in memory has {self._count} entries with {self._bytes} bytes, and keeps at most "
+                f"{self._max_entries} with {self._max_bytes}"
             )
 
     @property

@@ -31,6 +31,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from gemel.backends.base import store_full
 from gemel.backends.redis_urls import RedisAddress
 from gemel.errors import BackendError, Overloaded, shorten
 
@@ -369,7 +370,7 @@ class RedisClient:
         name, text = self.address.name, self.address.censor(_text_of(exc))
         match exc:
             case OutOfMemoryError():
-                return Overloaded(f"{name} is full: maxmemory is reached")
+                return store_full(f"{name} has reached its maxmemory")
             case ReadOnlyError():
                 return BackendError(
                     f"{name} is a read-only replica: use the URL of the primary, or redis+sentinel://", _RETRY_MS

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gemel.errors import BackendError, GemelError, Overloaded
+from gemel.backends.base import store_full
+from gemel.errors import BackendError, GemelError
 
 logger = logging.getLogger("gemel")
 
@@ -100,8 +101,8 @@ class DatabaseFile:
         if code == sqlite3.SQLITE_FULL:
             with suppress(OSError):
                 if shutil.disk_usage(self.path.parent).free < _LOG_BYTES and self.path.stat().st_size < self._max_bytes:
-                    return Overloaded(f"The disk of {self.path} is full")
-            return Overloaded(f"{self.path} is full: it may have {self._max_bytes} bytes")
+                    return store_full(f"the disk of {self.path} is full")
+            return store_full(f"{self.path} may have {self._max_bytes} bytes")
         if code == sqlite3.SQLITE_BUSY:
             return BackendError(
                 f"{self.path} is busy: other processes have been writing for {self._busy_timeout:g} seconds",

@@ -371,7 +371,7 @@ async def test_logins_of_other_keys_are_one_clear_line() -> None:
 
 async def test_a_full_backend_is_one_clear_line() -> None:
     store = BackendTokenStore(MemoryBackend(max_bytes=100), keys=KEYS)
-    with pytest.raises(TokenStoreError, match="Stored logins can't be used: The backend in memory is full"):
+    with pytest.raises(TokenStoreError, match="Stored logins can't be used: The store is full: the backend in memory"):
         await store.set(KEY, TOKENS)
 
 

@@ -21,6 +21,7 @@ from gemel.auth.jose import TokenInvalid
 from gemel.auth.metadata import RESOURCE_SEGMENT, ProtectedResource, canonical_resource, protected_resource_urls
 from gemel.auth.server.dpop import DPoPProofs, ProofInvalid
 from gemel.auth.server.options import TokenAuthOptions
+from gemel.backends.base import store_refusal
 from gemel.backends.server_backend import ServerBackend
 from gemel.errors import BackendError, GemelError, Overloaded
 from gemel.http1.asgi import AsgiApp, HeaderPairs, Receive, Scope, Send
@@ -178,7 +179,8 @@ class TokenAuth:
             exposed = (b"access-control-expose-headers", b"DPoP-Nonce")
             return refusal._replace(headers=(*refusal.headers, (b"dpop-nonce", nonce.encode()), exposed))
         except (Overloaded, BackendError) as exc:
-            return Refusal(503, str(exc), ((b"retry-after", b"5"),))
+            text = store_refusal("The proof can't be noted", exc).error.message
+            return Refusal(503, text, ((b"retry-after", b"5"),))
         return caller
 
     def _urls(self, scope: Scope) -> list[str]:

@@ -7,6 +7,7 @@ basic/patterns/mrtr of the specification, "Server Requirements".
 from __future__ import annotations
 
 import base64
+import logging
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -14,12 +15,14 @@ from typing import NoReturn
 
 import msgspec
 
-from gemel.backends.base import Backend
+from gemel.backends.base import Backend, store_refusal
 from gemel.backends.keys import make_key
 from gemel.backends.patience import store_patiently
 from gemel.encryption import KEY_BYTES, KeyRing
 from gemel.errors import BackendError, GemelError, InvalidParams, NotFinished, Overloaded
 from gemel.server.elicitation.shared_keys import SharedKeys
+
+logger = logging.getLogger("gemel")
 
 #: So many used states are remembered before those that have expired are looked for.
 REMEMBERED = 100_000
@@ -131,7 +134,8 @@ class RequestStateCodec:
                 f"{what}, too many for the backend: return less, such as the name of a file: {exc}"
             ) from exc
         except (BackendError, Overloaded) as exc:
-            raise NotFinished(f"{what}, which can't be kept: {exc}") from exc
+            logger.warning("%s, which can't be kept: %s", what, exc)
+            raise NotFinished(f"{what}, which can't be kept now") from exc
         return name
 
     async def stored_result(self, name: str) -> bytes:
@@ -139,7 +143,7 @@ class RequestStateCodec:
         try:
             text = None if self._results is None else await self._results.get(_result_key(name))
         except (BackendError, Overloaded) as exc:
-            raise Overloaded(f"The result of a step can't be read: {exc}") from exc
+            raise store_refusal("The result of a step can't be read", exc) from exc
         return _expired() if text is None else text
 
     async def renew_results(self, names: Iterable[str]) -> None:
@@ -150,7 +154,7 @@ class RequestStateCodec:
                     _result_key(name), ttl=self._ttl + CLOCK_SKEW
                 )
             except (BackendError, Overloaded) as exc:
-                raise Overloaded(f"The result of a step can't be kept: {exc}") from exc
+                raise store_refusal("The result of a step can't be kept", exc) from exc
             if not there:
                 _expired()
 
@@ -169,7 +173,7 @@ class RequestStateCodec:
             try:
                 return await self._backend.claim(key, ttl=expires - now + CLOCK_SKEW)
             except (BackendError, Overloaded) as exc:
-                raise Overloaded(f"It can't be told whether the requestState was used: {exc}") from exc
+                raise store_refusal("It can't be told whether the requestState was used", exc) from exc
         if nonce in self._used:
             return False
         if len(self._used) >= self._check_at:

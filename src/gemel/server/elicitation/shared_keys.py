@@ -11,7 +11,7 @@ import time
 
 import msgspec
 
-from gemel.backends.base import Backend
+from gemel.backends.base import Backend, store_refusal
 from gemel.backends.keys import make_key
 from gemel.encryption import KEY_BYTES, KeyRing
 from gemel.errors import BackendError, Overloaded
@@ -74,7 +74,7 @@ class SharedKeys:
             ring = self._ring = await self._read()
         except (BackendError, Overloaded) as exc:
             if ring is None or box is not None:
-                raise Overloaded(f"The keys of request state can't be read: {exc}") from exc
+                raise store_refusal("The keys of request state can't be read", exc) from exc
         self._read_at = time.monotonic()
         return ring
 

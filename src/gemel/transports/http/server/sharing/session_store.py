@@ -10,6 +10,7 @@ from functools import partial
 
 import msgspec
 
+from gemel.backends.base import store_refusal
 from gemel.channel import Serve
 from gemel.errors import BackendError, GemelError, Overloaded
 from gemel.jsonrpc import RequestId
@@ -100,11 +101,8 @@ class SharedSessionStore(SessionStore):
                 self._reclaim(self._loop.time())
                 return TOO_MANY_SESSIONS
             await self._backend.set(session.keys.record, box, ttl=self._sharing.ttl)
-        except Overloaded as exc:
-            return overloaded(str(exc))
-        except BackendError as exc:
-            logger.warning("A session could not be stored: %s", exc)
-            return STORE_GONE
+        except (BackendError, Overloaded) as exc:
+            return overloaded(store_refusal("The session can't be stored", exc).error.message)
         session.raw = box
         self.add(session)
         return None
