@@ -7,10 +7,11 @@ import contextlib
 import functools
 import os
 from collections.abc import Iterator
+from hmac import compare_digest
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import StartError
-from gemel.http1.asgi import Receive, Scope, Send
+from gemel.errors import DefinitionError, StartError
+from gemel.http1.asgi import TEXT_TYPE, Receive, Scope, Send
 from gemel.version import missing_extra
 
 if TYPE_CHECKING:
@@ -21,20 +22,28 @@ _SECONDS = 1.0
 
 
 @functools.cache
-def metrics_app() -> Any:
+def metrics_app(*, token: str | None = None, public: bool = False) -> Any:
     """Make an ASGI application that answers with the metrics of the server, in the format of Prometheus.
 
-    Serve it beside the endpoint: `server.run("http", routes={"/metrics": metrics_app()})`. It is open to everybody who
-    reaches the port. Call it before serving starts: it installs a meter provider, unless the process has one, which then
-    needs a `PrometheusMetricReader` of its own. Of several workers any one answers with the metrics of all of them, which
-    differ by the label `worker`.
+    Serve it beside the endpoint: `server.run("http", routes={"/metrics": metrics_app()})`. Metrics name the tools, also those
+    that a caller may not see: a server that authenticates callers takes an app with a token, or one that says `public`. Call
+    it before serving starts: it installs a meter provider, unless the process has one, which then needs a
+    `PrometheusMetricReader` of its own. Of several workers any one answers with the metrics of all of them, which differ by
+    the label `worker`.
+
+    Args:
+        token: What requests must send, as `Authorization: Bearer TOKEN`. Default: nothing.
+        public: Whether a server that authenticates callers may serve it to everybody who reaches the port.
 
     Returns:
-        The ASGI application, the same at each call.
+        The ASGI application, the same at each call with the same arguments.
 
     Raises:
+        DefinitionError: The token is empty, or has characters that a header can't.
         StartError: The extra `metrics` is not installed.
     """
+    if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
+        raise DefinitionError("metrics_app: token= is a text of ASCII letters, digits and signs, without blanks")
     try:
         from opentelemetry import metrics
         from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -44,14 +53,17 @@ def metrics_app() -> Any:
         raise StartError(missing_extra("metrics_app() needs", "metrics")) from None
     if not isinstance(metrics.get_meter_provider(), MeterProvider):
         metrics.set_meter_provider(MeterProvider(metric_readers=[PrometheusMetricReader()]))
-    return _MetricsApp(make_asgi_app())
+    return MetricsApp(make_asgi_app(), None if token is None else f"Bearer {token}".encode(), public)
 
 
-class _MetricsApp:
+class MetricsApp:
     """Answers with the metrics of this process, or of all workers: each tells the others its own over a Unix socket."""
 
-    def __init__(self, own: Any) -> None:
+    def __init__(self, own: Any, credentials: bytes | None, public: bool) -> None:
         self._own = own
+        self._credentials = credentials
+        #: Whether it may stand beside an endpoint that authenticates callers.
+        self.may_be_served = public or credentials is not None
         self._place: WorkerPlace | None = None
         self._server: asyncio.Server | None = None
 
@@ -65,6 +77,11 @@ class _MetricsApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
+        if self._credentials is not None and not _has_credentials(scope, self._credentials):
+            headers = [(b"content-type", TEXT_TYPE), (b"www-authenticate", b"Bearer")]
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
+            await send({"type": "http.response.body", "body": b"The metrics need their token\n"})
+            return
         if self._place is None:
             await self._own(scope, receive, send)
             return
@@ -109,6 +126,11 @@ class _Workers:
         yield up
         yield restarts
         yield from families.values()
+
+
+def _has_credentials(scope: Scope, credentials: bytes) -> bool:
+    given = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
+    return len(given) == 1 and compare_digest(given[0], credentials)
 
 
 async def _send_metrics(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

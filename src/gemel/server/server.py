@@ -646,6 +646,20 @@ class Server(Router, Generic[StateT]):
 
             app = ServerCard(card, self._description, path)
             options["routes"] = {**(options.get("routes") or {}), f"{path.rstrip('/')}/server-card": app}
+        if (
+            routes := options.get("routes")
+            if self.auth is not None or options.get("authenticate") is not None
+            else None
+        ):
+            from gemel.server.metrics import MetricsApp
+
+            for place, route in routes.items():
+                if isinstance(route, MetricsApp) and not route.may_be_served:
+                    raise DefinitionError(
+                        f"{place} would tell everybody what this server has, which authenticates callers: write "
+                        "metrics_app(token=…), or metrics_app(public=True) where only Prometheus reaches it; on the command line "
+                        "set GEMEL_METRICS_TOKEN"
+                    )
         return HttpApp(
             self._serve_here,
             path,

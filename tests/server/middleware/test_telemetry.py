@@ -461,6 +461,31 @@ def test_prometheus_finds_the_metrics_beside_the_endpoint() -> None:
     assert "gemel_server_active_requests" in done.stdout
 
 
+def test_metrics_beside_an_endpoint_with_authentication_need_a_token() -> None:
+    code = (
+        "import asyncio, gemel\n"
+        "from gemel import metrics_app\n"
+        "from gemel.auth import StaticTokens\n"
+        "from tests.transports.http_rig import serving\n"
+        "for options in ({'auth': StaticTokens({'a' * 32: 'ann'})}, {}):\n"
+        "    server, more = gemel.Server('x', **options), {} if options else {'authenticate': lambda *_: None}\n"
+        "    try: server.http_app(routes={'/metrics': metrics_app()}, **more)\n"
+        "    except gemel.DefinitionError as exc: print(exc)\n"
+        "    server.http_app(routes={'/metrics': metrics_app(public=True)}, **more)\n"
+        "async def main():\n"
+        "    async with serving(gemel.Server('x'), routes={'/metrics': metrics_app(token='s3cret')}) as site:\n"
+        "        for sent in ({}, {'Authorization': 'Bearer other'}, {'Authorization': 'Bearer s3cret'}):\n"
+        "            print((await site.ask(sent, None, 'GET', '/metrics')).status)\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    first, second, *statuses = done.stdout.splitlines()
+    assert first == second
+    assert first.startswith("/metrics would tell everybody what this server has")
+    assert statuses == ["401", "401", "200"]
+
+
 # ---------------------------------------------------------------- without telemetry
 
 

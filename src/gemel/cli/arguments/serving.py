@@ -19,7 +19,7 @@ def _run(command: CommandParser) -> None:
     add_http(command, *HTTP, *TLS)
     from gemel.cli.program.options import RunOptions
 
-    add_options(command, RunOptions, "limit", "log_level")
+    add_options(command, RunOptions, "limit", "log_level", "metrics_token")
     command.add_argument(
         "--metrics", action="store_true", help="answer /metrics, in the format of Prometheus; with HTTP"
     )

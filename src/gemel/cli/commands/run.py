@@ -28,13 +28,13 @@ def run(options: argparse.Namespace) -> int:
         remember_command()
     os.environ.update(given_environment(options))
     address = http_options(options, http=options.http, needs="--http")
-    own = table_options(options, "limit", "log_level")
+    own = table_options(options, "limit", "log_level", "metrics_token")
     if options.http:
         address |= _tls(**table_options(options, "tls_cert", "tls_key"))
     if options.metrics:
         if not options.http:
             raise StartError("--metrics needs --http")
-        address["routes"] = {"/metrics": metrics_app()}
+        address["routes"] = {"/metrics": metrics_app(token=own.get("metrics_token"))}
     if options.reload:
         if not options.http:
             raise StartError("--reload needs --http: on stdio, a restart would lose messages of the client")

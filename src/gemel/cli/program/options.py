@@ -17,4 +17,10 @@ class RunOptions(HttpOptions, total=False):
     limit: Annotated[
         Sequence[str], Option("One of the limits of the server, `NAME=NUMBER`, in place of the one that the file sets.")
     ]
+    metrics_token: Annotated[
+        str | None,
+        Option(
+            "What requests of /metrics must send, as `Authorization: Bearer TOKEN`; a variable hides it from others."
+        ),
+    ]
     log_level: Annotated[LogLevel | None, Option("Write Python's log messages from this level on to standard error.")]
