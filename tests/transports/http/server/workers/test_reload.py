@@ -53,6 +53,22 @@ async def test_code_that_can_not_be_loaded_leaves_the_old_workers(tmp_path: Path
         assert await server.call("version") == "two"
 
 
+async def test_code_that_hangs_while_it_is_loaded_is_told_of(tmp_path: Path) -> None:
+    async with several(tmp_path, "--worker-timeout", "1") as server:
+        before = await server.settled(3)
+        server.file.write_text("import time\ntime.sleep(600)\n" + PROGRAM)
+        server.signal(signal.SIGHUP)
+        await server.line("The reload is not ready after 1 s")
+        await server.line("The reload is not ready after 2 s")
+        assert await server.settled(3) == before
+        assert await server.call("version") == "one"
+        server.file.write_text(PROGRAM.replace('"one"', '"two"'))
+        server.signal(signal.SIGHUP)
+        await server.line("Reloaded")
+        await until(lambda: not any(map(exists, before)), 30)
+        assert await server.call("version") == "two"
+
+
 async def test_workers_that_fail_to_start_leave_the_old_ones(tmp_path: Path) -> None:
     failing = (
         "\nfrom contextlib import asynccontextmanager\n"

@@ -31,6 +31,8 @@ MOST_BACKOFF_SECONDS = 15.0
 FAILED_STARTS = 3
 #: Seconds between the steps that end a worker which hangs: it says what blocks it, dumps all stacks, is killed.
 DUMP_SECONDS = 0.5
+#: Seconds after which the log says that a reload is not ready, without a time limit for event loops; then after twice as many.
+SLOW_RELOAD_SECONDS = 30.0
 #: Seconds that a successor gets beyond those of its workers.
 MARGIN = 1.0
 
@@ -49,6 +51,8 @@ class Child:
         self.ended = False
         self.ready_since: float | None = None
         self.heard = now
+        #: How many seconds after its start the log said that it is not ready yet.
+        self.slow_after = 0.0
         #: When it is killed, if it is still there.
         self.kill_at: float | None = None
         #: When it was first noticed that it hangs, and whether it was told to dump its stacks.
@@ -353,6 +357,8 @@ class Supervisor:
                 child.kill_at = None
                 child.signal(signal.SIGKILL)
             return
+        if slot is self._successor:
+            self._warn_of_slow_reload(child, now)
         silence = now - child.heard
         if not self._timeout or self._leaving or child.ready_since is None or silence < self._timeout:
             return
@@ -365,6 +371,18 @@ class Supervisor:
             child.aborted = True
             child.signal(signal.SIGABRT)
             child.kill_at = now + DUMP_SECONDS
+
+    def _warn_of_slow_reload(self, child: Child, now: float) -> None:
+        """Say that a reload is not ready: its code may hang while it is loaded, which nobody else would notice."""
+        seconds = now - child.started
+        if child.ready_since is None and seconds >= max(2 * child.slow_after, self._timeout or SLOW_RELOAD_SECONDS):
+            child.slow_after = seconds
+            logger.warning(
+                "The reload is not ready after %.0f s: process %d still loads the code, or its workers start. The present workers "
+                "go on; another SIGHUP begins anew",
+                seconds,
+                child.pid,
+            )
 
     # ---------------------------------------------------------------- reload and end
 
