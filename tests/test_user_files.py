@@ -35,6 +35,18 @@ OTHERS = {
     "standard_streams.py": "opens the null device",
     "cli/__init__.py": "opens the null device",
 }
+#: Modules that remove files, and which.
+REMOVERS = {
+    "user_files.py": "what could not be written as a whole",
+    "install/change.py": "a file that did not exist before it was written, and the records of what was",
+    "auth/client/stores.py": "logins, and what killed processes left of them",
+    "local_sockets.py": "the Unix socket of a dead server",
+    "transports/stream/sockets.py": "the own Unix socket",
+    "transports/http/server/run.py": "the own Unix socket",
+    "transports/http/server/workers/run.py": "the own temporary folder",
+    "transports/http/server/workers/worker.py": "the temporary folder of a supervisor that is gone",
+    "server/metrics.py": "the socket in the temporary folder of the workers",
+}
 WRITES_BY_NAME = re.compile(
     r"os\.(open|replace|rename|link|symlink)|tempfile\.\w+|shutil\.(copy\w*|move)|fileinput\.input"
 )
@@ -72,6 +84,17 @@ def test_one_module_writes_the_files_of_users() -> None:
     assert found.pop("user_files.py")
     assert {name: places for name, places in found.items() if name not in OTHERS} == {}
     assert OTHERS.keys() - found.keys() == set(), "what is listed and doesn't write any more"
+
+
+def test_files_are_removed_in_known_places_only() -> None:
+    calls = re.compile(r"os\.(unlink|remove|rmdir|removedirs)|shutil\.rmtree|.*\.(unlink|rmdir)")
+    found = {
+        module.path.relative_to(PACKAGE).as_posix()
+        for module in read_package()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and calls.fullmatch(ast.unparse(node.func))
+    }
+    assert found == REMOVERS.keys()
 
 
 @pytest.mark.parametrize(

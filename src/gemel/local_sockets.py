@@ -8,6 +8,7 @@ https://learn.microsoft.com/en-us/windows/win32/ipc/named-pipes
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -34,6 +35,37 @@ class Listening(Protocol):
 def is_pipe(path: str) -> bool:
     r"""Whether a path is the name of a pipe of this machine: `\\.\pipe\NAME`, in any case, with either kind of slash."""
     return path.replace("/", "\\").lower().startswith(_PREFIX)
+
+
+def remove_dead_socket(path: str) -> None:
+    """Remove the Unix socket of a dead server.
+
+    Args:
+        path: Its path.
+
+    Raises:
+        StartError: A server listens there, or it is a file of another kind.
+    """
+    import socket
+
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise StartError(f"Can't listen on {path}: it exists and is not a socket; choose another path.")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            raise StartError(f"Can't listen on {path}: {exc.strerror or exc}") from exc
+    raise StartError(f"Can't listen on {path}: it is in use by a running server; stop that one or choose another path.")
 
 
 def is_pipe_transport(transport: asyncio.BaseTransport) -> bool:

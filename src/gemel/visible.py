@@ -25,7 +25,7 @@ _SECRET_NAMES = (
     "access_token|actor_token|api_key|client_assertion|client_secret|code_verifier|id_token|refresh_token|subject_token"
 )
 _CREDENTIALS = re.compile(
-    rf"(\b(?:{_SECRET_NAMES})(?:=|['\"]\s*:\s*['\"])|[?&](?:assertion|code|password|sig|signature|state|token)=)[^&\s\"'<>]+"
+    rf"(\b(?:{_SECRET_NAMES})(?:=|['\"]\s*:\s*['\"])|[?&](?:assertion|code|apikey|auth|key|password|sig|signature|state|token)=)[^&\s\"'<>]+"
     r"|\b((?:Bearer|DPoP)\s+)(?=\S*[0-9])[A-Za-z0-9._~+/-]{8,}=*"
     r"|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"
 )

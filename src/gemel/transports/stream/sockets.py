@@ -13,7 +13,6 @@ import logging
 import os
 import select
 import socket
-import stat
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -28,6 +27,7 @@ from gemel.local_sockets import (
     is_pipe,
     is_pipe_transport,
     listen_on_pipe,
+    remove_dead_socket,
 )
 from gemel.protocol.http.request import Principal
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
@@ -241,7 +241,7 @@ async def serve_socket(
 def _listen_unix(path: str) -> socket.socket:
     if not hasattr(socket, "AF_UNIX"):
         raise StartError(NO_UNIX_SOCKETS)
-    _clear(path)
+    remove_dead_socket(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
@@ -254,28 +254,6 @@ def _listen_unix(path: str) -> socket.socket:
         os.umask(mask)
     sock.setblocking(False)
     return sock
-
-
-def _clear(path: str) -> None:
-    """Remove the file of a dead server. Raises StartError if a live server or another file is there."""
-    try:
-        mode = os.lstat(path).st_mode
-    except OSError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise StartError(f"Can't listen on {path}: it exists and is not a socket; choose another path.")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)
-            return
-        except FileNotFoundError:
-            return
-        except OSError as exc:
-            raise StartError(f"Can't listen on {path}: {exc.strerror or exc}") from exc
-    raise StartError(f"Can't listen on {path}: it is in use by a running server; stop that one or choose another path.")
 
 
 def _listen_tcp(host: str, port: int) -> socket.socket:

@@ -146,7 +146,7 @@ async def test_a_unix_socket_is_served_and_removed_at_the_end(tmp_path: Path) ->
     app = make_server(Log()).http_app()
     task = asyncio.create_task(serve_http(app, uds=path, announce=ready.set_result))
     assert path in await ready
-    with pytest.raises(StartError, match="another server listens"):
+    with pytest.raises(StartError, match="in use by a running server"):
         await serve_http(make_server(Log()).http_app(), uds=path)
     wire = Wire(*await asyncio.open_unix_connection(path))
     headers, body = modern_call("add", a=1, b=2)
@@ -168,6 +168,18 @@ async def test_a_unix_socket_left_behind_by_a_dead_server_is_replaced(tmp_path: 
     await ready
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_a_file_that_is_no_socket_is_not_replaced_by_one(tmp_path: Path) -> None:
+    """Connecting to a file is refused as connecting to the socket of a dead server is."""
+    path, link = tmp_path / "notes.txt", tmp_path / "link"
+    path.write_text("mine")
+    link.symlink_to(path)
+    for place in (path, link):
+        with pytest.raises(StartError, match="it exists and is not a socket; choose another path"):
+            await serve_http(make_server(Log()).http_app(), uds=str(place))
+    assert link.is_symlink()
+    assert path.read_text() == "mine"
 
 
 async def test_small_pieces_of_a_stream_leave_at_once() -> None:

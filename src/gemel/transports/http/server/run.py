@@ -10,12 +10,13 @@ import contextlib
 import errno
 import os
 import socket
+import stat
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from gemel.errors import StartError
-from gemel.local_sockets import NO_UNIX_SOCKETS, is_pipe
+from gemel.local_sockets import NO_UNIX_SOCKETS, is_pipe, remove_dead_socket
 from gemel.signals import stop_on_signals
 from gemel.transports.http.server.app import HttpApp
 
@@ -189,7 +190,8 @@ def unbind(listening: list[socket.socket], uds: str | None) -> None:
         each.close()
     if uds is not None:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(uds)
+            if stat.S_ISSOCK(os.lstat(uds).st_mode):
+                os.unlink(uds)
 
 
 def _bind_tcp(host: str, port: int) -> list[socket.socket]:
@@ -266,16 +268,7 @@ def _bind_unix(path: str) -> socket.socket:
         raise StartError(f"Several workers can't share the named pipe {path}: start one, or use a port")
     if not hasattr(socket, "AF_UNIX"):
         raise StartError(NO_UNIX_SOCKETS)
-    if os.path.exists(path):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            try:
-                probe.connect(path)
-            except ConnectionRefusedError:
-                os.unlink(path)
-            except OSError as exc:
-                raise StartError(f"Can't listen on {path}: something else is there ({exc.strerror})") from exc
-            else:
-                raise StartError(f"Can't listen on {path}: another server listens on it")
+    remove_dead_socket(path)
     try:
         return _open(socket.AF_UNIX, path)
     except OSError as exc:
