@@ -163,6 +163,28 @@ def test_a_file_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only the superuser gives files away")
+def test_a_file_keeps_its_owner(tmp_path: Path) -> None:
+    """A command that is run by sudo leaves the files of a user to the user."""
+    path = tmp_path / "file"
+    path.write_text("old")
+    os.chown(path, 1234, 2345)
+    path.chmod(0o640)
+    replace_file(path, b"new")
+    status = path.stat()
+    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (1234, 2345, 0o640)
+
+
+def test_a_file_without_write_permission_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    path.chmod(0o444)
+    if os.access(path, os.W_OK):
+        pytest.skip("the superuser may write it")
+    with pytest.raises(PermissionError):
+        replace_file(path, b"new")
+
+
 def test_a_new_file_has_the_permissions_of_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:

@@ -100,9 +100,9 @@ def path_within(folder: Path, name: str | os.PathLike[str]) -> Path:
     Raises:
         StartError: The name, or a symbolic link on the way, leads out of the folder.
     """
-    root, path = os.path.realpath(folder), folder / name
-    found = os.path.realpath(path)
-    if found == root or os.path.commonpath([root, found]) != root:
+    root, path = Path(os.path.realpath(folder)), folder / name
+    found = Path(os.path.realpath(path))
+    if root not in found.parents:
         raise StartError(f"{path} leads out of {folder}, to {found}")
     return path
 

@@ -104,9 +104,11 @@ def test_each_hostile_schema_makes_a_form_that_can_be_sent(hostile: Inspected, t
     is_unharmed(page, hostile)
 
 
-def test_invisible_characters_of_names_are_shown(hostile: Inspected) -> None:
+def test_invisible_characters_of_names_and_descriptions_are_shown(hostile: Inspected) -> None:
     page = open_hostile(hostile, "#/tools")
     expect(rows(page).nth(1)).to_contain_text("safe\\u202egnp.exe\\u2066\\u200b")
+    rows(page).nth(1).click()
+    expect(page.locator("p.description").first).to_contain_text("safe\\u202egnp.exe\\u2066\\u200b")
     is_unharmed(page, hostile)
 
 

@@ -41,6 +41,7 @@ MAX_LOG_BYTES = 8 << 20
 
 #: Seconds between two records that say the same of a full store.
 _PAUSE = 10.0
+_MOST_SAID = 100
 _said: dict[str, float] = {}
 
 
@@ -317,7 +318,8 @@ def store_full(detail: str) -> Overloaded:
     """
     now = time.monotonic()
     if now >= _said.get(detail, now):
-        _said.clear()
+        if len(_said) >= _MOST_SAID:
+            _said.clear()
         _said[detail] = now + _PAUSE
         logger.warning("A store is full: %s. What must be stored is refused with 429", detail)
     return Overloaded("The store is full", detail=detail)
