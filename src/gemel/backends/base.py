@@ -333,4 +333,5 @@ def store_refusal(what: str, exc: BackendError | Overloaded) -> Overloaded:
         exc: The error of the store.
     """
     logger.warning("%s: %s", what, exc)
-    return Overloaded(f"{what}: try again later")
+    reason = exc.error.message if isinstance(exc, Overloaded) else "try again later"
+    return Overloaded(f"{what}: {reason}")
