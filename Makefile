@@ -95,11 +95,12 @@ hostile: .venv/.test
 	$(PY) -m tests.hostile.clients
 
 FUZZ_SECONDS ?= 60
+FUZZ_SEED ?= 0
 fuzz: .venv/.test
 	$(PIP) atheris
 	mkdir -p .cache
 	printf '%s\n' message server client head events values recording agreement | xargs -P 2 -I% sh -c '\
-		$(PY) -m tests.fuzz.coverage % --seconds $(FUZZ_SECONDS) > .cache/fuzz-%.log 2>&1 || { cat .cache/fuzz-%.log; exit 1; }; \
+		PYTHONHASHSEED=$(FUZZ_SEED) $(PY) -m tests.fuzz.coverage % --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) > .cache/fuzz-%.log 2>&1 || { cat .cache/fuzz-%.log; exit 1; }; \
 		echo "%: $$(tail -n 1 .cache/fuzz-%.log)"'
 
 MUTANTS ?= 60

@@ -29,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.coverage", description="Coverage-guided fuzzing.")
     parser.add_argument("target", choices=sorted(TARGETS))
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument(
+        "--seed", type=int, default=0, help="try the same inputs in each run of the same code; 0: others"
+    )
     parser.add_argument("--merge", action="store_true", help="add the inputs that reach new code to the corpus")
     options = parser.parse_args(arguments)
     stored, findings = CORPUS / options.target, FINDINGS / options.target
@@ -38,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.merge:
         words += ["-merge=1", str(stored), str(findings)]
     else:
-        words += [f"-max_total_time={options.seconds}", str(findings), str(stored)]
+        words += [f"-max_total_time={options.seconds}", f"-seed={options.seed}", str(findings), str(stored)]
     atheris.Setup([sys.argv[0], *words], TARGETS[options.target])
     atheris.Fuzz()
 
