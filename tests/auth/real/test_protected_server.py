@@ -186,7 +186,7 @@ async def test_each_algorithm_of_the_authorization_server_is_understood(algorith
         auth = JWTAuth(issuer=provider.issuer, audience=URL, required_scopes=["notes"])
         async with running(notes_server(auth=auth), PORT) as url:
             program = ClientCredentials(**PROGRAM, scopes=["notes"])
-            assert await ask(url, program, "whoami") == "backup: notes"
+            assert await ask(url, program, "whoami") == "client backup: notes"
 
 
 def _members(settings: Settings) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _members(settings: Settings) -> dict[str, Any]:
 
 
 async def test_a_program_logs_in_without_a_person(provider: AuthorizationServer, url: str) -> None:
-    assert await ask(url, ClientCredentials(**PROGRAM, scopes=["notes"]), "whoami") == "backup: notes"
+    assert await ask(url, ClientCredentials(**PROGRAM, scopes=["notes"]), "whoami") == "client backup: notes"
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -206,7 +206,7 @@ async def test_the_official_clients_log_in_without_a_person(
             return official.call("whoami")
 
     answer = await asyncio.to_thread(visit)
-    assert answer["result"]["texts"] == ["backup: notes"], answer
+    assert answer["result"]["texts"] == ["client backup: notes"], answer
 
 
 @pytest.mark.parametrize("client", ["gemel", *CLIENTS])
