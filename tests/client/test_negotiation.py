@@ -512,6 +512,25 @@ async def test_a_server_that_refuses_a_revision_by_an_error_is_asked_for_one_tha
     assert older["capabilities"].keys() == {"roots"}
 
 
+@pytest.mark.parametrize("code", [-32600, -32602])
+async def test_a_server_that_only_says_that_it_knows_another_version_is_asked_for_older_ones(code: int) -> None:
+    def shake(puppet: Puppet, message: dict[str, Any]) -> Any:
+        known = message["params"]["protocolVersion"] == "2025-03-26"
+        return shaken("2025-03-26") if known else Error(code, "Unsupported protocol version")
+
+    puppet = legacy(initialize=shake)
+    assert (await found(puppet)).revision == "2025-03-26"
+    assert len(puppet.asked("initialize")) == 3
+
+
+async def test_a_server_that_knows_no_version_is_asked_for_each_once() -> None:
+    puppet = legacy(initialize=Error(-32602, "Unsupported protocol version"))
+    with pytest.raises(ConnectFailed, match="The server refused initialize: Unsupported protocol version"):
+        await found(puppet)
+    asked = [each["protocolVersion"] for each in puppet.asked("initialize")]
+    assert len(asked) == len(set(asked)) == 4
+
+
 async def test_a_server_that_refuses_the_handshake_says_why() -> None:
     with pytest.raises(ConnectFailed, match="The server refused initialize: not today"):
         await found(legacy(initialize=Error(-32603, "not today")))

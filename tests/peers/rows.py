@@ -350,6 +350,11 @@ def openings() -> Iterator[Row]:
         "true as another capability": {"capabilities": {"tools": {}, "logging": True}},
         "a text as listChanged": {"capabilities": {"tools": {"listChanged": "yes"}}},
         "a list as experimental capabilities": {"capabilities": {"tools": {}, "experimental": []}},
+        "no name": {"serverInfo": {"version": "1"}},
+        "no version": {"serverInfo": {"name": "plain"}},
+        "a name that is a number": {"serverInfo": {"name": 5, "version": "1"}},
+        "a text as serverInfo": {"serverInfo": "plain 1.0"},
+        "no serverInfo": {"serverInfo": ...},
     }
     for name, changes in left_out.items():
         yield Row(f"initialize is answered with {name}", {"initialize": opening(**changes)}, warns=("member-left-out",))
@@ -359,7 +364,6 @@ def openings() -> Iterator[Row]:
         "no revision": {"protocolVersion": ...},
         "no capabilities": {"capabilities": ...},
         "capabilities that are a list": {"capabilities": []},
-        "a name that is a number": {"serverInfo": {"name": 5, "version": "1"}},
     }
     for name, changes in unusable.items():
         yield Row(

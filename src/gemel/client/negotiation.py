@@ -296,13 +296,19 @@ def _late_discovery(answer: StepAnswer) -> Steps:
 
 
 def _second_try(error: PeerError) -> Generator[Probe | Initialize, StepAnswer, StepAnswer]:
+    """Send `initialize` with what the server supports; if it only says that it is another version, with each older one."""
     supported = _supported(error)
     common = _common(HANDSHAKE_REVISIONS, supported)
-    if not common:
-        if _common(STATELESS_REVISIONS, supported):
-            raise ConnectFailed(f"The server speaks only the stateless era ({', '.join(supported)}): use era='2026'")
-        raise ConnectFailed(f"The server refused initialize: {error}") from error
-    return (yield Initialize(common[-1]))
+    if common:
+        return (yield Initialize(common[-1]))
+    if _common(STATELESS_REVISIONS, supported):
+        raise ConnectFailed(f"The server speaks only the stateless era ({', '.join(supported)}): use era='2026'")
+    if not supported and error.code in _REFUSALS and "version" in str(error).lower():
+        for older in reversed(HANDSHAKE_REVISIONS[:-1]):
+            answer = yield Initialize(older)
+            if not isinstance(answer.error, PeerError):
+                return answer
+    raise ConnectFailed(f"The server refused initialize: {error}") from error
 
 
 def _agreed(result: Raw) -> Discovery:
@@ -317,7 +323,7 @@ def _agreed(result: Raw) -> Discovery:
     return Discovery(
         era=HANDSHAKE.name,
         revision=agreed.protocol_version,
-        server_info=agreed.server_info,
+        server_info=agreed.server_info if agreed.server_info.name else None,
         capabilities=agreed.capabilities,
         instructions=agreed.instructions,
     )

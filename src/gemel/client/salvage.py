@@ -20,7 +20,7 @@ from gemel.schema.content import (
     ResourceLink,
     TextContent,
 )
-from gemel.schema.lifecycle import ServerCapabilities
+from gemel.schema.lifecycle import InitializeResult, ServerCapabilities
 from gemel.schema.prompts import GetPromptResult, ListPromptsResult, Prompt, PromptMessage
 from gemel.schema.resources import (
     ListResourcesResult,
@@ -115,6 +115,8 @@ def salvage(raw: Raw, kind: Any, decode: Callable[[Raw], Any], deviations: Devia
 def salvage_opening(raw: Raw, kind: Any, note: Note) -> Raw:
     """Leave optional members that are not valid out of the answer to `initialize` or `server/discover`.
 
+    The name and the version of a server are for display only: they are empty texts where they are missing or not valid.
+
     Args:
         raw: The result, which is not valid.
         kind: Its type.
@@ -126,6 +128,8 @@ def salvage_opening(raw: Raw, kind: Any, note: Note) -> Raw:
     notes: list[tuple[str, str]] = []
     try:
         rest = _without_invalid(raw, kind, "", notes)
+        if kind is InitializeResult:
+            rest = _with_identity(rest, notes)
         msgspec.json.decode(rest, type=kind)
     except msgspec.MsgspecError:
         return raw
@@ -156,6 +160,24 @@ def _without_invalid(raw: Raw, kind: Any, place: str, notes: list[tuple[str, str
         elif not field.required:
             del members[name]
         notes.append(left_out)
+    return Raw(msgspec.json.encode(members))
+
+
+def _with_identity(raw: Raw, notes: list[tuple[str, str]]) -> Raw:
+    """An answer to `initialize` whose `serverInfo` has a name and a version."""
+    members = _members.decode(raw)
+    try:
+        identity = _members.decode(members["serverInfo"])
+    except (KeyError, msgspec.ValidationError):
+        identity = {}
+    for name in ("name", "version"):
+        try:
+            _text.decode(identity[name])
+        except (KeyError, msgspec.ValidationError):
+            identity[name] = Raw(b'""')
+            if not any(detail.startswith("serverInfo") for _, detail in notes):
+                notes.append(("member-left-out", f"serverInfo.{name}: it is missing"))
+    members["serverInfo"] = Raw(msgspec.json.encode(identity))
     return Raw(msgspec.json.encode(members))
 
 

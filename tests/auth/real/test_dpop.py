@@ -60,7 +60,9 @@ async def test_a_login_is_bound_to_a_key(url: str, page: Page) -> None:
 
 
 async def test_a_program_is_bound_to_a_key(url: str) -> None:
-    assert await ask(url, ClientCredentials(**PROGRAM, scopes=["notes"], proof=DPoP()), 3) == ["client backup: notes"] * 3
+    assert (
+        await ask(url, ClientCredentials(**PROGRAM, scopes=["notes"], proof=DPoP()), 3) == ["client backup: notes"] * 3
+    )
 
 
 async def test_a_token_that_is_bound_to_no_key_is_refused(url: str) -> None:

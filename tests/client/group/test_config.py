@@ -76,6 +76,13 @@ def test_the_section_may_have_the_name_that_another_host_gives_it() -> None:
     assert list(read_config({"servers": {"a": {"command": "a"}}, "inputs": []})) == ["a"]
 
 
+def test_a_second_section_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "gemel"):
+        entries = read_config({"servers": {"b": {"command": "b"}}, "mcpServers": {"a": {"command": "a"}}})
+    assert list(entries) == ["a"]
+    assert caplog.messages == ["the configuration has 'mcpServers', which is read, and 'servers', which is not"]
+
+
 def test_a_disabled_server_is_marked_and_needs_no_variables() -> None:
     entries = read({"off": {"command": "${NONE}", "disabled": True}, "out": {"url": "${NONE}", "enabled": False}})
     assert [entry.disabled for entry in entries.values()] == [True, True]

@@ -191,6 +191,9 @@ def read_config(source: Source, *, environ: Mapping[str, str] | None = None) -> 
         raise StartError(f"{where}: {section!r} is there twice")
     if not isinstance(servers[section], Mapping):
         raise StartError(f"{where}: {section!r} must be an object that maps names to servers")
+    others = [name for name in _SECTIONS if name in servers and name != section]
+    if others:
+        logger.warning("%s has %r, which is read, and %s, which is not", where, section, ", ".join(map(repr, others)))
     variables = os.environ if environ is None else environ
     folder = "" if isinstance(source, Mapping) else os.path.dirname(os.path.abspath(source))
     return {

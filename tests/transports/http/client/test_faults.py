@@ -229,6 +229,16 @@ async def test_an_error_status_is_told_with_the_start_of_its_body(status: int) -
     assert len(str(error)) < 500
 
 
+@pytest.mark.parametrize("body", [b"no such login: Bearer 4e1f.token-9", b'{"access_token": "4e1f.token-9"}'])
+async def test_credentials_that_a_server_repeats_are_not_in_the_error(body: bytes) -> None:
+    async def refuse(asked: Asked, answer: Answer) -> None:
+        await answer.body(body, kind="text/plain", status=403)
+
+    error = await failure_of(refuse)
+    assert isinstance(error, HttpStatus)
+    assert "4e1f" not in f"{error}{error.body}"
+
+
 async def test_a_challenge_is_kept_whole_though_it_came_in_several_headers() -> None:
     """T-46: 401 is not an era verdict, and its WWW-Authenticate is what an OAuth client needs."""
 

@@ -12,6 +12,7 @@ from gemel.http1.client.wire import WireResponse
 from gemel.jsonrpc import is_batch
 from gemel.protocol.http.media_types import EVENT_STREAM, media_type
 from gemel.protocol.http.sse import Decoder, Event
+from gemel.visible import escape_log
 
 # --- Event streams ----------------------------------------------------------------------------------------------------
 
@@ -153,8 +154,8 @@ _PAGE = "It answers with a web page, not as an MCP endpoint does"
 
 
 def excerpt(body: bytes) -> str:
-    """The start of a body in one line, fit for an error."""
-    text = body[: _EXCERPT_BYTES + 1].decode("utf-8", "replace")
+    """The start of a body in one line, fit for an error: without credentials, which some servers repeat."""
+    text = escape_log(body[: 2 * _EXCERPT_BYTES].decode("utf-8", "replace"))
     return shorten(" ".join("".join(c if c.isprintable() else " " for c in text).split()), _EXCERPT_BYTES)
 
 
