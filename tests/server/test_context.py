@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -153,6 +155,20 @@ async def test_what_is_no_progress_is_told_to_the_author_and_not_sent(era: Era) 
         await client.call_tool("work", on_progress=lambda one: heard.append(one.progress))
     assert (len(told), heard) == (6, [2])
     assert told[0] == "Progress can't be nan: give a number, neither NaN nor infinite"
+
+
+@both_eras
+async def test_progress_is_a_number_of_any_type(era: Era) -> None:
+    given: list[Any] = [Decimal("0.25"), Fraction(1, 2), 0.75, True, 2, Decimal(3)]
+
+    async def work(ctx: Context) -> None:
+        for number in given:
+            await ctx.report_progress(number, Decimal(4))
+
+    heard: list[tuple[float, float | None]] = []
+    async with Client(telling(work), era=era) as client:
+        await client.call_tool("work", on_progress=lambda one: heard.append((one.progress, one.total)))
+    assert heard == [(float(number), 4.0) for number in given]
 
 
 @both_eras

@@ -308,7 +308,7 @@ async def test_texts_numbers_and_blocks_of_a_subclass(era: Any) -> None:
 
     @server.tool
     async def progress(ctx: Context) -> str:
-        await ctx.report_progress(np.float32(1.5), np.int64(2), Word("half"))  # type: ignore[arg-type]  # as users do
+        await ctx.report_progress(np.float32(1.5), np.int64(2), Word("half"))
         return "done"
 
     @server.prompt

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
+from decimal import Decimal
 from math import isfinite
 from numbers import Real
 from types import MappingProxyType
@@ -20,6 +21,7 @@ from typing import (
     NamedTuple,
     ParamSpec,
     Protocol,
+    SupportsFloat,
     TypedDict,
     TypeVar,
     Unpack,
@@ -693,7 +695,9 @@ class Context(Record, Generic[StateT]):
 
     # ---------------------------------------------------------------- notifications to the client
 
-    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+    async def report_progress(
+        self, progress: SupportsFloat, total: SupportsFloat | None = None, message: str | None = None
+    ) -> None:
         """Report how far this request got; nothing is sent to a client that did not ask for it.
 
         Args:
@@ -706,19 +710,16 @@ class Context(Record, Generic[StateT]):
 
         Specification: basic/utilities/progress.
         """
-        given: Any
-        for given in (progress, 0 if total is None else total):
-            if not isinstance(given, Real) or not isfinite(given):
-                raise GemelError(f"Progress can't be {given!r}: give a number, neither NaN nor infinite")
+        done, whole = _finite(progress), None if total is None else _finite(total)
         meta = self._call.meta
         if meta is None or meta.progress_token is None or self.depth or self._call.state is not CallState.RUNNING:
             return
         root = self._root or self
-        if root._progress is not None and progress <= root._progress:
-            logger.debug("%s: progress %r is not above %r and is left out", self.method, progress, root._progress)
+        if root._progress is not None and done <= root._progress:
+            logger.debug("%s: progress %r is not above %r and is left out", self.method, done, root._progress)
             return
-        root._progress = progress
-        params = ProgressParams(progress_token=meta.progress_token, progress=progress, total=total, message=message)
+        root._progress = done
+        params = ProgressParams(progress_token=meta.progress_token, progress=done, total=whole, message=message)
         await self._notify("notifications/progress", params)
 
     async def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> None:
@@ -850,6 +851,13 @@ class Context(Record, Generic[StateT]):
             await self._session.notify(method, shaped, about=about)
         except (ChannelClosed, ConnectionLost) as exc:
             logger.debug("%s: %s could not be sent: %s", self.method, method, exc)
+
+
+def _finite(value: object) -> float:
+    """A number as JSON has it, of any type of number: Decimal and Fraction, too. Raises GemelError for others."""
+    if isinstance(value, float | Real | Decimal) and isfinite(value):
+        return int(value) if isinstance(value, int) else float(value)
+    raise GemelError(f"Progress can't be {value!r}: give a number, neither NaN nor infinite")
 
 
 def _member(params: Any, name: str) -> Any:
