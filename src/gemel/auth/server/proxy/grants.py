@@ -1,6 +1,7 @@
 """Grants and their tokens: what a user has allowed a client, from the code to the last refresh token.
 
-Access and refresh tokens are sealed texts that name a grant; the grant itself is in the store and holds the tokens of the provider.
+Codes, access and refresh tokens are sealed texts that name a grant; the grant itself is in the store, the one entry of a login,
+and holds the tokens of the provider and which codes and refresh tokens were used: what exists never needs another entry.
 A refresh token is good for one exchange. For a short time after it, the exchange may be repeated (a response that was lost, two
 processes of one client) and gives tokens of the same generation; later use of an old token ends the grant (RFC 9700 §4.14.2).
 """
@@ -14,10 +15,10 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from gemel.auth.server.proxy.registration import ProxyClient
-from gemel.auth.server.proxy.store import ProxyStore, Vault, random_text
+from gemel.auth.server.proxy.store import ProxyStore, Vault, digest, random_text
 from gemel.auth.server.proxy.upstream import UpstreamRefused, UpstreamTokens
 from gemel.auth.server.proxy.web import OAuthError
 from gemel.backends.patience import store_patiently
@@ -27,14 +28,23 @@ from gemel.timeouts import wait_shared
 
 logger = logging.getLogger("gemel")
 
-#: Seconds in which a code is accepted, and in which its second use is noticed.
+#: Seconds in which a code is accepted, and for which a grant is kept whose code was not exchanged.
 CODE_SECONDS: Final = 60.0
-_CODE_MEMORY: Final = 600.0
+_UNUSED_SECONDS: Final = 600.0
 #: Tokens of the provider that end within so many seconds are renewed.
 _SOON: Final = 60.0
 #: Seconds for which renewed tokens of the provider are tried to be stored.
 _PATIENCE: Final = 10.0
 ResultT = TypeVar("ResultT")
+
+
+class Code(Record):
+    """What the authorization code of a grant stands for."""
+
+    redirect_uri: str
+    challenge: str
+    expires: float
+    used: bool = False
 
 
 class Grant(Record):
@@ -46,26 +56,22 @@ class Grant(Record):
     client_id: str
     scopes: tuple[str, ...]
     upstream: UpstreamTokens
+    code: Code
     expires: float
     generation: int = 0
     rotated: float = 0.0
 
 
-class Code(Record):
-    """What an authorization code stands for."""
+class CodeToken(Record):
+    """What is sealed in an authorization code."""
 
     grant: str
-    client_id: str
-    redirect_uri: str
-    challenge: str
-    expires: float
 
 
 class AccessToken(Record):
     """What is sealed in an access token."""
 
     grant: str
-    client_id: str
     resource: str
     scopes: tuple[str, ...]
     expires: float
@@ -75,9 +81,7 @@ class RefreshToken(Record):
     """What is sealed in a refresh token."""
 
     grant: str
-    client_id: str
     generation: int
-    nonce: str
 
 
 class Lifetimes(NamedTuple):
@@ -99,6 +103,10 @@ class GrantHooks(NamedTuple):
     on_end: Callable[[str], None]
 
 
+#: Called when a code or token turned out to be one of the client, before it is used up.
+Notice: TypeAlias = Callable[[], Awaitable[None]]
+
+_CODE: Final = "authorization code"
 _ACCESS: Final = "access token"
 _REFRESH: Final = "refresh token"
 _INVALID: Final = "the grant is unknown, was used already, or has expired"
@@ -121,30 +129,43 @@ class Grants:
         self._resource = resource
         self._lifetimes = lifetimes
         self._hooks = hooks
+        #: What the ids of grants begin with that only this process has.
+        self._mark = random_text()[:8]
         #: What is done to the end, whoever waits for it.
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # ---------------------------------------------------------------- codes
 
+    def _id_of(self, login: str) -> str:
+        """The id of the grant that a login leads to: a login leads to one."""
+        return f"{'' if self._store.shared else self._mark}{digest(f'grant {login}')}"
+
+    async def has_grant(self, login: str) -> bool:
+        """Whether a login has led to a grant already."""
+        return await self._store.get("grant", self._id_of(login), Grant) is not None
+
     async def make_code(
         self,
+        login: str,
         client_id: str,
         redirect_uri: str,
         challenge: str,
         scopes: tuple[str, ...],
         claims: dict[str, Any],
         upstream: UpstreamTokens,
-    ) -> str:
-        """ProxyStore a grant and return the code for it."""
+    ) -> str | None:
+        """Store the grant of a login and return the code for it; None if the login has led to one already."""
         now = time.time()
-        grant = Grant(random_text(), claims["sub"], claims, client_id, scopes, upstream, now + _CODE_MEMORY)
-        code = random_text()
-        record = Code(grant.id, client_id, redirect_uri, challenge, now + CODE_SECONDS)
-        await self._store.set("grant", grant.id, grant, _CODE_MEMORY)
-        await self._store.set("code", code, record, _CODE_MEMORY)
-        return code
+        code = Code(redirect_uri, challenge, now + CODE_SECONDS)
+        expires = now + _UNUSED_SECONDS
+        grant = Grant(self._id_of(login), claims["sub"], claims, client_id, scopes, upstream, code, expires)
+        if not await self._store.add("grant", grant.id, grant, _UNUSED_SECONDS):
+            return None
+        return self._vault.seal(CodeToken(grant.id), _CODE)
 
-    async def redeem(self, client: ProxyClient, code: str, verifier: str, redirect_uri: str | None) -> dict[str, Any]:
+    async def redeem(
+        self, client: ProxyClient, code: str, verifier: str, redirect_uri: str | None, notice: Notice
+    ) -> dict[str, Any]:
         """Exchange a code (RFC 6749 §4.1.3, RFC 7636 §4.6). Its second use ends the grant (RFC 6749 §4.1.2).
 
         Args:
@@ -152,6 +173,7 @@ class Grants:
             code: The code.
             verifier: The PKCE verifier.
             redirect_uri: The redirect URI, if it was sent; OAuth 2.1 leaves it out.
+            notice: Called before the code is used up.
 
         Returns:
             The token response.
@@ -159,37 +181,52 @@ class Grants:
         Raises:
             OAuthError: `invalid_grant`: the code is unknown, used, expired, or was issued to somebody else.
         """
-        record = await self._store.get("code", code, Code)
-        if record is None or record.client_id != client.id or redirect_uri not in (None, record.redirect_uri):
+        named = self._vault.unseal(code, CodeToken, _CODE)
+        grant = None if named is None else await self._find_or_warn(named.grant)
+        if grant is None or grant.client_id != client.id or redirect_uri not in (None, grant.code.redirect_uri):
             raise OAuthError("invalid_grant", _INVALID)
         challenge = urlsafe_b64encode(sha256(verifier.encode("utf-8", "replace")).digest()).decode().rstrip("=")
-        if not hmac.compare_digest(challenge, record.challenge):
+        if not hmac.compare_digest(challenge, grant.code.challenge):
             raise OAuthError("invalid_grant", "the code_verifier does not fit")
-        return await self._to_the_end(self._redeem(code, record))
+        await notice()
+        return await self._to_the_end(self._redeem(grant.id))
 
-    async def _redeem(self, code: str, record: Code) -> dict[str, Any]:
-        """Use a code. All of it under the lease of the grant, which a second use ends then for good."""
-        async with self._store.lease("grant", record.grant):
-            grant = await self._store.get("grant", record.grant, Grant)
-            if grant is not None and record.expires >= time.time():
-                await self._keep(grant)  # before the code is used up
-            if not await self._store.claim("code", code, _CODE_MEMORY):
+    async def _redeem(self, grant_id: str) -> dict[str, Any]:
+        """Use the code of a grant. All of it under the lease of the grant, which a second use ends for good."""
+        async with self._store.lease("grant", grant_id):
+            grant = await self._store.get("grant", grant_id, Grant)
+            if grant is None:
+                raise OAuthError("invalid_grant", _INVALID)
+            if grant.code.used:
                 logger.warning("an authorization code was used twice: its grant is revoked")
-                await self._end(record.grant)
+                await self._end(grant_id)
                 raise OAuthError("invalid_grant", _INVALID)
-            if grant is None or record.expires < time.time():
+            if grant.code.expires < time.time():
                 raise OAuthError("invalid_grant", _INVALID)
+            grant.code.used = True
+            await self._keep(grant)
             return self._response(grant, grant.scopes)
+
+    async def _find_or_warn(self, grant_id: str) -> Grant | None:
+        """The grant that a code or a refresh token of this server names."""
+        grant = await self._store.get("grant", grant_id, Grant)
+        if grant is None and not self._store.shared and not grant_id.startswith(self._mark):
+            logger.warning(
+                "A code or refresh token came that another process of this server has made, or this one before it was started: "
+                "use Server(backend=…) or OAuthProxy(backend=…), so that processes share logins"
+            )
+        return grant
 
     # ---------------------------------------------------------------- refresh
 
-    async def refresh(self, client: ProxyClient, token: str, scope: str | None) -> dict[str, Any]:
+    async def refresh(self, client: ProxyClient, token: str, scope: str | None, notice: Notice) -> dict[str, Any]:
         """Exchange a refresh token (RFC 6749 §6).
 
         Args:
             client: The client, authenticated.
             token: The refresh token.
             scope: Fewer scopes for the access token; None for all.
+            notice: Called before the refresh token is used up.
 
         Returns:
             The token response.
@@ -199,8 +236,10 @@ class Grants:
                 `invalid_scope`: more is asked than was granted.
         """
         refresh = self._vault.unseal(token, RefreshToken, _REFRESH)
-        if refresh is None or refresh.client_id != client.id:
+        grant = None if refresh is None else await self._find_or_warn(refresh.grant)
+        if refresh is None or grant is None or grant.client_id != client.id:
             raise OAuthError("invalid_grant", _INVALID)
+        await notice()
         return await self._to_the_end(self._refresh(refresh, scope))
 
     async def _refresh(self, refresh: RefreshToken, scope: str | None) -> dict[str, Any]:
@@ -273,8 +312,8 @@ class Grants:
 
     def _response(self, grant: Grant, scopes: tuple[str, ...]) -> dict[str, Any]:
         expires = time.time() + self._lifetimes.access
-        access = AccessToken(grant.id, grant.client_id, self._resource, scopes, expires)
-        refresh = RefreshToken(grant.id, grant.client_id, grant.generation, random_text())
+        access = AccessToken(grant.id, self._resource, scopes, expires)
+        refresh = RefreshToken(grant.id, grant.generation)
         return {
             "access_token": self._vault.seal(access, _ACCESS),
             "token_type": "Bearer",
@@ -318,12 +357,13 @@ class Grants:
                 await self._renew_stored(grant)
             return grant
 
-    async def revoke(self, client: ProxyClient, token: str) -> UpstreamTokens | None:
+    async def revoke(self, client: ProxyClient, token: str, notice: Notice) -> UpstreamTokens | None:
         """End the grant of an access or refresh token (RFC 7009); other tokens are ignored.
 
         Args:
             client: The client, authenticated.
             token: The token.
+            notice: Called before anything ends.
 
         Returns:
             The tokens of the provider, which can be revoked there; None if nothing ended.
@@ -332,14 +372,16 @@ class Grants:
             OAuthError: The token is of another client.
         """
         named = self._vault.unseal(token, RefreshToken, _REFRESH) or self._vault.unseal(token, AccessToken, _ACCESS)
-        if named is None:
+        grant = None if named is None else await self._store.get("grant", named.grant, Grant)
+        if grant is None:
             return None
-        if named.client_id != client.id:
+        if grant.client_id != client.id:
             raise OAuthError("invalid_grant", "the token was issued to another client")
-        async with self._store.lease("grant", named.grant):
-            grant = await self._store.get("grant", named.grant, Grant)
-            await self._end(named.grant)
-        return None if grant is None else grant.upstream
+        await notice()
+        async with self._store.lease("grant", grant.id):
+            ended = await self._store.get("grant", grant.id, Grant)
+            await self._end(grant.id)
+        return None if ended is None else ended.upstream
 
 
 def _ends_soon(tokens: UpstreamTokens) -> bool:

@@ -6,13 +6,13 @@ application. Specification: Authorization; Security Best Practices, "Confused De
 
 from __future__ import annotations
 
-import hmac
 import inspect
 import logging
 import os
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -21,7 +21,9 @@ from gemel.auth.flow import Fetcher, Flow, HttpRequest, HttpResponse
 from gemel.auth.jose import load_joserfc
 from gemel.auth.metadata import AuthorizationServer, canonical_resource
 from gemel.auth.server.backing import Backing
+from gemel.auth.server.jwks import SingleFlight
 from gemel.auth.server.proxy.consent import consent_page, error_page
+from gemel.auth.server.proxy.fetches import Fetches
 from gemel.auth.server.proxy.grants import Grant, GrantHooks, Grants, Lifetimes
 from gemel.auth.server.proxy.providers import Provider, may_answer_as
 from gemel.auth.server.proxy.redirects import EDITOR_SCHEMES, is_loopback, matches
@@ -60,13 +62,19 @@ from gemel.protocol.records import Record
 
 logger = logging.getLogger("gemel")
 
-#: Seconds for a person to decide and to log in at the provider, each.
+#: Seconds for a person to decide, and then to log in at the provider.
 LOGIN_SECONDS: Final = 600.0
 #: Seconds for which an access token is accepted without a look into the store. A revoked one is good for so long elsewhere.
 CHECK_SECONDS: Final = 30.0
 #: Seconds for which the metadata of the provider is used.
 _DISCOVERY_SECONDS: Final = 3600.0
+#: Seconds until the metadata is asked for again that could not be read.
+_DISCOVERY_PAUSE: Final = 60.0
 _MAX_STATE: Final = 2048
+#: Characters of a sealed login: it comes back in the URL of the callback, and gateways have limits of 8 kB.
+_MAX_LOGIN: Final = 5000
+#: Logins that are completed at the provider at once.
+_COMPLETIONS: Final = 64
 _CHALLENGE_LENGTH: Final = 43
 _BASE64URL: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 #: What a redirect after a person's decision or login carries.
@@ -77,8 +85,12 @@ ResultT = TypeVar("ResultT")
 Allow: TypeAlias = Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
 
 
-class Login(Record):
-    """An authorization request of a client, as the consent page carries it. Times are in Unix seconds."""
+class Login(Record, array_like=True):
+    """An authorization request of a client. It is sealed for one browser, which carries it: nothing is stored for it.
+
+    What the provider may know is derived from `id`, which nobody else can read. `expires` is in Unix seconds. `asked` tells
+    whether a person was asked, and not only remembered to have agreed.
+    """
 
     id: str
     client_id: str
@@ -87,16 +99,24 @@ class Login(Record):
     scopes: tuple[str, ...]
     state: str | None
     expires: float
+    asked: bool
+
+    @property
+    def verifier(self) -> str:
+        """The PKCE verifier of the request to the provider."""
+        return digest(f"verifier {self.id}")
+
+    @property
+    def nonce(self) -> str:
+        """The `nonce` of the request to the provider."""
+        return digest(f"nonce {self.id}")
 
 
-class PendingLogin(Record):
-    """A login that was allowed and is under way at the provider. It belongs to one browser."""
+class ConsentForm(Record):
+    """What the consent page carries: the sealed login, which becomes the `state` at the provider when the person agrees."""
 
-    login: Login
-    browser: str
-    verifier: str
-    nonce: str
-    used: bool = False
+    login: str
+    expires: float
 
 
 class Consent(Record):
@@ -119,10 +139,10 @@ class OAuthProxy(TokenAuth):
         required_scopes: Scopes that every token has; a part of `scopes`.
         allow: Called with the claims of the user at each login, and again at each refresh: whether this user may. By default
             everybody may who can log in at the provider, which for public ones is everybody.
-        backend: Where registrations, logins and grants are kept, encrypted: `sqlite:///path`, or an object. By default the
-            backend of the server if other processes share it, else the memory of this process.
-        keys: Secrets of at least 32 bytes, the current one first; old ones stay for a time when keys change. By default they are
-            derived from the client secret of the provider.
+        backend: Where grants are kept, encrypted: `sqlite:///path`, or an object. By default the backend of the server if other
+            processes share it, else the memory of this process.
+        keys: Secrets of at least 32 bytes, the current one first; old ones stay for a time when keys change. They sign the ids of
+            registered clients, too. By default they are derived from the client secret of the provider.
         access_ttl: Seconds for which an access token is good.
         refresh_ttl: Seconds for which a login lasts since its last refresh.
         grace: Seconds in which a refresh may be repeated with the same refresh token.
@@ -134,7 +154,7 @@ class OAuthProxy(TokenAuth):
         redirect_schemes: Private schemes without a dot that redirect URIs may have.
 
     Raises:
-        DefinitionError: A URL, a key or a scope is not possible.
+        DefinitionError: A URL, a key or a scope is not possible, or several processes would have different keys.
         StartError: The extra `gemel[auth]` is not installed: clients may sign what they send.
 
     Example:
@@ -189,6 +209,8 @@ class OAuthProxy(TokenAuth):
         self._origin = _origin_of(self.issuer)
         self._cookie = "gemel_login" if self.issuer.startswith("http:") else "__Host-gemel_login"
         self._backing = Backing(backend)
+        self._has_keys = bool(keys) or provider.client_secret is not None
+        self._check_keys()
         vault = Vault(_ring(provider, keys), self.issuer)
         self._vault = vault
         self._store = ProxyStore(self._backing, vault, f"{self.issuer} {self.url}")
@@ -198,6 +220,7 @@ class OAuthProxy(TokenAuth):
         self._provider_rules = UrlRules(self.issuer if local else None, trusted=trusted)
         self._client_rules = UrlRules(self.issuer if local else None)
         self._clients = Clients(
+            vault,
             self._store,
             self._fetch_for_client,
             self.issuer,
@@ -210,6 +233,8 @@ class OAuthProxy(TokenAuth):
         hooks = GrantHooks(self._renew, self._is_allowed, self._on_end)
         self._grants = Grants(self._store, vault, self.url, lifetimes, hooks)
         self._discovered: tuple[float, Endpoints] | None = None
+        self._discovery: SingleFlight[Endpoints] = SingleFlight()
+        self._completions = Fetches(_COMPLETIONS)
         self._register = register
 
     def __repr__(self) -> str:
@@ -228,11 +253,18 @@ class OAuthProxy(TokenAuth):
         """
         super().use_backend(backend)
         self._backing.use_backend(backend)
+        self._check_keys()
+
+    def _check_keys(self) -> None:
+        if self._backing.backend.shared and not self._has_keys:
+            raise DefinitionError(
+                "OAuthProxy needs keys=…: its backend is for several processes, and without a client secret each makes keys of its own"
+            )
 
     @property
     def not_shared(self) -> str:
-        """Registrations, logins and grants, without a backend."""
-        return self._backing.missed_by_others("the registrations and logins of OAuthProxy")
+        """Grants, without a backend."""
+        return self._backing.missed_by_others("the logins of OAuthProxy")
 
     async def close(self) -> None:
         """Close the backend that was named by its URL; it is opened again when it is needed."""
@@ -245,10 +277,10 @@ class OAuthProxy(TokenAuth):
         """Who is calling with an access token of this server."""
         access = self._grants.read_access(token)
         grant = None if access is None else await self._grants.find(access.grant)
-        if access is None or grant is None or grant.client_id != access.client_id:
+        if access is None or grant is None:
             return None
         claims = {**grant.claims, "grant": grant.id}
-        return Principal(grant.subject, frozenset(access.scopes), claims, access.expires, access.client_id)
+        return Principal(grant.subject, frozenset(access.scopes), claims, access.expires, grant.client_id)
 
     async def upstream_token(self, grant: str) -> str:
         """Return the access token of the provider for the user of a grant, renewed if it ends soon.
@@ -320,7 +352,7 @@ class OAuthProxy(TokenAuth):
 
     async def _authorize(self, request: WebRequest) -> WebReply:
         """The authorization endpoint (RFC 6749 §4.1.1): ask the person at the browser."""
-        client = await self._clients.find(field(request, "client_id"))
+        client = await self._clients.find(field(request, "client_id"), request.address)
         redirect_uri = field(request, "redirect_uri")
         is_own = redirect_uri.partition("?")[0] == self.callback_url
         if is_own or not matches(client.redirect_uris, redirect_uri):
@@ -334,9 +366,14 @@ class OAuthProxy(TokenAuth):
                 raise
             return self._redirect(redirect_uri, request.form.get("state"), error=exc.error, error_description=str(exc))
         browser = self._browser(request) or random_text()
-        if await self._is_remembered(request, login, browser):
-            return await self._to_provider(login, browser)
+        login.asked = not await self._is_remembered(request, login, browser)
+        sealed = self._vault.seal(login, f"login {browser}")
+        if len(sealed) > _MAX_LOGIN:
+            raise OAuthError("invalid_request", "client_id, redirect_uri and state are too long together")
+        if not login.asked:
+            return await self._to_provider(login, sealed, browser)
         endpoints = await self._endpoints_or_fail()
+        form = ConsentForm(sealed, time.time() + LOGIN_SECONDS)
         return consent_page(
             client_id=client.id,
             client_name=client.name,
@@ -346,7 +383,7 @@ class OAuthProxy(TokenAuth):
             provider_url=endpoints.authorization,
             scopes=login.scopes,
             action=f"{self.issuer}/auth/consent",
-            sealed=self._vault.seal(login, f"consent {browser}"),
+            sealed=self._vault.seal(form, f"consent {browser}"),
             headers=(self._set_cookie(browser),),
         )
 
@@ -370,8 +407,8 @@ class OAuthProxy(TokenAuth):
         self._check_resource(request)
         requested = form.get("scope", "").split()
         granted = [scope for scope in self.scopes if scope in requested or scope in self.required_scopes]
-        expires = time.time() + LOGIN_SECONDS
-        return Login(random_text(), client_id, redirect_uri, challenge, tuple(granted), state, expires)
+        expires = time.time() + 2 * LOGIN_SECONDS
+        return Login(random_text(), client_id, redirect_uri, challenge, tuple(granted), state, expires, True)
 
     def _check_resource(self, request: WebRequest) -> None:
         """Tokens are for this resource alone (RFC 8707 §2)."""
@@ -392,17 +429,15 @@ class OAuthProxy(TokenAuth):
             raise OAuthError("access_denied", "the form was not sent by the page of this server", 403)
         browser = self._browser(request)
         sealed = field(request, "request")
-        login = None if browser is None else self._vault.unseal(sealed, Login, f"consent {browser}")
-        if browser is None or login is None:
+        form = None if browser is None else self._vault.unseal(sealed, ConsentForm, f"consent {browser}")
+        login = None if form is None else self._vault.unseal(form.login, Login, f"login {browser}")
+        if browser is None or form is None or login is None:
             raise OAuthError("access_denied", "the page belongs to another browser, or cookies are blocked", 403)
-        if login.expires < time.time():
+        if form.expires < time.time():
             raise OAuthError("access_denied", "the page is too old")
         if field(request, "decision") != "allow":
             return self._redirect(login.redirect_uri, login.state, error="access_denied")
-        if self._remember_consent:
-            name = f"{browser} {login.client_id} {login.redirect_uri}"
-            await self._store.set("consent", name, Consent(login.scopes), self._remember_consent)
-        return await self._to_provider(login, browser)
+        return await self._to_provider(login, form.login, browser)
 
     async def _is_remembered(self, request: WebRequest, login: Login, browser: str) -> bool:
         if not self._remember_consent or request.headers.get("sec-fetch-site") not in ("none", "same-origin"):
@@ -410,72 +445,71 @@ class OAuthProxy(TokenAuth):
         consent = await self._store.get("consent", f"{browser} {login.client_id} {login.redirect_uri}", Consent)
         return consent is not None and set(login.scopes) <= set(consent.scopes)
 
-    async def _to_provider(self, login: Login, browser: str) -> WebReply:
+    async def _to_provider(self, login: Login, sealed: str, browser: str) -> WebReply:
         """Send the browser to the provider. A form that is sent twice continues the same login."""
         endpoints = await self._endpoints_or_fail()
-        state = self._vault.derive(f"state {login.id}")
-        made = PendingLogin(login, digest(browser), random_text(), random_text())
-        pending = await self._store.update(
-            "state", state, PendingLogin, lambda present: None if present is not None else (made, LOGIN_SECONDS)
-        )
-        assert pending is not None
-        if pending.used:
-            raise OAuthError("access_denied", "the page was used already")
         provider = self._provider
         parameters = {
             **provider.parameters,
             "response_type": "code",
             "client_id": provider.client_id,
             "redirect_uri": self.callback_url,
-            "state": state,
+            "state": sealed,
         }
         if provider.scopes:
             parameters["scope"] = " ".join(provider.scopes)
         if provider.issuer is not None:
-            parameters["nonce"] = pending.nonce
+            parameters["nonce"] = login.nonce
         if provider.pkce:
-            parameters["code_challenge"] = urlsafe_b64encode(_hash(pending.verifier)).decode().rstrip("=")
+            parameters["code_challenge"] = urlsafe_b64encode(_hash(login.verifier)).decode().rstrip("=")
             parameters["code_challenge_method"] = "S256"
         location = _with_query(endpoints.authorization, parameters)
         return WebReply(303, b"", ((b"location", location.encode()), self._set_cookie(browser), *_REDIRECT))
 
     async def _callback(self, request: WebRequest) -> WebReply:
-        """The provider sends the browser back: the one that agreed, once."""
-        state = field(request, "state")
-        pending = await self._store.get("state", state, PendingLogin)
-        browser = self._browser(request)
-        if pending is None or pending.used:
-            raise OAuthError("access_denied", "the login is unknown, has expired, or was completed already")
-        if browser is None or not hmac.compare_digest(digest(browser), pending.browser):
-            raise OAuthError("access_denied", "the login was started in another browser", 403)
+        """The provider sends the browser back: the one that agreed. A login leads to one grant."""
+        sealed, browser = field(request, "state"), self._browser(request)
+        login = None if browser is None else self._vault.unseal(sealed, Login, f"login {browser}")
+        if browser is None or login is None:
+            raise OAuthError("access_denied", "the login is unknown, or was started in another browser", 403)
+        if login.expires < time.time():
+            raise OAuthError("access_denied", "the login has expired")
         endpoints = await self._endpoints_or_fail()
         self._check_response_issuer(request, endpoints)
-        if not await self._store.claim("state", state, 2 * LOGIN_SECONDS):
-            raise OAuthError("access_denied", "the login was completed already")
-        pending.used = True
-        await self._store.set("state", state, pending, LOGIN_SECONDS)
-        login = pending.login
         error = optional(request, "error")
         if error is not None:
             logger.info("the identity provider refused a login: %r", error[:60])
             code = error if error in ("access_denied", "temporarily_unavailable") else "server_error"
             return self._redirect(login.redirect_uri, login.state, error=code)
+        code = field(request, "code")
+        if login.id in self._completions:
+            raise _completed()
         try:
-            return await self._complete(login, pending, endpoints, field(request, "code"))
+            return await self._completions.run(
+                login.id, request.address, lambda: self._complete(login, browser, endpoints, code)
+            )
         except AuthorizationFailed as exc:
             logger.warning("a login failed: %s", exc)
             code = "access_denied" if isinstance(exc, UpstreamRefused) else "server_error"
             return self._redirect(login.redirect_uri, login.state, error=code)
 
-    async def _complete(self, login: Login, pending: PendingLogin, endpoints: Endpoints, code: str) -> WebReply:
+    async def _complete(self, login: Login, browser: str, endpoints: Endpoints, code: str) -> WebReply:
+        """Ask the provider who has logged in, and store the grant: the first thing that is stored of a login."""
+        if await self._grants.has_grant(login.id):
+            raise _completed()
         provider = self._provider
-        tokens = await self._run(exchange_code(provider, endpoints, code, pending.verifier, self.callback_url))
-        claims = await self._run(read_user(provider, endpoints, tokens, pending.nonce))
+        tokens = await self._run(exchange_code(provider, endpoints, code, login.verifier, self.callback_url))
+        claims = await self._run(read_user(provider, endpoints, tokens, login.nonce))
         if not await self._is_allowed(claims):
             return self._redirect(login.redirect_uri, login.state, error="access_denied")
+        if self._remember_consent and login.asked:
+            name = f"{browser} {login.client_id} {login.redirect_uri}"
+            await self._store.set("consent", name, Consent(login.scopes), self._remember_consent)
         own = await self._grants.make_code(
-            login.client_id, login.redirect_uri, login.challenge, login.scopes, claims, tokens
+            login.id, login.client_id, login.redirect_uri, login.challenge, login.scopes, claims, tokens
         )
+        if own is None:
+            raise _completed()
         return self._redirect(login.redirect_uri, login.state, code=own)
 
     def _check_response_issuer(self, request: WebRequest, endpoints: Endpoints) -> None:
@@ -518,19 +552,21 @@ class OAuthProxy(TokenAuth):
         grant_type = field(request, "grant_type")
         if grant_type not in ("authorization_code", "refresh_token"):
             raise OAuthError("unsupported_grant_type", "use authorization_code or refresh_token")
-        client = await self._clients.authenticate(request)
+        authenticated = await self._clients.authenticate(request)
+        client, notice = authenticated.client, partial(self._clients.use_up, authenticated)
         if grant_type == "refresh_token":
-            answer = await self._grants.refresh(client, field(request, "refresh_token"), optional(request, "scope"))
-        else:
-            code, verifier = field(request, "code"), field(request, "code_verifier")
-            answer = await self._grants.redeem(client, code, verifier, optional(request, "redirect_uri"))
-        await self._clients.keep(client)
-        return json_reply(answer)
+            token, scope = field(request, "refresh_token"), optional(request, "scope")
+            return json_reply(await self._grants.refresh(client, token, scope, notice))
+        code, verifier = field(request, "code"), field(request, "code_verifier")
+        return json_reply(
+            await self._grants.redeem(client, code, verifier, optional(request, "redirect_uri"), notice)
+        )
 
     async def _revoke(self, request: WebRequest) -> WebReply:
         """The revocation endpoint (RFC 7009)."""
-        client = await self._clients.authenticate(request)
-        tokens = await self._grants.revoke(client, field(request, "token"))
+        authenticated = await self._clients.authenticate(request)
+        notice = partial(self._clients.use_up, authenticated)
+        tokens = await self._grants.revoke(authenticated.client, field(request, "token"), notice)
         if tokens is not None:
             try:
                 endpoints = await self._endpoints()
@@ -566,11 +602,21 @@ class OAuthProxy(TokenAuth):
             return await fetcher.run(flow)
 
     async def _endpoints(self) -> Endpoints:
-        now = time.monotonic()
-        if self._discovered is None or now > self._discovered[0]:
-            endpoints = await self._run(discover(self._provider))
-            self._discovered = (now + _DISCOVERY_SECONDS, endpoints)
+        """The endpoints of the provider; those that were found before while its metadata can't be read."""
+        if self._discovered is None or time.monotonic() > self._discovered[0]:
+            return await self._discovery.run(None, self._discover)
         return self._discovered[1]
+
+    async def _discover(self) -> Endpoints:
+        try:
+            endpoints, seconds = await self._run(discover(self._provider)), _DISCOVERY_SECONDS
+        except AuthorizationFailed as exc:
+            if self._discovered is None:
+                raise
+            logger.warning("the metadata of the identity provider can't be read again: %s", exc)
+            endpoints, seconds = self._discovered[1], _DISCOVERY_PAUSE
+        self._discovered = (time.monotonic() + seconds, endpoints)
+        return endpoints
 
     async def _endpoints_or_fail(self) -> Endpoints:
         try:
@@ -583,6 +629,10 @@ class OAuthProxy(TokenAuth):
         self._client_rules.check_endpoint(request.url)
         async with Fetcher(self._client_rules) as fetcher:
             return await fetcher.fetch(request)
+
+
+def _completed() -> OAuthError:
+    return OAuthError("access_denied", "the login was completed already")
 
 
 def _ring(provider: Provider, keys: Sequence[bytes]) -> Sequence[bytes]:

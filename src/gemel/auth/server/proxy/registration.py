@@ -1,16 +1,17 @@
 """Clients of the proxy: registered dynamically (RFC 7591), or known by the URL of their metadata document (CIMD).
 
-Registered clients are public and have no secret, so that equal registrations are one client: what honest clients register again
-and again takes no room. A client with a metadata document may sign assertions (`private_key_jwt`, RFC 7523).
+Registrations take no storage: the id of a client is what it registered, signed. Such clients are public and have no secret, so
+that equal registrations are one client. A client with a metadata document may sign assertions (`private_key_jwt`, RFC 7523).
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import logging
-import re
 import time
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,10 +20,10 @@ from gemel.auth.client.token_request import ASSERTION_TYPE
 from gemel.auth.flow import HttpRequest, HttpResponse
 from gemel.auth.jose import TokenInvalid, WebKey, import_keys, read_claims, verify_jwt
 from gemel.auth.metadata import ClientMetadata, read_document
+from gemel.auth.server.proxy.fetches import Documents, Fetches
 from gemel.auth.server.proxy.redirects import check_redirect_uri, without_port
-from gemel.auth.server.proxy.store import ProxyStore, digest
+from gemel.auth.server.proxy.store import SIGNATURE_LENGTH, ProxyStore, Vault
 from gemel.auth.server.proxy.web import OAuthError, WebReply, WebRequest, json_reply, optional
-from gemel.errors import AuthorizationFailed, BackendError, Overloaded
 from gemel.protocol.records import Record
 from gemel.visible import hidden
 
@@ -31,24 +32,17 @@ logger = logging.getLogger("gemel")
 #: Bytes of a metadata document of a client, redirect URIs in it, characters of its name.
 MAX_DOCUMENT: Final = 64 * 1024
 MAX_REDIRECTS: Final = 16
-MAX_NAME: Final = 200
-#: Seconds for which a registration is kept: after its last use, and as long as nobody has logged in with it.
-REGISTRATION_SECONDS: Final = 90 * 86400.0
-UNUSED_SECONDS: Final = 86400.0
-#: New registrations a minute in one process: from one address, and in all. So many fit into a backend for UNUSED_SECONDS.
-ADDRESS_RATE: Final = 20
-TOTAL_RATE: Final = 60
-#: Metadata documents that are remembered, how long, and how many are fetched at once.
-_DOCUMENTS: Final = 256
-_DOCUMENT_SECONDS: Final = 600.0
-_FAILURE_SECONDS: Final = 10.0
-_FETCHES: Final = 8
+MAX_NAME: Final = 100
+#: Characters of the id of a registered client, which holds its name and redirect URIs.
+MAX_CLIENT_ID: Final = 2000
+#: Documents that are fetched at once.
+_FETCHES: Final = 32
 #: Seconds that an assertion may be valid.
 _ASSERTION_SECONDS: Final = 600.0
 _LEEWAY: Final = 60.0
 
 _GRANTS: Final = ("authorization_code", "refresh_token")
-_CLIENT_ID = re.compile(r"client_[A-Za-z0-9_-]{54}")
+_PREFIX: Final = "client_"
 
 
 class ProxyClient(Record):
@@ -57,8 +51,6 @@ class ProxyClient(Record):
     id: str
     name: str
     redirect_uris: tuple[str, ...]
-    stored: float = 0.0
-    used: bool = False
     jwks: dict[str, Any] | None = None
     jwks_uri: str | None = None
 
@@ -68,6 +60,14 @@ class ProxyClient(Record):
         return self.jwks is not None or self.jwks_uri is not None
 
 
+class Authenticated(NamedTuple):
+    """A client that has authenticated; `jti` and `expires` are those of its assertion, if it has signed one."""
+
+    client: ProxyClient
+    jti: str | None = None
+    expires: float = 0.0
+
+
 Fetch: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
@@ -75,7 +75,8 @@ class Clients:
     """Registers, finds and authenticates clients.
 
     Args:
-        store: Where registrations are kept.
+        vault: Signs registrations.
+        store: Where used assertions are noted.
         fetch: Fetches metadata documents from where peers may say they are.
         issuer: The issuer of the proxy.
         token_endpoint: Its token endpoint.
@@ -86,6 +87,7 @@ class Clients:
 
     def __init__(
         self,
+        vault: Vault,
         store: ProxyStore,
         fetch: Fetch,
         issuer: str,
@@ -95,6 +97,7 @@ class Clients:
         redirect_hosts: Collection[str] | None,
         register: bool,
     ) -> None:
+        self._vault = vault
         self._store = store
         self._fetch_url = fetch
         self._issuer = issuer
@@ -102,11 +105,10 @@ class Clients:
         self._schemes = frozenset(redirect_schemes)
         self._hosts = None if redirect_hosts is None else frozenset(host.lower() for host in redirect_hosts)
         self._register = register
-        self._documents: dict[str, tuple[float, ProxyClient | OAuthError]] = {}
-        self._key_sets: dict[str, tuple[float, list[WebKey]]] = {}
-        self._fetches = 0
-        self._minute = 0
-        self._counts: dict[str, int] = {}
+        fetches = Fetches(_FETCHES)
+        self._documents = Documents(fetches, self._load_client)
+        self._key_sets = Documents(fetches, self._load_keys)
+        self._has_warned = False
 
     # ---------------------------------------------------------------- registration
 
@@ -120,7 +122,7 @@ class Clients:
             The registration.
 
         Raises:
-            OAuthError: The metadata is not acceptable, or there are too many registrations.
+            OAuthError: The metadata is not acceptable.
         """
         if not self._register:
             raise OAuthError("access_denied", "clients can not register here: use a client ID metadata document", 403)
@@ -128,21 +130,10 @@ class Clients:
             raise OAuthError("invalid_client_metadata", "the metadata is sent as application/json", 415)
         metadata = self._read(request.body)
         client = self._client("", metadata)
-        # The ports of loopback addresses differ from start to start and don't count.
-        same = (client.name, sorted(map(without_port, client.redirect_uris)))
-        client.id = self._store.signed(f"client_{digest(self._issuer + msgspec.json.encode(same).decode())}")
-        present = await self._store.get("client", client.id, ProxyClient)
-        if present is None:
-            self._count(request.address)
-
-        def renew(present: ProxyClient | None) -> tuple[ProxyClient, float]:
-            client.stored, client.used = time.time(), present is not None and present.used
-            return client, REGISTRATION_SECONDS if client.used else UNUSED_SECONDS
-
-        await self._store.update("client", client.id, ProxyClient, renew)
+        client.id = self._id_of(client)
         granted = {
             "client_id": client.id,
-            "client_id_issued_at": int(client.stored),
+            "client_id_issued_at": int(time.time()),
             "client_name": client.name,
             "redirect_uris": client.redirect_uris,
             "grant_types": _GRANTS,
@@ -155,17 +146,37 @@ class Clients:
             granted["scope"] = metadata.scope
         return json_reply(granted, 201)
 
-    def _count(self, address: str) -> None:
-        """Limit new registrations; those that exist already are not counted."""
-        minute = int(time.monotonic() // 60)
-        if minute != self._minute:
-            self._minute = minute
-            self._counts.clear()
-        total = sum(self._counts.values())
-        if total >= TOTAL_RATE or self._counts.get(address, 0) >= ADDRESS_RATE:
-            headers = ((b"retry-after", b"60"),)
-            raise OAuthError("temporarily_unavailable", "too many registrations: try again later", 429, headers=headers)
-        self._counts[address] = self._counts.get(address, 0) + 1
+    def _id_of(self, client: ProxyClient) -> str:
+        """The id of a registered client. The ports of loopback addresses differ from start to start and don't count."""
+        text = "\n".join((client.name, *sorted(set(map(without_port, client.redirect_uris)))))
+        unsigned = _PREFIX + base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+        if len(unsigned) + SIGNATURE_LENGTH > MAX_CLIENT_ID:
+            raise OAuthError(
+                "invalid_client_metadata",
+                f"client_name and redirect_uris are too long together: the client_id would have more than {MAX_CLIENT_ID} characters",
+            )
+        return unsigned + self._vault.sign(f"client {unsigned}")
+
+    def _read_id(self, client_id: str) -> ProxyClient | None:
+        """The client that was registered with an id; None if the id was not made with the keys of this server."""
+        unsigned, signature = client_id[:-SIGNATURE_LENGTH], client_id[-SIGNATURE_LENGTH:]
+        if len(client_id) > MAX_CLIENT_ID or not unsigned.startswith(_PREFIX):
+            return None
+        try:
+            encoded = unsigned.removeprefix(_PREFIX)
+            text = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True).decode()
+        except (binascii.Error, ValueError):
+            return None
+        name, *uris = text.split("\n")
+        if not self._vault.is_signed(f"client {unsigned}", signature):
+            if uris and not self._has_warned:
+                self._has_warned = True
+                logger.warning(
+                    "A client is refused whose id was signed with other keys, or forged. If clients are refused again and again, "
+                    "let all processes of this server have the same OAuthProxy(keys=…), with former keys after the present one"
+                )
+            return None
+        return ProxyClient(client_id, name, tuple(uris))
 
     def _read(self, data: bytes) -> ClientMetadata:
         if len(data) > MAX_DOCUMENT:
@@ -205,65 +216,28 @@ class Clients:
 
     # ---------------------------------------------------------------- lookup
 
-    async def find(self, client_id: str) -> ProxyClient:
+    async def find(self, client_id: str, address: str) -> ProxyClient:
         """Return a client.
 
         Args:
             client_id: Its id, or the URL of its metadata document.
+            address: Who names it.
 
         Returns:
             The client.
 
         Raises:
-            OAuthError: `invalid_client`: it is unknown, or its document can't be used.
+            OAuthError: `invalid_client`: it is unknown, or its document can't be used. `temporarily_unavailable`: too many
+                documents are being fetched.
         """
         if "://" in client_id:
-            return await self._find_document(client_id)
-        client = None
-        if _CLIENT_ID.fullmatch(client_id):
-            client = await self._store.get("client", client_id, ProxyClient)
-            if client is None and not self._store.shared and self._store.has_signed(client_id):
-                logger.warning(
-                    "A client is not known that another process of this server has registered, or this one before it was started: "
-                    "use Server(backend=…) or OAuthProxy(backend=…), so that processes share registrations and logins"
-                )
+            return await self._documents.find(client_id, address)
+        client = self._read_id(client_id)
         if client is None:
             raise OAuthError("invalid_client", "the client is not registered, or no longer: register it anew", 401)
         return client
 
-    async def keep(self, client: ProxyClient) -> None:
-        """Keep the registration of a client that somebody has logged in with. Writes at most once a day.
-
-        If the store fails this is done at the next use: the tokens that were made now are not lost for it.
-        """
-        if "://" not in client.id and not (client.used and time.time() - client.stored < UNUSED_SECONDS):
-            client.used, client.stored = True, time.time()
-            try:
-                await self._store.update("client", client.id, ProxyClient, lambda _: (client, REGISTRATION_SECONDS))
-            except (BackendError, Overloaded) as exc:
-                logger.warning("a registration could not be renewed: %s", exc)
-
-    async def _find_document(self, url: str) -> ProxyClient:
-        """A client by its document. Results are remembered, failures for a short time."""
-        now = time.monotonic()
-        remembered = self._documents.get(url)
-        if remembered is not None and now < remembered[0]:
-            result = remembered[1]
-        else:
-            try:
-                result = await self._fetch_document(url)
-                seconds = _DOCUMENT_SECONDS
-            except OAuthError as exc:
-                result, seconds = exc, _FAILURE_SECONDS
-            self._documents.pop(url, None)
-            if len(self._documents) >= _DOCUMENTS:
-                del self._documents[next(iter(self._documents))]
-            self._documents[url] = (now + seconds, result)
-        if isinstance(result, OAuthError):
-            raise OAuthError(result.error, result.description, result.status)
-        return result
-
-    async def _fetch_document(self, url: str) -> ProxyClient:
+    async def _load_client(self, url: str) -> ProxyClient:
         """Fetch and check a document (draft-ietf-oauth-client-id-metadata-document §3 and §4)."""
         parts = urlsplit(url) if len(url) <= 2048 and url.isascii() and url.isprintable() else None
         if parts is None or parts.path in ("", "/") or parts.fragment or "#" in url or "@" in parts.netloc:
@@ -285,30 +259,30 @@ class Clients:
             raise OAuthError("invalid_client", "token_endpoint_auth_method must be none or private_key_jwt", 401)
         return client
 
-    async def _fetch(self, url: str) -> HttpResponse:
-        if self._fetches >= _FETCHES:
-            raise OAuthError("temporarily_unavailable", "too many documents are being fetched: try again later", 503)
-        self._fetches += 1
+    async def _load_keys(self, url: str) -> list[WebKey]:
+        """Fetch the keys of a client."""
+        response = await self._fetch(url)
         try:
-            response = await self._fetch_url(HttpRequest("GET", url, (("accept", "application/json"),)))
-        except AuthorizationFailed as exc:
-            raise OAuthError("invalid_client", "the client's document can not be fetched", 401) from exc
-        finally:
-            self._fetches -= 1
+            return import_keys(msgspec.json.decode(response.body[:MAX_DOCUMENT]))
+        except (ValueError, msgspec.MsgspecError, RecursionError):
+            raise OAuthError("invalid_client", "the keys of the client can not be read", 401) from None
+
+    async def _fetch(self, url: str) -> HttpResponse:
+        response = await self._fetch_url(HttpRequest("GET", url, (("accept", "application/json"),)))
         if response.status != 200 or response.url != url:  # redirects are not followed
             raise OAuthError("invalid_client", "the client's document is not at its URL", 401)
         return response
 
     # ---------------------------------------------------------------- authentication
 
-    async def authenticate(self, request: WebRequest) -> ProxyClient:
+    async def authenticate(self, request: WebRequest) -> Authenticated:
         """Find and authenticate the client of a request to the token or revocation endpoint.
 
         Args:
             request: The request.
 
         Returns:
-            The client.
+            The client, with the assertion that it sent.
 
         Raises:
             OAuthError: `invalid_client`: it is unknown, or does not authenticate as its metadata says.
@@ -324,19 +298,19 @@ class Clients:
                 raise OAuthError("invalid_client", "the client assertion is malformed", 401) from None
         if not client_id:
             raise OAuthError("invalid_request", "the parameter client_id is missing")
-        client = await self.find(client_id)
-        if client.signs:
-            if assertion is None or optional(request, "client_assertion_type") != ASSERTION_TYPE:
-                raise OAuthError("invalid_client", "the client authenticates with private_key_jwt", 401)
-            await self._verify(client, assertion)
-        elif assertion is not None:
-            raise OAuthError("invalid_client", "the client has no keys for an assertion", 401)
-        return client
+        client = await self.find(client_id, request.address)
+        if not client.signs:
+            if assertion is not None:
+                raise OAuthError("invalid_client", "the client has no keys for an assertion", 401)
+            return Authenticated(client)
+        if assertion is None or optional(request, "client_assertion_type") != ASSERTION_TYPE:
+            raise OAuthError("invalid_client", "the client authenticates with private_key_jwt", 401)
+        return await self._verify(client, assertion, request.address)
 
-    async def _verify(self, client: ProxyClient, assertion: str) -> None:
-        """Verify an assertion (RFC 7523 §3): signed by the client, for this server, short-lived, used once."""
+    async def _verify(self, client: ProxyClient, assertion: str, address: str) -> Authenticated:
+        """Verify an assertion (RFC 7523 §3): signed by the client, for this server, short-lived."""
         try:
-            _, claims = verify_jwt(assertion, await self._keys(client))
+            _, claims = verify_jwt(assertion, await self._keys(client, address))
         except TokenInvalid:
             raise OAuthError("invalid_client", "the client assertion is not signed by the client", 401) from None
         now = time.time()
@@ -350,25 +324,28 @@ class Clients:
             problem = "it has expired, or is valid for too long"
         elif not isinstance(jti, str) or not jti:
             problem = "it has no jti"
-        elif not await self._store.claim("assertion", f"{client.id} {jti}", expires - now + 2 * _LEEWAY):
-            problem = "it was used already"
         else:
-            return
+            return Authenticated(client, jti, expires)
         raise OAuthError("invalid_client", f"the client assertion is refused: {problem}", 401)
 
-    async def _keys(self, client: ProxyClient) -> list[WebKey]:
-        try:
-            if client.jwks is not None:
-                return import_keys(client.jwks)
+    async def use_up(self, authenticated: Authenticated) -> None:
+        """Note that an assertion was used. Called once it came with a code or a token of its client: nobody else fills the store.
+
+        Raises:
+            OAuthError: `invalid_client`: it was used before.
+        """
+        client, jti, expires = authenticated
+        if jti is None:
+            return
+        seconds = expires - time.time() + 2 * _LEEWAY
+        if not await self._store.claim("assertion", f"{client.id} {jti}", max(seconds, 1.0)):
+            raise OAuthError("invalid_client", "the client assertion is refused: it was used already", 401)
+
+    async def _keys(self, client: ProxyClient, address: str) -> list[WebKey]:
+        if client.jwks is None:
             assert client.jwks_uri is not None
-            remembered = self._key_sets.get(client.jwks_uri)
-            if remembered is not None and time.monotonic() < remembered[0]:
-                return remembered[1]
-            response = await self._fetch(client.jwks_uri)
-            keys = import_keys(msgspec.json.decode(response.body[:MAX_DOCUMENT]))
-        except (ValueError, msgspec.MsgspecError, RecursionError):
+            return await self._key_sets.find(client.jwks_uri, address)
+        try:
+            return import_keys(client.jwks)
+        except ValueError:
             raise OAuthError("invalid_client", "the keys of the client can not be read", 401) from None
-        if len(self._key_sets) >= _DOCUMENTS:
-            del self._key_sets[next(iter(self._key_sets))]
-        self._key_sets[client.jwks_uri] = (time.monotonic() + _DOCUMENT_SECONDS, keys)
-        return keys

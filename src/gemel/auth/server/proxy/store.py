@@ -9,7 +9,7 @@ import base64
 import binascii
 import hmac
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from typing import Any, Final, TypeVar
@@ -18,6 +18,7 @@ import msgspec
 
 from gemel.auth.server.backing import Backing
 from gemel.backends.keys import make_key
+from gemel.backends.memory import MemoryBackend
 from gemel.encryption import KeyRing
 from gemel.protocol.records import Record
 
@@ -25,8 +26,9 @@ from gemel.protocol.records import Record
 MAX_SEALED: Final = 16 * 1024
 #: Seconds after which the lease of a replica that died ends.
 _LEASE_SECONDS: Final = 30.0
-#: Characters of a signature that only tells one's own names from others.
-_SIGNATURE: Final = 11
+#: Bytes of a signature, and its characters.
+_SIGNATURE_BYTES: Final = 16
+SIGNATURE_LENGTH: Final = 22
 RecordT = TypeVar("RecordT", bound=Record)
 
 
@@ -54,7 +56,7 @@ class Vault:
     def __init__(self, keys: Sequence[bytes], context: str) -> None:
         purpose = b"gemel oauth proxy " + sha256(context.encode()).digest()
         self._ring = KeyRing(keys, purpose, name="the OAuth proxy")
-        self._secret = hmac.digest(keys[0], b"derive " + purpose, "sha256")
+        self._secrets = [hmac.digest(key, b"sign " + purpose, "sha256") for key in keys]
 
     def __repr__(self) -> str:
         return "<Vault>"
@@ -85,9 +87,14 @@ class Vault:
         # A box has one spelling: other spellings of it would be other texts, which are cached and revoked apart.
         return self.decrypt(box, kind, purpose) if _to_text(box) == text else None
 
-    def derive(self, name: str) -> str:
-        """A text that only holders of the current key can compute from a name."""
-        return _to_text(hmac.digest(self._secret, name.encode(), "sha256"))
+    def sign(self, text: str) -> str:
+        """The signature of a text by the current key, always the same."""
+        return _signature(self._secrets[0], text)
+
+    def is_signed(self, text: str, signature: str) -> bool:
+        """Whether one of the keys signed a text."""
+        given = signature.encode("utf-8", "replace")
+        return any(hmac.compare_digest(_signature(secret, text).encode(), given) for secret in self._secrets)
 
 
 class ProxyStore:
@@ -103,6 +110,8 @@ class ProxyStore:
         self._backing = backing
         self._vault = vault
         self._namespace = digest(namespace)
+        #: Claims of one process: they need no room of what they are for.
+        self._claims = MemoryBackend()
 
     def _key(self, kind: str, name: str) -> str:
         return make_key("oauth-proxy", self._namespace, kind, digest(name))
@@ -112,14 +121,6 @@ class ProxyStore:
         """Whether other processes have the same records."""
         return self._backing.backend.shared
 
-    def signed(self, name: str) -> str:
-        """A name of which every process with the current key can tell that one of them made it."""
-        return name + self._vault.derive(f"name {name}")[:_SIGNATURE]
-
-    def has_signed(self, name: str) -> bool:
-        """Whether `signed` made a name."""
-        return hmac.compare_digest(self.signed(name[:-_SIGNATURE]).encode(), name.encode())
-
     async def get(self, kind: str, name: str, record: type[RecordT]) -> RecordT | None:
         """The record; None if there is none, it has expired, or can't be decrypted."""
         key = self._key(kind, name)
@@ -127,39 +128,14 @@ class ProxyStore:
         return None if box is None else self._vault.decrypt(box, record, key)
 
     async def set(self, kind: str, name: str, record: Record, ttl: float) -> None:
-        """ProxyStore a record for so many seconds."""
+        """Store a record for so many seconds."""
         key = self._key(kind, name)
         await self._backing.backend.set(key, self._vault.encrypt(record, key), ttl=ttl)
 
-    async def update(
-        self,
-        kind: str,
-        name: str,
-        record: type[RecordT],
-        edit: Callable[[RecordT | None], tuple[RecordT, float] | None],
-    ) -> RecordT | None:
-        """Change a record as one atomic step among all replicas.
-
-        Args:
-            kind: What it is.
-            name: Its name.
-            record: Its type.
-            edit: Gets the present record, or None, and returns the new one with the seconds that it lasts; None to leave it as
-                it is. It is called again if another replica was faster.
-
-        Returns:
-            The record as it is stored.
-        """
-        key, backend = self._key(kind, name), self._backing.backend
-        while True:
-            box = await backend.get(key)
-            present = None if box is None else self._vault.decrypt(box, record, key)
-            changed = edit(present)
-            if changed is None:
-                return present
-            made, ttl = changed
-            if await backend.replace(key, box, self._vault.encrypt(made, key), ttl=ttl):
-                return made
+    async def add(self, kind: str, name: str, record: Record, ttl: float) -> bool:
+        """Store a record for so many seconds, if there is none: whether the caller is the first one among all replicas."""
+        key = self._key(kind, name)
+        return await self._backing.backend.replace(key, None, self._vault.encrypt(record, key), ttl=ttl)
 
     async def delete(self, kind: str, name: str) -> None:
         """Remove a record, if it is there."""
@@ -167,7 +143,8 @@ class ProxyStore:
 
     async def claim(self, kind: str, name: str, ttl: float) -> bool:
         """Whether the caller is the first among all replicas to use this name."""
-        return await self._backing.backend.claim(self._key(kind, name), ttl=ttl)
+        backend = self._backing.backend if self.shared else self._claims
+        return await backend.claim(self._key(kind, name), ttl=ttl)
 
     def lease(self, kind: str, name: str) -> AbstractAsyncContextManager[Any]:
         """Be the only one who changes a record."""
@@ -176,3 +153,7 @@ class ProxyStore:
 
 def _to_text(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _signature(secret: bytes, text: str) -> str:
+    return _to_text(hmac.digest(secret, text.encode("utf-8", "replace"), "sha256")[:_SIGNATURE_BYTES])

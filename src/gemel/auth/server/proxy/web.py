@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -29,6 +30,9 @@ _CORS: HeaderPairs = (
     (b"access-control-expose-headers", b"WWW-Authenticate, Retry-After"),
     (b"access-control-max-age", b"7200"),
 )
+
+
+_LATER: HeaderPairs = ((b"retry-after", b"5"),)
 
 
 class WebRequest(Record):
@@ -67,7 +71,7 @@ class OAuthError(Exception):
         self.headers = headers
 
 
-Handle: TypeAlias = Callable[[WebRequest], Awaitable[WebReply]]
+Handle: TypeAlias = Callable[[WebRequest], Coroutine[Any, Any, WebReply]]
 OnError: TypeAlias = Callable[[OAuthError], WebReply]
 
 
@@ -109,11 +113,17 @@ class WebEndpoint:
             reply = WebReply(204 if method == "OPTIONS" and self._cors else 405, b"", ((b"allow", self._allow),))
         else:
             try:
-                reply = await handle(await _read_request(scope, receive))
+                request = await _read_request(scope, receive)
+                answer = await _while_connected(handle(request), receive)
+                if answer is None:
+                    return
+                reply = answer
             except OAuthError as exc:
                 reply = self._on_error(exc)
             except Overloaded:
-                reply = self._on_error(OAuthError("temporarily_unavailable", "too many logins: try again later", 503))
+                reply = self._on_error(
+                    OAuthError("temporarily_unavailable", "too many logins: try again later", 503, headers=_LATER)
+                )
             except Exception:
                 logger.exception("the OAuth proxy failed to serve %s", scope["path"])
                 reply = self._on_error(OAuthError("server_error", "the server failed: see its log", 500))
@@ -121,6 +131,31 @@ class WebEndpoint:
         headers = [*reply.headers, *self._cors, length, (b"x-content-type-options", b"nosniff")]
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if method == "HEAD" else reply.body})
+
+
+async def _while_connected(work: Coroutine[Any, Any, WebReply], receive: Receive) -> WebReply | None:
+    """Do some work until it is done, or the client has left: then it is cancelled, and None returned."""
+    create = asyncio.get_running_loop().create_task
+    task, watcher = create(work), create(_has_left(receive))
+    try:
+        await asyncio.wait([task, watcher], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done() and watcher.result():
+            return None
+        return await task
+    finally:
+        for each in (task, watcher):
+            each.cancel()
+
+
+async def _has_left(receive: Receive) -> bool:
+    """Wait until the client leaves; the body was read, but for the empty one of a GET. False if something else comes."""
+    try:
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("body") and not message.get("more_body"):
+            message = await receive()
+    except OSError:
+        return True
+    return bool(message["type"] == "http.disconnect")
 
 
 async def _read_request(scope: Scope, receive: Receive) -> WebRequest:
