@@ -47,7 +47,7 @@ def with_tasks(shared: Any, **options: Any) -> Server[Any]:
 
 
 PARTS = {
-    "the registrations and logins of OAuthProxy": with_proxy,
+    "the logins of OAuthProxy": with_proxy,
     "the used proofs of DPoPProofs": with_proofs,
     "the requests that RateLimit counts": with_limit,
     "the pages of long results": with_pages,

@@ -43,6 +43,11 @@ class _Stored(NamedTuple):
     token: int = 0
 
 
+def _size(name: _Key, value: bytes) -> int:
+    """The bytes for which an entry counts."""
+    return 0 if name[0] == "lease" else len(name[1]) + len(value)
+
+
 class _Log:
     """The entries of a log."""
 
@@ -59,7 +64,8 @@ class MemoryBackend:
     """Publishes changes within this process, and keeps values in its memory; any thread may use it.
 
     Args:
-        max_entries: Values, claims, leases and entries of logs that are kept at once. Beyond, `Overloaded` is raised.
+        max_entries: Values, claims and entries of logs that are kept at once. Beyond, `Overloaded` is raised. Leases don't
+            count: each belongs to code that runs, and what exists can be changed under one when there is no room.
         max_bytes: Bytes of their keys and values.
     """
 
@@ -74,6 +80,7 @@ class MemoryBackend:
         on_fork(self._set_lock)
         self._entries: dict[_Key, _Stored] = {}
         self._bytes = 0
+        self._leases = 0
         self._tokens = 0
         self._logs: dict[bytes, _Log] = {}
         self._log_entries = 0
@@ -437,14 +444,15 @@ class MemoryBackend:
                 return None
             if live is None:
                 self._remove(name)
-                self._make_room(1, len(name[1]) + len(value), now)
+                self._make_room(int(name[0] != "lease"), _size(name, value), now)
                 self._tokens += 1
             else:
-                self._make_room(0, len(value) - len(live.value), now)
+                self._make_room(0, _size(name, value) - _size(name, live.value), now)
                 self._remove(name)
             entry = _Stored(value, now + lasts, self._tokens if live is None else live.token)
             self._entries[name] = entry
-            self._bytes += len(name[1]) + len(value)
+            self._bytes += _size(name, value)
+            self._leases += name[0] == "lease"
             self._expire(name, entry.expires)
             return entry
 
@@ -475,12 +483,13 @@ class MemoryBackend:
 
     @property
     def _count(self) -> int:
-        return len(self._entries) + len(self._logs) + self._log_entries
+        return len(self._entries) - self._leases + len(self._logs) + self._log_entries
 
     def _remove(self, name: _Key) -> _Stored | None:
         entry = self._entries.pop(name, None)
         if entry is not None:
-            self._bytes -= len(name[1]) + len(entry.value)
+            self._bytes -= _size(name, entry.value)
+            self._leases -= name[0] == "lease"
         return entry
 
     def _remove_log(self, key: bytes) -> None:

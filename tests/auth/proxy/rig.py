@@ -10,7 +10,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -56,6 +56,7 @@ class Idp:
         expires_in: Seconds of access tokens.
         requests: What arrived: paths with their parameters.
         headers: The headers of these requests.
+        held: Paths whose requests wait until the event is set.
     """
 
     def __init__(self, port: int) -> None:
@@ -74,6 +75,7 @@ class Idp:
         self._spent: set[str] = set()
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.headers: list[dict[str, str]] = []
+        self.held: dict[str, asyncio.Event] = {}
         self.documents: dict[str, Callable[[], tuple[int, bytes]]] = {}
         self._codes: dict[str, dict[str, str]] = {}
         self.tokens: list[str] = []
@@ -95,6 +97,8 @@ class Idp:
         self.requests.append((path, form))
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         self.headers.append(headers)
+        if path in self.held:
+            await self.held[path].wait()
         if path in self.documents:
             status, content = self.documents[path]()
             kind = b"location" if status in (302, 307) else b"content-type"
@@ -169,9 +173,14 @@ async def _send(send: Send, status: int, body: bytes, *headers: tuple[bytes, byt
 
 
 class Browser:
-    """A browser without scripts: cookies by port, as those of a host with one name, and pages."""
+    """A browser without scripts: cookies by port, as those of a host with one name, and pages.
 
-    def __init__(self) -> None:
+    Args:
+        address: The address that a trusted proxy says it has.
+    """
+
+    def __init__(self, address: str | None = None) -> None:
+        self.address = address
         self.cookies: dict[int, dict[str, str]] = {}
         self.visited: list[str] = []
 
@@ -186,6 +195,8 @@ class Browser:
         jar = self.cookies.setdefault(parts.port, {})
         cookie = "; ".join(f"{name}={value}" for name, value in jar.items())
         more = (*headers, *([("Cookie", cookie)] if cookie else []), *([FORM] if form is not None else []))
+        if self.address is not None:
+            more = (*more, ("X-Forwarded-For", self.address))
         path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
         body = b"" if form is None else urlencode(form).encode()
         response = await exchange(parts.port, Request(method, path, more, body))
@@ -323,11 +334,14 @@ class Rig:
 
 
 @asynccontextmanager
-async def serve_app(server: Server[Any], port: int, *, access_log: bool = False, **options: Any) -> AsyncIterator[None]:
+async def serve_app(
+    server: Server[Any], port: int, *, access_log: bool = False, trusted_proxies: Sequence[str] = (), **options: Any
+) -> AsyncIterator[None]:
     """Serve on a port, in this loop."""
     ready = asyncio.Event()
     app = server.http_app(**options)
-    task = asyncio.create_task(serve_http(app, port=port, access_log=access_log, announce=lambda url: ready.set()))
+    serving: Any = {"access_log": access_log, "trusted_proxies": trusted_proxies}
+    task = asyncio.create_task(serve_http(app, port=port, announce=lambda url: ready.set(), **serving))
     waiter = asyncio.create_task(ready.wait())
     try:
         await asyncio.wait([task, waiter], return_when=asyncio.FIRST_COMPLETED)
@@ -368,6 +382,7 @@ async def serve_proxy(
     port: int | None = None,
     server_backend: Backend | str | None = None,
     access_log: bool = False,
+    trusted_proxies: Sequence[str] = (),
     **options: Any,
 ) -> AsyncIterator[Rig]:
     """Serve a proxy in front of a provider."""
@@ -387,7 +402,7 @@ async def serve_proxy(
     async def upstream(ctx: Context[Any]) -> str:
         return await auth.upstream_token(ctx.claims["grant"])
 
-    async with serve_app(server, port, access_log=access_log):
+    async with serve_app(server, port, access_log=access_log, trusted_proxies=trusted_proxies):
         yield Rig(port, idp, auth)
 
 

@@ -18,9 +18,8 @@ from gemel.auth import GitHub, OAuthProxy
 from gemel.auth.client.token_request import ASSERTION_TYPE
 from gemel.auth.flow import HttpRequest
 from gemel.auth.jose import WebKey, generate_key, public_jwk, sign_jwt
-from gemel.auth.server.proxy import grants, registration
+from gemel.auth.server.proxy import fetches, grants
 from gemel.backends import MemoryBackend, SqliteBackend
-from gemel.backends.keys import make_key
 from gemel.errors import AuthorizationFailed, DefinitionError
 from tests.auth.hostile.cases import Request, Response, challenges
 from tests.auth.hostile.wire import exchange
@@ -444,8 +443,8 @@ async def test_only_an_access_token_is_one() -> None:
 async def test_the_keys_alone_make_nobody_a_user() -> None:
     """FastMCP #5115: whoever had the signing key could make a token with a user of its choice. Here it names a grant."""
     async with rig() as site:
-        client_id = (await site.tokens())["client_id"]
-        forged = grants.AccessToken("no-such-grant", client_id, site.resource, (), time.time() + 60)
+        await site.tokens()
+        forged = grants.AccessToken("no-such-grant", site.resource, (), time.time() + 60)
         token = site.auth._vault.seal(forged, "access token")
         assert site.auth._grants.read_access(token) is not None
         assert challenges(await site.call(token))["bearer"]["error"] == "invalid_token"
@@ -643,42 +642,59 @@ async def test_equal_registrations_are_one_client_whatever_the_loopback_port() -
         assert len({await site.register(client_name=name) for name in ("A", "B")} | ids) == 3
 
 
-async def test_new_registrations_are_limited_and_old_clients_are_not_affected() -> None:
+async def test_a_registration_lasts_as_long_as_the_keys() -> None:
+    """FastMCP and others kept registrations in a store, which anybody could fill, and lost them with it."""
+    port, keys = free_port(), [b"k" * 32]
+    async with serve_idp() as idp:
+        async with serve_proxy(idp, port=port, keys=keys) as site:
+            client_id = await site.register(CALLBACK, "https://app.test/callback", "http://[::1]:5000/")
+            assert await site.register("http://[::1]/", "https://app.test/callback", CALLBACK) == client_id
+            assert len(client_id) < 200
+        async with serve_proxy(idp, port=port, keys=[b"n" * 32, *keys]) as site:
+            assert "code" in await site.login(client_id)
+            assert await site.register(CALLBACK, "https://app.test/callback", "http://[::1]/") != client_id
+        async with serve_proxy(idp, port=port, keys=[b"n" * 32]) as site:
+            assert (await Browser().open(site.authorize_url(client_id)))[1].status == 401
+
+
+async def test_an_id_of_a_client_that_was_changed_is_unknown() -> None:
+    """It holds what the client has registered, so that somebody could want to add a redirect URI."""
     async with rig() as site:
-        first = await site.register()
-        statuses, last = [], None
-        for number in range(registration.ADDRESS_RATE + 5):
-            body = json.dumps({"redirect_uris": [f"https://a{number}.test/"]}).encode()
-            request = Request("POST", "/register", (("Content-Type", "application/json"),), body)
-            last = await exchange(site.port, request)
-            statuses.append(last.status)
-        assert statuses.count(201) <= registration.ADDRESS_RATE
-        assert statuses[-1] == 429
-        assert last is not None
-        assert last.all("retry-after") == ["60"]
-        assert await site.register() == first
-        assert "code" in await site.login(first)
+        client_id = await site.register(client_name="Good")
+        text = base64.urlsafe_b64decode(client_id[7:-22] + "===").decode()
+        assert text == "Good\nhttp://127.0.0.1/callback"
+        evil = base64.urlsafe_b64encode(f"{text}\nhttps://evil.test/".encode()).decode().rstrip("=")
+        other = await site.register("https://evil.test/", client_name="Good")
+        forged = [
+            f"client_{evil}{client_id[-22:]}",
+            f"client_{evil}{other[-22:]}",
+            client_id[:-22] + other[-22:],
+            client_id[:-22],
+            client_id[:-1],
+            f"{client_id}A",
+            f"{client_id[:-22]}={client_id[-22:]}",
+            client_id.swapcase(),
+            client_id[7:],
+            "client_" + "é" * 40,
+        ]
+        for tried in forged:
+            _, page = await Browser().open(site.authorize_url(tried, redirect_uri="https://evil.test/"))
+            assert (page.status, page.all("location")) == (401, []), tried
+            assert (await site.exchange_code(tried, "x")).status == 401
 
 
-async def test_a_registration_is_kept_when_somebody_has_logged_in_with_it() -> None:
-    class Spy(MemoryBackend):
-        ttls: dict[str, float | None]
-
-        async def replace(self, key: str, expected: bytes | None, value: bytes, *, ttl: float | None = None) -> bool:
-            if make_key("client") in key:
-                self.ttls[key] = ttl
-            return await super().replace(key, expected, value, ttl=ttl)
-
-    backend = Spy()
-    backend.ttls = {}
-    async with rig(backend=backend) as site:
-        client_id = await site.register()
-        await site.login(client_id)
-        assert list(backend.ttls.values()) == [registration.UNUSED_SECONDS]
-        await site.tokens(client_id)
-        assert list(backend.ttls.values()) == [registration.REGISTRATION_SECONDS]
-        assert await site.register() == client_id
-        assert list(backend.ttls.values()) == [registration.REGISTRATION_SECONDS]
+async def test_a_registration_that_makes_a_long_id_is_refused() -> None:
+    """16 redirect URIs of 40 characters are fine, 16 of 200 are not."""
+    async with rig() as site:
+        uris = [f"https://app.test/{number:023}" for number in range(16)]
+        assert len(await site.register(*uris, client_name="x" * 4000)) < 1200
+        body = json.dumps({"redirect_uris": [f"{uri}{'a' * 160}" for uri in uris]}).encode()
+        refused = await exchange(
+            site.port, Request("POST", "/register", (("Content-Type", "application/json"),), body)
+        )
+        answer = json.loads(refused.body)
+        assert (refused.status, answer["error"]) == (400, "invalid_client_metadata")
+        assert "too long" in answer["error_description"]
 
 
 async def test_a_request_for_the_head_of_a_page_uses_up_no_login() -> None:
@@ -756,11 +772,11 @@ async def test_no_endpoint_reads_a_body_without_end_whatever_the_method(method: 
 
 async def test_a_full_store_is_not_an_error_of_the_server() -> None:
     async with rig(backend=MemoryBackend(max_entries=1)) as site:
-        await site.register()
-        body = json.dumps({"redirect_uris": ["https://other.test/"]}).encode()
-        headers = (("Content-Type", "application/json"),)
-        refused = await exchange(site.port, Request("POST", "/register", headers, body))
-        assert (refused.status, json.loads(refused.body)["error"]) == (503, "temporarily_unavailable")
+        client_id, browser = (await site.tokens())["client_id"], Browser()
+        _, page = await browser.open(site.authorize_url(client_id))
+        _, refused = await browser.submit(page)
+        assert (refused.status, refused.all("retry-after"), refused.all("location")) == (503, ["5"], [])
+        assert b"temporarily_unavailable" in refused.body
 
 
 # ---------------------------------------------------------------- clients with a document
@@ -786,7 +802,7 @@ async def test_a_client_with_a_document_logs_in_and_the_page_names_its_owner() -
 
 async def test_a_redirect_uri_that_left_the_document_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """punkpeye/fastmcp #347: documents were remembered without end."""
-    monkeypatch.setattr(registration, "_DOCUMENT_SECONDS", 0.0)
+    monkeypatch.setattr(fetches, "_DOCUMENT_SECONDS", 0.0)
     async with rig() as site:
         client_id = publish(site)
         await site.login(client_id)
@@ -998,14 +1014,24 @@ async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Non
 
 async def test_a_failure_of_the_store_is_an_error_without_details() -> None:
     class Broken(MemoryBackend):
-        async def get(self, key: str) -> bytes | None:
-            raise RuntimeError("canary: the password of the database")
+        is_broken = False
 
-    async with rig(backend=Broken()) as site:
+        async def get(self, key: str) -> bytes | None:
+            if self.is_broken:
+                raise RuntimeError("canary: the password of the database")
+            return await super().get(key)
+
+    backend = Broken()
+    async with rig(backend=backend) as site:
+        client_id, browser = await site.register(), Browser()
+        code = (await site.login(client_id))["code"]
+        tokens = await site.tokens(client_id)
+        response = await browser.request("GET", await upstream_url(site, browser, client_id))
+        backend.is_broken = True
         responses = [
-            await site.get(f"/authorize?client_id=client_{'A' * 54}"),
-            await site.exchange_code("client_" + "A" * 54, "x"),
-            await site.get("/auth/callback?state=x&code=y"),
+            await site.exchange_code(client_id, code),
+            await site.refresh(client_id, tokens["refresh_token"]),
+            await browser.request("GET", response.all("location")[0]),
         ]
         for response in responses:
             assert response.status == 500

@@ -12,7 +12,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from gemel import AuthorizationFailed, BackendError, Overloaded
+from gemel import AuthorizationFailed, BackendError, DefinitionError, Overloaded, Server
+from gemel.auth import OAuthProxy, OpenID
 from gemel.auth.server.proxy import grants
 from gemel.backends import MemoryBackend
 from gemel.backends.keys import make_key
@@ -32,6 +33,11 @@ class Spy(MemoryBackend):
         if make_key("grant") in key:
             self.seconds.append(ttl)
         await super().set(key, value, ttl=ttl)
+
+    async def replace(self, key: str, expected: bytes | None, value: bytes, *, ttl: float | None = None) -> bool:
+        if make_key("grant") in key:
+            self.seconds.append(ttl)
+        return await super().replace(key, expected, value, ttl=ttl)
 
     def lease(self, key: str, *, ttl: float, wait: float | None = None) -> AbstractAsyncContextManager[Any]:
         taken = super().lease(key, ttl=ttl, wait=wait)
@@ -64,16 +70,54 @@ async def test_processes_of_a_server_share_logins_in_its_backend(tmp_path: Path)
         assert not without_server(keys, "notes")
 
 
-async def test_a_client_that_another_process_registered_is_worth_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_processes_that_share_nothing_know_each_others_clients_and_say_what_they_miss(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Processes that a foreign supervisor starts can't be seen, and each has a memory of its own."""
     async with serve_idp() as idp, serve_proxy(idp) as site, serve_proxy(idp, url=site.resource) as other:
         client_id = await site.register()
-        for strange in ("client_" + "A" * 54, client_id[:-1] + "_", "client_"):
-            assert (await other.get(f"/authorize?{urlencode(other.parameters(strange))}")).status == 401
+        resource = {"resource": site.resource}
+        assert (await other.get(f"/authorize?{urlencode(other.parameters(client_id, **resource))}")).status == 200
+        tokens = await site.tokens(client_id)
+        assert (await site.exchange_code(client_id, "x")).status == 400
+        assert (await site.refresh(client_id, tokens["access_token"])).status == 400
+        assert (await site.post("/revoke", {"client_id": client_id, "token": tokens["refresh_token"]})).status == 200
+        assert (await site.refresh(client_id, tokens["refresh_token"])).status == 400
         assert not caplog.text
-        assert (await other.get(f"/authorize?{urlencode(other.parameters(client_id))}")).status == 401
-        assert "another process of this server has registered" in caplog.text
+        code = (await site.login(client_id))["code"]
+        assert (await other.exchange_code(client_id, code, **resource)).status == 400
+        assert "another process of this server has made" in caplog.text
         assert "backend=" in caplog.text
+        caplog.clear()
+        tokens = await site.tokens(client_id)
+        assert (await other.refresh(client_id, tokens["refresh_token"])).status == 400
+        assert "another process of this server has made" in caplog.text
+
+
+async def test_processes_with_other_keys_say_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with serve_idp() as idp, serve_proxy(idp, keys=[b"a" * 32]) as site:
+        async with serve_proxy(idp, url=site.resource, keys=[b"b" * 32]) as other:
+            for strange in ("client_" + "A" * 54, "client_", "unknown"):
+                assert (await other.get(f"/authorize?{urlencode(other.parameters(strange))}")).status == 401
+            assert not caplog.text
+            for name in ("One", "Two"):
+                client_id = await site.register(client_name=name)
+                assert (await other.get(f"/authorize?{urlencode(other.parameters(client_id))}")).status == 401
+            assert caplog.text.count("signed with other keys") == 1
+            assert "keys=" in caplog.text
+
+
+async def test_processes_that_share_a_store_have_the_same_keys(tmp_path: Path) -> None:
+    """Without a client secret there is nothing that all of them could derive keys of."""
+    options: dict[str, Any] = {"url": "https://notes.example.com/mcp"}
+    provider = OpenID(issuer="https://login.example.com", client_id="public")
+    url = f"sqlite:///{tmp_path}/state.db"
+    with pytest.raises(DefinitionError, match="keys="):
+        OAuthProxy(provider, backend=url, **options)
+    with pytest.raises(DefinitionError, match="keys="):
+        Server("notes", auth=OAuthProxy(provider, **options), backend=url)
+    Server("notes", auth=OAuthProxy(provider, **options))
+    Server("notes", auth=OAuthProxy(provider, keys=[b"k" * 32], **options), backend=url)
 
 
 # ---------------------------------------------------------------- how long
@@ -136,15 +180,11 @@ async def test_a_code_whose_grant_is_gone_is_refused() -> None:
     async with rig() as site:
         client_id = await site.register()
         answer = await site.login(client_id)
-        await site.auth._store.delete("grant", (await code_of(site, answer["code"])).grant)
+        named = site.auth._vault.unseal(answer["code"], grants.CodeToken, "authorization code")
+        assert named is not None
+        await site.auth._store.delete("grant", named.grant)
         reply = await site.exchange_code(client_id, answer["code"])
         assert (reply.status, json.loads(reply.body)["error"]) == (400, "invalid_grant")
-
-
-async def code_of(site: Any, code: str) -> grants.Code:
-    record = await site.auth._store.get("code", code, grants.Code)
-    assert isinstance(record, grants.Code)
-    return record
 
 
 async def test_a_refresh_that_names_no_scopes_keeps_them_all() -> None:
