@@ -6,7 +6,7 @@ Specification: Security Best Practices, section "Server-Side Request Forgery (SS
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
@@ -44,10 +44,16 @@ class UrlRules:
         server: The URL of the MCP server that the user named; None if there is none. Its origin may be requested.
         trusted: Further URLs that the user named: their origins may be requested, whatever their addresses are.
         private_networks: Whether private addresses are allowed, and http.
+        look_up: Resolves a host and a port in place of `network.resolve`.
     """
 
     def __init__(
-        self, server: str | None = None, *, trusted: Iterable[str] = (), private_networks: bool = False
+        self,
+        server: str | None = None,
+        *,
+        trusted: Iterable[str] = (),
+        private_networks: bool = False,
+        look_up: Callable[[str, int], Awaitable[Sequence[Any]]] | None = None,
     ) -> None:
         own = None if server is None else read_url(server)
         self.server_origin = None if own is None else own.origin
@@ -55,6 +61,7 @@ class UrlRules:
         self._trusted = {read_url(url).origin for url in trusted} | ({own.origin} if own is not None else set())
         self._places = {(host, port) for _, host, port in self._trusted}
         self._private = private_networks
+        self._look_up = look_up
 
     def check(self, url: str) -> Target:
         """Check a URL before it is requested. What its host resolves to is checked by `resolve`.
@@ -111,7 +118,7 @@ class UrlRules:
             OSError: The host is unknown.
             UrlRefused: An address must not be connected to.
         """
-        addresses = await network.resolve(host, port)
+        addresses = await (self._look_up or network.resolve)(host, port)
         if (host, port) not in self._places:
             self._check_addresses(host, addresses)
         return addresses

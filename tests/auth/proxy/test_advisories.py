@@ -689,9 +689,7 @@ async def test_a_registration_that_makes_a_long_id_is_refused() -> None:
         uris = [f"https://app.test/{number:023}" for number in range(16)]
         assert len(await site.register(*uris, client_name="x" * 4000)) < 1200
         body = json.dumps({"redirect_uris": [f"{uri}{'a' * 160}" for uri in uris]}).encode()
-        refused = await exchange(
-            site.port, Request("POST", "/register", (("Content-Type", "application/json"),), body)
-        )
+        refused = await exchange(site.port, Request("POST", "/register", (("Content-Type", "application/json"),), body))
         answer = json.loads(refused.body)
         assert (refused.status, answer["error"]) == (400, "invalid_client_metadata")
         assert "too long" in answer["error_description"]
@@ -819,7 +817,7 @@ async def test_a_server_on_the_internet_fetches_no_document_from_its_own_machine
         auth = OAuthProxy(provider_of(idp), url="https://notes.example.com/mcp")
         request = HttpRequest("GET", f"{scheme}://{host}:{idp.port}/clients/app.json")
         with pytest.raises(AuthorizationFailed):
-            await auth._fetch_for_client(request)
+            await auth._fetch_for_client(request, "")
         assert idp.requests == []
 
 

@@ -95,16 +95,19 @@ async def test_processes_that_share_nothing_know_each_others_clients_and_say_wha
 
 
 async def test_processes_with_other_keys_say_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with serve_idp() as idp, serve_proxy(idp, keys=[b"a" * 32]) as site:
-        async with serve_proxy(idp, url=site.resource, keys=[b"b" * 32]) as other:
-            for strange in ("client_" + "A" * 54, "client_", "unknown"):
-                assert (await other.get(f"/authorize?{urlencode(other.parameters(strange))}")).status == 401
-            assert not caplog.text
-            for name in ("One", "Two"):
-                client_id = await site.register(client_name=name)
-                assert (await other.get(f"/authorize?{urlencode(other.parameters(client_id))}")).status == 401
-            assert caplog.text.count("signed with other keys") == 1
-            assert "keys=" in caplog.text
+    async with (
+        serve_idp() as idp,
+        serve_proxy(idp, keys=[b"a" * 32]) as site,
+        serve_proxy(idp, url=site.resource, keys=[b"b" * 32]) as other,
+    ):
+        for strange in ("client_" + "A" * 54, "client_", "unknown"):
+            assert (await other.get(f"/authorize?{urlencode(other.parameters(strange))}")).status == 401
+        assert not caplog.text
+        for name in ("One", "Two"):
+            client_id = await site.register(client_name=name)
+            assert (await other.get(f"/authorize?{urlencode(other.parameters(client_id))}")).status == 401
+        assert caplog.text.count("signed with other keys") == 1
+        assert "keys=" in caplog.text
 
 
 async def test_processes_that_share_a_store_have_the_same_keys(tmp_path: Path) -> None:

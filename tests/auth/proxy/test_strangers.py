@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,6 +17,7 @@ import pytest
 from gemel.auth.client.token_request import ASSERTION_TYPE
 from gemel.auth.jose import generate_key, public_jwk, sign_jwt
 from gemel.auth.server.proxy import fetches, proxy, registration
+from gemel.auth.server.proxy.web import OAuthError
 from gemel.backends import MemoryBackend
 from tests.auth.hostile.cases import Request, Response
 from tests.auth.hostile.wire import exchange
@@ -180,7 +183,7 @@ async def test_documents_that_never_arrive_keep_nobody_out(
     monkeypatch.setattr(registration, "_FETCHES", 4)
     async with rig(trusted_proxies=LOOPBACK) as site, tarpit(site, *addresses) as requests:
         gone = await asyncio.gather(*requests[:2])  # those that came first have made room for the last two
-        assert {(page.status, *page.all("retry-after")) for page in gone} == {(503, "5")}
+        assert [(page.status, page.all("retry-after")) for page in gone] == [(503, ["5"])] * 2
         for number in range(3):
             page = await open_page(site, publish(site, f"good-{number}"), f"198.51.100.{number}")
             assert page.status == 200, page
@@ -198,12 +201,13 @@ async def test_the_address_that_fetches_most_gives_way() -> None:
     def ask(name: str, address: str) -> asyncio.Task[str]:
         return asyncio.create_task(work.run(name, address, lambda: fetch(name)))
 
-    single, *most = ask("a", "192.0.2.9"), *(ask(name, "192.0.2.1") for name in "bcd")
+    single = ask("a", "192.0.2.9")
+    most = [ask(name, "192.0.2.1") for name in "bcd"]
     joined = ask("b", "192.0.2.8")  # waits for what the other address began
     await asyncio.sleep(0)
     newcomer = ask("e", "192.0.2.7")
     for gone in most[:2]:  # the second one makes room for what `joined` begins anew
-        with pytest.raises(fetches.OAuthError) as caught:
+        with pytest.raises(OAuthError) as caught:
             await gone
         assert caught.value.status == 503
     for event in held.values():
@@ -331,7 +335,11 @@ async def test_the_provider_is_used_while_its_metadata_can_not_be_read_again(mon
 async def test_the_state_at_the_provider_is_short_and_tells_nothing() -> None:
     """Some providers and gateways refuse a URL of more than 2,048 characters."""
     async with rig(scopes=["notes", "notes.write"]) as site:
-        uris = ("https://app.example.com/oauth/callback", "http://127.0.0.1:33418/callback", "http://localhost/callback")
+        uris = (
+            "https://app.example.com/oauth/callback",
+            "http://127.0.0.1:33418/callback",
+            "http://localhost/callback",
+        )
         client_id = await site.register(*uris, client_name="An application with a name")
         browser = Browser()
         _, page = await browser.open(site.authorize_url(client_id, state="s" * 100, scope="notes notes.write"))
@@ -362,19 +370,17 @@ async def test_several_logins_of_one_browser_end_in_any_order() -> None:
 
 
 async def test_a_login_is_refused_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy, "LOGIN_SECONDS", 0.5)
-    async with rig() as site:
+    async with rig(remember_consent=3600) as site:
         browser, client_id = Browser(), await site.register()
-        callback = await begin(site, client_id, browser)
+        await site.login(client_id, browser)
+        before = site.idp.count("/token")
+        monkeypatch.setattr(proxy, "LOGIN_SECONDS", -1.0)
         _, page = await browser.open(site.authorize_url(client_id))
-        until_end = time.time() + 1.0
-        while time.time() < until_end:
-            await asyncio.sleep(0.05)
         _, late = await browser.submit(page)
         assert (late.status, late.all("location")) == (400, [])
-        late = await browser.request("GET", callback)
+        _, late = await browser.open(site.authorize_url(client_id), headers=(("Sec-Fetch-Site", "none"),))
         assert (late.status, late.all("location")) == (400, [])
-        assert site.idp.count("/token") == 0
+        assert site.idp.count("/token") == before
 
 
 async def test_a_wrong_registration_needs_no_room_either() -> None:
@@ -382,3 +388,36 @@ async def test_a_wrong_registration_needs_no_room_either() -> None:
         headers = (("Content-Type", "application/json"),)
         for body in (b"[]", b"{}"):
             assert (await exchange(site.port, Request("POST", "/register", headers, body))).status == 400
+
+
+async def test_names_that_nobody_resolves_delay_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The resolver of the system can't be cancelled: it works in threads, and asyncio has six of them on two processors."""
+    answer, asked, resolve = threading.Event(), [], socket.getaddrinfo
+
+    def getaddrinfo(host: str, *args: Any, **options: Any) -> Any:
+        if not str(host).endswith(".test") or options.get("flags"):
+            return resolve(host, *args, **options)
+        asked.append(host)
+        answer.wait(20)
+        raise socket.gaierror("nobody answers")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(proxy, "_LOOKUPS", 32)
+    try:
+        async with rig(trusted_proxies=LOOPBACK) as site:
+            requests = [
+                asyncio.create_task(open_page(site, f"https://never-{number}.test/c", "192.0.2.1"))
+                for number in range(20)
+            ]
+            await until(lambda: len(asked) == 8 and sum(request.done() for request in requests) == 12)
+            assert {request.result().status for request in requests if request.done()} == {503}
+            other = asyncio.create_task(open_page(site, "https://other.test/c", "192.0.2.2"))
+            await until(lambda: len(asked) == 9)
+            async with asyncio.timeout(5):
+                await asyncio.get_running_loop().getaddrinfo("localhost", 80)  # as for the provider
+            answer.set()
+            assert (await other).status == 401
+            await asyncio.gather(*requests)
+            assert (await open_page(site, "https://later.test/c", "192.0.2.1")).status == 401
+    finally:
+        answer.set()

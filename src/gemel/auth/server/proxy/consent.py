@@ -67,7 +67,9 @@ def error_page(error: OAuthError) -> WebReply:
     text = (
         f"<p>The login can't go on: {escape(error.description)}.</p><p>Return to the application and start again.</p>"
     )
-    return page("Login failed", f"{text}<p><small>{escape(error.error)}</small></p>", error.status, headers=error.headers)
+    return page(
+        "Login failed", f"{text}<p><small>{escape(error.error)}</small></p>", error.status, headers=error.headers
+    )
 
 
 def consent_page(

@@ -1,4 +1,4 @@
-"""Work at other servers that anybody can cause: once at a time, bounded, with a share for each address, and ended with its callers."""
+"""Work at other servers that anybody can cause: once at a time, bounded, with shares for addresses, and ended with its callers."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ _DOCUMENTS: Final = 256
 _DOCUMENT_SECONDS: Final = 600.0
 _FAILURE_SECONDS: Final = 10.0
 _STALE_SECONDS: Final = 24 * 3600.0
+
+
+class TooBusy(OAuthError):
+    """Work gave way to that of others, or has no room."""
+
+    def __init__(self) -> None:
+        text = "too many requests wait for other servers: try again later"
+        super().__init__("temporarily_unavailable", text, 503, headers=((b"retry-after", b"5"),))
 
 
 class _Run:
@@ -97,7 +105,7 @@ class Fetches:
             Its result.
 
         Raises:
-            OAuthError: It gave way to that of others.
+            TooBusy: It gave way to that of others.
         """
         here, share = self._runs.here(), address_share(address)
         while True:
@@ -117,13 +125,7 @@ class Fetches:
                 result: ResultT = run.task.result()
                 return result
             if run.share == share:
-                raise _busy()
-
-
-def _busy() -> OAuthError:
-    headers = ((b"retry-after", b"5"),)
-    text = "too many requests wait for other servers: try again later"
-    return OAuthError("temporarily_unavailable", text, 503, headers=headers)
+                raise TooBusy
 
 
 class _Known(NamedTuple, Generic[ResultT]):
@@ -170,10 +172,11 @@ class Documents(Generic[ResultT]):
 
     Args:
         fetches: Fetches them.
-        load: Returns the document at a URL. Raises OAuthError if it is not acceptable, AuthorizationFailed if there is no answer.
+        load: Returns the document at a URL, for the share of an address. Raises OAuthError if it is not acceptable,
+            AuthorizationFailed if there is no answer, TooBusy.
     """
 
-    def __init__(self, fetches: Fetches, load: Callable[[str], Awaitable[ResultT]]) -> None:
+    def __init__(self, fetches: Fetches, load: Callable[[str, str], Awaitable[ResultT]]) -> None:
         self._fetches = fetches
         self._load = load
         self._shelf: PerLoop[_Shelf[ResultT]] = PerLoop(_Shelf)
@@ -189,14 +192,15 @@ class Documents(Generic[ResultT]):
             The document.
 
         Raises:
-            OAuthError: It is not acceptable, can't be fetched, or too much is being fetched.
+            OAuthError: It is not acceptable, or can't be fetched.
+            TooBusy: Too much is being fetched.
         """
         share = address_share(address)
         known = self._shelf.here().use(url, share)
         if known is None or time.monotonic() >= known.until:
             try:
                 known = await self._fetches.run((self, url), address, lambda: self._fetch(url, share))
-            except OAuthError:
+            except TooBusy:
                 if known is None or not _may_be_used(known):
                     raise
         if known.document is not None:
@@ -207,7 +211,9 @@ class Documents(Generic[ResultT]):
     async def _fetch(self, url: str, share: str) -> _Known[ResultT]:
         shelf = self._shelf.here()
         try:
-            document = await self._load(url)
+            document = await self._load(url, share)
+        except TooBusy:
+            raise
         except OAuthError as exc:
             now = time.monotonic()
             known = _Known[ResultT](share, now + _FAILURE_SECONDS, now, None, exc)

@@ -25,6 +25,7 @@ from gemel.auth.server.jwks import SingleFlight
 from gemel.auth.server.proxy.consent import consent_page, error_page
 from gemel.auth.server.proxy.fetches import Fetches
 from gemel.auth.server.proxy.grants import Grant, GrantHooks, Grants, Lifetimes
+from gemel.auth.server.proxy.lookups import Lookups
 from gemel.auth.server.proxy.providers import Provider, may_answer_as
 from gemel.auth.server.proxy.redirects import EDITOR_SCHEMES, is_loopback, matches
 from gemel.auth.server.proxy.registration import Clients
@@ -75,6 +76,8 @@ _MAX_STATE: Final = 2048
 _MAX_LOGIN: Final = 5000
 #: Logins that are completed at the provider at once.
 _COMPLETIONS: Final = 64
+#: Names in URLs of clients that are looked up at once, each in a thread.
+_LOOKUPS: Final = 64
 _CHALLENGE_LENGTH: Final = 43
 _BASE64URL: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 #: What a redirect after a person's decision or login carries.
@@ -218,7 +221,8 @@ class OAuthProxy(TokenAuth):
         endpoints = (*named, provider.userinfo_endpoint, provider.revocation_endpoint)
         trusted = [place for place in endpoints if place is not None]
         self._provider_rules = UrlRules(self.issuer if local else None, trusted=trusted)
-        self._client_rules = UrlRules(self.issuer if local else None)
+        self._client_server = self.issuer if local else None
+        self._lookups = Lookups(_LOOKUPS)
         self._clients = Clients(
             vault,
             self._store,
@@ -258,7 +262,7 @@ class OAuthProxy(TokenAuth):
     def _check_keys(self) -> None:
         if self._backing.backend.shared and not self._has_keys:
             raise DefinitionError(
-                "OAuthProxy needs keys=…: its backend is for several processes, and without a client secret each makes keys of its own"
+                "OAuthProxy needs keys=…: several processes share its backend, and without a client secret each would make its own"
             )
 
     @property
@@ -558,9 +562,7 @@ class OAuthProxy(TokenAuth):
             token, scope = field(request, "refresh_token"), optional(request, "scope")
             return json_reply(await self._grants.refresh(client, token, scope, notice))
         code, verifier = field(request, "code"), field(request, "code_verifier")
-        return json_reply(
-            await self._grants.redeem(client, code, verifier, optional(request, "redirect_uri"), notice)
-        )
+        return json_reply(await self._grants.redeem(client, code, verifier, optional(request, "redirect_uri"), notice))
 
     async def _revoke(self, request: WebRequest) -> WebReply:
         """The revocation endpoint (RFC 7009)."""
@@ -625,9 +627,10 @@ class OAuthProxy(TokenAuth):
             logger.warning("the identity provider can't be reached: %s", exc)
             raise OAuthError("temporarily_unavailable", "the identity provider can not be reached", 503) from None
 
-    async def _fetch_for_client(self, request: HttpRequest) -> HttpResponse:
-        self._client_rules.check_endpoint(request.url)
-        async with Fetcher(self._client_rules) as fetcher:
+    async def _fetch_for_client(self, request: HttpRequest, share: str) -> HttpResponse:
+        rules = UrlRules(self._client_server, look_up=partial(self._lookups.resolve, share))
+        rules.check_endpoint(request.url)
+        async with Fetcher(rules) as fetcher:
             return await fetcher.fetch(request)
 
 

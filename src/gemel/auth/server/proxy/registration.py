@@ -68,7 +68,8 @@ class Authenticated(NamedTuple):
     expires: float = 0.0
 
 
-Fetch: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
+#: Makes a request for an address, of which it gets the share.
+Fetch: TypeAlias = Callable[[HttpRequest, str], Awaitable[HttpResponse]]
 
 
 class Clients:
@@ -153,7 +154,7 @@ class Clients:
         if len(unsigned) + SIGNATURE_LENGTH > MAX_CLIENT_ID:
             raise OAuthError(
                 "invalid_client_metadata",
-                f"client_name and redirect_uris are too long together: the client_id would have more than {MAX_CLIENT_ID} characters",
+                f"client_name and redirect_uris are too long: the client_id would have more than {MAX_CLIENT_ID} characters",
             )
         return unsigned + self._vault.sign(f"client {unsigned}")
 
@@ -237,14 +238,14 @@ class Clients:
             raise OAuthError("invalid_client", "the client is not registered, or no longer: register it anew", 401)
         return client
 
-    async def _load_client(self, url: str) -> ProxyClient:
+    async def _load_client(self, url: str, share: str) -> ProxyClient:
         """Fetch and check a document (draft-ietf-oauth-client-id-metadata-document §3 and §4)."""
         parts = urlsplit(url) if len(url) <= 2048 and url.isascii() and url.isprintable() else None
         if parts is None or parts.path in ("", "/") or parts.fragment or "#" in url or "@" in parts.netloc:
             raise OAuthError("invalid_client", "a client_id that is a URL has a path, no fragment and no user", 401)
         if any(segment in (".", "..") for segment in parts.path.lower().replace("%2e", ".").split("/")):
             raise OAuthError("invalid_client", "a client_id that is a URL has no . or .. in its path", 401)
-        metadata = self._read((await self._fetch(url)).body)
+        metadata = self._read((await self._fetch(url, share)).body)
         if metadata.client_id != url:
             raise OAuthError("invalid_client", "the metadata document has another client_id than its URL", 401)
         client = self._client(url, metadata)
@@ -259,16 +260,16 @@ class Clients:
             raise OAuthError("invalid_client", "token_endpoint_auth_method must be none or private_key_jwt", 401)
         return client
 
-    async def _load_keys(self, url: str) -> list[WebKey]:
+    async def _load_keys(self, url: str, share: str) -> list[WebKey]:
         """Fetch the keys of a client."""
-        response = await self._fetch(url)
+        response = await self._fetch(url, share)
         try:
             return import_keys(msgspec.json.decode(response.body[:MAX_DOCUMENT]))
         except (ValueError, msgspec.MsgspecError, RecursionError):
             raise OAuthError("invalid_client", "the keys of the client can not be read", 401) from None
 
-    async def _fetch(self, url: str) -> HttpResponse:
-        response = await self._fetch_url(HttpRequest("GET", url, (("accept", "application/json"),)))
+    async def _fetch(self, url: str, share: str) -> HttpResponse:
+        response = await self._fetch_url(HttpRequest("GET", url, (("accept", "application/json"),)), share)
         if response.status != 200 or response.url != url:  # redirects are not followed
             raise OAuthError("invalid_client", "the client's document is not at its URL", 401)
         return response
