@@ -106,6 +106,18 @@ async def test_entries_are_bounded_by_number_and_bytes() -> None:
     await backend.set("b", b"x" * 7)
 
 
+async def test_what_exists_can_be_changed_under_a_lease_while_there_is_no_room() -> None:
+    backend = MemoryBackend(max_entries=1, max_bytes=3)
+    await backend.set("a", b"12")
+    async with backend.lease("a", ttl=60), backend.lease("b", ttl=60):
+        await backend.set("a", b"34")
+        assert await backend.replace("a", b"34", b"56")
+        with pytest.raises(Overloaded):
+            await backend.set("b", b"")
+    await backend.delete("a")
+    await backend.set("b", b"12")
+
+
 async def test_expired_entries_make_room() -> None:
     backend = MemoryBackend(max_entries=1000)
     for number in range(1000):

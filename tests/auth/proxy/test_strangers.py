@@ -21,8 +21,9 @@ from gemel.auth.server.proxy.web import OAuthError
 from gemel.backends import MemoryBackend
 from tests.auth.hostile.cases import Request, Response
 from tests.auth.hostile.wire import exchange
-from tests.auth.proxy.rig import CALLBACK, Browser, Rig, query_of, read_form, rig
+from tests.auth.proxy.rig import CALLBACK, Browser, Rig, query_of, read_form, rig, serve_idp, serve_proxy
 from tests.cluster.keys import keys_in
+from tests.ports import free_port
 
 LOOPBACK = ("127.0.0.1",)
 
@@ -212,7 +213,7 @@ async def test_the_address_that_fetches_most_gives_way() -> None:
         assert caught.value.status == 503
     for event in held.values():
         event.set()
-    assert await asyncio.gather(single, newcomer, joined, most[2]) == ["a", "e", "b", "d"]
+    assert list(await asyncio.gather(single, newcomer, joined, most[2])) == ["a", "e", "b", "d"]
 
 
 async def test_a_fetch_ends_with_the_last_one_who_waits_for_it() -> None:
@@ -367,6 +368,19 @@ async def test_several_logins_of_one_browser_end_in_any_order() -> None:
         states = [query_of((await browser.open(url))[0])["state"] for url in reversed(urls)]
         assert states == ["state-2", "state-1", "state-0"]
         assert len(browser.cookies[site.port]) == 1
+
+
+async def test_keys_are_changed_while_somebody_logs_in() -> None:
+    port, old, new = free_port(), b"o" * 32, b"n" * 32
+    async with serve_idp() as idp:
+        async with serve_proxy(idp, port=port, keys=[old]) as site:
+            client_id, browser = await site.register(), Browser()
+            _, page = await browser.open(site.authorize_url(client_id))
+            _, other_page = await browser.open(site.authorize_url(client_id))
+            url, _ = await browser.submit(page, until=f"{idp.issuer}/authorize")
+        async with serve_proxy(idp, port=port, keys=[new, old]) as site:
+            for answer in (await browser.open(url), await browser.submit(other_page)):
+                assert (await site.exchange_code(client_id, query_of(answer[0])["code"])).status == 200
 
 
 async def test_a_login_is_refused_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
