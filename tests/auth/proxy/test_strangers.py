@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,7 @@ async def tarpit(site: Rig, *addresses: str) -> AsyncIterator[list[asyncio.Task[
         name = f"held-{number}"
         client_id = publish(site, name, held=True)
         requests.append(asyncio.create_task(open_page(site, client_id, address)))
-        await until(lambda path=f"/clients/{name}": bool(site.idp.count(path)))  # type: ignore[misc]
+        await until(partial(site.idp.requests.__contains__, (f"/clients/{name}", {})))
     try:
         yield requests
     finally:
