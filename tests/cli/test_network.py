@@ -20,6 +20,7 @@ from tests.auth.double import AuthDouble
 from tests.cli.test_auth import Shell
 from tests.quick_commands import QUICK
 from tests.transports.certificates import make_pair
+from tests.typist import at_the_terminal
 
 SERVER = """
 import ssl, sys
@@ -235,12 +236,15 @@ async def test_what_a_login_was_told_about_its_issuer_is_kept_with_it(shell: She
 async def test_any_command_takes_the_options_of_a_login(shell: Shell, double: AuthDouble) -> None:
     """What the metadata says is checked before a login is begun, which takes a person."""
     double.resource_metadata["authorization_servers"] = [f"{double.issuer}/"]
-    refused = await shell.gemel("list", double.url)
-    assert (refused.code, "names the issuer" in refused.stderr) == (1, True)
-    assert refused.stderr.startswith(f"gemel: {double.url} wants a login (HTTP 401): ")
-    assert refused.stderr.count("\n") == 1
-    allowed = await shell.gemel("list", double.url, "--accept-issuer", double.issuer)
-    assert "this command starts none" in allowed.stderr
+    command = [sys.executable, "-m", "gemel", "list", double.url]
+    async with at_the_terminal(command, shell.environment) as (typist, process):
+        await typist.sees(f"gemel: {double.url} wants a login (HTTP 401): ")
+        await typist.sees("names the issuer")
+        await typist.sees("Without a login, give a token with --header on the command line\n")
+    assert process.returncode == 1
+    async with at_the_terminal([*command, "--accept-issuer", double.issuer], shell.environment) as (typist, process):
+        await typist.sees("Log in at")
+    assert process.returncode == 0
 
 
 class _Proxy(BaseHTTPRequestHandler):
@@ -274,11 +278,13 @@ async def test_an_authorization_server_in_a_private_network_is_used_if_that_is_a
     with HTTPServer(("127.0.0.1", 0), handler) as proxy:
         threading.Thread(target=proxy.serve_forever, args=(0.01,), daemon=True).start()
         shell.environment |= {"http_proxy": f"http://127.0.0.1:{proxy.server_port}", "no_proxy": "127.0.0.1"}
-        refused = await shell.gemel("list", "http://mcp.example/mcp")
-        allowed = await shell.gemel("list", "http://mcp.example/mcp", "--private-networks")
+        command = [sys.executable, "-m", "gemel", "list", "http://mcp.example/mcp"]
+        async with at_the_terminal(command, shell.environment) as (typist, _):
+            await typist.sees("is not https")
+        async with at_the_terminal([*command, "--private-networks"], shell.environment) as (typist, _):
+            await typist.sees("Log in at")
+            typist.type("\x03")
         proxy.shutdown()
-    assert "is not https" in refused.stderr
-    assert "this command starts none" in allowed.stderr
     assert "/.well-known/oauth-authorization-server" in double.paths(double.authority)
 
 

@@ -72,12 +72,15 @@ class _StoredCredentials:
             self._credentials = command_oauth(self._authorizer, self._options).bind(self._url, self._network)
             if await self._credentials.tokens() is not None:
                 return True
+        nobody = isinstance(self._authorizer, Nobody)
+        advice = f"Run gemel auth login {self._url}, or" if nobody else "Without a login,"
+        advice += " give a token with --header on the command line"
+        if nobody and refusal.status == 401 and await self._credentials.tokens() is None:
+            # Metadata is for a login or a refresh. What is wrong with it would hide what is missing.
+            raise AuthorizationFailed(f"{self._url} wants a login (HTTP 401): this command starts none. {advice}")
         try:
             return await self._credentials.refused(refusal, sent)
         except AuthorizationFailed as exc:
-            if not isinstance(self._authorizer, Nobody):
-                raise
-            advice = f"Run gemel auth login {self._url}, or give a token with --header on the command line"
             raise AuthorizationFailed(f"{exc}. {advice}") from exc
 
 

@@ -126,6 +126,12 @@ def test_metadata_of_another_issuer_is_refused(issuer: str) -> None:
     assert "names the issuer" in failure_of(site)[0]
 
 
+def test_a_document_of_another_resource_comes_before_places_without_one() -> None:
+    text, asked = failure_of({AT_ROOT: resource() | {"resource": "https://notes.example.com/mcp"}})
+    assert asked == [AT_PATH, AT_ROOT]
+    assert text.index("describes the resource 'https://notes.example.com/mcp'") < text.index("answers HTTP 404")
+
+
 def test_another_issuer_can_be_accepted_explicitly() -> None:
     other = f"{ISSUER}/"
     site = {AT_PATH: resource(), f"{ISSUER}/.well-known/oauth-authorization-server": authority(other)}

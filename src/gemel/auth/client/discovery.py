@@ -268,10 +268,14 @@ class _WrongDocument(AuthorizationFailed):
 
 
 def _summary(problem: str, failures: Sequence[AuthorizationFailed]) -> AuthorizationFailed:
-    """The error for a list of candidates of which none can be used; a single failure that says why is the error itself."""
+    """The error for a list of candidates of which none can be used; a single failure that says why is the error itself.
+
+    Documents of another resource or issuer come first: that they are there says more than that others are not.
+    """
     if len(failures) == 1 and not isinstance(failures[0], _Absent):
         return failures[0]
-    reasons = [shorten(str(failure), _FAILURE_LENGTH) for failure in failures]
+    decisive = sorted(failures, key=lambda failure: not isinstance(failure, _WrongDocument))
+    reasons = [shorten(str(failure), _FAILURE_LENGTH) for failure in decisive]
     return AuthorizationFailed(shorten(": ".join([problem, *filter(None, ["; ".join(reasons)])]), _ERROR_LENGTH))
 
 
