@@ -195,7 +195,7 @@ class _Schemas(GenerateJsonSchema):
     def decimal_schema(self, schema: Any) -> dict[str, Any]:
         made = super().decimal_schema(schema)
         for text in made.get("anyOf", [made]):
-            if text["type"] == "string" and "pattern" not in text:
+            if text["type"] == "string":
                 text["format"] = "decimal"
         return made
 
@@ -203,23 +203,31 @@ class _Schemas(GenerateJsonSchema):
         made = super().enum_schema(schema)
         if issubclass(schema["cls"], Flag):
             del made["enum"]
-            return {**made, **flag_schema(schema["cls"])}
+            made = {**made, **flag_schema(schema["cls"])}
+            members = schema["members"] if schema.get("sub_type") == "int" else []
+            return self._with_read_keys(made, [str(member.value) for member in members])
         tuples = [member for member in schema["members"] if isinstance(member.value, tuple)]
         if tuples and self.mode == "validation" and not schema.get("missing"):
             raise TypeError(f"{tuples[0]} has a tuple as its value, which is never read: use strings or numbers")
-        return made if schema.get("sub_type") == "int" else self._with_read_keys(made)
+        return made if schema.get("sub_type") == "int" else self._with_read_keys(made, _keys_of(made))
 
     def literal_schema(self, schema: Any) -> dict[str, Any]:
         made = super().literal_schema(schema)
         members = [one for one in schema["expected"] if isinstance(one, Enum) and not isinstance(one, str | int)]
         if members and self.mode == "validation":
             raise TypeError(f"{members[0]} in a Literal is never read: write its value, or the whole enum")
-        return self._with_read_keys(made)
+        return self._with_read_keys(made, _keys_of(made))
 
-    def _with_read_keys(self, made: dict[str, Any]) -> dict[str, Any]:
-        values = made.get("enum", [made.get("const")])
-        keys = [value for value in values if isinstance(value, str)]
-        return made if self.mode == "serialization" or keys == values else {**made, READ_KEYS: keys}
+    def _with_read_keys(self, made: dict[str, Any], keys: list[str]) -> dict[str, Any]:
+        return made if self.mode == "serialization" else {**made, READ_KEYS: keys}
+
+
+def _keys_of(schema: dict[str, Any]) -> list[str]:
+    """The values of an enum or a Literal that pydantic reads from keys: strings and booleans."""
+    values = schema.get("enum", [schema.get("const")])
+    return [
+        str(value).lower() if isinstance(value, bool) else value for value in values if isinstance(value, bool | str)
+    ]
 
 
 class _SchemasByName(_Schemas):

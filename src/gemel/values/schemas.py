@@ -17,15 +17,26 @@ _NAIVE = {"date-time": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]" + _NAIVE_TIME, "time"
 #: Numbers as the keys of an object.
 INTEGER_KEY = "^-?(0|[1-9][0-9]*)$"
 NATURAL_KEY = "^(0|[1-9][0-9]*)$"
-NUMBER_KEY = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+POSITIVE_KEY = "^[1-9][0-9]*$"
+NEGATIVE_KEY = "^-[1-9][0-9]*$"
+UNSIGNED_KEY = r"^(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+NUMBER_KEY = "^-?" + UNSIGNED_KEY.removeprefix("^")
 #: What the patterns above stand for, for messages.
 PATTERNS = {
     _NAIVE["date-time"]: 'date-time string without a time zone like "2026-01-31T12:00:00"',
     _NAIVE["time"]: 'time string without a time zone like "12:00:00"',
     INTEGER_KEY: "integer",
     NATURAL_KEY: "integer >= 0",
+    POSITIVE_KEY: "integer >= 1",
+    NEGATIVE_KEY: "integer <= -1",
+    UNSIGNED_KEY: "number without a sign",
     NUMBER_KEY: "number",
 }
+
+
+def naive_form(pattern: str | None) -> str | None:
+    """The format of which the pattern is the one without a time zone; None for other patterns."""
+    return next((form for form, naive in _NAIVE.items() if naive == pattern), None)
 
 
 def flag_schema(kind: type[Flag]) -> dict[str, Any]:

@@ -16,12 +16,10 @@ import msgspec.inspect as mi
 
 from gemel.server.functions.annotations import class_hints, described_by, has_fields, literals_in, shown
 from gemel.server.functions.docstring import parse_docstring
+from gemel.server.functions.keys import key_schema
 from gemel.values.encoding import is_finite, plain_value
 from gemel.values.schemas import (
     HASHABLE,
-    INTEGER_KEY,
-    NATURAL_KEY,
-    NUMBER_KEY,
     READ_KEYS,
     duration_schema,
     flag_schema,
@@ -48,6 +46,8 @@ class SchemaWriter:
         self.reading = reading
         #: Whether JSON text that msgspec reads as the types fits their schemas.
         self.decoder_suffices = True
+        #: Whether the names of members are limited in one of the schemas.
+        self.limits_names = False
         self.definitions: dict[str, Schema] = {}
         self._names: dict[Any, str] = {}
         self._adopted: dict[bytes, str] = {}
@@ -77,10 +77,25 @@ class SchemaWriter:
             _add_documentation(definition, definition.pop("description", None))
         renamed = {name: self._adopted_name(name, definitions) for name in definitions}
         for part in [adopted, *definitions.values()]:
-            _name_keys(part, definitions)
+            self._name_keys(part, definitions)
         self.definitions.update({renamed[name]: _rename(definitions[name], renamed) for name in definitions})
         renamed_root: Schema = _rename(adopted, renamed)
         return renamed_root
+
+    def _name_keys(self, schema: Any, definitions: Mapping[str, Schema]) -> None:
+        """Replace the schemas of keys by those of their names. Raises UnsupportedType for keys that have none."""
+        for item in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+            self._name_keys(item, definitions)
+        if isinstance(schema, dict) and isinstance(keys := schema.get("propertyNames"), dict):
+            schema["propertyNames"] = self.names(keys, definitions)
+
+    def names(self, keys: Schema, definitions: Mapping[str, Schema]) -> Schema:
+        """The schema of the names of members, from that of keys. Raises UnsupportedType for keys that have none."""
+        names = key_schema(keys, definitions)
+        if names is None:
+            raise UnsupportedType("a dict with keys that aren't read from strings has no JSON form")
+        self.limits_names = self.limits_names or bool(names)
+        return names
 
     def _adopted_name(self, name: str, definitions: Mapping[str, Schema]) -> str:
         """The name under which a definition, with all that it refers to, was taken over before; else a free one."""
@@ -218,17 +233,6 @@ def _rename(schema: Any, renamed: Mapping[str, str]) -> Any:
         name = reference.removeprefix(_REFERENCE)
         copy["$ref"] = _REFERENCE + renamed.get(name, name)
     return copy
-
-
-def _name_keys(schema: Any, definitions: Mapping[str, Schema]) -> None:
-    """Replace the schemas of keys by those of their names. Raises UnsupportedType for keys that have none."""
-    for item in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
-        _name_keys(item, definitions)
-    if isinstance(schema, dict) and isinstance(keys := schema.get("propertyNames"), dict):
-        names = key_schema(keys, definitions)
-        if names is None:
-            raise UnsupportedType("a dict with keys that aren't read from strings has no JSON form")
-        schema["propertyNames"] = names
 
 
 def _made_by_itself(cls: Any) -> str | None:
@@ -397,45 +401,23 @@ def _dict(writer: SchemaWriter, info: Any) -> Schema:
     schema: Schema = {"type": "object"}
     if values := writer.of(info.value_type):
         schema["additionalProperties"] = values
-    if isinstance(info.key_type, mi.BoolType | mi.NoneType):
+    kinds = _kinds(info.key_type)
+    if bool in kinds or kinds == {type(None)}:  # it reads no key as one
         raise UnsupportedType("dict with keys of bool or None has no JSON form")
-    names = key_schema(writer.of(info.key_type), writer.definitions)
-    if names is None:
-        raise UnsupportedType("a dict with keys that aren't read from strings has no JSON form")
-    if names:
+    if names := writer.names(writer.of(info.key_type), writer.definitions):
         schema["propertyNames"] = names
+    if not kinds.isdisjoint((mi.FloatType, mi.DecimalType)):
+        writer.decoder_suffices = False  # it reads NaN and infinity, which it writes as keys, too
     return {**schema, **_limits(info, minProperties="min_length", maxProperties="max_length")}
 
 
-def key_schema(schema: Schema, definitions: Mapping[str, Schema]) -> Schema | None:
-    """The schema of the keys of an object, which are strings; None if no value of the schema can be a key."""
-    if isinstance(reference := schema.get("$ref"), str):
-        return key_schema(definitions[reference.removeprefix(_REFERENCE)], definitions)
-    if options := schema.get("anyOf") or schema.get("oneOf"):
-        names: list[Schema] = []
-        for option in options:
-            name = key_schema(option, definitions)
-            if name is not None and name not in names:
-                names.append(name)
-        return None if not names else {} if {} in names else names[0] if len(names) == 1 else {"anyOf": names}
-    if READ_KEYS in schema:
-        return {"enum": schema[READ_KEYS]} if schema[READ_KEYS] else None
-    if "const" in schema or "enum" in schema:
-        values = schema["enum"] if "enum" in schema else [schema["const"]]
-        return {"enum": [value if isinstance(value, str) else msgspec.json.encode(value).decode() for value in values]}
-    match schema.get("type"):
-        case "string" if schema.get("format") == "decimal":
-            return {"pattern": NUMBER_KEY}
-        case "string":
-            return {word: value for word, value in schema.items() if word not in ("type", "title", "description")}
-        case "integer":
-            is_natural = any(schema.get(word, -1) >= 0 for word in ("minimum", "exclusiveMinimum"))
-            return {"pattern": NATURAL_KEY if is_natural else INTEGER_KEY}
-        case "number":
-            return {"pattern": NUMBER_KEY}
-        case "boolean":
-            return {"enum": ["true", "false"]}
-    return {} if "type" not in schema else None
+def _kinds(key: mi.Type) -> set[Any]:
+    """The types of keys: classes for the values of a Literal, and for bool and None, classes of `mi` for others."""
+    if isinstance(key, mi.UnionType):
+        return {kind for member in key.types for kind in _kinds(member)}
+    if isinstance(key, mi.LiteralType):
+        return set(map(type, key.values))
+    return {{mi.BoolType: bool, mi.NoneType: type(None)}.get(type(key), type(key))}
 
 
 def _moment(form: str, writer: SchemaWriter, info: Any) -> Schema:

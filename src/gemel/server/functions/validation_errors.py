@@ -244,11 +244,15 @@ def from_rejection(schema: Schema, value: Any, rejection: Rejection, path: Path 
 
 
 class SchemaComparison:
-    """Compares values with a schema, until so many parts of them were visited: the others count as fitting."""
+    """Compares values with a schema, until so many parts of them were visited: the others count as fitting.
 
-    def __init__(self, root: Schema, *, patterns: bool, visits: int = _MAX_VISITS) -> None:
+    Patterns of texts and names of members are compared only if `patterns` and `keys` say so.
+    """
+
+    def __init__(self, root: Schema, *, patterns: bool, keys: bool = True, visits: int = _MAX_VISITS) -> None:
         self.root = root
         self.patterns = patterns
+        self.keys = keys
         self._left = visits
 
     def visit(self, parts: int = 1) -> bool:
@@ -320,7 +324,7 @@ class SchemaComparison:
                 yield unknown_member(name, properties, path)
             else:
                 yield from self.violations(others, item, (*path, Key(name)))
-                names = schema.get("propertyNames", True)
+                names: Any = schema.get("propertyNames", True) if self.keys else True
                 if not self.fits(names, name):
                     yield Violation(
                         (*path, Key(name)), f"the key must be {describe({'type': 'string', **names}, self.root)}"

@@ -22,6 +22,7 @@ from msgspec import UNSET, Raw
 
 from gemel.server.functions.annotations import Traits, bare, is_plain, metadata_of, no_type, parts, shown, traits_of
 from gemel.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
+from gemel.server.functions.keys import KeyCheck
 from gemel.server.functions.validation_errors import MAX_EXPLAINED, Path, Rejection, rejection_of
 from gemel.values.encoding import encode_by_pydantic, encode_value, explained
 from gemel.values.reading import leaves_defaults, with_defaults, with_lists
@@ -214,7 +215,8 @@ class MsgspecType:
         #: Whether text that is read fits the schema.
         self.decoder_suffices = writer.decoder_suffices
         self._leaves_defaults = bool(writer.definitions) and leaves_defaults(annotation)
-        self.field = Raw if self._leaves_defaults else annotation
+        self._keys = _key_check(self.schema, writer)
+        self.field = Raw if self._leaves_defaults or self._keys else annotation
 
     @functools.cached_property
     def decode(self) -> Callable[[bytes | Raw], Any]:
@@ -224,6 +226,8 @@ class MsgspecType:
     def read(self, text: bytes | Raw) -> Any:
         try:
             value = self.decode(text)
+            if self._keys is not None:
+                _check_keys(self._keys, text)
             return with_defaults(value) if self._leaves_defaults else value
         except msgspec.ValidationError as error:
             raise ValueRejected([rejection_of(error)], _decoded(text)) from None
@@ -236,6 +240,21 @@ class MsgspecType:
         text = encode_value(value)
         self.read(text)
         return text
+
+
+def _key_check(schema: Schema, writer: SchemaWriter) -> KeyCheck | None:
+    """The check of the keys that are read; None if all are strings."""
+    if not (writer.reading and writer.limits_names):
+        return None
+    check = KeyCheck(schema, writer.definitions)
+    return check if check.needed else None
+
+
+def _check_keys(check: KeyCheck, text: bytes | Raw) -> None:
+    """Raise ValueRejected for keys in JSON text that aren't listed, or of which one would replace another."""
+    value = msgspec.json.decode(text)
+    if wrong := check.rejection(value):
+        raise ValueRejected([wrong], value if len(bytes(text)) <= MAX_EXPLAINED else UNSET)
 
 
 def _shared_type(annotation: Any, writer: SchemaWriter) -> MsgspecType | None:
@@ -280,10 +299,14 @@ class PydanticType:
         except PydanticUserError as error:
             raise TypeError(_of_pydantic(error)) from None
         self.schema = writer.adopt(schema, bare(annotation))
+        self._keys = _key_check(self.schema, writer)
 
     def read(self, text: bytes | Raw) -> Any:
         try:
-            return self._codec.adapter.validate_json(bytes(text), strict=True)
+            value = self._codec.adapter.validate_json(bytes(text), strict=True)
+            if self._keys is not None:
+                _check_keys(self._keys, text)
+            return value
         except _validation_error() as error:
             raise _rejected(error, _decoded(text)) from None
         except TypeError as error:
