@@ -14,7 +14,7 @@ from tests.source import PACKAGE, Module, bare_strings, import_cycles, imports_o
 # Leftmost first; layers on one line don't know each other. Each imports only from lines above its own, and itself.
 LAYERS = (
     ("visible",),
-    ("errors", "version", "structs"),
+    ("errors", "version", "structs", "shares"),
     ("options", "values"),
     ("jsonrpc",),
     ("schema",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -13,52 +13,66 @@ class Shares(Generic[ItemT]):
     """Items by who holds them, in the order in which they were added or used last.
 
     The limit is the caller's: it asks `giving_way` when it has no room for another item.
+
+    Attributes:
+        size: The sizes of all items together.
     """
 
     def __init__(self) -> None:
-        self._items: dict[Hashable, dict[ItemT, None]] = {}
-        #: The holders of so many items. There are few different numbers: their sum is the number of items.
+        #: The sizes of items, by holder.
+        self._items: dict[Hashable, dict[ItemT, int]] = {}
+        self._held: dict[Hashable, int] = {}
+        #: The holders of so much. Where each item counts as one there are few different numbers: their sum is that of the items.
         self._holders: dict[int, dict[Hashable, None]] = {}
         self._count = 0
+        self.size = 0
 
     def __len__(self) -> int:
         return self._count
 
     def held(self, holder: Hashable) -> int:
-        """Return how many items one holds."""
-        return len(self._items.get(holder, ()))
+        """Return the sizes of all items of a holder together: their number, unless they were added with sizes."""
+        return self._held.get(holder, 0)
 
-    def add(self, holder: Hashable, item: ItemT) -> None:
-        """Add an item, or say that it was used: it is the last one that gives way."""
+    def add(self, holder: Hashable, item: ItemT, size: int = 1) -> None:
+        """Add an item, or say that it was used: it is the last one that gives way.
+
+        Args:
+            holder: Who holds it.
+            item: The item.
+            size: How much it counts, 1 or more; always the same for one item.
+        """
         items = self._items.setdefault(holder, {})
         if item in items:
-            del items[item]
-            items[item] = None
+            items[item] = items.pop(item)
             return
-        items[item] = None
+        items[item] = size
         self._count += 1
-        self._moved(holder, len(items) - 1, len(items))
+        self._change(holder, size)
 
     def discard(self, holder: Hashable, item: ItemT) -> None:
         """Remove an item, if it is there."""
         items = self._items.get(holder)
         if items is None or item not in items:
             return
-        del items[item]
+        size = items.pop(item)
         self._count -= 1
-        self._moved(holder, len(items) + 1, len(items))
         if not items:
             del self._items[holder]
+        self._change(holder, -size)
 
-    def _moved(self, holder: Hashable, before: int, after: int) -> None:
+    def _change(self, holder: Hashable, change: int) -> None:
+        self.size += change
+        before = self._held.pop(holder, 0)
         if before:
             del self._holders[before][holder]
             if not self._holders[before]:
                 del self._holders[before]
-        if after:
+        if after := before + change:
+            self._held[holder] = after
             self._holders.setdefault(after, {})[holder] = None
 
-    def giving_way(self, newcomer: Hashable) -> Iterable[ItemT]:
+    def giving_way(self, newcomer: Hashable) -> Sequence[ItemT]:
         """Return the items of the holder that holds most, oldest first: one of them makes room for an item of another holder.
 
         Args:

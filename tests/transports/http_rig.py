@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -207,19 +207,27 @@ class Wire:
 
 
 class Site:
-    """A server that is being served, and how to call it."""
+    """A server that is being served, and how to call it: from `address`, by default the one that it listens on."""
 
-    def __init__(self, port: int, app: HttpApp | None = None) -> None:
+    def __init__(self, port: int, app: HttpApp | None = None, address: str | None = None) -> None:
         self.port = port
         self.app = app
+        self.address = address
         self.wires: list[Wire] = []
+
+    def at(self, address: str) -> Site:
+        """The same server, called from another address, such as 127.0.0.2."""
+        other = Site(self.port, self.app, address)
+        other.wires = self.wires
+        return other
 
     def close(self) -> None:
         for wire in self.wires:
             wire.close()
 
     async def open(self) -> Wire:
-        wire = Wire(*await asyncio.open_connection("127.0.0.1", self.port))
+        local = None if self.address is None else (self.address, 0)
+        wire = Wire(*await asyncio.open_connection("127.0.0.1", self.port, local_addr=local))
         self.wires.append(wire)
         return wire
 
@@ -316,12 +324,17 @@ def text_of(message: Any) -> str:
 
 @asynccontextmanager
 async def serving(
-    server: Server[Any], *, engine: Literal["gemel", "uvicorn"] = "gemel", **options: Any
+    server: Server[Any],
+    *,
+    engine: Literal["gemel", "uvicorn"] = "gemel",
+    proxies: Sequence[str] = (),
+    **options: Any,
 ) -> AsyncIterator[Site]:
     """Serve on a free port, in this loop."""
     app = server.http_app(**options)
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.get_running_loop().create_task(serve_http(app, port=0, engine=engine, announce=url.set_result))
+    serve = serve_http(app, port=0, engine=engine, trusted_proxies=proxies, announce=url.set_result)
+    task = asyncio.get_running_loop().create_task(serve)
     either: list[asyncio.Future[Any]] = [task, url]
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if not url.done():

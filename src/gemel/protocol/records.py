@@ -5,7 +5,7 @@ They hold values only: `protocol/connection.py` decides what happens to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, final
 
@@ -19,6 +19,7 @@ from gemel.protocol.http.headers import Head
 from gemel.protocol.http.request import Headers, Owner, Principal
 from gemel.protocol.states import RUNNING, WAITING, CallState, PendingState
 from gemel.schema.base import RequestMeta
+from gemel.shares import address_share
 from gemel.structs import sets_like_slots
 
 
@@ -49,6 +50,14 @@ class Origin(msgspec.Struct, frozen=True, eq=False):
     def owner(self) -> Owner:
         """Whom that belongs to which outlives the message: the principal, with the client that acts for it if that is known."""
         return self.principal if self.caller is None else self.caller.owner
+
+    @property
+    def holder(self) -> Hashable:
+        """Whose share of a bound over all callers it is that something takes: the principal's, else that of the address."""
+        if self.principal is not None:
+            return "principal", self.principal
+        address = self.client_address
+        return "address", address_share(None if address is None else address[0])
 
     @property
     def expires(self) -> float | None:

@@ -271,11 +271,10 @@ async def test_a_session_that_breaks_has_an_error_type(observed: Observed, end: 
     [("deleted", None), ("stopped", None), ("idle", "TimeoutError"), ("unused", "TimeoutError"), ("refused", "-32602")],
 )
 async def test_an_http_session_that_its_client_leaves_behind_has_an_error_type(
-    observed: Observed, end: str, error: str | None, monkeypatch: pytest.MonkeyPatch
+    observed: Observed, end: str, error: str | None
 ) -> None:
     """A session that its client deletes ends regularly, and so does one that the stopping server ends."""
     limits = Limits(session_idle=0.1 if end == "idle" else 60, sessions=1)
-    monkeypatch.setattr("gemel.transports.http.server.session_store.NEVER_USED", 0.0)
     points: list[Any] = []
     async with serving(Server("left", limits=limits)) as site:
         if end == "refused":

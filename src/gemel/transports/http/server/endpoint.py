@@ -35,7 +35,7 @@ from gemel.transports.http.server.exchange import (
 )
 from gemel.transports.http.server.options import Authenticate, Caller, HttpSettings
 from gemel.transports.http.server.session import HttpSession
-from gemel.transports.http.server.session_store import TOO_MANY_SESSIONS, SessionStore
+from gemel.transports.http.server.session_store import SessionStore
 from gemel.transports.http.server.stateless import PostChannel
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class Endpoint:
         """Find the session of a request, in memory or in the store."""
         session = self._sessions.find(head.session_id, _owner_of(origin))
         if self._shared is not None and isinstance(session, Refusal):
-            session = await self._shared.restore(head.session_id, _owner_of(origin))
+            session = await self._shared.restore(head.session_id, _owner_of(origin), origin.holder)
             self._requests.wake()
         return session
 
@@ -278,10 +278,7 @@ class Endpoint:
 
     async def _initialize(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
         """Open an HTTP session if the handshake succeeds."""
-        session = self._sessions.make(_owner_of(origin), self._serve)
-        if session is None:
-            await exchange.refuse(TOO_MANY_SESSIONS, inbound)
-            return
+        session = self._sessions.make(_owner_of(origin), origin.holder, self._serve)
         reply, before = await session.initialize(inbound, origin, head.accepts)
         if reply is None:
             self._sessions.end(session, "the handshake was cancelled")
@@ -292,9 +289,7 @@ class Endpoint:
             self._sessions.end(session, "the handshake failed", failure)
             await exchange.answer(reply)
             return
-        if self._shared is None:
-            self._sessions.add(session)
-        elif (refusal := await self._shared.store(session)) is not None:
+        if (refusal := await self._sessions.store(session)) is not None:
             self._sessions.end(session, "the session could not be stored")
             await exchange.refuse(refusal, inbound)
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from gemel.channel import ChannelKind, Serve, SessionLike
 from gemel.errors import ChannelClosed, shorten
@@ -51,8 +51,10 @@ class HttpSession:
         "closed",
         "conversation",
         "failure",
+        "holder",
         "id",
         "idle_since",
+        "ordered_at",
         "owner",
         "revision",
     )
@@ -70,6 +72,8 @@ class HttpSession:
     ) -> None:
         self.id = session_id
         self.owner = owner
+        #: Whose share of all sessions it takes.
+        self.holder: Hashable = None
         self._options = options
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
@@ -91,6 +95,8 @@ class HttpSession:
         self._open_responses = 0
         #: When it was last used; meaningful while it is not busy.
         self.idle_since = self._loop.time()
+        #: What `idle_since` was when the sessions of its holder were ordered.
+        self.ordered_at = self.idle_since
         #: Why it ended; empty while it lives.
         self.closed = ""
         #: What made it end; None while it lives, and if the client or the server ended it regularly.

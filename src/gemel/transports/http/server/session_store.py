@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Hashable
 from secrets import token_urlsafe
 
 from gemel.channel import Serve
 from gemel.protocol.http.request import Owner, Refusal
+from gemel.shares import Shares
 from gemel.transports.http.server.exchange import overloaded
 from gemel.transports.http.server.options import HttpSettings
 from gemel.transports.http.server.replay import MemoryReplayStore, ReplayStore
@@ -19,9 +21,9 @@ NOT_FOUND = Refusal(
     404, "Session not found: it has ended or never was. Start over with initialize, without Mcp-Session-Id"
 )
 NO_ID = Refusal(400, "Mcp-Session-Id is missing: send the one that came with the answer to initialize")
-TOO_MANY_SESSIONS = overloaded("Too many sessions are open here: try again later")
-#: Seconds after which a session that was never used after its handshake may be ended to make room for another.
-NEVER_USED = 60.0
+TOO_MANY_SESSIONS = overloaded("Too many of your sessions are in use here: try again later")
+#: Sessions that are looked at for one that is not in use, so that a flood of handshakes costs little.
+_LOOKED_AT = 100
 
 
 class SessionStore:
@@ -31,6 +33,8 @@ class SessionStore:
         self._loop = loop
         self._options = options
         self.by_key: dict[tuple[str, Owner], HttpSession] = {}
+        #: The same by holder. The use of a session changes nothing here: its place is found when room is needed.
+        self._shares: Shares[HttpSession] = Shares()
         self._replay: ReplayStore = MemoryReplayStore(options.limits)
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -40,17 +44,18 @@ class SessionStore:
     def begin(self) -> None:
         """The app has started."""
 
-    def make(self, owner: Owner, serve: Serve) -> HttpSession | None:
-        """Make a session that is not stored yet; None if there are too many."""
-        now, most = self._loop.time(), self._options.limits.sessions
-        if len(self.by_key) >= most:
-            self.expire(now)
-        if len(self.by_key) >= most:
-            self._reclaim(now)
-        if len(self.by_key) >= most:
-            return None
+    def make(self, owner: Owner, holder: Hashable, serve: Serve) -> HttpSession:
+        """Make a session that is not stored yet.
+
+        Args:
+            owner: Who may use it.
+            holder: Whose share it takes.
+            serve: Serves it.
+        """
         # 256 random bits in visible ASCII.
-        return self._open(token_urlsafe(32), owner, serve)
+        session = self._open(token_urlsafe(32), owner, serve)
+        session.holder = holder
+        return session
 
     def _open(self, session_id: str, owner: Owner, serve: Serve) -> HttpSession:
         return HttpSession(session_id, owner, self._options, serve, self._replay, self._forget)
@@ -59,12 +64,55 @@ class SessionStore:
         """The session of a request, or its refusal. A wrong id and the id of somebody else's session look the same."""
         return NO_ID if session_id is None else self.by_key.get((session_id, owner), NOT_FOUND)
 
+    async def store(self, session: HttpSession) -> Refusal | None:
+        """Store a session whose handshake succeeded. Returns a refusal if there is no room for it."""
+        if not self.make_room(session.holder):
+            return TOO_MANY_SESSIONS
+        self.add(session)
+        return None
+
+    def make_room(self, newcomer: Hashable) -> bool:
+        """Have room for one more session: if there is none, one of whoever holds most ends.
+
+        One that is in use ends only for another holder, who then has no more than that one.
+
+        Args:
+            newcomer: The holder of the new session.
+
+        Returns:
+            Whether there is room.
+        """
+        if len(self.by_key) < self._options.limits.sessions:
+            return True
+        sessions = self._shares.giving_way(newcomer)[:_LOOKED_AT]
+        for session in sessions:
+            if session.busy or session.idle_since > session.ordered_at:
+                self._order(session)
+        unused = [session for session in sessions if not session.busy]
+        if unused:
+            self._give_way(min(unused, key=lambda session: session.idle_since))
+        elif sessions and self._shares.held(sessions[0].holder) > self._shares.held(newcomer) + 1:
+            self._give_way(sessions[0])
+        else:
+            return False
+        return True
+
+    def _give_way(self, session: HttpSession) -> None:
+        self.end(session, "another session needed its room", TimeoutError())
+
+    def _order(self, session: HttpSession) -> None:
+        """Say that of all sessions of its holder this one was used last."""
+        session.ordered_at = session.idle_since
+        self._shares.add(session.holder, session)
+
     def add(self, session: HttpSession) -> None:
-        """Store a session whose handshake succeeded."""
+        """Have a session in memory."""
         self.by_key[session.id, session.owner] = session
+        self._order(session)
 
     def _forget(self, session: HttpSession) -> None:
         self.by_key.pop((session.id, session.owner), None)
+        self._shares.discard(session.holder, session)
 
     def expire(self, now: float) -> None:
         """End sessions that have been idle for too long; others that are idle need less memory."""
@@ -74,12 +122,6 @@ class SessionStore:
                 self.end(session, f"the session was idle for {limit:g} seconds", TimeoutError())
             else:
                 session.trim()
-
-    def _reclaim(self, now: float) -> None:
-        """End sessions that were never used after their handshake."""
-        for session in list(self.by_key.values()):
-            if not session.busy and not session.revision and now - session.idle_since >= NEVER_USED:
-                self.end(session, "the session was never used", TimeoutError())
 
     def end(self, session: HttpSession, reason: str, failure: BaseException | None = None) -> None:
         """End a session, regularly or because of a failure; its clean-up runs in the background, bounded."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import partial
 
@@ -20,7 +21,6 @@ from gemel.transports.http.server.exchange import overloaded
 from gemel.transports.http.server.options import HttpSettings
 from gemel.transports.http.server.session import HttpSession
 from gemel.transports.http.server.session_store import (
-    NEVER_USED,
     NO_ID,
     NOT_FOUND,
     TOO_MANY_SESSIONS,
@@ -34,6 +34,7 @@ from gemel.transports.http.server.sharing.records import (
     SessionRecord,
     others,
     process_of,
+    session_key,
 )
 from gemel.transports.http.server.sharing.register import SessionRegister
 from gemel.transports.http.server.sharing.session import STORE_GONE, Refused, SharedSession, SharedState, Sharing
@@ -97,15 +98,38 @@ class SharedSessionStore(SessionStore):
             await self._mailbox.start()
             session.describe()
             box = session.keys.seal_record(session.record)
-            if not await self._register.add(session.keys.digest):
-                self._reclaim(self._loop.time())
+            if not self.make_room(session.holder):
                 return TOO_MANY_SESSIONS
+            digest, process = session.keys.digest, self._mailbox.name
+            for gone, opened_by in await self._register.add(digest, session.holder, process, self._end_of):
+                await self._end_stored(gone, opened_by)
             await self._backend.set(session.keys.record, box, ttl=self._sharing.ttl)
         except (BackendError, Overloaded) as exc:
             return overloaded(store_refusal("The session can't be stored", exc).error.message)
         session.raw = box
         self.add(session)
         return None
+
+    def _end_of(self, digest: str) -> float:
+        """When a session expires as far as this process knows, in seconds since 1970."""
+        session = self._by_digest.get(digest)
+        if session is None:
+            return 0.0
+        unused = 0.0 if session.busy else self._loop.time() - session.idle_since
+        return time.time() + self._sharing.ttl - unused
+
+    async def _end_stored(self, digest: str, process: str) -> None:
+        """End a session that gave way. A process that does not hear of it notices when it renews the session."""
+        await self._backend.delete(session_key(digest))
+        if process != self._mailbox.name:
+            await self._mailbox.post(process, "end", digest)
+        if (session := self._by_digest.get(digest)) is not None:
+            session.deleted = True
+            self.end(session, "another session needed its room", TimeoutError())
+
+    def _give_way(self, session: HttpSession) -> None:
+        """Have a session no longer in memory; it is stored."""
+        self.end(session, "others were used since")
 
     def add(self, session: HttpSession) -> None:
         """Have a session in memory."""
@@ -126,8 +150,14 @@ class SharedSessionStore(SessionStore):
         session = super().find(session_id, owner)
         return NOT_FOUND if isinstance(session, SharedSession) and session.stale else session
 
-    async def restore(self, session_id: str | None, owner: Owner) -> HttpSession | Refusal:
-        """Have a session in memory that another process has opened; concurrent requests wait for the first."""
+    async def restore(self, session_id: str | None, owner: Owner, holder: Hashable) -> HttpSession | Refusal:
+        """Have a session in memory that another process has opened; concurrent requests wait for the first.
+
+        Args:
+            session_id: Its id.
+            owner: Who uses it.
+            holder: Whose share of the memory it takes.
+        """
         if session_id is None:
             return NO_ID
         try:
@@ -136,11 +166,13 @@ class SharedSessionStore(SessionStore):
             return NOT_FOUND
         task = self._restoring.get(keys.digest)
         if task is None:
-            task = self._restoring[keys.digest] = self._loop.create_task(self._restore(session_id, owner, keys))
+            task = self._restoring[keys.digest] = self._loop.create_task(self._restore(session_id, owner, holder, keys))
             task.add_done_callback(lambda _: self._restoring.pop(keys.digest, None))
         return await wait_shared(task)
 
-    async def _restore(self, session_id: str, owner: Owner, keys: SessionKeys) -> SharedSession | Refusal:
+    async def _restore(
+        self, session_id: str, owner: Owner, holder: Hashable, keys: SessionKeys
+    ) -> SharedSession | Refusal:
         try:
             await self._mailbox.start()
             session = self._by_digest.get(keys.digest)
@@ -151,9 +183,10 @@ class SharedSessionStore(SessionStore):
             if box is None:
                 return NOT_FOUND
             record = _opened(keys, box)
-            if not self._has_room():
+            if not self.make_room(holder):
                 return TOO_MANY_SESSIONS
             session = self._open(session_id, owner, self._serve)
+            session.holder = holder
             try:
                 session.restore(await self.update(session, await self._enters(session.writer, record)))
             except BaseException:
@@ -169,15 +202,6 @@ class SharedSessionStore(SessionStore):
         except (BackendError, Overloaded) as exc:
             logger.warning("A session could not be restored: %s", exc)
             return STORE_GONE
-
-    def _has_room(self) -> bool:
-        """Whether one more session can be in memory; the longest unused one, which is stored, makes room."""
-        if len(self.by_key) < self._options.limits.sessions:
-            return True
-        unused = [session for session in self.by_key.values() if not session.busy]
-        if unused:
-            self.end(min(unused, key=lambda session: session.idle_since), "others were used since")
-        return bool(unused)
 
     async def _enters(self, writer: str, record: SessionRecord) -> Callable[[SessionRecord], bool]:
         """A change that adds a writer, and leaves out those that are gone if there are many."""
@@ -331,20 +355,6 @@ class SharedSessionStore(SessionStore):
                     await self._backend.append(log, [b""], ttl=1.0, most=1)
         except GemelError as exc:
             logger.debug("what is stored of a session is kept until it expires: %s", exc)
-
-    def _reclaim(self, now: float) -> None:
-        """End sessions that were never used after their handshake, in no process."""
-        for session in list(self._by_digest.values()):
-            if not session.busy and not session.revision and now - session.idle_since >= NEVER_USED:
-                self.end(session, "the session was never used", TimeoutError())
-                self._mailbox.run(self._delete_unused(session))
-
-    async def _delete_unused(self, session: SharedSession) -> None:
-        with suppress(GemelError):
-            box = await self._backend.get(session.keys.record)
-            if box is not None and session.keys.open_record(box).writers == [session.writer]:
-                await self._backend.delete(session.keys.record)
-                await self._register.remove(session.keys.digest)
 
     async def finish(self) -> None:
         """Wait, bounded, until all is stored, then leave the other processes."""

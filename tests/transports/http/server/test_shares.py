@@ -1,0 +1,113 @@
+"""Bounds over all callers: whoever takes most of them is in nobody's way but their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from gemel import Limits, Principal
+from gemel.http1.asgi import Scope
+from gemel.protocol.http.request import Headers
+from tests.transports.http_rig import (
+    JSON_HEADERS,
+    Log,
+    Site,
+    handshake_call,
+    initialize,
+    make_server,
+    serving,
+    text_of,
+)
+
+PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
+FLOOD = "127.0.0.2"
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+async def lives(site: Site, session: Mapping[str, str]) -> bool:
+    return (await site.ask(session, PING)).status == 200
+
+
+def through_proxy(address: str) -> dict[str, str]:
+    """What a trusted proxy adds to the request of a caller."""
+    return {"X-Forwarded-For": address}
+
+
+async def test_a_flood_of_sessions_ends_those_of_its_own_address(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(sessions=20))) as site:
+        flood = site.at(FLOOD)
+        mine = [await site.session() for _ in range(3)]
+        theirs = [await flood.session() for _ in range(60)]
+        assert all([await lives(site, session) for session in mine])
+        assert [await lives(flood, session) for session in theirs[-17:]] == [True] * 17
+        assert not any([await lives(flood, session) for session in theirs[:-17]])
+        more = [await site.session() for _ in range(5)]
+        assert all([await lives(site, session) for session in (*mine, *more)])
+
+
+async def test_the_session_that_was_unused_for_longest_gives_way(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(sessions=3))) as site:
+        first, second, third = [await site.session() for _ in range(3)]
+        assert await lives(site, first)
+        fourth = await site.at(FLOOD).session()
+        assert [await lives(site, session) for session in (first, second, third, fourth)] == [True, False, True, True]
+
+
+async def test_sessions_in_use_give_way_to_callers_with_fewer_only(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(sessions=4))) as site:
+        flood = site.at(FLOOD)
+        calls = [await flood.call(await flood.session(), handshake_call("wait", at)) for at in range(4)]
+        async with asyncio.timeout(5):
+            while log.events.count("wait begins") < 4:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+        assert (await flood.ask(JSON_HEADERS, initialize())).status == 503
+        mine = [await site.session() for _ in range(2)]
+        ended = [(await call.reply()).json() for call in calls[:2]]
+        assert ["error" in reply for reply in ended] == [True, True]
+        assert (await site.ask(JSON_HEADERS, initialize())).status == 200, "the caller's own idle session makes room"
+        assert not await lives(site, mine[0])
+        log.gate.set()
+        assert [text_of((await call.reply()).json()) for call in calls[2:]] == ["wait", "wait"]
+
+
+async def test_a_handshake_that_fails_ends_no_session(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(sessions=2))) as site:
+        sessions = [await site.session() for _ in range(2)]
+        bad = initialize()
+        bad["params"] = {"protocolVersion": 7}
+        for _ in range(3):
+            assert "error" in (await site.at(FLOOD).ask(JSON_HEADERS, bad)).json()
+        assert all([await lives(site, session) for session in sessions])
+
+
+async def test_a_network_of_ipv6_is_one_caller(log: Log) -> None:
+    server = make_server(log, limits=Limits(sessions=10))
+    async with serving(server, proxies=["127.0.0.1"]) as site:
+        mine = [await site.session(**through_proxy("2001:db8:1::1")) for _ in range(2)]
+        for number in range(30):
+            await site.session(**through_proxy(f"2001:db8:2:0:{number:x}::1"))
+        assert all([await lives(site, session) for session in mine])
+
+
+async def test_callers_of_a_proxy_that_is_not_trusted_are_one(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(sessions=2))) as site:
+        first, second = [await site.session(**through_proxy(f"192.0.2.{at}")) for at in range(2)]
+        third = await site.session(**through_proxy("192.0.2.7"))
+        assert [await lives(site, session) for session in (first, second, third)] == [False, True, True]
+
+
+async def test_a_principal_has_one_share_wherever_it_calls_from(log: Log) -> None:
+    def authenticate(scope: Scope, headers: Headers) -> Principal:
+        return Principal(headers.get("x-user", ""))
+
+    async with serving(make_server(log, limits=Limits(sessions=6)), authenticate=authenticate) as site:
+        ann = [await site.session(**{"X-User": "ann"}) for _ in range(2)]
+        for number in range(20):
+            await site.at(f"127.0.0.{number + 2}").session(**{"X-User": "mallory"})
+        assert all([await lives(site, session) for session in ann])
