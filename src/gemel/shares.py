@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -33,6 +33,14 @@ class Shares(Generic[ItemT]):
     def held(self, holder: Hashable) -> int:
         """Return the sizes of all items of a holder together: their number, unless they were added with sizes."""
         return self._held.get(holder, 0)
+
+    def holders(self) -> Iterable[Hashable]:
+        """Return all who hold something."""
+        return self._items.keys()
+
+    def oldest_of(self, holder: Hashable) -> ItemT:
+        """Return the item that a holder added or used before all others. Raises KeyError for one who holds nothing."""
+        return next(iter(self._items[holder]))
 
     def add(self, holder: Hashable, item: ItemT, size: int = 1) -> None:
         """Add an item, or say that it was used: it is the last one that gives way.

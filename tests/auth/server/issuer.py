@@ -26,6 +26,7 @@ class Issuer:
         metadata: The metadata, without the issuer's own URL until it is served.
         status: The status of every answer.
         delay: Seconds before an answer.
+        drops: How many of the next requests lose their connections.
         answers: What introspection says, by token.
         asked: The requests, in order.
     """
@@ -36,9 +37,12 @@ class Issuer:
         self.metadata: dict[str, Any] = {}
         self.status = 200
         self.delay = 0.0
+        self.drops = 0
         self.answers: dict[str, dict[str, Any]] = {}
         self.asked: list[Asked] = []
         self.url = ""
+        #: Serves it.
+        self.server: ScriptedServer | None = None
 
     def paths(self) -> list[str]:
         return [asked.path for asked in self.asked]
@@ -61,9 +65,22 @@ class Issuer:
         self.key = jose.generate_key("ES256", kid=kid)
         self.keys = {"keys": [jose.public_jwk(self.key)]}
 
+    async def _wait(self, answer: Answer) -> bool:
+        """Wait before an answer. Returns whether the client is still there."""
+        gone = asyncio.ensure_future(answer.gone())
+        await asyncio.wait([gone], timeout=self.delay)
+        there = gone.cancel()
+        await asyncio.wait([gone])
+        return there
+
     async def answer(self, asked: Asked, answer: Answer) -> None:
         self.asked.append(asked)
-        await asyncio.sleep(self.delay)
+        if self.drops:
+            self.drops -= 1
+            answer.reset()
+            return
+        if self.delay and not await self._wait(answer):
+            return
         if asked.path == "/keys":
             await answer.json(self.keys, self.status)
         elif asked.path == "/introspect":
@@ -80,6 +97,7 @@ async def issuing() -> AsyncIterator[Issuer]:
     """Serve an issuer on a free port."""
     issuer = Issuer()
     async with ScriptedServer(issuer.answer) as server:
+        issuer.server = server
         issuer.url = f"http://127.0.0.1:{server.port}"
         issuer.metadata = {
             "issuer": issuer.url,

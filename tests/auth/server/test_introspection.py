@@ -134,7 +134,7 @@ async def test_a_failure_is_not_the_fault_of_the_token(issuer: Issuer, caplog: p
     assert "can't be asked" in caplog.text
     for secret in (SECRET, TOKEN, base64.b64encode(b"notes+server").decode()[:12]):
         assert secret not in caplog.text
-        assert secret not in repr(auth_of(issuer)) + str(vars(auth_of(issuer))["_flight"])
+        assert secret not in repr(auth_of(issuer)) + str(vars(auth_of(issuer))["_questions"])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Collection
 from functools import partial
 from hashlib import sha256
@@ -12,13 +11,14 @@ from urllib.parse import urlsplit
 
 from gemel.auth.client.token_request import RegisteredClient, TokenRequestFailed, request_tokens, sign_assertion
 from gemel.auth.client.tokens import Tokens
-from gemel.auth.flow import Fetcher
-from gemel.auth.server.jwks import SingleFlight
+from gemel.auth.flow import Flow
+from gemel.auth.server.questions import Questions
 from gemel.auth.url_rules import UrlRules, describe
 from gemel.errors import AuthorizationFailed, DefinitionError
 from gemel.options import check_names
 from gemel.protocol.scopes import parse_scopes
 from gemel.server.context import Context
+from gemel.shares import Shares
 
 if TYPE_CHECKING:
     from gemel.auth.jose import WebKey
@@ -27,7 +27,7 @@ _GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
 #: Seconds before its end when a token is no longer used. One that doesn't say when it ends is used once.
 _EARLY: Final = 30.0
-#: Tokens that are kept, the ones that were used last.
+#: Tokens that are kept.
 _KEPT: Final = 1000
 
 
@@ -95,9 +95,10 @@ class TokenExchange:
             "resource": given.get("resource"),
             "scope": " ".join(sorted(parse_scopes("TokenExchange", given.get("scopes", ())))) or None,
         }
-        #: Tokens by the hash of the caller's.
-        self._kept: OrderedDict[bytes, Tokens] = OrderedDict()
-        self._flight: SingleFlight[Tokens] = SingleFlight()
+        #: Tokens by the hash of the caller's, each with the name of the caller.
+        self._kept: dict[bytes, tuple[str, Tokens]] = {}
+        self._shares: Shares[bytes] = Shares()
+        self._questions: Questions[Tokens] = Questions(UrlRules(token_endpoint, trusted=[token_endpoint]))
 
     def __repr__(self) -> str:
         """The endpoint only: other options are secret."""
@@ -114,6 +115,7 @@ class TokenExchange:
 
         Raises:
             AuthorizationFailed: The caller has no token, or the authorization server refuses to exchange it.
+            Overloaded: Too many tokens are being exchanged for this caller.
         """
         return {"Authorization": f"Bearer {await self.token(ctx)}"}
 
@@ -128,34 +130,44 @@ class TokenExchange:
 
         Raises:
             AuthorizationFailed: The caller has no token, or the authorization server refuses to exchange it.
+            Overloaded: Too many tokens are being exchanged for this caller.
         """
         scheme, _, subject = ctx.headers.get("authorization", "").strip().partition(" ")
         subject = subject.strip()
         if scheme.lower() not in ("bearer", "dpop") or not subject or ctx.principal is None:
             raise AuthorizationFailed("There is no token to exchange: this call was not authorized over HTTP")
-        digest = sha256(subject.encode("latin-1")).digest()
-        kept = self._kept.get(digest)
+        digest, caller = sha256(subject.encode("latin-1")).digest(), ctx.principal
+        name, kept = self._kept.get(digest, (caller, None))
         if kept is not None and kept.expires_at is not None and time.time() < kept.expires_at - _EARLY:
-            self._kept.move_to_end(digest)
+            self._shares.add(name, digest)
             return kept.access_token
-        return (await self._flight.run(digest, partial(self._exchange, digest, subject))).access_token
+        try:
+            tokens = await self._questions.ask(digest, caller, partial(self._exchange, subject))
+        except TimeoutError:
+            raise AuthorizationFailed(f"{self!r} did not exchange the caller's token in time") from None
+        self._keep(digest, caller, tokens)
+        return tokens.access_token
 
-    async def _exchange(self, digest: bytes, subject: str) -> Tokens:
+    def _keep(self, digest: bytes, caller: str, tokens: Tokens) -> None:
+        """Keep tokens. The ones unused for longest of the caller with most of them make room."""
+        if (former := self._kept.pop(digest, None)) is not None:
+            self._shares.discard(former[0], digest)
+        if len(self._kept) >= _KEPT:
+            oldest = self._shares.giving_way(caller)[0]
+            self._shares.discard(self._kept.pop(oldest)[0], oldest)
+        self._kept[digest] = caller, tokens
+        self._shares.add(caller, digest)
+
+    def _exchange(self, subject: str) -> Flow[Tokens]:
         form = {**self._form, "subject_token": subject}
         name, key = self._client.client_id, self._key
         assertion = None if key is None else sign_assertion(name, key, self._endpoint)
-        async with Fetcher(UrlRules(self._endpoint, trusted=[self._endpoint])) as fetcher:
-            flow = request_tokens(self._endpoint, form, self._client, assertion=assertion)
-            try:
-                tokens = await fetcher.run(flow)
-            except TokenRequestFailed as exc:
-                # Without the server's description: it may quote the token.
-                error = exc.error if exc.error.isascii() and exc.error.replace("_", "").isalpha() else "an error"
-                raise AuthorizationFailed(f"{self!r} refuses to exchange the caller's token: {error[:60]}") from None
+        try:
+            tokens = yield from request_tokens(self._endpoint, form, self._client, assertion=assertion)
+        except TokenRequestFailed as exc:
+            # Without the server's description: it may quote the token.
+            error = exc.error if exc.error.isascii() and exc.error.replace("_", "").isalpha() else "an error"
+            raise AuthorizationFailed(f"{self!r} refuses to exchange the caller's token: {error[:60]}") from None
         if tokens.token_type != "Bearer" or tokens.access_token == subject:
             raise AuthorizationFailed(f"{self!r} did not give another bearer token")
-        self._kept[digest] = tokens
-        self._kept.move_to_end(digest)
-        while len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
         return tokens

@@ -5,15 +5,16 @@ from __future__ import annotations
 import base64
 import logging
 import time
+from collections.abc import Hashable
 from hashlib import sha256
 from typing import Any, Final, Unpack
 from urllib.parse import quote_plus, urlencode
 
 import msgspec
 
-from gemel.auth.flow import Flow, HttpRequest
+from gemel.auth.flow import FetchFailed, Flow, HttpRequest
 from gemel.auth.jose import TokenInvalid
-from gemel.auth.server.jwks import SingleFlight, fetch, issuer_metadata
+from gemel.auth.server.jwks import issuer_metadata
 from gemel.auth.server.jwt import check_claims, principal_of
 from gemel.auth.server.options import (
     IntrospectionAuthOptions,
@@ -22,11 +23,13 @@ from gemel.auth.server.options import (
     protected_options,
     public_url,
 )
+from gemel.auth.server.questions import ASKED_FOR, Questions
 from gemel.auth.server.resource import AuthorizationServerDown, TokenAuth
 from gemel.auth.url_rules import UrlRules
-from gemel.errors import AuthorizationFailed, DefinitionError
+from gemel.errors import AuthorizationFailed, ConnectionLost, DefinitionError
 from gemel.options import accepts, resolve
 from gemel.protocol.http.request import Principal
+from gemel.shares import Shares
 
 logger = logging.getLogger("gemel")
 
@@ -38,7 +41,8 @@ _INACTIVE: Final = 1000
 class IntrospectionAuth(TokenAuth):
     """Protects a server with access tokens that the authorization server judges: opaque ones, or those that it can revoke.
 
-    An answer is used for `remember` seconds, and requests with the same token wait for one question.
+    An answer is used for `remember` seconds, and requests with the same token wait for one question. At most 32 questions are
+    asked at once, over connections that are used again, and 1,000 wait; then the address that asks most gets 503.
 
     Args:
         options: See `IntrospectionAuthOptions`; `issuer`, `audience`, `client_id` and `client_secret` are needed.
@@ -75,9 +79,10 @@ class IntrospectionAuth(TokenAuth):
         self._missing_audience = settings["missing_audience"]
         self._leeway = settings["leeway"]
         self._rules = UrlRules(self._issuer, trusted=[self._endpoint] if self._endpoint else [])
-        self._flight: SingleFlight[dict[str, Any]] = SingleFlight()
-        #: Hashes of tokens that are not active, each with the time until when it is not asked for again.
-        self._inactive: dict[bytes, float] = {}
+        self._questions: Questions[dict[str, Any]] = Questions(self._rules)
+        #: Hashes of tokens that are not active, each with the time until when it is not asked for again, and whose share it is.
+        self._inactive: dict[bytes, tuple[float, Hashable]] = {}
+        self._inactive_shares: Shares[bytes] = Shares()
         super().__init__(
             self._introspect,
             **protected_options(settings, settings["resource"] or public_url(self._audience)),
@@ -87,9 +92,10 @@ class IntrospectionAuth(TokenAuth):
 
     async def _introspect(self, token: str) -> Principal:
         digest = sha256(token.encode()).digest()
-        if time.monotonic() < self._inactive.get(digest, 0.0):
+        inactive = self._inactive.get(digest)
+        if inactive is not None and time.monotonic() < inactive[0]:
             raise TokenInvalid("the token is not active")
-        answer = dict(await self._flight.run(digest, lambda: self._ask(token)))
+        answer = dict(await self._ask(digest, token))
         if answer.get("active") is not True:
             self._refuse_for_now(digest)
             raise TokenInvalid("the token is not active")
@@ -103,16 +109,29 @@ class IntrospectionAuth(TokenAuth):
         return principal_of({"sub": answer.get("username"), **answer}, expires if timed else None, issuer=None)
 
     def _refuse_for_now(self, digest: bytes) -> None:
-        while len(self._inactive) >= _INACTIVE:
-            del self._inactive[next(iter(self._inactive))]
-        self._inactive[digest] = time.monotonic() + _INACTIVE_SECONDS
+        """Remember a token that is not active. The oldest one of the address that has most makes room."""
+        holder = ASKED_FOR.get()
+        self._forget_inactive(digest)
+        if len(self._inactive) >= _INACTIVE:
+            self._forget_inactive(self._inactive_shares.giving_way(holder)[0])
+        self._inactive[digest] = time.monotonic() + _INACTIVE_SECONDS, holder
+        self._inactive_shares.add(holder, digest)
 
-    async def _ask(self, token: str) -> dict[str, Any]:
+    def _forget_inactive(self, digest: bytes) -> None:
+        if (entry := self._inactive.pop(digest, None)) is not None:
+            self._inactive_shares.discard(entry[1], digest)
+
+    async def _ask(self, digest: bytes, token: str) -> dict[str, Any]:
         try:
-            return await fetch(self._rules, self._question(token))
+            return await self._questions.ask(digest, ASKED_FOR.get(), lambda: self._question(token))
         except (AuthorizationFailed, TimeoutError, ValueError) as exc:
             logger.warning("%s can't be asked about tokens: %s", self._issuer, str(exc) or type(exc).__name__)
             raise AuthorizationServerDown("Access tokens can't be verified now: try again later") from None
+
+    async def close(self) -> None:
+        """Close the connections to the authorization server, and the backends that were named by their URLs."""
+        await self._questions.close()
+        await super().close()
 
     def _question(self, token: str) -> Flow[dict[str, Any]]:
         if self._endpoint is None:
@@ -127,7 +146,13 @@ class IntrospectionAuth(TokenAuth):
             ("Authorization", self._credentials),
         )
         body = urlencode({"token": token, "token_type_hint": "access_token"}).encode()
-        response = yield HttpRequest("POST", self._endpoint, headers, body)
+        request = HttpRequest("POST", self._endpoint, headers, body)
+        try:
+            response = yield request
+        except FetchFailed as exc:
+            if not isinstance(exc.__cause__, ConnectionLost):
+                raise
+            response = yield request  # the connection was closed while it was idle; a question changes nothing
         if response.status != 200:
             raise AuthorizationFailed(f"it answered {response.status}")
         try:

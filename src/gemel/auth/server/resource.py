@@ -21,6 +21,7 @@ from gemel.auth.jose import TokenInvalid
 from gemel.auth.metadata import RESOURCE_SEGMENT, ProtectedResource, canonical_resource, protected_resource_urls
 from gemel.auth.server.dpop import DPoPProofs, ProofInvalid
 from gemel.auth.server.options import TokenAuthOptions
+from gemel.auth.server.questions import ASKED_FOR
 from gemel.backends.base import store_refusal
 from gemel.backends.server_backend import ServerBackend
 from gemel.errors import BackendError, GemelError, Overloaded
@@ -28,6 +29,7 @@ from gemel.http1.asgi import AsgiApp, HeaderPairs, Receive, Scope, Send
 from gemel.options import accepts, check_option, function, resolve
 from gemel.protocol.http.request import Headers, Principal, Refusal
 from gemel.protocol.scopes import NO_HIERARCHY
+from gemel.shares import Shares, address_share
 from gemel.transports.http.server.exchange import challenge_headers
 
 #: Bytes of an Authorization header; a longer one is refused unread.
@@ -94,8 +96,10 @@ class TokenAuth:
         self._documentation = settings["resource_documentation"]
         self._remember = settings["remember"]
         self._most = settings["remembered"]
-        #: Callers by the hash of their Authorization header, each with the time until when it is used, oldest first.
+        #: Callers by the hash of their Authorization header, each with the time until when it is used.
         self._remembered: dict[bytes, tuple[float, Principal]] = {}
+        #: The hashes by the names of the callers.
+        self._shares: Shares[bytes] = Shares()
         #: Hashes of the headers of the latest callers: hashing one costs as much as the rest of `authenticate`.
         self._digests: dict[bytes, bytes] = {}
         self._paths: list[str] = []
@@ -140,12 +144,16 @@ class TokenAuth:
         proofs = self._dpop if _is_dpop(value) else None
         if match is None or (proofs is None and _is_dpop(value)):
             return self._refuse_header(scope, value)
+        client = scope.get("client")
+        asked_for = ASKED_FOR.set(address_share(str(client[0]) if client else None))
         try:
             caller = await self._caller_of(match[2].decode("ascii"))
         except TokenInvalid as exc:
             return self.refuse(scope, 401, "invalid_token", exc.reason)
-        except AuthorizationServerDown as exc:
+        except (AuthorizationServerDown, Overloaded) as exc:
             return Refusal(503, str(exc), ((b"retry-after", b"5"),))
+        finally:
+            ASKED_FOR.reset(asked_for)
         if caller.expires is not None and caller.expires <= time.time():
             return self.refuse(scope, 401, "invalid_token", "the token has expired")
         if proofs is None and (wrong := self._wrong_binding(caller)) is not None:
@@ -201,14 +209,15 @@ class TokenAuth:
         return caller._replace(scopes=frozenset(caller.scopes), claims=frozen(caller.claims))
 
     def _keep(self, digest: bytes, caller: Principal) -> None:
-        """Remember a caller for a time. The oldest make room for new ones."""
+        """Remember a caller for a time. The oldest token of the caller with most of them makes room for another."""
         end = self._remember_until(caller)
         if end is None or self._most == 0:
             return
-        self._remembered.pop(digest, None)
-        while len(self._remembered) >= self._most:
-            del self._remembered[next(iter(self._remembered))]
+        if len(self._remembered) >= self._most and digest not in self._remembered:
+            oldest = self._shares.giving_way(caller.name)[0]
+            self._shares.discard(self._remembered.pop(oldest)[1].name, oldest)
         self._remembered[digest] = (end, caller)
+        self._shares.add(caller.name, digest)
 
     def _remember_until(self, caller: Principal) -> float | None:
         """Until when a token is not verified again, in Unix seconds; None to verify it each time."""
@@ -221,7 +230,8 @@ class TokenAuth:
         Args:
             matches: Tells whether to forget the token of a caller.
         """
-        self._remembered = {key: entry for key, entry in self._remembered.items() if not matches(entry[1])}
+        for digest in [digest for digest, (_, caller) in self._remembered.items() if matches(caller)]:
+            self._shares.discard(self._remembered.pop(digest)[1].name, digest)
 
     def _refuse_without_token(self, scope: Scope) -> Refusal:
         """Refuse a request without credentials (401 without an error code, RFC 6750 §3), or with a token in its URL."""

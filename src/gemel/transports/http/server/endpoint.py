@@ -5,9 +5,10 @@ The checks of the head are in `protocol/http/headers.py`; `stateless.py` and `se
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gemel import jsonrpc
 from gemel.channel import Serve
@@ -24,7 +25,7 @@ from gemel.protocol.http.headers import Head, HeadRules, body_too_large, judge_h
 from gemel.protocol.http.media_types import BOTH, TAKES_JSON, takes_page
 from gemel.protocol.http.origin import Guard
 from gemel.protocol.http.request import Owner, Principal, RawHeaders, Refusal
-from gemel.protocol.records import Call, Inbound, Origin
+from gemel.protocol.records import Call, Inbound, Origin, Outgoing
 from gemel.transports.http.server.exchange import (
     EVENTS_TYPE,
     STOPPING,
@@ -85,7 +86,19 @@ class Admission:
         return exchange.refuse(head.barred)
 
     async def _judge(self, exchange: Exchange, head: Head, verdict: Caller | Awaitable[Caller]) -> Origin | None:
-        caller = await verdict if isinstance(verdict, Awaitable) else verdict
+        if isinstance(verdict, Awaitable):
+            exchange.owner = visitor = _Visitor(exchange.raw.task)
+            try:
+                caller = await verdict
+            except asyncio.CancelledError:
+                if not visitor.left:
+                    raise
+                exchange.raw.task.uncancel()
+                return None
+            finally:
+                exchange.owner = None
+        else:
+            caller = verdict
         if isinstance(caller, Refusal):
             await exchange.refuse(caller)
             return None
@@ -100,6 +113,35 @@ class Admission:
         if refusal.status != 431 and refusal.text not in self._logged and len(self._logged) < _LOGGED:
             self._logged.add(refusal.text)
             logger.warning("a request was refused: %s", refusal.text)
+
+
+class _Visitor:
+    """Whoever sends a request, while it is found out who that is: that ends when the client leaves."""
+
+    accepts = 0
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self._task = task
+        self.left = False
+
+    def disconnected(self, reason: str) -> None:
+        """Nobody waits for the answer any more."""
+        self.left = True
+        self._task.cancel()
+
+    def stop(self, reason: str) -> None:
+        """The request may still be answered."""
+
+    def expired(self) -> None:
+        """There is no authorization yet."""
+
+    def unfinished(self, reason: str) -> Outgoing | None:
+        """The endpoint answers."""
+        return None
+
+    def opening(self) -> bytes:
+        """There is no stream."""
+        return b""
 
 
 def _origin_of(caller: Principal, head: Head, scope: Scope) -> Origin:

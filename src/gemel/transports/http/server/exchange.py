@@ -185,6 +185,8 @@ class AsgiExchange(Record):
     body: bytes = b""
     _start: Message | None = None
     _watcher: asyncio.Task[None] | None = None
+    #: What was received while the client was watched, before the body was read.
+    _early: tuple[Message, ...] = ()
     #: The response ends when the app returns.
     can_detach: ClassVar[bool] = False
 
@@ -193,16 +195,23 @@ class AsgiExchange(Record):
         return self.scope_view
 
     async def read(self, limit: int, grow: Callable[[int], None], /) -> bytes | None:
-        message = await self.receive()
+        self.release()
+        message = await self._next()
         body: bytes = message.get("body", b"")
         if message.get("more_body", False):
             parts = bytearray(body)
             while message.get("more_body", False) and len(parts) <= limit:
                 grow(len(parts))
-                message = await self.receive()
+                message = await self._next()
                 parts += message.get("body", b"")
             body = bytes(parts)
         return None if message["type"] == "http.disconnect" else body
+
+    async def _next(self) -> Message:
+        if not self._early:
+            return await self.receive()
+        message, self._early = self._early[0], self._early[1:]
+        return message
 
     async def respond(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs, /) -> None:
         pairs = [] if status == 204 else [(b"content-length", b"%d" % len(data))]
@@ -236,9 +245,11 @@ class AsgiExchange(Record):
     async def _await_disconnect(self, on_disconnect: Callable[[], None]) -> None:
         try:
             for _ in range(_STRAY_MESSAGES):
-                if (await self.receive())["type"] == "http.disconnect":
+                message = await self.receive()
+                if message["type"] == "http.disconnect":
                     on_disconnect()
                     return
+                self._early += (message,)
         except OSError:
             on_disconnect()
 
