@@ -203,6 +203,11 @@ class DuplexChannel:
             self._running[got] = task
         return task
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call runs."""
+        return bool(self._running)
+
     def end_input(self, why: str, *, still_reads: bool = False) -> None:
         """The peer sends no more, or the server stops. A server finishes its calls first, then `end_output` is called.
 

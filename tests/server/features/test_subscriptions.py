@@ -400,6 +400,7 @@ async def test_large_subscriptions_share_a_bounded_memory() -> None:
             )
             await talk.route.cancel(number, "2026")
             await talk.route.cancel(other, "2026")
+    server = a_server(limits=Limits(subscription_bytes=20_000))
     for _ in range(3):
         async with talking(server, "2025") as talk:
             for name in (1, 1, 2):  # the same one again takes no more room
@@ -429,14 +430,15 @@ async def test_streams_that_have_ended_leave_nothing_behind() -> None:
         await until(lambda: not server._loops.here().subscriptions._audiences)
 
 
-async def test_subscriptions_may_take_all_the_bytes_of_their_limit() -> None:
+async def test_what_a_caller_watches_in_sessions_takes_half_of_the_bytes() -> None:
     """Each takes those of its request, and 2 KiB."""
     size = len('{"uri":"file:///a"}') + 2048
-    server = a_server(limits=Limits(subscription_bytes=2 * size), authorize_subscription=lambda ctx, uri: True)
+    server = a_server(limits=Limits(subscription_bytes=4 * size), authorize_subscription=lambda ctx, uri: True)
     async with BareEnd(server, "2025") as end:
         for uri in ("file:///a", "file:///b"):
             await end.ask("resources/subscribe", {"uri": uri})
         assert (await end.refusal("resources/subscribe", {"uri": "file:///c"}))["code"] == Overloaded.code
+        await end.ask("resources/subscribe", {"uri": "file:///a"})
 
 
 async def test_too_many_streams_or_resources_are_refused() -> None:

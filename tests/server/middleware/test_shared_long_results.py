@@ -14,7 +14,7 @@ from gemel import Client, DefinitionError, Image, PeerError, ResourceLink, Resul
 from gemel.backends import Backend, MemoryBackend, SqliteBackend
 from gemel.errors import BackendError
 from tests.transports.http.server.test_shared_failures import processes
-from tests.transports.http_rig import handshake_call, serving
+from tests.transports.http_rig import Reply, Site, handshake_call, modern, modern_call, serving
 from tests.transports.sharing_rig import request
 
 TEXT = "".join(f"line {number}\n" for number in range(5000))
@@ -71,6 +71,34 @@ async def read_all(client: Client, uri: str) -> str:
         except PeerError:
             return text
         number += 1
+
+
+async def test_results_of_one_address_push_out_none_of_others(tmp_path: Path) -> None:
+    """What was told to be readable for a while is, however much others ask for: in number and in bytes, in both eras."""
+    for spill in ({"results": 4}, {"bytes": 9 * len(TEXT) // 2}):
+        for backend in (MemoryBackend(), SqliteBackend(tmp_path / "state.db")):
+            async with serving(library(backend, **spill)) as site:
+                flood, session = site.at("127.0.0.2"), await site.session()
+                headers, body = modern_call("text")
+                replies = [await site.ask(session, handshake_call("text")), await site.ask(headers, body)]
+                ours = [link_in(reply) for reply in replies]
+                theirs = [link_in(await flood.ask(headers, body)) for _ in range(9)]
+                reply = await site.ask(session, request("resources/read", uri=ours[0]))
+                assert "result" in reply.json()
+                assert await reads(site, ours[1])
+                assert [await reads(flood, uri) for uri in theirs] == [False] * 7 + [True] * 2
+
+
+async def reads(site: Site, uri: str) -> bool:
+    """Whether a page can be read in the stateless era."""
+    headers, body = modern("resources/read", {"uri": uri})
+    return "result" in (await site.ask({**headers, "Mcp-Name": uri}, body)).json()
+
+
+def link_in(reply: Reply) -> str:
+    """The link to the first page of a result."""
+    blocks = reply.json()["result"]["content"]
+    return str(next(block["uri"] for block in blocks if block["type"] == "resource_link"))
 
 
 async def test_another_process_has_the_pages(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import stat
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,35 @@ async def test_more_connections_than_allowed_are_refused(where: dict[str, Any]) 
         assert await client.ask("echo") == {}
         assert len(it.conversations) == 1
         await channel.close()
+
+
+@on_both_loops
+async def test_the_address_with_most_connections_loses_an_idle_one_to_others() -> None:
+    if sys.platform == "win32":
+        pytest.skip("needs further loopback addresses")
+    async with listening(port=0, limits=Limits(sessions=4)) as it:
+        address = it.server.address
+        assert isinstance(address, tuple)
+
+        async def opened(local: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            return await asyncio.open_connection(*address, local_addr=(local, 0))
+
+        flood = [await opened("127.0.0.2") for _ in range(4)]
+        await until(lambda: len(it.conversations) == 4)
+        flood[0][1].write(request(1, "sleep", held=True))
+        await until(lambda: any(one.running for one in it.conversations))
+        refused = await opened("127.0.0.2")
+        assert await refused[0].read() == b""
+        mine = [await opened("127.0.0.1") for _ in range(2)]
+        assert [await reader.read() for reader, _ in flood[1:3]] == [b"", b""]
+        for number, (reader, writer) in enumerate(mine):
+            writer.write(request(number, "echo"))
+            assert b"result" in await reader.readline()
+        for one in it.conversations:
+            one.released.set()
+        assert b"result" in await flood[0][0].readline(), "its call goes on"
+        for _, writer in (*flood, *mine, refused):
+            writer.close()
 
 
 @on_both_loops

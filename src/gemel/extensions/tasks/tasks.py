@@ -72,6 +72,7 @@ from gemel.server.features.visibility import require_scopes
 from gemel.server.middleware.rate_limit import caller_of
 from gemel.server.server import Server
 from gemel.session import Session
+from gemel.shares import Shares
 from gemel.values.encoding import encode_value
 
 logger = logging.getLogger("gemel")
@@ -774,12 +775,17 @@ class Tasks(Extension):
     async def _result(self, ctx: Context[Any], params: TaskParams) -> dict[str, Any]:
         """`tasks/result`: wait for the end; meanwhile ask the client what the task asks."""
         record = await self._found(ctx, params.task_id)
-        waiting = self._loops.here().waiting
+        here, holder = self._loops.here(), ctx._call.origin.holder
+        most = self._home.limits.streams
+        # Nothing of this gives way to others, so a caller takes at most as much as it leaves to them.
+        if here.waiters.held(holder) >= most - len(here.waiters):
+            raise Overloaded(
+                f"Too many requests wait for tasks: {most} at once is the limit here, half of it for a caller"
+            )
+        waiting, changed = here.waiting, asyncio.Event()
         waiters = waiting.setdefault(record.id, set())
-        if sum(map(len, waiting.values())) >= self._home.limits.streams:
-            raise Overloaded(f"Too many requests wait for tasks: {self._home.limits.streams} at once is the limit here")
-        changed = asyncio.Event()
         waiters.add(changed)
+        here.waiters.add(holder, changed)
         asking: dict[str, asyncio.Task[None]] = {}
         asker = handshake.Asker(self._store.backend, record.id, self._publish)
         try:
@@ -802,6 +808,7 @@ class Tasks(Extension):
             waiters.discard(changed)
             if not waiters:
                 waiting.pop(record.id, None)
+            here.waiters.discard(holder, changed)
             for task in asking.values():
                 task.cancel()
             if asking:
@@ -853,6 +860,8 @@ class _LoopTasks:
         self.telling: dict[str, asyncio.Task[None]] = {}
         #: Set when tasks that somebody waits for here have changed.
         self.waiting: dict[str, set[asyncio.Event]] = {}
+        #: The same by holder.
+        self.waiters: Shares[asyncio.Event] = Shares()
         #: When tasks were looked for in the engine that did not change, the latest at the end.
         self.looked: dict[str, float] = {}
 

@@ -51,6 +51,7 @@ from gemel.schema.subscriptions import ListenParams, ListenResult, SubscriptionF
 from gemel.server.context import Context, caller_key
 from gemel.server.extensions import Topic, accept_topics
 from gemel.session import Session
+from gemel.shares import Shares
 from gemel.telemetry import count
 
 logger = logging.getLogger("gemel")
@@ -130,9 +131,11 @@ class Subscriptions:
         self._max_streams = limits.streams
         self._max_uris = limits.watched
         self._max_bytes = limits.subscription_bytes
-        #: Of the requests that subscribed, all of which are kept; in all, and of each.
-        self._bytes = 0
-        self._sizes: dict[Call, int] = {}
+        #: The bytes of the requests that subscribed, all of which are kept, by holder.
+        self._bytes: Shares[Call] = Shares()
+        #: The calls of streams that are not about to end, by holder.
+        self._shares: Shares[Call] = Shares()
+        self._holders: dict[Call, Hashable] = {}
         #: By the call of `subscriptions/listen`.
         self._streams: dict[Call, _ListenStream] = {}
         #: The same by filter; each with topics of extensions has an audience of its own.
@@ -330,7 +333,10 @@ class Subscriptions:
             session.on_close(self._unsubscriber(session))
         if len(watched) >= self._max_uris and params.uri not in watched:
             raise Overloaded(f"Too many subscriptions: {self._max_uris} at once is the limit here")
-        self._check_size(ctx)
+        more = _size_of(ctx._call) - (_size_of(watched[params.uri]._call) if params.uri in watched else 0)
+        # Nothing of this gives way to others, so a caller takes at most as much as it leaves to them.
+        if self._bytes.held(ctx._call.origin.holder) + more > self._max_bytes - self._bytes.size:
+            raise self._too_large()
         caller = caller_key(ctx)
         self._watch(caller, (params.uri,))
         try:
@@ -354,19 +360,45 @@ class Subscriptions:
 
         return unsubscribe
 
-    def _check_size(self, ctx: Context[Any]) -> None:
-        """Raise Overloaded if there is no room for the request of one more subscription."""
-        if self._bytes + _size_of(ctx._call) > self._max_bytes:
-            raise Overloaded(f"Too large subscriptions: {self._max_bytes} bytes of all requests is the limit here")
+    def _too_large(self) -> Overloaded:
+        return Overloaded(f"Too large subscriptions: {self._max_bytes} bytes of all requests is the limit here")
+
+    def _make_room(self, newcomer: Hashable, size: int) -> None:
+        """Have room for one more stream: the oldest one of whoever has most ends, if that leaves no fewer than the newcomer has.
+
+        Raises:
+            Overloaded: There is no room for this caller.
+        """
+        while len(self._shares) >= self._max_streams:
+            if not self._gives_way(self._shares, newcomer, 1):
+                raise Overloaded(f"Too many subscriptions: {self._max_streams} at once is the limit here")
+        while self._bytes.size + size > self._max_bytes:
+            if not self._gives_way(self._bytes, newcomer, size):
+                raise self._too_large()
+
+    def _gives_way(self, shares: Shares[Call], newcomer: Hashable, size: int) -> bool:
+        """End the oldest stream of whoever has most. What sessions subscribed to stays: their clients count on it."""
+        call = next((one for one in shares.giving_way(newcomer) if one in self._streams), None)
+        if call is None or shares.held(self._holders[call]) <= shares.held(newcomer) + size:
+            return False
+        stream = self._streams[call]
+        self._forget(call)
+        stream.end()
+        return True
 
     def _keep(self, call: Call) -> None:
         """Count a request that has subscribed."""
-        self._sizes[call] = size = _size_of(call)
-        self._bytes += size
+        self._holders[call] = holder = call.origin.holder
+        self._bytes.add(holder, call, _size_of(call))
+        if call in self._streams:
+            self._shares.add(holder, call)
 
     def _forget(self, call: Call) -> None:
-        """The subscription has ended."""
-        self._bytes -= self._sizes.pop(call)
+        """The subscription has ended, or is about to."""
+        if call in self._holders:
+            holder = self._holders.pop(call)
+            self._bytes.discard(holder, call)
+            self._shares.discard(holder, call)
 
     async def unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> None:
         """`resources/unsubscribe`."""
@@ -396,12 +428,10 @@ class Subscriptions:
     async def _open(self, ctx: Context[Any], notifications: SubscriptionFilter) -> _ListenStream:
         """Begin a subscription, and acknowledge it."""
         self.connect()
-        if len(self._streams) >= self._max_streams:
-            raise Overloaded(f"Too many subscriptions: {self._max_streams} at once is the limit here")
         requested = list(dict.fromkeys(notifications.resource_subscriptions or ()))
         if len(requested) > self._max_uris:
             raise InvalidParams(f"Too many resources in one subscription: {self._max_uris} is the limit here")
-        self._check_size(ctx)
+        self._make_room(ctx._call.origin.holder, _size_of(ctx._call))
         caller = caller_key(ctx)
         begun = {LISTS, *requested}
         self._watch(caller, begun)

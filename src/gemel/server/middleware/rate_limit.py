@@ -55,8 +55,8 @@ class RateLimit:
         methods: The methods that count. Default: those that run functions of yours, which are tool calls, reading resources,
             getting prompts, completion and custom methods.
         by: `by(ctx)` returns what identifies the caller; None doesn't count the request. Default: the authenticated
-            principal with its client, else the address of an HTTP request, else the connection. Behind a proxy all requests
-            have one address: authenticate, or give `by`.
+            principal with its client, else the address of an HTTP request (of IPv6 the network of 64 bits), else the
+            connection. Behind a proxy that is not trusted all requests have one address: authenticate, or give `by`.
         callers: How many callers are remembered, in this process; the one seen least recently is forgotten first.
         backend: Where the processes of a server count together. A request that counts then costs one or two operations of the
             backend, one that is refused none. Callers are told apart by the `repr` of what `by` returns. While the backend is
@@ -227,9 +227,9 @@ class _SharedBuckets:
 
 
 def caller_of(ctx: Context[Any]) -> Hashable:
-    """The authenticated principal with its client, else the address, else the connection."""
+    """The authenticated principal with its client, else the address or its IPv6 network, else the connection."""
     if ctx.principal is not None:
         return ("principal", ctx._call.origin.owner)
     if ctx.http_scope is not None:  # whose connections don't tell callers apart; on a Unix socket, nothing does
-        return ("address", ctx.client_address and ctx.client_address[0])
+        return ctx._call.origin.holder
     return weakref.ref(ctx._session)

@@ -206,7 +206,7 @@ class ResultLimit:
         key, owner = secrets.token_hex(16), self._owner(ctx)
         pages = [KeptPage(owner, one.mime_type, one.text, one.blob) for one in parts.pages]
         try:
-            if not await self._pages.put(key, list(map(msgspec.msgpack.encode, pages))):
+            if not await self._pages.put(key, list(map(msgspec.msgpack.encode, pages)), ctx._call.origin.holder):
                 return None
         except (BackendError, Overloaded) as exc:
             logger.warning("%s: a result could not be kept: %s", ctx.method, exc)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from hashlib import sha256
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -21,6 +21,7 @@ from gemel.schema.content import (
     ResourceContents,
     TextContent,
 )
+from gemel.shares import Shares
 
 ItemT = TypeVar("ItemT")
 
@@ -37,7 +38,11 @@ _OPTIONS = {
 
 
 class Spill(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
-    """How long `ResultLimit` keeps results that are too long, and how much of them. The oldest one is dropped first.
+    """How long `ResultLimit` keeps results that are too long, and how much of them.
+
+    Where there is no room for another, the caller who has most of it loses the oldest one: a principal, else an address or an
+    IPv6 network of 64 bits. Results of one caller never push out those of another who has less. A result that would displace
+    itself is not kept: the tool call fails with a text that tells the model to ask for less.
 
     Args:
         expires: Seconds for which the pages of a result can be read, more than 0.
@@ -71,8 +76,8 @@ class KeptPage(msgspec.Struct, array_like=True):
 class PageStore(Protocol):
     """Keeps the pages of results for a while."""
 
-    async def put(self, key: str, pages: Sequence[bytes]) -> bool:
-        """Keep the pages of a result. False if it has more bytes than can be kept."""
+    async def put(self, key: str, pages: Sequence[bytes], holder: Hashable) -> bool:
+        """Keep the pages of a result in the share of a caller. False if there is no room."""
         ...
 
     async def get(self, key: str, number: int) -> bytes | None:
@@ -82,8 +87,8 @@ class PageStore(Protocol):
 
 class _Kept(NamedTuple, Generic[ItemT]):
     items: Sequence[ItemT]
-    size: int
     ends: float
+    holder: Hashable
 
 
 class _Ledger(Generic[ItemT]):
@@ -94,17 +99,24 @@ class _Ledger(Generic[ItemT]):
         self._clock = clock
         #: In the order in which they expire.
         self._results: OrderedDict[str, _Kept[ItemT]] = OrderedDict()
-        self._size = 0
+        #: The same by caller, in number and in bytes.
+        self._numbers: Shares[str] = Shares()
+        self._sizes: Shares[str] = Shares()
 
-    def add(self, key: str, items: Sequence[ItemT], size: int) -> list[ItemT]:
-        """Add a result. Returns what was dropped for it, and had not expired."""
+    def add(self, key: str, items: Sequence[ItemT], size: int, holder: Hashable) -> tuple[bool, list[ItemT]]:
+        """Add a result. Returns whether there is room for it, and what was dropped and had not expired."""
         self.drop_expired()
-        self._results[key] = _Kept(items, size, self._clock() + self._spill.expires)
-        self._size += size
+        if size > self._spill.bytes:
+            return False, []
+        self._results[key] = _Kept(items, self._clock() + self._spill.expires, holder)
+        self._numbers.add(holder, key)
+        self._sizes.add(holder, key, max(size, 1))
         dropped: list[ItemT] = []
-        while len(self._results) > self._spill.results or self._size > self._spill.bytes:
-            dropped += self._drop_oldest()
-        return dropped
+        while len(self._numbers) > self._spill.results:
+            dropped += self._drop(self._numbers.giving_way(holder)[0])
+        while self._sizes.size > self._spill.bytes:
+            dropped += self._drop(self._sizes.giving_way(holder)[0])
+        return key in self._results, dropped
 
     def get(self, key: str) -> Sequence[ItemT]:
         """The items of a result; none if it is not kept."""
@@ -115,11 +127,12 @@ class _Ledger(Generic[ItemT]):
     def drop_expired(self) -> None:
         now = self._clock()
         while self._results and next(iter(self._results.values())).ends <= now:
-            self._drop_oldest()
+            self._drop(next(iter(self._results)))
 
-    def _drop_oldest(self) -> Sequence[ItemT]:
-        _, kept = self._results.popitem(last=False)
-        self._size -= kept.size
+    def _drop(self, key: str) -> Sequence[ItemT]:
+        kept = self._results.pop(key)
+        self._numbers.discard(kept.holder, key)
+        self._sizes.discard(kept.holder, key)
         return kept.items
 
 
@@ -127,14 +140,10 @@ class MemoryPages:
     """Keeps pages in this process."""
 
     def __init__(self, spill: Spill, clock: Callable[[], float]) -> None:
-        self._most = spill.bytes
         self._ledger: _Ledger[bytes] = _Ledger(spill, clock)
 
-    async def put(self, key: str, pages: Sequence[bytes]) -> bool:
-        if (size := sum(map(len, pages))) > self._most:
-            return False
-        self._ledger.add(key, pages, size)
-        return True
+    async def put(self, key: str, pages: Sequence[bytes], holder: Hashable) -> bool:
+        return self._ledger.add(key, pages, sum(map(len, pages)), holder)[0]
 
     async def get(self, key: str, number: int) -> bytes | None:
         pages = self._ledger.get(key)
@@ -158,17 +167,19 @@ class BackendPages:
         if not isinstance(self._backend, ServerBackend):
             self._backend = backend.part_of(self._backend)
 
-    async def put(self, key: str, pages: Sequence[bytes]) -> bool:
-        if (size := sum(map(len, pages))) > self._spill.bytes:
-            return False
+    async def put(self, key: str, pages: Sequence[bytes], holder: Hashable) -> bool:
         values: dict[str, bytes] = {}
         for number, page in enumerate(pages, 1):
             starts = range(0, max(len(page), 1), _PART_BYTES)
             for part, start in enumerate(starts):
                 mark = _LAST if start == starts[-1] else _MORE
                 values[_name(key, number, part)] = mark + page[start : start + _PART_BYTES]
-        for dropped in self._ledger.add(key, list(values), size):
-            await self._backend.delete(dropped)
+        has_room, dropped = self._ledger.add(key, list(values), sum(map(len, pages)), holder)
+        for name in dropped:
+            if name not in values:
+                await self._backend.delete(name)
+        if not has_room:
+            return False
         for name, value in values.items():
             await self._backend.set(name, value, ttl=self._spill.expires)
         return True

@@ -32,6 +32,7 @@ from gemel.local_sockets import (
 from gemel.protocol.http.request import Principal
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.protocol.records import UNKNOWN_ORIGIN, origin_of
+from gemel.shares import Shares, address_share
 from gemel.signals import stop_on_signals
 from gemel.transports.duplex import ByteBudget
 from gemel.transports.stream.line_channel import LineChannel
@@ -40,6 +41,9 @@ logger = logging.getLogger("gemel")
 
 #: The path of a Unix socket, the name of a pipe, or host and port.
 Address: TypeAlias = str | tuple[str, int]
+
+#: Connections that are looked at for one that serves no call.
+_LOOKED_AT = 100
 
 
 def is_port(port: object) -> bool:
@@ -62,7 +66,8 @@ class _Accepted(LineChannel):
         """Begin a session, unless there are too many connections."""
         super().connection_made(transport)
         self._origin = structs.replace(self._listener.origin, transport=transport.get_extra_info("peername"))
-        self._listener.admit(self)
+        address = self._origin.client_address
+        self._listener.admit(self, address_share(None if address is None else address[0]))
 
     def eof_received(self) -> bool:
         """The peer sends no more. If it has also stopped reading, running calls are cancelled."""
@@ -93,7 +98,8 @@ class SocketServer:
             `\\\\.\\pipe\\NAME`.
         host: The host to listen on with TCP.
         port: The TCP port; 0 takes a free one. Give either `path` or `port`.
-        limits: Limits of messages and calls; at most `limits.sessions` connections are open at once.
+        limits: Limits of messages and calls; at most `limits.sessions` connections are open at once, beyond which the
+            address with most of them loses one to others.
         principal: Who all clients are, with which scopes; by default nobody, without scopes.
 
     Attributes:
@@ -127,6 +133,9 @@ class SocketServer:
         self._inode: tuple[int, int] | None = None
         self._server: Listening | None = None
         self._open: dict[LineChannel, SessionLike] = {}
+        #: The connections that are not about to end, by their addresses.
+        self._shares: Shares[LineChannel] = Shares()
+        self._holders: dict[LineChannel, str] = {}
         #: What incomplete lines, and messages before the end of `initialize`, take on all connections.
         self.waiting = ByteBudget(limits.lines, limits.sessions)
         self._finishing: set[asyncio.Task[None]] = set()
@@ -170,9 +179,9 @@ class SocketServer:
         logger.warning("A connection to %s was closed: it began like HTTP, not like a message", self)
         return "the peer doesn't speak JSON-RPC"
 
-    def admit(self, channel: LineChannel) -> None:
-        """Start the session of an accepted connection."""
-        if self._server is None or len(self._open) >= self.limits.sessions:
+    def admit(self, channel: LineChannel, holder: str) -> None:
+        """Start the session of an accepted connection, in the share of an address."""
+        if self._server is None or not self._make_room(holder):
             logger.warning("A connection to %s was refused: %d are open", self, len(self._open))
             channel.abort("too many connections")
             return
@@ -183,11 +192,27 @@ class SocketServer:
             channel.abort("the server could not serve this connection")
             return
         self._open[channel] = session
+        self._shares.add(holder, channel)
+        self._holders[channel] = holder
         channel.begin(session)
+
+    def _make_room(self, newcomer: str) -> bool:
+        """Have room for one more connection: the address with most of them loses one, if it has more than the newcomer then."""
+        if len(self._shares) < self.limits.sessions:
+            return True
+        theirs = self._shares.giving_way(newcomer)[:_LOOKED_AT]
+        if not theirs or self._shares.held(self._holders[theirs[0]]) <= self._shares.held(newcomer) + 1:
+            return False
+        channel = next((one for one in theirs if not one.is_busy), theirs[0])
+        self._shares.discard(self._holders.pop(channel), channel)
+        channel.stop("another connection needed its room", self.limits.drain)
+        return True
 
     def forget(self, channel: LineChannel) -> None:
         """Clean up after the session of a closed connection."""
         session = self._open.pop(channel, None)
+        if channel in self._holders:
+            self._shares.discard(self._holders.pop(channel), channel)
         if session is not None:
             task = asyncio.get_running_loop().create_task(session.finish())
             self._finishing.add(task)

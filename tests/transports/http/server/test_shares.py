@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,11 @@ from tests.transports.http_rig import (
     JSON_HEADERS,
     Log,
     Site,
+    Wire,
     handshake_call,
     initialize,
     make_server,
+    modern,
     serving,
     text_of,
 )
@@ -32,6 +35,12 @@ def log() -> Log:
 
 async def lives(site: Site, session: Mapping[str, str]) -> bool:
     return (await site.ask(session, PING)).status == 200
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
 
 
 def through_proxy(address: str) -> dict[str, str]:
@@ -63,9 +72,7 @@ async def test_sessions_in_use_give_way_to_callers_with_fewer_only(log: Log) -> 
     async with serving(make_server(log, limits=Limits(sessions=4))) as site:
         flood = site.at(FLOOD)
         calls = [await flood.call(await flood.session(), handshake_call("wait", at)) for at in range(4)]
-        async with asyncio.timeout(5):
-            while log.events.count("wait begins") < 4:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
+        await until(lambda: log.events.count("wait begins") == 4)
         assert (await flood.ask(JSON_HEADERS, initialize())).status == 503
         mine = [await site.session() for _ in range(2)]
         ended = [(await call.reply()).json() for call in calls[:2]]
@@ -111,3 +118,55 @@ async def test_a_principal_has_one_share_wherever_it_calls_from(log: Log) -> Non
         for number in range(20):
             await site.at(f"127.0.0.{number + 2}").session(**{"X-User": "mallory"})
         assert all([await lives(site, session) for session in ann])
+
+
+# ---------------------------------------------------------------- streams of the stateless era
+
+
+async def listen(site: Site, **more: str) -> tuple[int, Wire]:
+    """Open a subscription and wait until it is acknowledged, or refused. The status, and the rest of the stream."""
+    wire = await site.call(*modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}, **more}))
+    return (await wire.head()).status, wire
+
+
+def statuses(opened: Iterable[tuple[int, Wire]]) -> list[int]:
+    return [status for status, _ in opened]
+
+
+@pytest.mark.parametrize(
+    ("limits", "more"),
+    [({"streams": 6}, {}), ({"subscription_bytes": 6 * 12_800}, {"padding": "x" * 10_000})],
+    ids=["number", "bytes"],
+)
+async def test_a_flood_of_streams_loses_its_oldest_to_others(
+    log: Log, limits: dict[str, Any], more: dict[str, str]
+) -> None:
+    async with serving(make_server(log, limits=Limits(**limits))) as site:
+        flood = [await listen(site.at(FLOOD), **more) for _ in range(8)]
+        assert statuses(flood) == [200] * 6 + [503] * 2
+        mine = [await listen(site, **more) for _ in range(3)]
+        assert statuses(mine) == [200] * 3
+        for _, wire in flood[:3]:
+            assert (await wire.message())["method"] == "notifications/subscriptions/acknowledged"
+            assert "result" in await wire.message(), "it ends regularly"
+        assert (await listen(site, **more))[0] == 503
+        assert (await listen(site.at(FLOOD), **more))[0] == 503, "nobody takes turns"
+
+
+# ---------------------------------------------------------------- the first revision
+
+
+async def test_a_flood_of_sse_sessions_loses_its_oldest_idle_one_to_others(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(sessions=4)), sse_path="/sse") as site:
+
+        async def opened(site: Site) -> tuple[int, Wire]:
+            wire = await site.call({"Accept": "text/event-stream"}, b"", "GET", "/sse")
+            return (await wire.head()).status, wire
+
+        flood = [await opened(site.at(FLOOD)) for _ in range(5)]
+        assert statuses(flood) == [200] * 4 + [503]
+        mine = [await opened(site) for _ in range(3)]
+        assert statuses(mine) == [200, 200, 503]
+        for _, wire in flood[:2]:
+            assert await wire.event() is not None, "where messages go"
+            assert await wire.event() is None

@@ -7,6 +7,7 @@ Specification (2024-11-05): Transports, section "HTTP with SSE".
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Hashable
 from secrets import token_urlsafe
 from urllib.parse import parse_qs, quote
 
@@ -24,6 +25,7 @@ from gemel.protocol.records import Call, Origin, Outgoing
 from gemel.schema.base import NOTHING
 from gemel.schema.revisions import HANDSHAKE_REVISIONS
 from gemel.session import Session
+from gemel.shares import Shares
 from gemel.transports.duplex import ByteBudget, DuplexChannel
 from gemel.transports.http.server.endpoint import Admission, head_rules
 from gemel.transports.http.server.exchange import EXPIRED, LEFT, STOPPING, Exchange, overloaded
@@ -33,6 +35,9 @@ from gemel.transports.http.server.session_store import TOO_MANY_SESSIONS
 
 _NO_SESSION = Refusal(404, "Session not found: its stream has ended or never was. Open a new one with GET")
 _BUSY = overloaded("Too many messages wait for initialize, or for the stream to be read: try again later")
+
+#: Sessions that are looked at for one that serves no call.
+_LOOKED_AT = 100
 
 
 class LegacyEndpoint:
@@ -53,6 +58,8 @@ class LegacyEndpoint:
         self._stream_rules = head_rules(options, ("GET",), any_accept=True)
         self._message_rules = head_rules(options, ("POST",))
         self._sessions: dict[str, LegacySession] = {}
+        #: Those that are not about to end, by holder.
+        self._shares: Shares[LegacySession] = Shares()
         #: Bytes of messages that wait for `initialize`, of all sessions.
         self._held = ByteBudget(options.limits.lines, options.limits.sessions)
         self._stopping = False
@@ -81,13 +88,14 @@ class LegacyEndpoint:
 
     async def _open(self, exchange: Exchange, origin: Origin) -> None:
         """Open a session; its first event names the path for messages. The request lasts as long as the session."""
-        if self._stopping or len(self._sessions) >= self._options.limits.sessions:
+        if self._stopping or not self._make_room(origin.holder):
             await exchange.refuse(STOPPING if self._stopping else TOO_MANY_SESSIONS)
             return
         session_id = token_urlsafe(32)
         response = StreamResponse(exchange, self._options.limits.stream_bytes, TAKES_EVENTS)
         session = LegacySession(self._options, response, origin, self._held)
         self._sessions[session_id] = session
+        self._shares.add(session.holder, session)
         exchange.origin = origin
         response.on_expiry = lambda: session.end_input(EXPIRED)
         try:
@@ -97,7 +105,20 @@ class LegacyEndpoint:
             await response.run()
         finally:
             del self._sessions[session_id]
+            self._shares.discard(session.holder, session)
             await session.end(LEFT)
+
+    def _make_room(self, newcomer: Hashable) -> bool:
+        """Have room for one more session: whoever has most of them loses one, if that leaves no fewer than the newcomer has."""
+        if len(self._shares) < self._options.limits.sessions:
+            return True
+        theirs = self._shares.giving_way(newcomer)[:_LOOKED_AT]
+        if not theirs or self._shares.held(theirs[0].holder) <= self._shares.held(newcomer) + 1:
+            return False
+        session = next((one for one in theirs if not one.is_busy), theirs[0])
+        self._shares.discard(session.holder, session)
+        session.end_input("another session needed its room")
+        return True
 
     # ---------------------------------------------------------------- the messages
 
@@ -160,6 +181,8 @@ class LegacySession(DuplexChannel):
         super().__init__(options.limits, server=True, origin=origin)
         self._held = held
         self.owner = origin.owner
+        #: Whose share of all sessions it takes.
+        self.holder = origin.holder
         self._response = response
         #: Whether too many messages wait for the answer to `initialize`.
         self._holding = False
