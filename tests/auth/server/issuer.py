@@ -26,6 +26,7 @@ class Issuer:
         metadata: The metadata, without the issuer's own URL until it is served.
         status: The status of every answer.
         delay: Seconds before an answer.
+        quick: The bodies of requests that are answered at once.
         drops: How many of the next requests lose their connections.
         answers: What introspection says, by token.
         asked: The requests, in order.
@@ -38,6 +39,7 @@ class Issuer:
         self.status = 200
         self.delay = 0.0
         self.drops = 0
+        self.quick: set[bytes] = set()
         self.answers: dict[str, dict[str, Any]] = {}
         self.asked: list[Asked] = []
         self.url = ""
@@ -79,7 +81,7 @@ class Issuer:
             self.drops -= 1
             answer.reset()
             return
-        if self.delay and not await self._wait(answer):
+        if self.delay and asked.body not in self.quick and not await self._wait(answer):
             return
         if asked.path == "/keys":
             await answer.json(self.keys, self.status)

@@ -57,12 +57,13 @@ class _Asking(Generic[ResultT]):
         self.questions[question.key] = question
         question.answer.add_done_callback(lambda _: self._end(question))
         holder = question.holder
-        if len(self._running) >= AT_ONCE:
-            oldest = self._running.giving_way(holder)[0]
-            if self._running.held(oldest.holder) > self._running.held(holder) + 1:
-                self._give_way(oldest)
         if len(self._running) < AT_ONCE:
             self._start(question)
+            return
+        oldest = self._running.giving_way(holder)[0]
+        if self._running.held(oldest.holder) > self._running.held(holder) + 1:
+            self._start(question)
+            self._give_way(oldest)
             return
         self._waiting.add(holder, question)
         if len(self._waiting) > WAITING:
@@ -70,7 +71,7 @@ class _Asking(Generic[ResultT]):
 
     def _give_way(self, question: _Question[ResultT]) -> None:
         question.answer.set_exception(Overloaded("Too many access tokens are being verified for you: try again later"))
-        self._end(question)  # before another one begins
+        self._end(question)
 
     def _start(self, question: _Question[ResultT]) -> None:
         self._running.add(question.holder, question)
