@@ -16,6 +16,7 @@ import msgspec
 
 from gemel.http1.asgi import TEXT_TYPE, Scope
 from gemel.http1.server.request import CONTINUE, KEEP_ALIVE, PIECE, CreateTask, RequestServer, Serve, ServedRequest
+from gemel.shares import address_share
 
 logger = logging.getLogger("gemel")
 
@@ -73,10 +74,15 @@ class ConnectionServer(RequestServer, Protocol):
     loop: asyncio.AbstractEventLoop
     #: Makes a task and runs it until it first waits, where Python can do that (3.12 and newer).
     start_task: CreateTask | None
-    connections: set[HttpConnection]
     serve: Serve
     #: Heads that were parsed before, by their bytes.
     parsed_heads: dict[bytes, ParsedHead]
+
+    def admit(self, connection: HttpConnection) -> None:
+        """Take a new connection, or abort it."""
+
+    def forget(self, connection: HttpConnection) -> None:
+        """A connection has ended."""
 
 
 class HttpConnection(asyncio.Protocol):
@@ -115,6 +121,7 @@ class HttpConnection(asyncio.Protocol):
         "_used",
         "_waiting",
         "full",
+        "holder",
         "server",
         "transport",
     )
@@ -130,6 +137,8 @@ class HttpConnection(asyncio.Protocol):
         #: What connections share of the scopes of their requests, and the address of the client.
         self._scope: Scope = {}
         self._client: tuple[str, int | None] | None = None
+        #: Whose share of all connections it takes.
+        self.holder = ""
         #: The tick at which its present state began.
         self._since = server.tick
         self._used = False
@@ -180,7 +189,8 @@ class HttpConnection(asyncio.Protocol):
         scheme = "http" if get("sslcontext") is None else "https"
         self._scope = _shared_scope(scheme, get("sockname") or get("addr"))
         self._client = _address(get("peername"))
-        self.server.connections.add(self)
+        self.holder = address_share(None if self._client is None else self._client[0])
+        self.server.admit(self)
 
     def data_received(self, data: bytes) -> None:
         if self._waiting or len(data) > SLICE:
@@ -264,7 +274,7 @@ class HttpConnection(asyncio.Protocol):
                 self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.server.connections.discard(self)
+        self.server.forget(self)
         if self._resets is not None:
             self.server.loop.remove_reader(self._resets.fileno())
             self._resets.close()
@@ -547,9 +557,14 @@ class HttpConnection(asyncio.Protocol):
 
     # ---------------------------------------------------------------- the server
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being served."""
+        return self._serving is None
+
     def close_if_idle(self) -> None:
         """Close it unless a request is being served."""
-        if self._serving is None:
+        if self.is_idle:
             self._close()
 
     def _close(self) -> None:

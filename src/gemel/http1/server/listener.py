@@ -14,6 +14,7 @@ from gemel.errors import StartError
 from gemel.http1.server.connection import HEAD_WAIT, HttpConnection, ParsedHead
 from gemel.http1.server.request import CreateTask, ResponseHeads, Serve
 from gemel.local_sockets import Listening, listen_on_pipe
+from gemel.shares import Shares
 
 if TYPE_CHECKING:
     import ssl
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _BACKLOG = 2048
 #: Seconds between two sweeps of all connections.
 TICK = 1.0
+#: Connections that are looked at for one that serves no request.
+_LOOKED_AT = 100
 
 
 class Listener:
@@ -57,6 +60,9 @@ class Listener:
         self.ending = False
         self.tick = 0
         self.connections: set[HttpConnection] = set()
+        #: Those that are not about to end, by their addresses, and how many there may be.
+        self._shares: Shares[HttpConnection] = Shares()
+        self._most = _connections_at_once()
         self.tasks: set[asyncio.Task[Any]] = set()
         self._servers: list[Listening] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -85,6 +91,30 @@ class Listener:
         for connection in list(self.connections):
             connection.sweep(self.tick)
         self._timer = self.loop.call_later(TICK, self._beat)
+
+    def admit(self, connection: HttpConnection) -> None:
+        """Take a new connection. Where there is no room, the address with most of them loses one, an idle one if possible.
+
+        One that serves a request is lost to another address only, which then has no more than that one.
+        """
+        self.connections.add(connection)
+        holder = connection.holder
+        if len(self._shares) >= self._most:
+            theirs = self._shares.giving_way(holder)[:_LOOKED_AT]
+            gone = next((one for one in theirs if one.is_idle), None)
+            if gone is None and theirs and self._shares.held(theirs[0].holder) > self._shares.held(holder) + 1:
+                gone = theirs[0]
+            if gone is None:
+                connection.transport.abort()
+                return
+            self._shares.discard(gone.holder, gone)
+            gone.transport.abort()
+        self._shares.add(holder, connection)
+
+    def forget(self, connection: HttpConnection) -> None:
+        """A connection has ended."""
+        self.connections.discard(connection)
+        self._shares.discard(connection.holder, connection)
 
     def drain(self) -> None:
         """Accept no more connections. Open ones may finish their requests."""
@@ -118,6 +148,16 @@ class Listener:
             task.cancel()
         if self._timer is not None:
             self._timer.cancel()
+
+
+def _connections_at_once() -> int:
+    """Seven of eight files that the process may open; the others are for backends, logs and requests to other servers."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return sys.maxsize
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if files == resource.RLIM_INFINITY else max(files * 7 // 8, 1)
 
 
 def _place(listening: socket.socket) -> str:

@@ -402,7 +402,7 @@ class Keeping:
         self.gate = asyncio.Event()
         self.inside = self.cancelled = 0
         self.server: Server[Any] = Server(
-            "keeping", limits=Limits(body=1 << 20, bodies=4 << 20, drain=0.1, teardown=0.1)
+            "keeping", limits=Limits(body=1 << 20, bodies=8 << 20, drain=0.1, teardown=0.1)
         )
         self.server.tool(self.keep)
         self.server.notification("notifications/keep")(self.hear)

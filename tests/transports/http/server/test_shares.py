@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from gemel import Limits, Principal
 from gemel.http1.asgi import Scope
 from gemel.protocol.http.request import Headers
+from tests.transports.http.server.test_door import something_came
+from tests.transports.http.server.test_run import port_of
 from tests.transports.http_rig import (
     JSON_HEADERS,
     Log,
@@ -20,6 +26,8 @@ from tests.transports.http_rig import (
     initialize,
     make_server,
     modern,
+    modern_call,
+    process,
     serving,
     text_of,
 )
@@ -170,3 +178,64 @@ async def test_a_flood_of_sse_sessions_loses_its_oldest_idle_one_to_others(log: 
         for _, wire in flood[:2]:
             assert await wire.event() is not None, "where messages go"
             assert await wire.event() is None
+
+
+# ---------------------------------------------------------------- connections and bodies
+
+
+PROGRAM = """
+import resource
+from gemel import Server
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+server = Server("small")
+
+@server.tool
+def add(a: int, b: int) -> int:
+    return a + b
+
+server.run("http", port=0)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no limit")
+@pytest.mark.parametrize("kind", ["idle", "half a head", "listening"])
+async def test_connections_of_one_address_leave_room_for_others(tmp_path: Path, kind: str) -> None:
+    """Whatever they do, they don't take all the files that the process may open."""
+    async with process(tmp_path, PROGRAM) as running:
+        site = Site(await port_of(running))
+        flood, opened = site.at(FLOOD), 0
+        try:
+            for _ in range(300):
+                if kind == "listening":
+                    with suppress(OSError, EOFError):
+                        opened += (await listen(flood))[0] == 200
+                    continue
+                wire = await flood.open()
+                if kind == "half a head":
+                    wire.writer.write(b"POST /mcp HTTP/1.1\r\nHost: 127")
+            for at in range(3):
+                reply = await site.ask(*modern_call("add", a=at, b=2))
+                assert text_of(reply.json()) == str(at + 2)
+            if kind == "listening":
+                assert 80 < opened < 128, "its own streams are not ended for more of them"
+        finally:
+            site.close()
+
+
+@pytest.mark.parametrize("engine", ["gemel", "uvicorn"])
+async def test_bodies_of_one_address_leave_room_for_those_of_others(
+    log: Log, engine: Literal["gemel", "uvicorn"]
+) -> None:
+    """Those that arrive, and those whose calls run."""
+    limits = Limits(body=1 << 20, bodies=8 << 20)
+    async with serving(make_server(log, limits=limits), requests=1000, engine=engine) as site:
+        headers, body = modern_call("add", a=1, b=2)
+        padded = json.dumps(body).encode() + b" " * (900 << 10)
+        wires = [await site.at(FLOOD).open() for _ in range(8)]
+        for wire in wires:
+            await wire.send("POST", {**headers, "Content-Length": str(1 << 20)}, padded)
+        await until(lambda: sum(something_came(wire.reader) for wire in wires) >= 5)
+        for _ in range(2):
+            assert (await site.ask(headers, padded)).status == 200
+        assert (await site.at(FLOOD).ask(headers, body)).status == 200, "small ones are always read"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from math import ceil, inf
 from typing import Any, ClassVar, Protocol
@@ -22,6 +23,7 @@ from gemel.protocol.http.media_types import TAKES_EVENTS
 from gemel.protocol.http.request import Refusal
 from gemel.protocol.records import Call, Inbound, Origin, Outgoing, Record, RefusedMessage
 from gemel.protocol.scopes import write_scopes
+from gemel.shares import address_share
 from gemel.structs import sets_like_slots
 from gemel.telemetry import count
 from gemel.transports.http.server.browser_page import PAGE, PAGE_HEADERS, PAGE_TYPE
@@ -283,7 +285,8 @@ class BodyBudget:
     """Bytes of the bodies of requests that are not over: while they arrive, and while their calls are served.
 
     Half of the budget is divided equally among all requests, the other half is shared: clients that send large bodies and
-    never finish them do not keep small ones out. One body beyond its part is always read.
+    never finish them do not keep small ones out. One body beyond its part is always read; with further ones an address takes at
+    most as much of the shared half as it leaves to others.
 
     Args:
         total: Bytes.
@@ -293,28 +296,43 @@ class BodyBudget:
     def __init__(self, total: int, requests: int) -> None:
         self._part = total // 2 // requests
         self._shared = total // 2
-        #: Bytes of the shared half that are in use.
+        #: Bytes of the shared half that are in use; in all, and by address.
         self.used = 0
+        self._used_by: Counter[str] = Counter()
 
-    def begin(self) -> GrowingBody:
-        """Begin to read a body."""
-        return GrowingBody(self, self._part)
+    def begin(self, scope: Scope) -> GrowingBody:
+        """Begin to read the body of a request."""
+        return GrowingBody(self, self._part, scope)
 
-    def take(self, size: int, held: int) -> None:
+    def take(self, size: int, held: int, holder: str) -> None:
         """Take bytes for a body that holds some already. Raises BodiesFull."""
-        if self.used > held and self.used + size > self._shared:
+        mine = self._used_by[holder]
+        if self.used > held and (
+            self.used + size > self._shared or (mine > held and mine + size > self._shared - self.used)
+        ):
             raise BodiesFull
         self.used += size
+        self._used_by[holder] += size
+
+    def give_back(self, size: int, holder: str) -> None:
+        """A body is no longer in memory."""
+        self.used -= size
+        self._used_by[holder] -= size
+        if not self._used_by[holder]:
+            del self._used_by[holder]
 
 
 class GrowingBody:
     """What one body takes of the budget."""
 
-    __slots__ = ("_budget", "_holders", "_part", "held")
+    __slots__ = ("_address", "_budget", "_holders", "_part", "_scope", "held")
 
-    def __init__(self, budget: BodyBudget, part: int) -> None:
+    def __init__(self, budget: BodyBudget, part: int, scope: Scope) -> None:
         self._budget = budget
         self._part = part
+        self._scope = scope
+        #: The share of the address that it comes from, once it has some of the shared half.
+        self._address = ""
         #: Bytes of the shared half.
         self.held = 0
         #: What keeps the body in memory: its exchange, and tasks that may outlive it.
@@ -324,7 +342,10 @@ class GrowingBody:
         """The body has this many bytes now. Raises BodiesFull."""
         more = size - self._part - self.held
         if more > 0:
-            self._budget.take(more, self.held)
+            if not self.held:
+                client = self._scope.get("client")
+                self._address = address_share(str(client[0]) if client else None)
+            self._budget.take(more, self.held, self._address)
             self.held += more
 
     def hold(self, task: asyncio.Task[None]) -> None:
@@ -335,8 +356,8 @@ class GrowingBody:
     def end(self, _task: object = None) -> None:
         """One of those that keep the body is over."""
         self._holders -= 1
-        if not self._holders:
-            self._budget.used -= self.held
+        if not self._holders and self.held:
+            self._budget.give_back(self.held, self._address)
 
 
 class ExchangeOwner(Protocol):
@@ -398,7 +419,7 @@ class Exchange(Record):
     async def read(self) -> bytes | Refusal | None:
         """Read the body, bounded in size and time; None if the client left before its end."""
         limit = self._options.limits.body
-        self.growing = growing = self._open.bodies.begin()
+        self.growing = growing = self._open.bodies.begin(self.raw.scope_view)
         self._reading = True
         try:
             body = await self.raw.read(limit, growing.grow)
