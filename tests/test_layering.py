@@ -139,7 +139,7 @@ def test_imports_point_only_to_the_left(gemel: list[Module]) -> None:
 
 
 def test_http1_imports_nothing_of_mcp(gemel: list[Module]) -> None:
-    """An HTTP/1.1 implementation that could stand alone; of Gemel it has the errors, the Structs, the shares and the sockets of a machine."""
+    """An HTTP/1.1 implementation that could stand alone; of Gemel it has errors, Structs, shares and the sockets of a machine."""
     for name, imports in inner_imports(gemel).items():
         if layer_of(name) == "http1":
             assert {layer_of(found.target) for found in imports} <= {

@@ -23,7 +23,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: Size of an HTTP request body; larger ones are rejected with 413 while reading.
     body: int = 4 * MIB
     #: Bytes of the bodies of all HTTP requests that one endpoint has in flight. Half of it is divided equally among as many
-    #: requests as it may have, so that small bodies are always read; the next byte beyond the other half gets 503.
+    #: requests as it may have, so that small bodies are always read; the next byte beyond the other half gets 503. An address takes
+    #: at most as much of that as it leaves to others.
     bodies: int = 256 * MIB
     #: Length of a line on stdio or a socket; a longer one is discarded and answered with -32700.
     line: int = 16 * MIB
@@ -56,9 +57,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     pending: int = 10_000
     #: Messages that wait while `initialize` is being answered; also at most `line` bytes.
     backlog: int = 256
-    #: HTTP sessions of one endpoint; further ones are rejected with 503.
+    #: HTTP sessions of one endpoint, those of HTTP+SSE, and connections of a socket server, each. Beyond, whoever has most of
+    #: them loses the one unused for longest; see "Shares".
     sessions: int = 10_000
-    #: HTTP sessions that all processes with the same backend have stored; further ones are rejected with 503.
+    #: HTTP sessions that all processes with the same backend have stored; beyond, whoever has most of them loses the oldest.
     stored_sessions: int = 100_000
     #: An HTTP session without an open stream or running call ends after this time.
     session_idle: float = 1800.0
@@ -88,11 +90,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     state_ttl: float = 600.0
     #: Bytes of the result of a `ctx.step` that travel with a stateless client; the backend keeps larger results.
     step_bytes: int = 64 * 1024
-    #: Open `subscriptions/listen` streams of one server, and subscribed URIs of one client.
+    #: Open `subscriptions/listen` streams of one server, beyond which the oldest one of whoever has most ends for others, and
+    #: subscribed URIs of one client.
     streams: int = 10_000
     watched: int = 1000
     #: Bytes of the requests of all open subscriptions of one server, which keeps them, with their headers and 2 KiB for each;
-    #: further ones are rejected.
+    #: shared as `streams` are. A caller takes half of them for sessions, at most.
     subscription_bytes: int = 128 * MIB
     #: Change notifications that a server keeps for all `subscriptions/listen` streams and sessions that have not read them yet,
     #: and the bytes of their URIs; repeats are merged. For a reader that falls behind further, everything that it subscribed
