@@ -71,7 +71,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: Events and bytes stored per HTTP session to resume streams.
     replay_events: int = 1000
     replay_bytes: int = 4 * MIB
-    #: Bytes stored for all HTTP sessions of one endpoint together; then the oldest event of any session is dropped.
+    #: Bytes stored for all HTTP sessions of one endpoint together; then the oldest one of whoever has most is dropped.
     replay_total: int = 128 * MIB
     #: Unread bytes of one stream, and how long its sender waits before the stream is closed. An HTTP client that reads nothing
     #: for so long loses its connection.

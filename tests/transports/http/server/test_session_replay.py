@@ -12,7 +12,7 @@ from gemel.transports.http.server.replay import EVENT_OVERHEAD, MemoryReplayLog,
 
 
 def new_log(events: int, size: int) -> MemoryReplayLog:
-    return MemoryReplayStore(Limits(replay_events=events, replay_bytes=size)).open("session")
+    return MemoryReplayStore(Limits(replay_events=events, replay_bytes=size)).open("session", "ann")
 
 
 def event(data: bytes) -> Event:
@@ -170,7 +170,7 @@ async def test_whatever_is_replayed_is_the_exact_tail_of_its_stream(
 
 async def test_all_logs_of_a_store_share_one_budget_and_the_oldest_event_goes_first() -> None:
     store = MemoryReplayStore(Limits(replay_total=3 * (100 + EVENT_OVERHEAD)))
-    logs = [store.open("session") for _ in range(4)]
+    logs = [store.open("session", "ann") for _ in range(4)]
     ids = [id_of(log.append(1, b"x" * 100)) for log in logs]
     assert store.bytes == 3 * (100 + EVENT_OVERHEAD)
     assert await logs[0].find(ids[0]) == (1, 1)
@@ -183,12 +183,31 @@ async def test_all_logs_of_a_store_share_one_budget_and_the_oldest_event_goes_fi
     assert [len(await log.after(1, 0)) for log in (logs[1], logs[3])] == [1, 1]
 
 
+async def test_events_of_one_caller_push_out_none_of_callers_with_less_than_half_as_many() -> None:
+    size = 100 + EVENT_OVERHEAD
+    store = MemoryReplayStore(Limits(replay_total=100 * size, replay_events=1000))
+    small = [store.open("session", f"caller {number}") for number in range(20)]
+    for log in small:
+        log.append(1, b"x" * 100)
+    flood = [store.open("session", "mallory") for _ in range(20)]
+    for _ in range(20):
+        for log in flood:
+            log.append(1, b"x" * 100)
+    for log in small:
+        log.append(1, b"y" * 100)
+    assert store.bytes == 100 * size
+    assert [len(await log.after(1, 0)) for log in small] == [2] * 20
+    for log in (*small, *flood):
+        log.close()
+    assert store.bytes == 0
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2), st.integers(0, 300)), max_size=80), st.integers(0, 5000)
 )
 def test_a_store_counts_what_its_logs_keep(appended: list[tuple[int, int, int]], budget: int) -> None:
     store = MemoryReplayStore(Limits(replay_total=budget, replay_events=6, replay_bytes=900))
-    logs = [store.open("session") for _ in range(5)]
+    logs = [store.open("session", holder) for holder in ("ann", "ann", "bob", "eve", None)]
     for number, stream, size in appended:
         logs[number].append(stream, b"x" * size)
         assert store.bytes <= budget

@@ -11,6 +11,8 @@ Specification (2025-11-25): Transports, section "Resumability and Redelivery".
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Hashable
+from heapq import heapify, heappop, heappush, heapreplace
 from secrets import token_urlsafe
 from typing import NamedTuple, Protocol
 
@@ -60,42 +62,87 @@ class ReplayLog(Protocol):
 class ReplayStore(Protocol):
     """Makes the replay logs of the sessions of one app."""
 
-    def open(self, session_id: str) -> ReplayLog:
-        """Make the log of a new session, which the id names in every process."""
+    def open(self, session_id: str, holder: Hashable) -> ReplayLog:
+        """Make the log of a new session, which the id names in every process, in the share of a holder."""
         ...
 
 
+class _Part:
+    """The events of all sessions of one holder."""
+
+    __slots__ = ("bytes", "holder", "log_of", "rank")
+
+    def __init__(self, holder: Hashable) -> None:
+        self.holder = holder
+        self.bytes = 0
+        #: The log of each event, the oldest event first.
+        self.log_of: OrderedDict[int, MemoryReplayLog] = OrderedDict()
+        #: The bytes that it is ranked with: half as many as it has, at least.
+        self.rank = 0
+
+
 class MemoryReplayStore:
-    """Replay logs in memory. Beyond `limits.replay_total` bytes the oldest event of any session is dropped."""
+    """Replay logs in memory. Beyond `limits.replay_total` bytes the holder of most of them loses the oldest event.
+
+    Holders are ranked when their bytes have doubled, so that an event costs nothing more: one with less than half of the bytes of
+    another loses nothing.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         #: Bytes of all events that are kept.
         self.bytes = 0
         self._next_number = 0
-        #: The log of each event, the oldest event first.
-        self._log_of: OrderedDict[int, MemoryReplayLog] = OrderedDict()
+        #: Those who have events.
+        self._parts: dict[Hashable, _Part] = {}
+        #: Negative ranks, as a heap; one that a part no longer has counts for nothing. The number makes entries comparable.
+        self._ranking: list[tuple[int, int, _Part]] = []
 
-    def open(self, session_id: str) -> MemoryReplayLog:
+    def open(self, session_id: str, holder: Hashable) -> MemoryReplayLog:
         """Make the log of a new session."""
-        return MemoryReplayLog(self, self._limits)
+        return MemoryReplayLog(self, self._limits, holder)
 
     def add(self, log: MemoryReplayLog, size: int) -> int:
         """Count an event of a log. Returns its number."""
         self._next_number += 1
-        self._log_of[self._next_number] = log
+        part = self._parts.get(log.holder)
+        if part is None:
+            part = self._parts[log.holder] = _Part(log.holder)
+        part.log_of[self._next_number] = log
+        part.bytes += size
         self.bytes += size
+        if part.bytes > 2 * part.rank:
+            self._rank(part)
         return self._next_number
 
-    def remove(self, number: int, size: int) -> None:
+    def remove(self, log: MemoryReplayLog, number: int, size: int) -> None:
         """The event is no longer kept."""
-        del self._log_of[number]
+        part = self._parts[log.holder]
+        del part.log_of[number]
+        part.bytes -= size
         self.bytes -= size
+        if not part.log_of:
+            part.rank = 0
+            del self._parts[log.holder]
+
+    def _rank(self, part: _Part) -> None:
+        part.rank = part.bytes
+        heappush(self._ranking, (-part.rank, self._next_number, part))
+        if len(self._ranking) > 4 * len(self._parts) + 64:
+            self._ranking = [(-one.rank, number, one) for number, one in enumerate(self._parts.values()) if one.rank]
+            heapify(self._ranking)
 
     def trim(self) -> None:
-        """Drop the oldest events until the rest is within the budget."""
+        """Drop events until the rest is within the budget."""
         while self.bytes > self._limits.replay_total:
-            next(iter(self._log_of.values())).drop_oldest()
+            rank, number, part = self._ranking[0]
+            if part.rank != -rank:
+                heappop(self._ranking)
+            elif part.bytes < part.rank:
+                part.rank = part.bytes
+                heapreplace(self._ranking, (-part.rank, number, part))
+            else:
+                next(iter(part.log_of.values())).drop_oldest()
 
 
 class _StoredEvent(NamedTuple):
@@ -127,10 +174,12 @@ class MemoryReplayLog:
     Positions grow over the whole session. The random tag distinguishes sessions.
     """
 
-    __slots__ = ("_bytes", "_events", "_limits", "_position", "_store", "_streams", "_tag")
+    __slots__ = ("_bytes", "_events", "_limits", "_position", "_store", "_streams", "_tag", "holder")
 
-    def __init__(self, store: MemoryReplayStore, limits: Limits) -> None:
+    def __init__(self, store: MemoryReplayStore, limits: Limits, holder: Hashable) -> None:
         self._store = store
+        #: Whose share its events take.
+        self.holder = holder
         self._limits = limits
         self._bytes = 0
         self._position = 0
@@ -179,7 +228,7 @@ class MemoryReplayLog:
         event = self._events.popleft()
         if not self._events:
             self._events = None
-        self._store.remove(event.number, event.size)
+        self._store.remove(self, event.number, event.size)
         self._bytes -= len(event.data)
         state = self._streams[event.stream]
         state.events -= 1

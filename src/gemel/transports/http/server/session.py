@@ -65,6 +65,7 @@ class HttpSession:
         self,
         session_id: str,
         owner: Owner,
+        holder: Hashable,
         options: HttpSettings,
         serve: Serve,
         replay: ReplayStore,
@@ -73,11 +74,11 @@ class HttpSession:
         self.id = session_id
         self.owner = owner
         #: Whose share of all sessions it takes.
-        self.holder: Hashable = None
+        self.holder = holder
         self._options = options
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._log: ReplayLog = replay.open(session_id)
+        self._log: ReplayLog = replay.open(session_id, holder)
         self._next_stream = STANDING
         #: Streams that have not ended, by number.
         self._streams: dict[int, SessionStream] = {}

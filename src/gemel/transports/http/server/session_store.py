@@ -53,12 +53,10 @@ class SessionStore:
             serve: Serves it.
         """
         # 256 random bits in visible ASCII.
-        session = self._open(token_urlsafe(32), owner, serve)
-        session.holder = holder
-        return session
+        return self._open(token_urlsafe(32), owner, holder, serve)
 
-    def _open(self, session_id: str, owner: Owner, serve: Serve) -> HttpSession:
-        return HttpSession(session_id, owner, self._options, serve, self._replay, self._forget)
+    def _open(self, session_id: str, owner: Owner, holder: Hashable, serve: Serve) -> HttpSession:
+        return HttpSession(session_id, owner, holder, self._options, serve, self._replay, self._forget)
 
     def find(self, session_id: str | None, owner: Owner) -> HttpSession | Refusal:
         """The session of a request, or its refusal. A wrong id and the id of somebody else's session look the same."""

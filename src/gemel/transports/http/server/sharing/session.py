@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -143,6 +143,7 @@ class SharedSession(HttpSession):
         self,
         session_id: str,
         owner: Owner,
+        holder: Hashable,
         options: HttpSettings,
         serve: Serve,
         on_end: Callable[[HttpSession], None],
@@ -169,14 +170,14 @@ class SharedSession(HttpSession):
         self._leaving: asyncio.Task[None] | None = None
         #: So that calls in this process change the state one after the other.
         self._state_lock = asyncio.Lock()
-        super().__init__(session_id, owner, options, lambda channel: _Facts(serve(channel), self), self, on_end)
+        super().__init__(session_id, owner, holder, options, lambda channel: _Facts(serve(channel), self), self, on_end)
         #: When what is stored of it was renewed.
         self.touched = self._loop.time()
         session = self.session
         session.connection.id_prefix = f"{writer}."
         sharing.state.changes.leave(session)
 
-    def open(self, session_id: str) -> ReplayLog:
+    def open(self, session_id: str, holder: Hashable) -> ReplayLog:
         """Make the replay log of this session; see ReplayStore."""
         sharing, keys, limits = self._sharing, self.keys, self._options.limits
         backend = sharing.state.backend

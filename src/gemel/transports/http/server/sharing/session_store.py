@@ -85,11 +85,11 @@ class SharedSessionStore(SessionStore):
 
     # ---------------------------------------------------------------- new sessions
 
-    def _open(self, session_id: str, owner: Owner, serve: Serve) -> SharedSession:
+    def _open(self, session_id: str, owner: Owner, holder: Hashable, serve: Serve) -> SharedSession:
         self._made += 1
         keys = SessionKeys(self._state.name, session_id, owner)
         writer = f"{self._mailbox.name}-{self._made}"
-        return SharedSession(session_id, owner, self._options, serve, self._forget, self._sharing, keys, writer)
+        return SharedSession(session_id, owner, holder, self._options, serve, self._forget, self._sharing, keys, writer)
 
     async def store(self, session: HttpSession) -> Refusal | None:
         """Store a session whose handshake succeeded. Returns a refusal if that fails."""
@@ -185,8 +185,7 @@ class SharedSessionStore(SessionStore):
             record = _opened(keys, box)
             if not self.make_room(holder):
                 return TOO_MANY_SESSIONS
-            session = self._open(session_id, owner, self._serve)
-            session.holder = holder
+            session = self._open(session_id, owner, holder, self._serve)
             try:
                 session.restore(await self.update(session, await self._enters(session.writer, record)))
             except BaseException:
