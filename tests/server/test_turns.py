@@ -7,13 +7,14 @@ import concurrent.futures
 import contextlib
 import threading
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
 
 from gemel import CallNext, Context, DefinitionError, Depends, Limits, Overloaded, Server
 from tests.server.bare_end import BareEnd, Era
-from tests.support import Call
+from tests.support import UNKNOWN_ORIGIN, Call
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
@@ -274,7 +275,7 @@ async def test_who_leaves_the_queue_leaves_his_place_to_the_next() -> None:
 async def test_a_turn_that_comes_in_the_moment_of_leaving_is_passed_on() -> None:
     from gemel.server.concurrency import ConcurrencyLimit
 
-    ctx: Any = None  # only errors need it
+    ctx: Any = SimpleNamespace(_call=SimpleNamespace(origin=UNKNOWN_ORIGIN))
     limit = ConcurrencyLimit("work", 1, 10, 5.0)._queues.here()
     await limit.acquire(ctx)
     waiting = asyncio.create_task(limit.acquire(ctx))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -31,6 +31,7 @@ from gemel.schema.elicitation import ElicitResult
 from gemel.schema.input_required import InputRequest, InputRequiredResult
 from gemel.server.context import Context, served_call
 from gemel.server.elicitation.elicit import Declined, require
+from gemel.shares import Shares
 from gemel.values.encoding import plain_value
 
 
@@ -68,6 +69,8 @@ class _Parked(NamedTuple):
     call: ProxiedCall
     upstream: Upstream
     timer: asyncio.TimerHandle
+    #: Whose share it takes.
+    holder: Hashable
 
 
 class Rounds:
@@ -78,6 +81,7 @@ class Rounds:
         self._ttl = ttl
         self._most = most
         self._parked: dict[bytes, _Parked] = {}
+        self._shares: Shares[bytes] = Shares()
         self._tasks: set[asyncio.Task[Raw]] = set()
         self._by_upstream_era: dict[Era, _ServeRound] = {HANDSHAKE: self._begin_round, STATELESS: self._forward_round}
 
@@ -187,7 +191,8 @@ class Rounds:
         return call
 
     async def _park(self, upstream: Upstream, call: ProxiedCall) -> InputRequiredResult:
-        if len(self._parked) >= self._most:
+        holder = call.ctx._call.origin.holder
+        if len(self._parked) >= self._most and not self._gives_way(holder):
             call.stop()
             raise Overloaded(f"Too many calls wait for their clients: the limit is {self._most}")
         token = secrets.token_bytes(16)
@@ -198,14 +203,24 @@ class Rounds:
             call.stop()
             raise
         timer = asyncio.get_running_loop().call_later(self._ttl, self._expire, token)
-        self._parked[token] = _Parked(call, upstream, timer)
+        self._parked[token] = _Parked(call, upstream, timer, holder)
+        self._shares.add(holder, token)
         return InputRequiredResult(input_requests=call.input_requests(), request_state=state)
+
+    def _gives_way(self, newcomer: Hashable) -> bool:
+        """Cancel the oldest parked request of whoever has most of them, if that leaves no fewer than the newcomer has."""
+        token = next(iter(self._shares.giving_way(newcomer)), None)
+        if token is None or self._shares.held(self._parked[token].holder) <= self._shares.held(newcomer) + 1:
+            return False
+        self._expire(token)
+        return True
 
     def _unpark(self, token: bytes) -> tuple[ProxiedCall, Upstream]:
         parked = self._parked.pop(token, None)
         if parked is None:
             raise InvalidParams(_ENDED)
         parked.timer.cancel()
+        self._shares.discard(parked.holder, token)
         return parked.call, parked.upstream
 
     def _expire(self, token: bytes) -> None:

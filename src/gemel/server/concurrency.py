@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from gemel.options import is_whole
 from gemel.server.composition.namespace import called
 from gemel.server.context import Context
 from gemel.server.dependencies import ResultT, Run
+from gemel.shares import Shares
 from gemel.timeouts import PausableTimeout
 
 logger = logging.getLogger("gemel")
@@ -24,6 +26,8 @@ _FIRST_DELAY, _MIN_DELAY, _MAX_DELAY = 1000, 100, 60_000
 
 class ConcurrencyLimit:
     """At most `limit` calls of a tool run; up to `max_waiting` more wait in order, for at most `wait` seconds each.
+
+    When too many wait, the latest one of the caller with most of them gives way to others.
 
     Each event loop counts its own calls.
     """
@@ -51,6 +55,17 @@ class ConcurrencyLimit:
         return run_limited
 
 
+class _Waiter:
+    """A call that waits."""
+
+    __slots__ = ("future", "holder")
+
+    def __init__(self, holder: Hashable) -> None:
+        self.holder = holder
+        #: Whether it may run; False if it gave way.
+        self.future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+
 class _Queue:
     """The calls of a tool in one event loop that run, and those that wait."""
 
@@ -60,7 +75,9 @@ class _Queue:
         self._max_waiting = max_waiting
         self._wait = wait
         self._running = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[_Waiter] = deque()
+        #: The same by holder.
+        self._shares: Shares[_Waiter] = Shares()
         #: How long a call takes, in seconds: a moving average.
         self._mean_seconds = _FIRST_DELAY / 1000
 
@@ -69,22 +86,39 @@ class _Queue:
         if self._running < self._limit and not self._waiting:
             self._running += 1
             return
-        if len(self._waiting) >= self._max_waiting:
+        waiter = _Waiter(ctx._call.origin.holder)
+        if len(self._waiting) >= self._max_waiting and not self._gives_way(waiter.holder):
             raise self._overloaded(ctx)
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
+        self._shares.add(waiter.holder, waiter)
         timeout = asyncio.timeout(self._wait)
         try:
             async with timeout:
-                await waiter
+                may_run = await waiter.future
         except BaseException as exc:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
-            elif waiter.done() and not waiter.cancelled():  # it was woken at the same moment
+            elif not waiter.future.cancelled() and waiter.future.result():  # it was woken at the same moment
                 self._wake_next()
             if isinstance(exc, TimeoutError) and timeout.expired():
                 raise self._overloaded(ctx) from None
             raise
+        finally:
+            self._shares.discard(waiter.holder, waiter)
+        if not may_run:
+            raise self._overloaded(ctx)
+
+    def _gives_way(self, newcomer: Hashable) -> bool:
+        """End the wait of the latest call of whoever has most of them, if that leaves no fewer than the newcomer has."""
+        theirs = self._shares.giving_way(newcomer)
+        if not theirs or self._shares.held(theirs[-1].holder) <= self._shares.held(newcomer) + 1:
+            return False
+        waiter = theirs[-1]
+        self._shares.discard(waiter.holder, waiter)
+        self._waiting.remove(waiter)
+        if not waiter.future.done():
+            waiter.future.set_result(False)
+        return True
 
     def release(self, seconds: float) -> None:
         """A call is over, after this time: the next one in the queue may run."""
@@ -94,8 +128,8 @@ class _Queue:
     def _wake_next(self) -> None:
         while self._waiting:
             waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
+            if not waiter.future.done():
+                waiter.future.set_result(True)
                 return
         self._running -= 1
 

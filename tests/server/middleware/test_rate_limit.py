@@ -81,11 +81,18 @@ async def test_each_caller_has_a_bucket_of_his_own_by_name_by_address_by_connect
         Origin(principal="bob", transport={"client": ("10.0.0.1", 2)}),
         Origin(transport={"client": ("10.0.0.1", 3)}),
         Origin(transport={"client": ("10.0.0.2", 3)}),
+        Origin(transport={"client": ("2001:db8:1::1", 3)}),
         Origin(transport={"client": None}),
         Origin(),
         Origin(),
     ]
-    again = [Origin(principal="alice"), Origin(transport={"client": ("10.0.0.2", 9)}), Origin(transport={})]
+    again = [
+        Origin(principal="alice"),
+        Origin(transport={"client": ("10.0.0.2", 9)}),
+        Origin(transport={"client": ("::ffff:10.0.0.2", 9)}),
+        Origin(transport={"client": ("2001:db8:1::ffff:1", 4)}),  # the same network
+        Origin(transport={}),
+    ]
     call = {"name": "add", "arguments": {"a": 1}}
     for origin in callers:
         async with BareEnd(server, origin=origin) as end:

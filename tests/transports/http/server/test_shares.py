@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from gemel import Limits, Principal
+from gemel import Limits, Principal, Server
 from gemel.http1.asgi import Scope
 from gemel.protocol.http.request import Headers
 from tests.transports.http.server.test_door import something_came
@@ -239,3 +239,36 @@ async def test_bodies_of_one_address_leave_room_for_those_of_others(
         for _ in range(2):
             assert (await site.ask(headers, padded)).status == 200
         assert (await site.at(FLOOD).ask(headers, body)).status == 200, "small ones are always read"
+
+
+# ---------------------------------------------------------------- calls that wait
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_calls_that_wait_for_a_tool_give_way_to_those_of_others(era: str) -> None:
+    """With concurrency= and waiting=, the latest call of the caller with most of them is told to come back."""
+    gate = asyncio.Event()
+    server: Server[Any] = Server("narrow")
+
+    @server.tool(concurrency=1, waiting=3)
+    async def narrow() -> str:
+        await gate.wait()
+        return "done"
+
+    async with serving(server) as site:
+
+        async def call(site: Site, number: int) -> Wire:
+            if era == "2025":
+                return await site.call(await site.session(), handshake_call("narrow", number))
+            return await site.tool("narrow", number)
+
+        flood = [await call(site.at(FLOOD), number) for number in range(4)]
+        refused = await (await call(site.at(FLOOD), 4)).reply()
+        mine = [await call(site, number) for number in range(2)]
+        gave_way = (await flood[3].reply()).json()["error"]
+        assert gave_way == refused.json()["error"] | {"data": gave_way["data"]}
+        assert "narrow" in gave_way["message"]
+        assert (await mine[1].reply()).json()["error"]["code"] == gave_way["code"], "it would have more than the other"
+        gate.set()
+        replies = [(await wire.reply()).json() for wire in (*flood[:3], mine[0])]
+        assert [text_of(reply) for reply in replies] == ["done"] * 4
