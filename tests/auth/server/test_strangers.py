@@ -98,6 +98,23 @@ async def test_further_questions_of_one_address_wait_for_their_turn(
         assert (issuer.server.most, issuer.server.connections) == (4, 4)
 
 
+async def test_who_waits_for_a_question_of_another_address_that_gives_way_asks_anew(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "AT_ONCE", 3)
+    issuer.delay = 3600
+    auth = auth_of(issuer)
+    async with protected_by(auth) as site:
+        first, *_ = await calls(site.at(FLOOD), "ann", "garbage-1", "garbage-2")
+        await until(lambda: len(issuer.asked) == 3)
+        (same,) = await calls(site, "ann")
+        await until(lambda: [one.waiters for one in auth._questions._by_loop.here().questions.values()] == [2, 1, 1])
+        issuer.quick.update(b"token=%b&token_type_hint=access_token" % token for token in (b"ann", b"bob"))
+        assert (await who(site.at("127.0.0.3"), "bob"))["name"] == "bob"
+        assert (await first.reply()).status == 503
+        assert (await same.reply()).status == 200
+
+
 @pytest.mark.parametrize("engine", ["gemel", "uvicorn"])
 async def test_a_question_ends_when_all_who_waited_for_the_answer_have_left(
     issuer: Issuer, engine: Literal["gemel", "uvicorn"]

@@ -27,6 +27,14 @@ FETCH_SECONDS: Final = 15.0
 ASKED_FOR: ContextVar[Hashable] = ContextVar("ASKED_FOR", default="")
 
 
+class _GaveWay(Exception):
+    """A question gave way to those of others."""
+
+    def __init__(self, holder: Hashable) -> None:
+        super().__init__()
+        self.holder = holder
+
+
 class _Question(Generic[ResultT]):
     """One question, and how many wait for its answer."""
 
@@ -70,7 +78,7 @@ class _Asking(Generic[ResultT]):
             self._give_way(self._waiting.giving_way(holder)[0])
 
     def _give_way(self, question: _Question[ResultT]) -> None:
-        question.answer.set_exception(Overloaded("Too many access tokens are being verified for you: try again later"))
+        question.answer.set_exception(_GaveWay(question.holder))
         self._end(question)
 
     def _start(self, question: _Question[ResultT]) -> None:
@@ -143,17 +151,27 @@ class Questions(Generic[ResultT]):
             TimeoutError: There was no answer in time.
             AuthorizationFailed: The flow failed.
         """
+        async with asyncio.timeout(FETCH_SECONDS):
+            while True:
+                try:
+                    return await self._wait_for(key, holder, flow)
+                except _GaveWay as gave_way:
+                    if gave_way.holder == holder:
+                        raise Overloaded(
+                            "Too much is being asked of the authorization server for you: try again later"
+                        ) from None
+
+    async def _wait_for(self, key: Hashable, holder: Hashable, flow: Callable[[], Flow[ResultT]]) -> ResultT:
         asking = self._by_loop.here()
         question = asking.questions.get(key)
+        is_new = question is None
         if question is None:
             question = _Question(key, holder, flow)
-            question.waiters += 1
+        question.waiters += 1
+        if is_new:
             asking.begin(question)
-        else:
-            question.waiters += 1
         try:
-            async with asyncio.timeout(FETCH_SECONDS):
-                return await wait_shared(question.answer)
+            return await wait_shared(question.answer)
         finally:
             question.waiters -= 1
             if not question.waiters:
