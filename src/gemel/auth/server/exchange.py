@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from gemel.auth.client.token_request import RegisteredClient, TokenRequestFailed, request_tokens, sign_assertion
 from gemel.auth.client.tokens import Tokens
 from gemel.auth.flow import Flow
-from gemel.auth.server.questions import Questions
+from gemel.auth.server.questions import IssuerQuestions
 from gemel.auth.url_rules import UrlRules, describe
 from gemel.errors import AuthorizationFailed, DefinitionError
 from gemel.options import check_names
@@ -98,7 +98,7 @@ class TokenExchange:
         #: Tokens by the hash of the caller's, each with the name of the caller.
         self._kept: dict[bytes, tuple[str, Tokens]] = {}
         self._shares: Shares[bytes] = Shares()
-        self._questions: Questions[Tokens] = Questions(UrlRules(token_endpoint, trusted=[token_endpoint]))
+        self._questions: IssuerQuestions[Tokens] = IssuerQuestions(UrlRules(token_endpoint, trusted=[token_endpoint]))
 
     def __repr__(self) -> str:
         """The endpoint only: other options are secret."""

@@ -23,7 +23,7 @@ from gemel.auth.server.options import (
     protected_options,
     public_url,
 )
-from gemel.auth.server.questions import ASKED_FOR, Questions
+from gemel.auth.server.questions import ASKED_FOR, IssuerQuestions
 from gemel.auth.server.resource import AuthorizationServerDown, TokenAuth
 from gemel.auth.url_rules import UrlRules
 from gemel.errors import AuthorizationFailed, ConnectionLost, DefinitionError
@@ -79,7 +79,7 @@ class IntrospectionAuth(TokenAuth):
         self._missing_audience = settings["missing_audience"]
         self._leeway = settings["leeway"]
         self._rules = UrlRules(self._issuer, trusted=[self._endpoint] if self._endpoint else [])
-        self._questions: Questions[dict[str, Any]] = Questions(self._rules)
+        self._questions: IssuerQuestions[dict[str, Any]] = IssuerQuestions(self._rules)
         #: Hashes of tokens that are not active, each with the time until when it is not asked for again, and whose share it is.
         self._inactive: dict[bytes, tuple[float, Hashable]] = {}
         self._inactive_shares: Shares[bytes] = Shares()

@@ -16,7 +16,7 @@ from gemel.timeouts import wait_shared
 
 ResultT = TypeVar("ResultT")
 
-#: Questions at once, each of which has a connection.
+#: IssuerQuestions at once, each of which has a connection.
 AT_ONCE: Final = 32
 #: Further ones that wait for their turn.
 WAITING: Final = 1000
@@ -125,7 +125,7 @@ class _Asking(Generic[ResultT]):
             await fetcher.close()
 
 
-class Questions(Generic[ResultT]):
+class IssuerQuestions(Generic[ResultT]):
     """Asks an authorization server for callers who may be strangers, over few connections that are used again.
 
     A question is asked once at a time, and no longer when all who waited for its answer have left. When there are too many,

@@ -67,7 +67,7 @@ class ReplayStore(Protocol):
         ...
 
 
-class _Part:
+class _HolderEvents:
     """The events of all sessions of one holder."""
 
     __slots__ = ("bytes", "holder", "log_of", "rank")
@@ -94,9 +94,9 @@ class MemoryReplayStore:
         self.bytes = 0
         self._next_number = 0
         #: Those who have events.
-        self._parts: dict[Hashable, _Part] = {}
+        self._parts: dict[Hashable, _HolderEvents] = {}
         #: Negative ranks, as a heap; one that a part no longer has counts for nothing. The number makes entries comparable.
-        self._ranking: list[tuple[int, int, _Part]] = []
+        self._ranking: list[tuple[int, int, _HolderEvents]] = []
 
     def open(self, session_id: str, holder: Hashable) -> MemoryReplayLog:
         """Make the log of a new session."""
@@ -107,7 +107,7 @@ class MemoryReplayStore:
         self._next_number += 1
         part = self._parts.get(log.holder)
         if part is None:
-            part = self._parts[log.holder] = _Part(log.holder)
+            part = self._parts[log.holder] = _HolderEvents(log.holder)
         part.log_of[self._next_number] = log
         part.bytes += size
         self.bytes += size
@@ -125,7 +125,7 @@ class MemoryReplayStore:
             part.rank = 0
             del self._parts[log.holder]
 
-    def _rank(self, part: _Part) -> None:
+    def _rank(self, part: _HolderEvents) -> None:
         part.rank = part.bytes
         heappush(self._ranking, (-part.rank, self._next_number, part))
         if len(self._ranking) > 4 * len(self._parts) + 64:

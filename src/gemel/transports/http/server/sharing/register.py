@@ -26,7 +26,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _EMPTY = _encode({})
 
 
-class _Entry(NamedTuple):
+class _SessionEntry(NamedTuple):
     """When a session expires, a hash of its holder, and the process that opened it."""
 
     expires: int
@@ -34,7 +34,7 @@ class _Entry(NamedTuple):
     process: str
 
 
-_decode = msgspec.msgpack.Decoder(dict[bytes, _Entry]).decode
+_decode = msgspec.msgpack.Decoder(dict[bytes, _SessionEntry]).decode
 
 
 class SessionRegister:
@@ -77,7 +77,7 @@ class SessionRegister:
         held_by = sha256(repr(holder).encode()).digest()[:8]
         gone: list[tuple[str, str]] = []
 
-        async def enter(entries: dict[bytes, _Entry], *, full: bool) -> bool:
+        async def enter(entries: dict[bytes, _SessionEntry], *, full: bool) -> bool:
             gone.clear()
             if len(entries) >= self._most:
                 await self._drop_expired(entries)
@@ -85,7 +85,7 @@ class SessionRegister:
                 oldest = _oldest_of_largest(entries, held_by, end_of)
                 gone.append((oldest.hex(), entries.pop(oldest).process))
             if len(entries) < self._most:
-                entries[name] = _Entry(int(time.time() + self._ttl), held_by, process)
+                entries[name] = _SessionEntry(int(time.time() + self._ttl), held_by, process)
             return name in entries
 
         for part, full in (*((part, False) for part in parts), (parts[0], True)):
@@ -97,7 +97,7 @@ class SessionRegister:
         """Count a session no longer. Raises BackendError and Overloaded."""
         name = bytes.fromhex(digest)
 
-        async def leave(entries: dict[bytes, _Entry]) -> bool:
+        async def leave(entries: dict[bytes, _SessionEntry]) -> bool:
             return entries.pop(name, None) is not None
 
         for part in self._parts_of(digest):
@@ -108,7 +108,7 @@ class SessionRegister:
         numbers = dict.fromkeys(int(digest[at : at + 4], 16) % self._parts for at in (0, 4))
         return [make_key("sessions", str(number)) for number in numbers]
 
-    async def _change(self, key: str, change: Callable[[dict[bytes, _Entry]], Awaitable[bool]]) -> bool:
+    async def _change(self, key: str, change: Callable[[dict[bytes, _SessionEntry]], Awaitable[bool]]) -> bool:
         """Change a part, again if another process has changed it meanwhile. Returns what `change` returned."""
         while True:
             box = await self._backend.get(key)
@@ -121,7 +121,7 @@ class SessionRegister:
             if changed == (box or _EMPTY) or await self._backend.replace(key, box, changed, ttl=_KEPT):
                 return done
 
-    async def _drop_expired(self, entries: dict[bytes, _Entry]) -> None:
+    async def _drop_expired(self, entries: dict[bytes, _SessionEntry]) -> None:
         """Remove the entries whose sessions are gone; those of sessions that were used are good for another while."""
         now = time.time()
         due = [name for name, entry in entries.items() if entry.expires <= now]
@@ -132,7 +132,9 @@ class SessionRegister:
                 entries[name] = entry._replace(expires=int(now + self._ttl))
 
 
-def _oldest_of_largest(entries: Mapping[bytes, _Entry], newcomer: bytes, end_of: Callable[[str], float]) -> bytes:
+def _oldest_of_largest(
+    entries: Mapping[bytes, _SessionEntry], newcomer: bytes, end_of: Callable[[str], float]
+) -> bytes:
     """The entry that ends first of whoever holds most, of the newcomer if nobody holds more."""
     held = Counter(entry.holder for entry in entries.values())
     most = max(held.values())
