@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-ItemT = TypeVar("ItemT", bound=Hashable)
+ItemT = TypeVar("ItemT")
 
 
 class Shares(Generic[ItemT]):
