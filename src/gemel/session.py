@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVarTuple, Unpack
 
 import msgspec
@@ -135,7 +136,7 @@ class Session(Record, weakref=True):
             reply = connection.refuse(call, as_failure(exc))
         finally:
             if size > SMALL:
-                connection.held -= size
+                call.when_released(partial(connection.give_back, size))
             if self._tasks:
                 self._tasks.pop(task, None)
             if self._serving_since is not None and call.id is not None:

@@ -475,6 +475,10 @@ class Connection(Record):
             data = jsonrpc.encode_failure(call.id, error.error)
         return Outgoing.failure(data, call.id, error, status)
 
+    def give_back(self, size: int) -> None:
+        """Nothing keeps params of this size any more."""
+        self.held -= size
+
     # ---------------------------------------------------------------- our requests
 
     def register_request(self, method: str) -> Pending:

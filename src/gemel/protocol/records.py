@@ -151,6 +151,35 @@ class Call(Record):
     parting: Outgoing | None = None
     #: What a handler raised, although the peer gets a result.
     failure: BaseException | None = None
+    #: How many keep its params whether or not its task is over: functions that still run for it in threads.
+    holders: int = 0
+    #: What the last of them gives back.
+    _held: list[Callable[[], object]] | None = None
+
+    def hold(self) -> None:
+        """Keep the params until `release`."""
+        self.holders += 1
+
+    def release(self) -> None:
+        """Keep the params no longer."""
+        self.holders -= 1
+        if not self.holders and self._held is not None:
+            held, self._held = self._held, None
+            for give_back in held:
+                give_back()
+
+    def when_released(self, give_back: Callable[[], object]) -> None:
+        """Give back what was counted for the params when nothing keeps them: now, if only the task did, which ends.
+
+        Args:
+            give_back: Called once.
+        """
+        if not self.holders:
+            give_back()
+        elif self._held is None:
+            self._held = [give_back]
+        else:
+            self._held.append(give_back)
 
     def unfinished_error(self, reason: str) -> ProtocolError:
         """The error for a call that the server itself ended.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Hashable
 from functools import partial
 from typing import Any
@@ -50,7 +50,8 @@ class ConcurrencyLimit:
             try:
                 return await run(ctx, arguments)
             finally:
-                queue.release(clock() - start)
+                # A function that still runs in a thread counts until it returns.
+                ctx._call.when_released(lambda: queue.release(clock() - start))
 
         return run_limited
 
@@ -75,7 +76,7 @@ class _Queue:
         self._max_waiting = max_waiting
         self._wait = wait
         self._running = 0
-        self._waiting: deque[_Waiter] = deque()
+        self._waiting: OrderedDict[_Waiter, None] = OrderedDict()
         #: The same by holder.
         self._shares: Shares[_Waiter] = Shares()
         #: How long a call takes, in seconds: a moving average.
@@ -89,7 +90,7 @@ class _Queue:
         waiter = _Waiter(ctx._call.origin.holder)
         if len(self._waiting) >= self._max_waiting and not self._gives_way(waiter.holder):
             raise self._overloaded(ctx)
-        self._waiting.append(waiter)
+        self._waiting[waiter] = None
         self._shares.add(waiter.holder, waiter)
         timeout = asyncio.timeout(self._wait)
         try:
@@ -97,7 +98,7 @@ class _Queue:
                 may_run = await waiter.future
         except BaseException as exc:
             if waiter in self._waiting:
-                self._waiting.remove(waiter)
+                del self._waiting[waiter]
             elif not waiter.future.cancelled() and waiter.future.result():  # it was woken at the same moment
                 self._wake_next()
             if isinstance(exc, TimeoutError) and timeout.expired():
@@ -115,7 +116,7 @@ class _Queue:
             return False
         waiter = theirs[-1]
         self._shares.discard(waiter.holder, waiter)
-        self._waiting.remove(waiter)
+        del self._waiting[waiter]
         if not waiter.future.done():
             waiter.future.set_result(False)
         return True
@@ -127,7 +128,7 @@ class _Queue:
 
     def _wake_next(self) -> None:
         while self._waiting:
-            waiter = self._waiting.popleft()
+            waiter = self._waiting.popitem(last=False)[0]
             if not waiter.future.done():
                 waiter.future.set_result(True)
                 return

@@ -356,7 +356,7 @@ class Context(Record, Generic[StateT]):
         """Call a sync function in a worker thread. If the call ends before it returns, its `ctx.sync` is closed."""
         self._in_thread = True
         try:
-            return await threads.run(function, arguments)
+            return await threads.run(function, arguments, self._call)
         except BaseException:
             if self._sync is not None:
                 self._sync.close()

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from gemel.errors import DefinitionError, MissingClientCapability, shorten
+from gemel.protocol.records import Call
 from gemel.server.context import Context
 from gemel.server.elicitation.elicit import Declined
 from gemel.server.elicitation.forms import form_of
@@ -75,9 +76,10 @@ _EXHAUSTED = object()
 class OpenGenerator:
     """A generator of a dependency, which is continued after the call."""
 
-    __slots__ = ("_generator", "_step", "_threads")
+    __slots__ = ("_call", "_generator", "_step", "_threads")
 
-    def __init__(self, step: Step, generator: Any, threads: Threads) -> None:
+    def __init__(self, step: Step, generator: Any, threads: Threads, call: Call) -> None:
+        self._call = call
         self._step = step
         self._generator = generator
         self._threads = threads
@@ -109,7 +111,7 @@ class OpenGenerator:
                 return _EXHAUSTED
         if not self._step.blocking:
             return _advance(generator, exc)
-        return await self._threads.run(_advance, {"generator": generator, "exc": exc})
+        return await self._threads.run(_advance, {"generator": generator, "exc": exc}, self._call)
 
 
 def _advance(generator: Any, exc: BaseException | None) -> Any:
@@ -171,17 +173,19 @@ class Dependencies:
             values[form.slot] = answer
         for step in self._steps:
             passed = {name: values[at] if isinstance(at, int) else given[at] for name, at in step.sources}
-            values[step.slot] = await self._value(step, passed, opened, threads)
+            values[step.slot] = await self._value(step, passed, opened, threads, ctx._call)
         for name, slot in self._parameters:
             arguments[name] = values[slot]
 
-    async def _value(self, step: Step, arguments: dict[str, Any], opened: list[OpenGenerator], threads: Threads) -> Any:
-        value = await threads.run(step.function, arguments) if step.threaded else step.function(**arguments)
+    async def _value(
+        self, step: Step, arguments: dict[str, Any], opened: list[OpenGenerator], threads: Threads, call: Call
+    ) -> Any:
+        value = await threads.run(step.function, arguments, call) if step.threaded else step.function(**arguments)
         if isinstance(value, Awaitable):
             value = await value
         if not step.yields or not (inspect.isgenerator(value) or inspect.isasyncgen(value)):
             return value
-        generator = OpenGenerator(step, value, threads)
+        generator = OpenGenerator(step, value, threads, call)
         first = await generator.first()
         opened.append(generator)
         return first

@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -237,10 +238,13 @@ class Dispatch:
             ctx._task = outer
             self._running -= 1
             if size > SMALL:
-                self._bytes -= size
+                call.when_released(partial(self._give_back, size))
         if type(result) not in served.results or result.result_type is not UNSET:
             result = self._checked(ctx, served, result)
         return call.era.finish_result(result, call.revision, self._description.result_meta)
+
+    def _give_back(self, size: int) -> None:
+        self._bytes -= size
 
     def _check_room(self, ctx: Context[Any], size: int) -> None:
         """Raise Overloaded while as much runs as may, except for a few checks whether the server is alive, and small requests."""

@@ -13,7 +13,7 @@ import queue
 import select
 import sys
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
@@ -21,12 +21,15 @@ from typing import Any, TypeVar, cast
 
 from gemel.errors import GemelError, as_failure
 from gemel.loops import PerLoop, on_fork
+from gemel.protocol.records import Call
 
 ValueT = TypeVar("ValueT")
 
 THREAD_NAME = "gemel-tool"
 #: An idle thread ends after so many seconds.
 IDLE_SECONDS = 10.0
+
+_TAKEN = object()
 
 
 class _Waker:
@@ -81,14 +84,28 @@ class _ThreadCall(asyncio.Future[Any]):
     Args:
         function: What is called, with the context variables of now.
         arguments: Its arguments by name.
+        served: The call that it is a part of, whose params it keeps until it returns; None for none.
     """
 
-    __slots__ = ("_arguments", "_context", "_function", "_handed_over", "_resume", "_variables", "_waker")
+    __slots__ = (
+        "_arguments",
+        "_context",
+        "_function",
+        "_handed_over",
+        "_resume",
+        "_served",
+        "_variables",
+        "_waker",
+        "leave_queue",
+    )
 
-    def __init__(self, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
+    def __init__(self, function: Callable[..., Any], arguments: dict[str, Any], served: Call | None) -> None:
         super().__init__()
         self._function = function
         self._arguments = arguments
+        self._served = served
+        #: While this waits for a thread: forgets it. Returns False if a thread has it already.
+        self.leave_queue: Callable[[_ThreadCall], bool] | None = None
         self._variables = contextvars.copy_context()
         self._handed_over = False
         #: Resumes the task, once it waits.
@@ -108,8 +125,15 @@ class _ThreadCall(asyncio.Future[Any]):
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Called by the task that is cancelled. Returns False if the function has returned."""
+        served = self._served
+        if served is not None:
+            served.hold()  # before the thread can see that nobody waits
         if not super().cancel(msg):
+            if served is not None:
+                served.release()
             return False
+        if self.leave_queue is not None and self.leave_queue(self) and served is not None:
+            served.release()
         self.get_loop().call_soon(self.resume_task)
         return True
 
@@ -129,7 +153,12 @@ class _ThreadCall(asyncio.Future[Any]):
     def resume(self) -> None:
         """Let the task go on, from the thread. While this is being handed over, it does not wait."""
         loop, waker, self._waker = self.get_loop(), self._waker, None  # an error that is kept may keep this
-        if self.cancelled() or not self._handed_over or loop.is_closed():
+        if self.cancelled():
+            if self._served is not None:
+                with suppress(RuntimeError):  # the loop is closed meanwhile
+                    loop.call_soon_threadsafe(self._served.release)
+            return
+        if not self._handed_over or loop.is_closed():
             return
         if waker is not None:
             waker.resume(self)
@@ -214,11 +243,19 @@ class Threads:
         self._threads = 0
         #: The threads that wait for a call. The one that waits last is given the next: the others can end.
         self._idle: list[_Inbox] = []
-        self._waiting: deque[_ThreadCall] = deque()
+        self._waiting: OrderedDict[_ThreadCall, None] = OrderedDict()
 
-    async def run(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Call `function(**arguments)` in a thread, with the caller's context variables; a cancelled wait drops the result."""
-        return await _ThreadCall(function, arguments).hand_over(self._hand_over)
+    async def run(self, function: Callable[..., Any], arguments: dict[str, Any], served: Call | None = None) -> Any:
+        """Call `function(**arguments)` in a thread, with the caller's context variables.
+
+        A wait that is cancelled drops the result; if the function runs already, it holds the call until it returns.
+
+        Args:
+            function: What is called.
+            arguments: Its arguments by name.
+            served: The call that is being served.
+        """
+        return await _ThreadCall(function, arguments, served).hand_over(self._hand_over)
 
     def _hand_over(self, call: _ThreadCall) -> None:
         with self._lock:
@@ -229,9 +266,15 @@ class Threads:
                 threading.Thread(target=self._work, args=(inbox,), name=THREAD_NAME, daemon=True).start()
                 self._threads += 1
             else:
-                self._waiting.append(call)
+                call.leave_queue = self._forget
+                self._waiting[call] = None
                 return
         inbox.put(call)  # without the lock, which the thread takes when it has called the function
+
+    def _forget(self, call: _ThreadCall) -> bool:
+        """Take a call that nobody waits for out of the queue. Returns False if it is not in it any more."""
+        with self._lock:
+            return self._waiting.pop(call, _TAKEN) is None
 
     def _work(self, inbox: _Inbox) -> None:
         call: _ThreadCall | None = inbox.get()
@@ -247,7 +290,7 @@ class Threads:
         """The next call that waits for a thread. If there is none, this thread can be given one."""
         with self._lock:
             if self._waiting:
-                return self._waiting.popleft()
+                return self._waiting.popitem(last=False)[0]
             self._idle.append(inbox)
             inbox.open(alone=len(self._idle) == self._threads)
             return None
@@ -294,7 +337,7 @@ class LoopCalls:
 
         @functools.wraps(function)
         async def callback(*arguments: Any, **named: Any) -> Any:
-            return await _ThreadCall(functools.partial(function, *arguments), named).hand_over(calls.put)
+            return await _ThreadCall(functools.partial(function, *arguments), named, None).hand_over(calls.put)
 
         future = self._start(make(callback))
         future.add_done_callback(lambda _: calls.put(None))

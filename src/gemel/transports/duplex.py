@@ -162,7 +162,7 @@ class DuplexChannel:
 
     def feed(
         self, data: bytes | jsonrpc.Request | jsonrpc.Response | LostAnswer, start: Start | None = None
-    ) -> asyncio.Task[None] | None:
+    ) -> Call | Batch | None:
         """Hand over one message, or hold it back while an inline call is being answered.
 
         Args:
@@ -170,7 +170,7 @@ class DuplexChannel:
             start: Makes the task that serves it; by default it begins in the next turn of the loop.
 
         Returns:
-            The task that serves it, if any.
+            What is being served, if anything.
         """
         if self._held_back and self.reason is None and type(data) is not LostAnswer:
             assert isinstance(data, bytes), "what is held back is text"
@@ -201,7 +201,7 @@ class DuplexChannel:
         task = self._loop.create_task(work, name=name) if start is None else start(self._loop, work, name)
         if not task.done():
             self._running[got] = task
-        return task
+        return got
 
     @property
     def is_busy(self) -> bool:

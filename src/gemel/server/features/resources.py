@@ -374,7 +374,7 @@ class Resources(Entries[RegisteredResource]):
         except InvalidParams:
             return False
         exists = self._exists.get(entry.uri)
-        return exists is None or bool(await self._threads.run(exists, arguments))
+        return exists is None or bool(await self._threads.run(exists, arguments, ctx._call))
 
     def has(self, ctx: Context[Any], uri: str) -> bool:
         """Whether a URI names something here, for this caller. Raises InvalidParams for what isn't a URI."""

@@ -21,7 +21,7 @@ from gemel.protocol.http import sse
 from gemel.protocol.http.headers import body_too_large
 from gemel.protocol.http.media_types import TAKES_EVENTS
 from gemel.protocol.http.request import Refusal
-from gemel.protocol.records import Call, Inbound, Origin, Outgoing, Record, RefusedMessage
+from gemel.protocol.records import Batch, Call, Inbound, Origin, Outgoing, Record, RefusedMessage
 from gemel.protocol.scopes import write_scopes
 from gemel.shares import address_share
 from gemel.structs import sets_like_slots
@@ -335,7 +335,7 @@ class GrowingBody:
         self._address = ""
         #: Bytes of the shared half.
         self.held = 0
-        #: What keeps the body in memory: its exchange, and tasks that may outlive it.
+        #: What keeps the body in memory: its exchange, and tasks and functions in threads that may outlive it.
         self._holders = 1
 
     def grow(self, size: int) -> None:
@@ -348,12 +348,23 @@ class GrowingBody:
             self._budget.take(more, self.held, self._address)
             self.held += more
 
-    def hold(self, task: asyncio.Task[None]) -> None:
-        """Count the body until a task is done, too."""
+    def hold(self, task: asyncio.Task[None], served: Call | Batch) -> None:
+        """Count the body until the task that serves it is done, too."""
         self._holders += 1
-        task.add_done_callback(self.end)
 
-    def end(self, _task: object = None) -> None:
+        def end(_task: object) -> None:
+            self.hold_for(served)
+            self.end()
+
+        task.add_done_callback(end)
+
+    def hold_for(self, served: Call | Batch) -> None:
+        """Count the body while anything keeps the params of what was served."""
+        for call in served.calls if type(served) is Batch else (served,):
+            self._holders += 1
+            call.when_released(self.end)
+
+    def end(self) -> None:
         """One of those that keep the body is over."""
         self._holders -= 1
         if not self._holders and self.held:

@@ -224,7 +224,7 @@ class HttpSession:
         task = self._loop.create_task(work)
         body = None if exchange is None else exchange.growing
         if body is not None and body.held:
-            body.hold(task)
+            body.hold(task, call)
         if not task.done():  # a task factory may run it at once
             self._tasks[call] = task
 
