@@ -137,6 +137,7 @@ class Session(Record, weakref=True):
         finally:
             if size > SMALL:
                 call.when_released(partial(connection.give_back, size))
+            call.failure = None  # its traceback leads to the call
             if self._tasks:
                 self._tasks.pop(task, None)
             if self._serving_since is not None and call.id is not None:

@@ -112,7 +112,7 @@ _NESTING_LIMIT = 16
 _no_headers: Mapping[str, str] = {}
 
 #: The call that is being served here: inherited by the tasks and threads of a handler.
-current: ContextVar[Context[Any]] = ContextVar("gemel_current_context")
+current: ContextVar[Context[Any] | ContextOfLarge] = ContextVar("gemel_current_context")
 #: Its methods, for the path of every call: CPython 3.11 looks up the method of something imported each time.
 set_current, reset_current = current.set, current.reset
 
@@ -132,10 +132,38 @@ def current_context() -> Context[Any]:
     Raises:
         GemelError: No call is being served here.
     """
-    ctx = current.get(None)
+    ctx = find_context()
     if ctx is None:
         raise GemelError("No call is being served here: current_context() works in handlers and in what they call")
     return ctx
+
+
+def find_context() -> Context[Any] | None:
+    """The same, or None where no call is being served."""
+    found = current.get(None)
+    return found.context if isinstance(found, ContextOfLarge) else found
+
+
+class ContextOfLarge:
+    """The context of a call with large params, for what is inherited: only until nothing else keeps the params.
+
+    A timer that was cancelled stays with the event loop, and a task of a handler runs on; both have inherited this.
+    """
+
+    __slots__ = ("context",)
+
+    def __init__(self, context: Context[Any]) -> None:
+        self.context = context
+
+    def drop_params(self) -> None:
+        """Go on with a copy of the context, of a call that is over and has no params."""
+        self.context = ctx = copy.copy(self.context)
+        ctx._call = call = copy.copy(ctx._call)
+        ctx.params = call.params = ABSENT
+        ctx._task = ctx._elicitation = ctx._sync = None
+        call.typed = call.key = call.work = call.parting = call.failure = None
+        if call.state is CallState.RUNNING:
+            call.state = CallState.ANSWERED
 
 
 class SampleOptions(TypedDict, total=False):
@@ -363,6 +391,12 @@ class Context(Record, Generic[StateT]):
             raise
         finally:
             self._in_thread = False
+            if self._sync is not None:
+                self._call.when_released(self._drop_sync)
+
+    def _drop_sync(self) -> None:
+        """Break the reference cycle, which would keep the params."""
+        self._sync = None
 
     # ---------------------------------------------------------------- input from the client
 

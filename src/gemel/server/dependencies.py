@@ -99,24 +99,27 @@ class OpenGenerator:
             if raised is exc:
                 return
             raise
+        finally:
+            del exc  # its traceback leads here; the reference cycle would keep the arguments
         if value is not _EXHAUSTED:
             raise DefinitionError(f"The dependency {called(self._step.function)} yields more than once: it must once")
 
     async def _resume(self, exc: BaseException | None) -> Any:
-        generator = self._generator
+        generator, raised = self._generator, [exc]
+        del exc  # see `close`
         if inspect.isasyncgen(generator):
             try:
-                return await (anext(generator) if exc is None else generator.athrow(exc))
+                return await (anext(generator) if raised[0] is None else generator.athrow(raised.pop()))
             except StopAsyncIteration:
                 return _EXHAUSTED
         if not self._step.blocking:
-            return _advance(generator, exc)
-        return await self._threads.run(_advance, {"generator": generator, "exc": exc}, self._call)
+            return _advance(generator, raised)
+        return await self._threads.run(_advance, {"generator": generator, "raised": raised}, self._call)
 
 
-def _advance(generator: Any, exc: BaseException | None) -> Any:
+def _advance(generator: Any, raised: list[BaseException | None]) -> Any:
     try:
-        return next(generator) if exc is None else generator.throw(exc)
+        return next(generator) if raised[0] is None else generator.throw(raised.pop())
     except StopIteration:
         return _EXHAUSTED
 
@@ -153,8 +156,12 @@ class Dependencies:
             except BaseException as exc:
                 end = await self._close(ctx, opened, exc)
                 if end is None or end is exc:
+                    del end  # see `OpenGenerator.close`
                     raise
-                raise end from end.__cause__
+                try:
+                    raise end from end.__cause__
+                finally:
+                    del end
             end = await self._close(ctx, opened, None)
             if end is not None:
                 raise end
@@ -213,6 +220,7 @@ async def _closed(generator: OpenGenerator, exc: BaseException | None, clock: as
     """The error of a call after this clean-up, whose own error replaces another one, but not a cancellation."""
     try:
         await generator.close(exc)
+        return exc
     except asyncio.CancelledError as raised:
         if clock.expired():
             raise
@@ -221,7 +229,9 @@ async def _closed(generator: OpenGenerator, exc: BaseException | None, clock: as
         if exc is None or isinstance(exc, Exception):
             return raised
         logger.exception("the clean-up of a dependency failed")
-    return exc
+        return exc
+    finally:
+        del exc  # see `OpenGenerator.close`
 
 
 async def _await_all(answers: Sequence[Any]) -> list[Any]:

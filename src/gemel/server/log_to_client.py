@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from gemel.schema.notifications import LoggingLevel
-from gemel.server.context import current
+from gemel.server.context import find_context
 from gemel.server.log_queue import LogQueue
 
 #: From which of Python's levels on a record has which level of the protocol.
@@ -39,7 +39,7 @@ class LogToClient(logging.Handler):
         Args:
             record: The record.
         """
-        ctx = current.get(None)
+        ctx = find_context()
         if ctx is None or record.name == "gemel" or record.name.startswith("gemel."):
             return
         level = level_of(record.levelno)

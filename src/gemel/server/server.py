@@ -21,6 +21,7 @@ from gemel.loops import Abandoned, PerLoop
 from gemel.options import accepts, check_option, resolve, shown
 from gemel.protocol.changes import Changed, ChangedFor
 from gemel.protocol.connection import Connection
+from gemel.protocol.decoding import SMALL
 from gemel.protocol.description import ServerDescription
 from gemel.protocol.eras.base import NO_HANDSHAKE
 from gemel.protocol.eras.detect import parse_eras
@@ -37,7 +38,7 @@ from gemel.schema.skills import Skill
 from gemel.schema.subscriptions import ListenParams, ListenResult
 from gemel.server.composition.mount import Catalog, ForwardedMethod
 from gemel.server.composition.transform import ToolChange, ToolChanges
-from gemel.server.context import Context, StateT, current, reset_current, set_current
+from gemel.server.context import Context, ContextOfLarge, StateT, find_context, reset_current, set_current
 from gemel.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.server.extensions import BaseExtension, Extensions
@@ -504,7 +505,7 @@ class Server(Router, Generic[StateT]):
         except Exception:
             logger.exception("The backend could not publish a change: other processes are not told")
         else:
-            if self.backend.shared and (ctx := current.get(None)) and self.backend not in ctx._published:
+            if self.backend.shared and (ctx := find_context()) and self.backend not in ctx._published:
                 ctx._published = (*ctx._published, self.backend)
             subscriptions = [each for each in subscriptions if not each.connected]
         for each in subscriptions:
@@ -932,7 +933,8 @@ class LoopState:
         chains, state = self._server._chains, self.lifespan.state
         ctx: Context[Any] = Context(session, call, state, self._request_states, call.method, call.params, chains.nested)
         ctx._lifespans = self._server._connections
-        token = set_current(ctx)
+        large = ContextOfLarge(ctx) if len(call.params) > SMALL else None
+        token = set_current(large or ctx)
         try:
             result = await (chains.notification if call.id is None else chains.request)(ctx)
             if ctx._elicitation is not None:
@@ -943,6 +945,10 @@ class LoopState:
                 reset_current(token)
             except ValueError:  # an abandoned coroutine is closed, in another context
                 pass
+            if large is not None:
+                call.when_released(large.drop_params)
+            if ctx._elicitation is not None:
+                ctx._elicitation.end()
             if ctx._log_queue is not None:
                 await ctx._log_queue.close()
             if ctx._published:

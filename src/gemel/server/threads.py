@@ -90,6 +90,7 @@ class _ThreadCall(asyncio.Future[Any]):
     __slots__ = (
         "_arguments",
         "_context",
+        "_error",
         "_function",
         "_handed_over",
         "_resume",
@@ -108,6 +109,7 @@ class _ThreadCall(asyncio.Future[Any]):
         self.leave_queue: Callable[[_ThreadCall], bool] | None = None
         self._variables = contextvars.copy_context()
         self._handed_over = False
+        self._error: Exception | None = None
         #: Resumes the task, once it waits.
         self._resume: Callable[[Any], object] | None = None
         self._waker: _Waker | None = None
@@ -142,13 +144,20 @@ class _ThreadCall(asyncio.Future[Any]):
         if self.cancelled():
             return
         result, error = _outcome(self._variables, self._function, self._arguments)
+        self._error = None if error is None else as_failure(error)
+        del error
+        with suppress(asyncio.InvalidStateError):  # cancelled meanwhile
+            self.set_result(result)
+
+    def result_or_error(self, result: Any) -> Any:
+        """Raise what the function raised, which is not kept here: its traceback leads to this."""
+        error, self._error = self._error, None
+        if error is None:
+            return result
         try:
-            if error is None:
-                self.set_result(result)
-            else:
-                self.set_exception(as_failure(error))
-        except asyncio.InvalidStateError:
-            return  # cancelled meanwhile
+            raise error
+        finally:
+            del error
 
     def resume(self) -> None:
         """Let the task go on, from the thread. While this is being handed over, it does not wait."""
@@ -255,7 +264,8 @@ class Threads:
             arguments: Its arguments by name.
             served: The call that is being served.
         """
-        return await _ThreadCall(function, arguments, served).hand_over(self._hand_over)
+        call = _ThreadCall(function, arguments, served)
+        return call.result_or_error(await call.hand_over(self._hand_over))
 
     def _hand_over(self, call: _ThreadCall) -> None:
         with self._lock:
@@ -337,7 +347,8 @@ class LoopCalls:
 
         @functools.wraps(function)
         async def callback(*arguments: Any, **named: Any) -> Any:
-            return await _ThreadCall(functools.partial(function, *arguments), named, None).hand_over(calls.put)
+            call = _ThreadCall(functools.partial(function, *arguments), named, None)
+            return call.result_or_error(await call.hand_over(calls.put))
 
         future = self._start(make(callback))
         future.add_done_callback(lambda _: calls.put(None))

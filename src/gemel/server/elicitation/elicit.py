@@ -247,6 +247,10 @@ class ElicitationStrategy(ABC):
                 written = item.label.replace("ctx.", "ctx.sync.", 1) if is_sync else f"await {item.label}"
                 raise DefinitionError(f"{item.label} was not awaited: write `{written}`")
 
+    def end(self) -> None:
+        """The call is over. Breaks reference cycles, which would keep its params."""
+        self._inputs.clear()
+
     @abstractmethod
     async def answer(self, item: ClientInput[Any]) -> Any:
         """The client's answer, as the item's type."""
@@ -294,6 +298,11 @@ class KeyedElicitation(ElicitationStrategy):
                     f"{self._call.method}: input with the key {item.key!r} is requested already: give this one another key"
                 )
         self._requested[item.key] = item
+
+    def end(self) -> None:
+        """See `ElicitationStrategy.end`."""
+        super().end()
+        self._requested.clear()
 
     def _step_key(self, call: StepCall) -> str:
         """The key of a step: the function, its arguments, and a number for repetitions."""

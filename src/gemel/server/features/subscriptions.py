@@ -912,6 +912,7 @@ class _ListenStream(ChangeReader):
     def cancel(self) -> None:
         """The detached call was cancelled."""
         self._subscriptions.close(self._call)
+        self._call.work = None  # breaks the reference cycle, which would keep the params
         self._resume()
 
     def _announce_end(self) -> None:

@@ -59,8 +59,8 @@ class PostChannel(Record):
                     exchange.growing.hold_for(call)
                 if conversation.close("the POST is answered") is not False:
                     await conversation.finish()
-                # Breaks a reference cycle; the garbage collector would have to find one per request.
-                self.conversation = None
+                # Breaks reference cycles; the garbage collector would have to find them for each request.
+                self.call = self.conversation = None
 
     # ---------------------------------------------------------------- Channel
 
