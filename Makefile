@@ -113,7 +113,7 @@ http-differential: .venv/.test
 	$(PY) -m tests.http_differential.run
 
 load: .venv/.test
-	$(PY) -m tests.load.run streams calls slow_readers hints pipelines sessions wrong_bodies wrong_bodies_by_schema wrong_results
+	$(PY) -m tests.load.run streams calls slow_readers hints pipelines sessions wrong_bodies wrong_bodies_by_schema wrong_results given_up given_up_stdio given_up_inside left_behind
 
 soak: .venv/.test
 	$(PY) -m tests.load.run soak

@@ -13,12 +13,12 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
-from tests.hostile.cases import REVISION_2025, Json, request
+from tests.hostile.cases import REVISION_2025, Json, notification, request, with_id
 from tests.hostile.client_cases import expensive_values
 from tests.hostile.clients import run_client_case
 from tests.hostile.drivers import Posts, Response, read_reply
 from tests.hostile.run import started
-from tests.load.server import constants, measured
+from tests.load.server import Constant, constants, measured
 
 MIB = 1024 * 1024
 #: How often it is looked, ten times a second, whether a server has given back what it held.
@@ -119,7 +119,7 @@ class Load:
 
 
 @contextlib.asynccontextmanager
-async def loaded(**settings: float) -> AsyncIterator[Load]:
+async def loaded(**settings: Constant) -> AsyncIterator[Load]:
     """Start a server. `settings` are those of `tests.load.server`."""
     async with started("--http", "--set", json.dumps(settings), module="tests.load.server") as port:
         load = Load(port)
@@ -151,7 +151,7 @@ async def event_of(reader: asyncio.StreamReader) -> Json:
 # ---------------------------------------------------------------- scenarios
 
 
-async def streams(scale: float, **settings: float) -> None:
+async def streams(scale: float, **settings: Constant) -> None:
     """Many open subscriptions: no task, memory for each, the second time as well, one event for each change, nothing afterwards."""
     count = int(5000 * scale)
     async with loaded(**settings) as load:
@@ -176,7 +176,7 @@ async def streams(scale: float, **settings: float) -> None:
             await load.settled(before, memory=int(16 * MIB + count * 16 * 1024))
 
 
-async def calls(scale: float, **settings: float) -> None:
+async def calls(scale: float, **settings: Constant) -> None:
     """Many calls in flight: memory for each, and for all of their bodies; each is answered, and nothing is left afterwards."""
     count, large = int(5000 * scale), 40
     async with loaded(**{"bodies": 8 * MIB, **settings}) as load:
@@ -214,7 +214,7 @@ async def _start_waiting(load: Load, count: int, padding: bytes) -> list[asyncio
     return replies
 
 
-async def slow_readers(scale: float, **settings: float) -> None:
+async def slow_readers(scale: float, **settings: Constant) -> None:
     """Clients that read nothing of large answers are disconnected, and their memory is given back."""
     count = max(int(40 * scale), 4)
     async with loaded(**settings) as load:
@@ -228,7 +228,7 @@ async def slow_readers(scale: float, **settings: float) -> None:
         await load.settled(before, memory=24 * MIB)
 
 
-async def hints(scale: float, **settings: float) -> None:
+async def hints(scale: float, **settings: Constant) -> None:
     """Changes below one watched prefix do not pile up for subscribers of either era that read nothing."""
     count = int(20_000 * max(scale, 0.5))
     async with loaded(stream_wait=PATIENCE, **settings) as load:  # so that the streams are not ended meanwhile
@@ -260,7 +260,7 @@ async def hints(scale: float, **settings: float) -> None:
         await load.settled(before, memory=24 * MIB, blocks=BLOCKS + 10_000)
 
 
-async def pipelines(scale: float, **settings: float) -> None:
+async def pipelines(scale: float, **settings: Constant) -> None:
     """A connection that sends requests and reads no answer is slowed down; others are served."""
     size = int(16 * MIB * max(scale, 0.5))
     async with loaded(**settings) as load:
@@ -286,7 +286,7 @@ async def pipelines(scale: float, **settings: float) -> None:
         await load.settled(before, memory=16 * MIB)
 
 
-async def sessions(scale: float, **settings: float) -> None:
+async def sessions(scale: float, **settings: Constant) -> None:
     """Sessions that keep large answers for replay share one budget, which is given back with them."""
     count = max(int(150 * scale), 12)
     async with loaded(**settings) as load:
@@ -323,12 +323,12 @@ WRONG_BODIES: dict[str, tuple[Callable[[int], Json], int]] = {
 WRONG_BY_SCHEMA = {name: (WRONG_BODIES[name][0], 40) for name in ("each item", "the last item")}
 
 
-async def wrong_bodies(scale: float, **settings: float) -> None:
+async def wrong_bodies(scale: float, **settings: Constant) -> None:
     """Large arguments that do not fit cost memory in proportion to the body, and a short answer; then it is given back."""
     await _send_wrong("typed", WRONG_BODIES, scale, **settings)
 
 
-async def wrong_bodies_by_schema(scale: float, **settings: float) -> None:
+async def wrong_bodies_by_schema(scale: float, **settings: Constant) -> None:
     """The same for a tool with an input schema of its own."""
     await _send_wrong("by_schema", WRONG_BY_SCHEMA, scale, **settings)
 
@@ -348,7 +348,7 @@ async def _send_wrong(
         await load.settled(before, memory=16 * MIB)
 
 
-async def wrong_results(scale: float, **settings: float) -> None:
+async def wrong_results(scale: float, **settings: Constant) -> None:
     """Structured results that do not fit the schema of their tool cost a client of this project little memory."""
     with constants(settings):
         for case in list(expensive_values())[:: 1 if scale >= 1 else 3]:
@@ -357,7 +357,192 @@ async def wrong_results(scale: float, **settings: float) -> None:
             check(f"MiB more at the height for {case.name}", (measured()["peak"] - before) / MIB, 48)
 
 
-async def soak(scale: float, **settings: float) -> None:
+#: Requests whose functions wait in threads, by their methods. Tools, prompts and completion share some, resources have others.
+HOLDING: dict[str, Callable[[str], Json]] = {
+    "tools/call": lambda text: {"name": "hold", "arguments": {"text": text}},
+    "prompts/get": lambda text: {"name": "hold_prompt", "arguments": {"text": text}},
+    "completion/complete": lambda text: {
+        "ref": {"type": "ref/prompt", "name": "hold_prompt"},
+        "argument": {"name": "text", "value": text},
+    },
+    "resources/read": lambda text: {"uri": "hold://one", "_meta": {"example.com/padding": text}},
+}
+#: Threads of the server in these scenarios, for each of the two.
+THREADS = 2
+
+
+async def given_up(scale: float, **settings: Constant) -> None:
+    """Calls that are given up while they wait for a thread are gone: of both eras, by hang-up and by notifications."""
+    count = max(int(40 * scale), 15)
+    async with loaded(**{"threads": THREADS, **settings}) as load:
+        for method in ("tools/call", "resources/read"):  # they hold all threads
+            for _ in range(THREADS):
+                _, writer = await load.connect()
+                writer.write(await load.message(method, HOLDING[method]("")))
+        await _arrived(load, 2 * THREADS)
+        before = await load.figures()
+        session = await load.session()
+        for method, params in HOLDING.items():
+            text = request(method, params("x" * MIB))
+            stateless = await load.message(method, params("x" * MIB))
+            for number in range(count):
+                await _give_up(load, stateless)
+                message = with_id(text, number)
+                cancelled = notification("notifications/cancelled", {"requestId": number})
+                head = load.posts.head("POST", {**session, "Connection": None}, len(message))
+                await _give_up(load, head + message, load.posts.post(cancelled, session))
+            held = await load.figures()
+            check(f"MiB after {2 * count} requests {method} of 1 MiB", (held.memory - before.memory) / MIB, 16)
+        await load.posts.end_session(session)
+        await load.settled(before, memory=16 * MIB)
+        assert int(await load.call("arrivals")) == 2 * THREADS + 2 * count * len(HOLDING)
+
+
+async def _arrived(load: Load, count: int) -> None:
+    """Wait until so many functions were about to run in threads, or do."""
+    async with asyncio.timeout(PATIENCE):
+        while int(await load.call("arrivals")) < count:  # noqa: ASYNC110 - in another process
+            await asyncio.sleep(0.001)
+
+
+async def _give_up(load: Load, data: bytes, cancel: Coroutine[Any, Any, Response] | None = None) -> None:
+    """Send a call, and when it waits, cancel it or hang up."""
+    earlier = int(await load.call("arrivals"))
+    _, writer = await asyncio.open_connection(*load.posts.address)
+    try:
+        writer.write(data)
+        await _arrived(load, earlier + 1)
+        if cancel is not None:
+            assert (await cancel).status == 202
+    finally:
+        writer.transport.abort()
+
+
+async def given_up_stdio(scale: float, **settings: Constant) -> None:
+    """The same over stdio, by notifications."""
+    count = max(int(80 * scale), 30)
+    async with Pipe.opened(**{"threads": THREADS, **settings}) as pipe:
+        for method in ("tools/call", "resources/read"):
+            for number in range(THREADS):
+                await pipe.write(request(method, HOLDING[method](""), "2026"), f"{method} {number}")
+        await pipe.arrived(2 * THREADS)
+        before = await pipe.figures()
+        sent = 2 * THREADS
+        for method, params in HOLDING.items():
+            text = request(method, params("x" * MIB), "2026")
+            for number in range(count):
+                sent += 1
+                await pipe.write(text, number)
+                await pipe.arrived(sent)
+                await pipe.write(notification("notifications/cancelled", {"requestId": number}, "2026"))
+            held = await pipe.figures()
+            check(f"MiB after {count} requests {method} of 1 MiB", (held.memory - before.memory) / MIB, 16)
+
+
+class Pipe:
+    """A server under load over stdio."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._writer, self._reader = process.stdin, process.stdout
+        self._calls = 0
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def opened(cls, **settings: Constant) -> AsyncIterator[Pipe]:
+        """Start a server."""
+        words = ["-m", "tests.load.server", "--stdio", "--set", json.dumps(settings)]
+        pipe = asyncio.subprocess.PIPE
+        null = asyncio.subprocess.DEVNULL
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *words, stdin=pipe, stdout=pipe, stderr=null, limit=MIB
+        )
+        try:
+            yield cls(process)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def write(self, text: bytes, identity: Any = None) -> None:
+        """Send a message."""
+        self._writer.write(with_id(text, identity) + b"\n")
+        await self._writer.drain()
+
+    async def call(self, name: str) -> str:
+        """Call a tool; return its text."""
+        self._calls += 1
+        identity = f"call {self._calls}"
+        await self.write(request("tools/call", {"name": name, "arguments": {}}, "2026"), identity)
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                line = await self._reader.readline()
+                assert line, "the server ended"
+                message = json.loads(line)
+                if message.get("id") == identity:
+                    text: str = message["result"]["content"][0]["text"]
+                    return text
+
+    async def arrived(self, count: int) -> None:
+        """Wait until so many functions were about to run in threads, or do."""
+        async with asyncio.timeout(PATIENCE):
+            while int(await self.call("arrivals")) < count:  # noqa: ASYNC110 - in another process
+                await asyncio.sleep(0.001)
+
+    async def figures(self) -> Figures:
+        """Return what the server holds."""
+        return Figures(**json.loads(await self.call("figures")))
+
+
+async def given_up_inside(scale: float, **settings: Constant) -> None:
+    """Calls that are given up while their functions run in threads count until these return."""
+    count = max(int(80 * scale), 40)
+    own = {"threads": 100, "bodies": 16 * MIB, "gemel.server.threads:IDLE_SECONDS": 0.1}
+    async with loaded(**{**own, **settings}) as load:
+        before = await load.figures()
+        data, inside = await load.data("hold", text="x" * MIB), 0
+        for _ in range(count):
+            reader, writer = await asyncio.open_connection(*load.posts.address)
+            writer.write(data)
+            reply = asyncio.create_task(read_reply(reader))
+            async with asyncio.timeout(PATIENCE):
+                while not reply.done() and int(await load.call("arrivals")) == inside:  # noqa: ASYNC110 - as above
+                    await asyncio.sleep(0.001)
+            inside += not reply.done()
+            reply.cancel()
+            writer.transport.abort()
+            await asyncio.wait([reply])
+        held = await load.figures()
+        check(f"MiB for {inside} functions with 1 MiB each", (held.memory - before.memory) / MIB, 32)
+        assert inside >= 3
+        await load.call("release_threads")
+        assert await load.call("hold", text="x" * MIB) == str(MIB)
+        await load.settled(before, memory=16 * MIB)
+
+
+async def left_behind(scale: float, **settings: Constant) -> None:
+    """Timers that calls leave behind keep no arguments, nor do errors."""
+    count = max(int(80 * scale), 40)
+    async with loaded(**settings) as load:
+        before = await load.figures()
+        data = await load.data("sleep", text="x" * MIB)
+        for _ in range(count):
+            await _give_up(load, data)
+        held = await load.figures()
+        check(f"MiB after {count} calls that slept", (held.memory - before.memory) / MIB, 16)
+        failing = await load.data("fail", text="x" * MIB)
+        for _ in range(count):
+            reader, writer = await asyncio.open_connection(*load.posts.address)
+            writer.write(failing)
+            assert (await read_reply(reader)).messages[-1]["result"]["isError"]
+            writer.transport.abort()
+        held = await load.figures()
+        check(f"MiB at the height of {count} calls that failed", (held.peak - before.memory) / MIB, 24)
+        await load.settled(before, memory=16 * MIB)
+
+
+async def soak(scale: float, **settings: Constant) -> None:
     """Rounds of sessions, calls, cancelled calls, subscriptions: what the server holds does not grow."""
     rounds = int(1000 * scale)
     async with loaded(**settings) as load:
@@ -410,15 +595,19 @@ SCENARIOS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
         wrong_bodies,
         wrong_bodies_by_schema,
         wrong_results,
+        given_up,
+        given_up_stdio,
+        given_up_inside,
+        left_behind,
         soak,
     )
 }
-EXPLAINED_AT_ANY_COST: dict[str, float] = {
+EXPLAINED_AT_ANY_COST: dict[str, Constant] = {
     "gemel.protocol.validation:MAX_STEPS_FIRST": 10**12,
     "gemel.protocol.validation:MAX_STEPS_ALL": 10**12,
 }
 #: Settings with which a scenario must fail: without its limit or mechanism the server holds more. So the scenario proves it.
-UNLIMITED: dict[str, dict[str, float]] = {
+UNLIMITED: dict[str, dict[str, Constant]] = {
     "streams": {"gemel.http1.server.request:ServedRequest.can_detach": False},
     "calls": {"bodies": 10**12},
     "slow_readers": {"stream_wait": 10**6},
@@ -431,6 +620,10 @@ UNLIMITED: dict[str, dict[str, float]] = {
     "wrong_bodies": {"gemel.server.functions.arguments:MAX_EXPLAINED": 10**9},
     "wrong_bodies_by_schema": EXPLAINED_AT_ANY_COST,
     "wrong_results": EXPLAINED_AT_ANY_COST,
+    "given_up": {"gemel.server.threads:Threads._forget": "tests.load.server:nothing"},
+    "given_up_stdio": {"gemel.server.threads:Threads._forget": "tests.load.server:nothing", "call_bytes": 10**12},
+    "given_up_inside": {"gemel.protocol.records:Call.when_released": "tests.load.server:at_once"},
+    "left_behind": {"gemel.server.context:ContextOfLarge.drop_params": "tests.load.server:nothing"},
     "soak": {"leak": MIB},
 }
 #: Scenarios that are known to fail, and why.

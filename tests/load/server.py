@@ -1,6 +1,7 @@
-"""The server under load: `python -m tests.load.server --http [--set JSON] PORT`. Its tool `figures` says what it holds.
+"""The server under load: `python -m tests.load.server --http|--stdio [--set JSON] PORT`. Its tool `figures` says what it holds.
 
-JSON sets limits by their names, and constants by `module:name`. `leak` is how many bytes each call of `count` leaves behind.
+JSON sets limits by their names, and constants by `module:name`, which may be given as such a name, too. `leak` is how many bytes
+each call of `count` leaves behind.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import json
 import os
 import pkgutil
 import sys
+import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from gemel import Changed, Context, Limits, Server
+from gemel import Changed, Context, Depends, Limits, Server
 
 LIMITS = Limits(
     calls=20_000,
@@ -32,6 +34,33 @@ LIMITS = Limits(
     stream_wait=2.0,
     replay_total=8 * 1024 * 1024,
 )
+
+
+#: A constant: a value, or the name of one.
+Constant = float | str
+
+#: Opened, it lets the functions that hold threads return.
+_threads_gate = threading.Event()
+_arrivals = 0
+
+
+async def arrive() -> None:
+    """Count a call whose function needs a thread next."""
+    global _arrivals
+    _arrivals += 1
+
+
+Arrival = Annotated[None, Depends(arrive)]
+
+
+def nothing(*_: Any) -> bool:
+    """In place of a mechanism."""
+    return False
+
+
+def at_once(_call: Any, give_back: Callable[[], object]) -> None:
+    """In place of a mechanism that waits."""
+    give_back()
 
 
 class Row(msgspec.Struct):
@@ -46,7 +75,7 @@ async def may_watch(ctx: Context[Any], uri: str) -> bool:
 
 
 @contextlib.contextmanager
-def constants(settings: Mapping[str, float]) -> Iterator[None]:
+def constants(settings: Mapping[str, Constant]) -> Iterator[None]:
     """Set what is named as `module:name` or `module:Class.name`."""
     before = []
     try:
@@ -54,7 +83,7 @@ def constants(settings: Mapping[str, float]) -> Iterator[None]:
             place, _, name = path.replace(":", ".").rpartition(".")
             owner = pkgutil.resolve_name(place)
             before.append((owner, name, getattr(owner, name)))
-            setattr(owner, name, value)
+            setattr(owner, name, pkgutil.resolve_name(value) if isinstance(value, str) else value)
         yield
     finally:
         for owner, name, value in reversed(before):
@@ -121,6 +150,45 @@ def build(limits: Limits = LIMITS, leak: int = 0) -> Server[Any]:
         return len(arguments)
 
     @server.tool
+    def hold(seen: Arrival, text: str = "") -> int:
+        _threads_gate.wait()
+        return len(text)
+
+    @server.prompt
+    def hold_prompt(seen: Arrival, text: str = "") -> str:
+        _threads_gate.wait()
+        return "done"
+
+    @hold_prompt.complete("text")
+    def hold_completion(seen: Arrival, value: str) -> list[str]:
+        _threads_gate.wait()
+        return []
+
+    @server.resource("hold://{name}")
+    def hold_resource(seen: Arrival, name: str) -> str:
+        _threads_gate.wait()
+        return name
+
+    @server.tool
+    async def arrivals() -> int:
+        return _arrivals
+
+    @server.tool
+    async def release_threads() -> str:
+        _threads_gate.set()
+        return "done"
+
+    @server.tool
+    async def sleep(seen: Arrival, text: str) -> int:
+        asyncio.get_running_loop().call_later(3600, nothing)
+        await asyncio.sleep(3600)
+        return len(text)
+
+    @server.tool
+    async def fail(text: str) -> int:
+        raise ValueError("no")
+
+    @server.tool
     async def figures() -> str:
         return json.dumps(measured())
 
@@ -152,9 +220,12 @@ def _bytes(kibibytes: str) -> int:
 
 
 if __name__ == "__main__":
-    given: dict[str, float] = json.loads(sys.argv[sys.argv.index("--set") + 1]) if "--set" in sys.argv else {}
+    given: dict[str, Any] = json.loads(sys.argv[sys.argv.index("--set") + 1]) if "--set" in sys.argv else {}
     leak = given.pop("leak", 0)
     limits = {name: value for name, value in given.items() if ":" not in name}
     with constants({name: value for name, value in given.items() if ":" in name}):
         server = build(msgspec.structs.replace(LIMITS, **limits), int(leak))
-        server.run("http", port=int(sys.argv[-1]), host="127.0.0.1")
+        if "--stdio" in sys.argv:
+            server.run("stdio")
+        else:
+            server.run("http", port=int(sys.argv[-1]), host="127.0.0.1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -502,6 +503,62 @@ async def test_the_body_of_a_call_counts_while_anything_keeps_it(way: str, engin
             keeping.gate.set()
         await keeping.wait(0)
         await all_given_back(site)
+
+
+@pytest.mark.parametrize("way", ["cancelled", "deleted", "stateless", "2024"])
+async def test_the_body_of_a_call_counts_while_a_function_in_a_thread_keeps_it(way: str) -> None:
+    """Of two calls that are given up, one runs, and counts until it returns; the other waits for a thread, and counts no more."""
+    gate, inside = threading.Event(), list[int]()
+    server: Server[Any] = Server("keeping", limits=Limits(body=1 << 20, bodies=8 << 20, threads=1))
+
+    @server.tool
+    def keep(text: str) -> int:
+        inside.append(len(text))
+        gate.wait(30)
+        return len(text)
+
+    async with serving(server, requests=1000, sse_path="/sse") as site:
+        try:
+            headers, path, stream = await site.session(V2025_06), "/mcp", None
+            if way == "2024":
+                stream = await site.call({"Accept": "text/event-stream"}, b"", "GET", "/sse")
+                await stream.head()
+                event = await stream.event()
+                assert event is not None
+                headers, path = {"Content-Type": "application/json"}, event.data.decode()
+                assert (await site.ask(headers, initialize(), path=path)).status == 202
+                await stream.message()
+            wires, held = [], [0]
+            for number in (7, 8):
+                body = handshake_call("keep", number, text=Keeping.LARGE)
+                if way == "stateless":
+                    headers, body = modern_call("keep", number, text=Keeping.LARGE)
+                wires.append(await site.call(headers, body, path=path))
+                async with asyncio.timeout(10):
+                    while used(site) < held[-1] + (700 << 10) or not inside:  # noqa: ASYNC110 - nobody tells
+                        await asyncio.sleep(0.001)
+                held.append(used(site))
+            if way == "cancelled":
+                for number in (7, 8):
+                    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
+                    assert (await site.ask(headers, cancelled)).status == 202
+            elif way == "deleted":
+                assert (await site.ask(headers, b"", "DELETE")).status == 204
+            elif stream is not None:
+                stream.abort()
+            else:
+                for wire in wires:
+                    wire.abort()
+            async with asyncio.timeout(10):
+                while used(site) != held[1]:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.001)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert (used(site), len(inside)) == (held[1], 1)
+        finally:
+            gate.set()
+        await all_given_back(site)
+        assert len(inside) == 1
 
 
 async def test_notifications_of_a_session_that_are_being_handled_are_bounded() -> None:
