@@ -334,7 +334,7 @@ async def wrong_bodies_by_schema(scale: float, **settings: Constant) -> None:
 
 
 async def _send_wrong(
-    tool: str, bodies: dict[str, tuple[Callable[[int], Json], int]], scale: float, **settings: float
+    tool: str, bodies: dict[str, tuple[Callable[[int], Json], int]], scale: float, **settings: Constant
 ) -> None:
     size = int(4 * MIB * max(scale, 0.1))
     async with loaded(**settings) as load:

@@ -105,11 +105,11 @@ class OpenGenerator:
             raise DefinitionError(f"The dependency {called(self._step.function)} yields more than once: it must once")
 
     async def _resume(self, exc: BaseException | None) -> Any:
-        generator, raised = self._generator, [exc]
+        generator, raised = self._generator, [] if exc is None else [exc]
         del exc  # see `close`
         if inspect.isasyncgen(generator):
             try:
-                return await (anext(generator) if raised[0] is None else generator.athrow(raised.pop()))
+                return await (generator.athrow(raised.pop()) if raised else anext(generator))
             except StopAsyncIteration:
                 return _EXHAUSTED
         if not self._step.blocking:
@@ -117,9 +117,9 @@ class OpenGenerator:
         return await self._threads.run(_advance, {"generator": generator, "raised": raised}, self._call)
 
 
-def _advance(generator: Any, raised: list[BaseException | None]) -> Any:
+def _advance(generator: Any, raised: list[BaseException]) -> Any:
     try:
-        return next(generator) if raised[0] is None else generator.throw(raised.pop())
+        return generator.throw(raised.pop()) if raised else next(generator)
     except StopIteration:
         return _EXHAUSTED
 

@@ -109,7 +109,7 @@ class _ThreadCall(asyncio.Future[Any]):
         self.leave_queue: Callable[[_ThreadCall], bool] | None = None
         self._variables = contextvars.copy_context()
         self._handed_over = False
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         #: Resumes the task, once it waits.
         self._resume: Callable[[Any], object] | None = None
         self._waker: _Waker | None = None
