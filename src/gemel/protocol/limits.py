@@ -42,7 +42,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: `subscriptions/listen` streams are limited by `streams` instead.
     all_calls: int = 10_000
     #: Bytes of the params of all calls that one connection has in flight; further ones are rejected, except for small ones. One
-    #: call is always served.
+    #: call is always served. A call that was given up counts, as its body does, until its function has returned.
     call_bytes: int = 128 * MIB
     #: The same for the whole server in this process. Open subscriptions are limited by `subscription_bytes` instead.
     all_call_bytes: int = 256 * MIB
@@ -104,7 +104,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     queued_change_bytes: int = MIB
     #: How long an answer waits until the changes that its call announced have reached a shared backend.
     change_wait: float = 2.0
-    #: Sync functions running concurrently in worker threads.
+    #: Sync functions running concurrently in worker threads. Further calls wait in order, and leave at once if they are given up.
     threads: int = 40
     #: Proxy: sessions with the server behind it, in all and of one caller: a principal, else an address. Further ones are
     #: rejected. Where each session is a child process, `upstream_processes` is the limit of all.

@@ -127,7 +127,8 @@ def current_context() -> Context[Any]:
     """Return the Context of the call that is being served: in a handler, in what it calls, in its tasks and threads.
 
     Returns:
-        The context that the server made for the call.
+        The context that the server made for the call. In what runs on after the call it has no params if these are large, more
+        than 4 KiB: pass on what is needed of them.
 
     Raises:
         GemelError: No call is being served here.
