@@ -192,6 +192,24 @@ async def give_up_inside(end: BareEnd, method: str, gate: Gate) -> None:
     await give_up(end, [running])
 
 
+def test_a_function_that_outlives_its_event_loop_counts_until_it_returns(gate: Gate) -> None:
+    """A server may serve in another loop then."""
+    server, method = make_server(gate, all_call_bytes=LARGE * 3 // 2), "tools/call"
+
+    async def leave() -> None:
+        async with BareEnd(server) as end:
+            await give_up_inside(end, method, gate)
+
+    async def come_back() -> None:
+        async with BareEnd(server) as end:
+            assert (await end.refusal(method, REQUESTS[method]))["code"] == Overloaded.code
+            gate.open.set()
+            await accepted(end, method, REQUESTS[method])
+
+    asyncio.run(leave())
+    asyncio.run(come_back())
+
+
 @both_eras
 @pytest.mark.parametrize("end_of_call", ["timeout", "cancelled"])
 async def test_a_function_that_nobody_waits_for_counts_as_running(era: Era, end_of_call: str, gate: Gate) -> None:

@@ -164,8 +164,10 @@ class _ThreadCall(asyncio.Future[Any]):
         loop, waker, self._waker = self.get_loop(), self._waker, None  # an error that is kept may keep this
         if self.cancelled():
             if self._served is not None:
-                with suppress(RuntimeError):  # the loop is closed meanwhile
+                try:
                     loop.call_soon_threadsafe(self._served.release)
+                except RuntimeError:  # the loop is closed: nothing else uses the call
+                    self._served.release()
             return
         if not self._handed_over or loop.is_closed():
             return
