@@ -7,12 +7,12 @@ import gc
 import logging
 import threading
 import tracemalloc
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 import pytest
 
-from gemel import Context, Depends, Limits, Overloaded, Server, current_context
+from gemel import Context, Depends, Extension, Limits, Method, Overloaded, Server, current_context
 from gemel.protocol.limits import change_limits
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Call
@@ -249,6 +249,39 @@ async def test_a_dependency_that_goes_on_in_its_thread_counts_too(gate: Gate) ->
         assert (await end.refusal("tools/call", REQUESTS["tools/call"]))["code"] == Overloaded.code
         gate.open.set()
         await accepted(end, "tools/call", REQUESTS["tools/call"])
+
+
+class Waiting(Extension):
+    """An extension with a method that may take hours."""
+
+    id = "com.example/waiting"
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+
+    def requests(self) -> Iterable[Method]:
+        return (Method(name="example/wait", serve=self.wait, waits=True, open=True),)
+
+    async def wait(self, ctx: Context[Any], params: Any) -> dict[str, Any]:
+        await self.gate.wait()
+        return {}
+
+
+@both_eras
+async def test_requests_that_may_wait_for_hours_are_not_counted_but_their_bytes_are(era: Era) -> None:
+    waiting = Waiting()
+    server: Server[Any] = Server(
+        "patient", extensions=[waiting], limits=Limits(all_calls=1, all_call_bytes=LARGE * 3 // 2)
+    )
+    async with BareEnd(server, era) as one, BareEnd(server, era) as other:
+        calls = [start(one, "example/wait", {"padding": text}) for text in (LARGE_TEXT, "", "")]
+        await settle()
+        assert "tools" in await other.ask("tools/list")
+        refused = asyncio.create_task(other.refusal("example/wait", {"padding": LARGE_TEXT}))
+        await settle()
+        waiting.gate.set()
+        assert (await refused)["code"] == Overloaded.code
+        assert [reply.error for reply in await asyncio.gather(*(task for _, task in calls))] == [None] * 3
 
 
 # ---------------------------------------------------------------- calls that are over

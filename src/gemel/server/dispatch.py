@@ -254,12 +254,12 @@ class Dispatch:
         if self._running >= self._limit + reserve:
             raise Overloaded(f"The server is busy: {self._limit} requests at once is its limit")
 
-    def uncounted(self, handler: RequestHandler) -> RequestHandler:
-        """A handler that may run for hours, under a limit of its own."""
+    def uncounted(self, handler: RequestHandler, *, bytes_too: bool = False) -> RequestHandler:
+        """A handler that may run for hours. `bytes_too` if the bytes of its requests are under a limit of their own."""
 
         async def serve(ctx: Context[Any], params: Any) -> Any:
             size = len(ctx._call.params)
-            counted = size if size > SMALL else 0
+            counted = size if bytes_too and size > SMALL else 0
             self._running -= 1
             self._bytes -= counted
             try:

@@ -41,7 +41,8 @@ class Method(Struct, frozen=True, kw_only=True):
             header is served; one whose header differs is refused.
         eras: The eras in which it exists; those of the extension by default.
         since: The first revision that has it, such as "2025-11-25"; all of its eras by default.
-        waits: Whether it may take hours: it does not count as one of the calls that the server serves at once.
+        waits: Whether it may take hours: it does not count as one of the calls that the server serves at once. The bytes of its
+            params do.
         connection: Whether it uses `ctx.connection_state`, for which a `connection_lifespan` is entered.
     """
 

@@ -198,7 +198,7 @@ class Server(Router, Generic[StateT]):
             "ping": self._ping,
             "server/discover": self._discover,
             "logging/setLevel": self._set_level,
-            "subscriptions/listen": self._dispatch.uncounted(self._listen),
+            "subscriptions/listen": self._dispatch.uncounted(self._listen, bytes_too=True),
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
         }
