@@ -42,7 +42,7 @@ class Gate:
 
     def wait(self) -> str:
         self.inside += 1
-        self.open.wait(30)
+        self.open.wait(10)
         self.inside -= 1
         return "done"
 
