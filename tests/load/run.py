@@ -539,7 +539,7 @@ async def left_behind(scale: float, **settings: Constant) -> None:
             writer.transport.abort()
         held = await load.figures()
         check(f"MiB at the height of {count} calls that failed", (held.peak - before.memory) / MIB, 24)
-        await load.settled(before, memory=16 * MIB)
+        await load.settled(before, memory=16 * MIB, blocks=BLOCKS + 200 * count)  # the timers
 
 
 async def soak(scale: float, **settings: Constant) -> None:
