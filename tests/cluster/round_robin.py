@@ -10,9 +10,13 @@ from itertools import cycle
 
 from tests.ports import free_port
 
+_BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
 
 class RoundRobin:
     """Forwards requests to the ports in turn. Each has a connection of its own, which ends with its response.
+
+    The turn of a server that refuses the connection goes to the next one; 502 tells that there is no answer.
 
     Args:
         ports: Where the servers are.
@@ -24,7 +28,8 @@ class RoundRobin:
         self._fails = fails
         #: Requests by port.
         self.requests: Counter[int] = Counter()
-        self._next = cycle(ports)
+        self._ports = list(ports)
+        self._turns = cycle(range(len(ports)))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[RoundRobin]:
@@ -42,14 +47,13 @@ class RoundRobin:
             fields = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
             body = await reader.readexactly(int(fields.get(b"content-length", b"0")))
             if self._fails(head + body):
-                writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                writer.write(_BAD_GATEWAY)
                 writer.close()
                 return
             kept = [line for line in lines if not line.lower().startswith(b"connection:")]
-            port = next(self._next)
-            self.requests[port] += 1
-            behind, ahead = await asyncio.open_connection("127.0.0.1", port)
+            behind, ahead = await self._connect()
             ahead.write(b"\r\n".join([first, *kept, b"Connection: close", b"", b""]) + body)
+            answered = False
             left = asyncio.ensure_future(reader.read(1))  # the client leaves a stream
             try:
                 while not left.done():
@@ -58,11 +62,25 @@ class RoundRobin:
                     if not reading.done():
                         reading.cancel()
                         break
-                    if not (data := reading.result()):
+                    data = b"" if reading.exception() else reading.result()
+                    if not data:
                         break
+                    answered = True
                     writer.write(data)
                     await writer.drain()
             finally:
+                if not answered and not left.done():
+                    writer.write(_BAD_GATEWAY)
                 left.cancel()
                 ahead.close()
         writer.close()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to the server whose turn it is, or one after it. Raises ConnectionRefusedError if there is none."""
+        turn = next(self._turns)
+        for port in self._ports[turn:] + self._ports[:turn]:
+            with suppress(ConnectionRefusedError):
+                connection = await asyncio.open_connection("127.0.0.1", port)
+                self.requests[port] += 1
+                return connection
+        raise ConnectionRefusedError

@@ -99,6 +99,52 @@ async def test_a_connection_that_the_server_closed_while_idle_is_not_used_again(
             await asyncio.sleep(0.01)
 
 
+CLOSING = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 2\r\n\r\nno"
+
+
+async def test_a_request_that_met_the_end_of_an_idle_connection_is_sent_on_another(wire: SocketWire) -> None:
+    """The server has not read it (RFC 9110 §15.5.9)."""
+    bodies: list[bytes] = []
+    held = asyncio.Event()
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        bodies.append(asked.body)
+        if len(bodies) <= 2:
+            if len(bodies) == 2:
+                held.set()
+            await held.wait()  # so that two connections are open
+        await answer.raw(CLOSING if asked.body == b"again" and bodies.count(b"again") <= 2 else OK)
+
+    async with ScriptedServer(script) as server:
+        assert await asyncio.gather(*(fetch(wire, server.url, b"first") for _ in range(2))) == [b"ok", b"ok"]
+        assert server.connections == 2
+        assert await fetch(wire, server.url, b"again") == b"ok"
+        assert bodies == [b"first", b"first", b"again", b"again", b"again"]
+        assert server.connections == 3
+
+
+@pytest.mark.parametrize(
+    "responses",
+    [
+        pytest.param((CLOSING,), id="on a new connection"),
+        pytest.param((OK, CLOSING.replace(b"connection: close\r\n", b"")), id="on a connection that goes on"),
+    ],
+)
+async def test_other_refusals_with_408_are_answers(wire: SocketWire, responses: tuple[bytes, ...]) -> None:
+    async with ScriptedServer(raw(*responses)) as server:
+        for _ in responses[1:]:
+            assert await fetch(wire, server.url) == b"ok"
+        assert (await wire.open("POST", server.url, [], b"{}")).status == 408
+
+
+async def test_what_follows_a_whole_answer_is_ignored_and_ends_the_connection(wire: SocketWire) -> None:
+    """As when a server that stops tells that it closes the connection (RFC 9112 §6.3)."""
+    async with ScriptedServer(raw(OK + CLOSING, OK)) as server:
+        assert await fetch(wire, server.url) == b"ok"
+        assert await fetch(wire, server.url) == b"ok"
+        assert server.connections == 2
+
+
 @pytest.mark.parametrize("seconds", [0.1, 0.6])
 async def test_a_close_that_the_blocked_event_loop_has_not_seen_yet_is_noticed(
     wire: SocketWire, seconds: float

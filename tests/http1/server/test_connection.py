@@ -881,7 +881,43 @@ async def test_at_the_end_idle_connections_are_closed_in_good_order_and_all_othe
         slow, idle = await house.ask(get("/slow")), await house.ask(get())
         await idle.answer()
         await house.listener.leave(0.05)
-        assert await idle.rest() == b""
+        status, headers = await idle.head()
+        assert (status, headers["connection"]) == (408, "close")
+        assert b"HTTP/" not in await idle.rest()
         house.listener.close()
         with suppress(ConnectionResetError):
             assert await slow.rest() == b""
+
+
+@on_both_loops
+async def test_a_request_that_meets_the_end_of_its_connection_is_not_served() -> None:
+    """It is answered with 408: the client may send it again, since nothing of it was read (RFC 9110 §15.5.9)."""
+    served: list[str] = []
+
+    async def serve(request: ServedRequest) -> None:
+        served.append(request.scope["path"])
+        await echo(request)
+
+    async with listening(serve) as house:
+        line = await house.ask(get("/first"))
+        assert await line.answer() == (200, "GET /first ")
+        line.writer.write(get("/second"))  # before the server's end of the connection has arrived
+        house.listener.drain()
+        house.listener.close_unused()
+        status, headers = await line.head()
+        assert (status, headers["connection"]) == (408, "close")
+        await line.rest()
+        assert served == ["/first"]
+
+
+@on_both_loops
+async def test_a_new_connection_may_send_its_first_request_while_the_server_stops() -> None:
+    async with listening() as house:
+        line = await house.open()
+        while not house.listener.connections:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+        house.listener.drain()
+        house.listener.close_unused()
+        await line.say(get("/first"))
+        status, headers = await line.head()
+        assert (status, headers["connection"]) == (200, "close")

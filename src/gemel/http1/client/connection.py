@@ -314,6 +314,12 @@ class SocketConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except Exception as exc:  # httptools wraps what its callbacks raise
+            if (
+                self._response_complete
+            ):  # what follows belongs to no request (RFC 9112 §6.3), such as the 408 of a server that stops
+                self._keep = False
+                self._complete()
+                return
             reason = exc.__context__ if isinstance(exc.__context__, _ProtocolViolation) else exc
             self._fail(InvalidResponse(f"The server's answer is not valid HTTP: {_http2_hint(data) or reason}"))
             return

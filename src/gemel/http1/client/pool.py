@@ -175,29 +175,36 @@ class SocketWire:
             if len(head) <= LONG_HEAD:
                 self._heads[key] = head
         head = _with_length(head, None if body is None else len(body))
-        connection = self._take_idle(target.origin)
-        if connection is not None and connection.has_input:
-            await asyncio.sleep(0)  # let the event loop read what the server sent meanwhile: the end, most likely
-            await asyncio.sleep(0)
-            if not connection.usable:
-                connection = None
-        if connection is None:
-            connection = await self._connect(target, route)
-            if self._closed or not connection.usable:
-                connection.abort()
-                raise NotSent(
-                    "The wire is closed" if self._closed else f"No request to {target.authority}: {connection.reason}"
-                )
-        response = connection.send(head, body)
-        try:
-            while not response.status:
-                if response.error is not None:
-                    raise response.error
-                await response.wait()
-        except BaseException:
+        while True:
+            connection = self._take_idle(target.origin)
+            if connection is not None and connection.has_input:
+                await asyncio.sleep(0)  # let the event loop read what the server sent meanwhile: the end, most likely
+                await asyncio.sleep(0)
+                if not connection.usable:
+                    continue
+            reused = connection is not None
+            if connection is None:
+                connection = await self._connect(target, route)
+                if self._closed or not connection.usable:
+                    connection.abort()
+                    raise NotSent(
+                        "The wire is closed"
+                        if self._closed
+                        else f"No request to {target.authority}: {connection.reason}"
+                    )
+            response = connection.send(head, body)
+            try:
+                while not response.status:
+                    if response.error is not None:
+                        raise response.error
+                    await response.wait()
+            except BaseException:
+                response.release()
+                raise
+            if not reused or response.status != 408 or response.headers.get("connection", "").lower() != "close":
+                return response
+            # The server closed the idle connection and did not read the request: it may be sent again (RFC 9110 §15.5.9).
             response.release()
-            raise
-        return response
 
     async def close(self) -> None:
         """Close every connection."""

@@ -77,6 +77,8 @@ class ConnectionServer(RequestServer, Protocol):
     serve: Serve
     #: Heads that were parsed before, by their bytes.
     parsed_heads: dict[bytes, ParsedHead]
+    #: The content of the answer that ends an idle connection, and its type.
+    farewell: tuple[str, bytes]
 
     def admit(self, connection: HttpConnection) -> None:
         """Take a new connection, or abort it."""
@@ -472,10 +474,10 @@ class HttpConnection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._feed(head)
 
-    def _refuse(self, status: int, text: str) -> None:
+    def _refuse(self, status: int, text: str, kind: bytes = TEXT_TYPE) -> None:
         """Send an error after the responses to earlier requests, ignore further input, and close."""
         data = text.encode()
-        head = self.server.heads[status, TEXT_TYPE, True]
+        head = self.server.heads[status, kind, True]
         self._final_response = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(data), data)
         self._ignoring = True
         half, self._incoming = self._incoming, None
@@ -562,10 +564,14 @@ class HttpConnection(asyncio.Protocol):
         """Whether no request is being served."""
         return self._serving is None
 
-    def close_if_idle(self) -> None:
-        """Close it unless a request is being served."""
-        if self.is_idle:
-            self._close()
+    def close_if_idle(self, *, new: bool = True) -> None:
+        """Close it unless a request is being served; without `new`, unless its first request is still to come.
+
+        A request that is on its way finds the answer 408, with which a client may send it again on another connection, since
+        nothing of it was read (RFC 9110 §15.5.9). Clients that send nothing see that the connection ends.
+        """
+        if self.is_idle and not self._ignoring and (new or self._used):
+            self._refuse(408, *self.server.farewell)
 
     def _close(self) -> None:
         """Close regularly: what was written is still sent."""

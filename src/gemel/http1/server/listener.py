@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gemel.errors import StartError
+from gemel.http1.asgi import TEXT_TYPE
 from gemel.http1.server.connection import HEAD_WAIT, HttpConnection, ParsedHead
 from gemel.http1.server.request import CreateTask, ResponseHeads, Serve
 from gemel.local_sockets import Listening, listen_on_pipe
@@ -35,6 +36,7 @@ class Listener:
         head_bytes: Maximum bytes of the head of a request.
         head_lines: Maximum number of header lines in a head that is not complete yet.
         stall: Seconds after which a client that reads nothing loses its connection.
+        farewell: The content of the answer 408 that ends an idle connection when the server stops, and its type.
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class Listener:
         head_bytes: int,
         head_lines: int = 1000,
         stall: float = 30.0,
+        farewell: tuple[str, bytes] = ("The server is stopping: send the request again", TEXT_TYPE),
     ) -> None:
         self.serve = serve
         self.head_bytes = head_bytes
         self.head_lines = head_lines
         self.stall = stall
+        self.farewell = farewell
         self.loop = asyncio.get_running_loop()
         # What the loop does itself, but the tasks need no names of their own.
         plain = partial(asyncio.Task, loop=self.loop, name="HTTP request")
@@ -122,13 +126,16 @@ class Listener:
         for server in self._servers:
             server.close()
 
+    def close_unused(self) -> None:
+        """Close connections between two requests. New ones may send their first."""
+        for connection in list(self.connections):
+            connection.close_if_idle(new=False)
+
     async def finish(self, limit: float, hurry: asyncio.Event) -> None:
         """Wait up to `limit` seconds, or until `hurry` is set, for each connection to have its last response."""
         end = self.loop.time() + limit
         while self.connections and self.loop.time() < end and not hurry.is_set():  # noqa: ASYNC110 - counted
             await asyncio.sleep(0.01)
-        for connection in list(self.connections):
-            connection.close_if_idle()
 
     async def leave(self, limit: float) -> None:
         """Close idle connections, and wait up to `limit` seconds for responses to reach their clients."""

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import pytest
 
-from gemel import CallNext, Context, Limits, NotFinished, StartError
+from gemel import CallNext, Context, Limits, NotFinished, Overloaded, StartError
 from gemel.http1.server import listener as http_listener
 from gemel.transports.http.server.run import bind, serve_http
 from tests.ports import free_port
@@ -255,6 +255,30 @@ async def test_calls_may_finish_while_the_server_stops(tmp_path: Path, reach: Re
         assert [(await stream.message()).get("method"), text_of(await stream.message())][1] == "stream"
         assert await standing.event() is not None
         assert await standing.event() is None
+        assert await end_of(running) == 0
+
+
+async def test_a_server_that_stops_ends_idle_connections_at_once_and_says_that_nothing_ran(
+    tmp_path: Path, reach: Reach
+) -> None:
+    """A client whose call is on its way may repeat it, whatever the method; a new connection is told so by status 503."""
+    async with process(tmp_path, program(release=True)) as running:
+        site = await reach(running)
+        idle = await site.tool("add", a=1, b=2)
+        assert (await idle.reply()).status == 200
+        new = await site.open()
+        waiting = await site.tool("wait")
+        await asyncio.sleep(0.1)
+        running.send_signal(signal.SIGTERM)
+        refused = await idle.reply()
+        assert (refused.status, refused.headers["connection"]) == (408, "close")
+        assert refused.json()["error"]["code"] == Overloaded.code
+        headers, body = modern_call("add", a=1, b=2)
+        await new.send("POST", headers, json.dumps(body).encode())
+        refused = await new.reply()
+        assert (refused.status, refused.headers["connection"], refused.headers["retry-after"]) == (503, "close", "1")
+        assert refused.json()["error"]["code"] == Overloaded.code
+        assert text_of((await waiting.reply()).json()) == "wait"
         assert await end_of(running) == 0
 
 

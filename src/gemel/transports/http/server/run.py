@@ -15,10 +15,12 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from gemel.errors import StartError
+from gemel.errors import Overloaded, StartError
+from gemel.jsonrpc import encode_failure
 from gemel.local_sockets import NO_UNIX_SOCKETS, is_pipe, remove_dead_socket
 from gemel.signals import stop_on_signals
 from gemel.transports.http.server.app import HttpApp
+from gemel.transports.http.server.exchange import JSON_TYPE, STOPPING
 
 if TYPE_CHECKING:
     import ssl
@@ -125,7 +127,8 @@ async def _serve(
     rules = app.options
     serve = _wrapped(life.serve, options.get("access_log", False), options.get("trusted_proxies", ()))
     # The app counts the headers of a complete head; one that goes on beyond that is given up here.
-    listener = Listener(serve, 2 * rules.header_bytes, 2 * rules.headers, rules.limits.stream_wait)
+    farewell = encode_failure(None, Overloaded(STOPPING.text).error).decode(), JSON_TYPE
+    listener = Listener(serve, 2 * rules.header_bytes, 2 * rules.headers, rules.limits.stream_wait, farewell)
     stopping, retiring = asyncio.Event(), options.get("retiring") or asyncio.Event()
     try:
         with stop_on_signals(lambda _signal: stopping.set()):
@@ -134,8 +137,9 @@ async def _serve(
             await _first(stopping, retiring)
             listener.drain()
             if not stopping.is_set():
-                # Connections that are closed while idle would lose a request that is on its way: they end with their next one.
+                # Not all clients send a request again that meets the end of its connection: they end with their next one.
                 await listener.finish(RETIRE_SECONDS, stopping)
+            listener.close_unused()
             await app.stop()
             await listener.leave(MARGIN)
     finally:
