@@ -220,3 +220,23 @@ async def test_it_may_be_closed_twice_and_while_requests_run() -> None:
         house.listener.close()
         house.listener.close()
         await cancelled.wait()
+
+
+@on_both_loops
+@pytest.mark.parametrize("delay", [0, 1], ids=["while it is accepted", "while it waits to be accepted"])
+async def test_a_connection_that_comes_as_the_server_stops_is_served(delay: int) -> None:
+    async with listening() as house:
+        with socket.create_connection(("127.0.0.1", house.port)) as client:
+            client.sendall(get("/first"))
+            stopping: asyncio.Future[asyncio.Task[None]] = asyncio.get_running_loop().create_future()
+
+            def stop() -> None:
+                stopping.set_result(asyncio.ensure_future(house.listener.stop_accepting(alone=True)))
+
+            if delay:
+                stop()
+            else:
+                asyncio.get_running_loop().call_later(0, stop)  # runs just after it was accepted
+            await (await stopping)
+            client.settimeout(10)
+            assert (await asyncio.to_thread(client.recv, 65536)).startswith(b"HTTP/1.1 200 OK")

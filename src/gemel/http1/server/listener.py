@@ -6,6 +6,7 @@ import asyncio
 import socket
 import sys
 import time
+from contextlib import suppress
 from email.utils import formatdate
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -69,18 +70,23 @@ class Listener:
         self._most = _connections_at_once()
         self.tasks: set[asyncio.Task[Any]] = set()
         self._servers: list[Listening] = []
+        self._listening: list[socket.socket] = []
+        self._secure: dict[str, Any] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     async def open(self, listening: list[socket.socket], tls: ssl.SSLContext | None) -> None:
         """Start to accept connections. Raises StartError if that fails."""
         self._beat()
-        wait = {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": float(HEAD_WAIT)}
+        self._secure = {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": float(HEAD_WAIT)}
+        self._listening = listening
         for one in listening:
             unix = one.family == getattr(socket, "AF_UNIX", None)
             make: Any = self.loop.create_unix_server if unix else self.loop.create_server
             try:
                 one.listen(_BACKLOG)  # uvloop would close it without an error if another process was faster
-                self._servers.append(await make(lambda: HttpConnection(self), sock=one, backlog=_BACKLOG, **wait))
+                self._servers.append(
+                    await make(lambda: HttpConnection(self), sock=one, backlog=_BACKLOG, **self._secure)
+                )
             except OSError as exc:
                 raise StartError(f"Can't listen on {_place(one)}: {exc.strerror or exc}") from exc
 
@@ -119,6 +125,31 @@ class Listener:
         """A connection has ended."""
         self.connections.discard(connection)
         self._shares.discard(connection.holder, connection)
+
+    async def stop_accepting(self, *, alone: bool) -> None:
+        """Accept no more connections, and lose none: like `drain`, at a time when asyncio is not making one.
+
+        Args:
+            alone: Whether no other process accepts connections on the same sockets, so that those that wait are accepted here.
+        """
+        self.ending = True
+        for one in self._listening:
+            with suppress(NotImplementedError):  # Windows
+                self.loop.remove_reader(one.fileno())
+        # When asyncio closes a listening socket, it drops the connections that it accepted in this iteration.
+        await asyncio.sleep(0)
+        for one in self._listening if alone else ():
+            with suppress(OSError):
+                while True:
+                    task = self.loop.create_task(self._connect(one.accept()[0]))
+                    self.tasks.add(task)
+                    task.add_done_callback(self.tasks.discard)
+        self.drain()
+
+    async def _connect(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        with suppress(OSError):
+            await self.loop.connect_accepted_socket(lambda: HttpConnection(self), accepted, **self._secure)
 
     def drain(self) -> None:
         """Accept no more connections. Open ones may finish their requests."""

@@ -135,7 +135,7 @@ async def _serve(
             await open_listener(listener)
             ready()
             await _first(stopping, retiring)
-            listener.drain()
+            await listener.stop_accepting(alone="retiring" not in options)
             if not stopping.is_set():
                 # Not all clients send a request again that meets the end of its connection: they end with their next one.
                 await listener.finish(RETIRE_SECONDS, stopping)
