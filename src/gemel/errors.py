@@ -363,6 +363,10 @@ class AuthorizationFailed(CallError):
     outcome = Outcome.NOT_SENT
 
 
+#: Milliseconds that a peer may ask to wait in the data of an error; no larger number is believed.
+_LONGEST_WAIT = 86_400_000
+
+
 class PeerError(CallError):
     """The peer answered with an error. `outcome` is unknown if the peer says so: see `NotFinished`.
 
@@ -399,6 +403,14 @@ class PeerError(CallError):
     def data(self) -> Any:
         """The error's `data`, or None."""
         return None if self.error.data is msgspec.UNSET else self.error.data
+
+    @property
+    def retry_after(self) -> float | None:
+        """The seconds to wait before the next attempt, if the peer was too busy (see `Overloaded`); 0 if it named none."""
+        if self.error.code != Overloaded.code:
+            return None
+        wait = self.data.get("retryAfterMs") if isinstance(self.data, Mapping) else None
+        return wait / 1000 if isinstance(wait, int | float) and 0 <= wait < _LONGEST_WAIT else 0.0
 
 
 def _about(data: Any) -> str:

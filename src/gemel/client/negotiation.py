@@ -66,8 +66,6 @@ _OF_ACCESS = frozenset({401, 403, 407})
 _OF_BUSY_SERVERS = frozenset({429, 502, 503, 504})
 #: Errors of a server of any era that is busy or stops.
 _OF_LOAD = frozenset({Overloaded.code, NotFinished.code})
-#: Seconds that a server may ask to wait in the data of an error; no larger number is believed.
-_LONGEST_WAIT = 86_400.0
 #: What to do if a server of one era can't stand the first message of the other one.
 NAME_THE_ERA = 'If one of them is too much for it, name its era (era="2025" or era="2026")'
 _REFUSALS = frozenset({-32600, -32601, -32602, UNSUPPORTED_VERSION})
@@ -180,9 +178,8 @@ def _verdict(error: Exception | None) -> Literal["legacy", "odd"] | None:
 
 def retry_delay(error: Exception | None) -> float | None:
     """The seconds that a busy server or a gateway asks to wait, 0 if it names none; None for other errors."""
-    if isinstance(error, PeerError) and error.code == Overloaded.code:
-        wait = error.data.get("retryAfterMs") if isinstance(error.data, dict) else None
-        return wait / 1000 if isinstance(wait, int | float) and 0 <= wait < _LONGEST_WAIT * 1000 else 0.0
+    if isinstance(error, PeerError):
+        return error.retry_after
     if isinstance(error, HttpStatus) and error.status in _OF_BUSY_SERVERS:
         return error.retry_after or 0.0
     return None

@@ -12,9 +12,19 @@ from gemel import Client
 from tests.peers.rows import PLAIN
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer
 
+#: What Gemel's server answers while its store is away.
+OVERLOADED = {"jsonrpc": "2.0", "error": {"code": 429, "message": "busy", "data": {"retryAfterMs": 10}}}
 
-@pytest.mark.parametrize("status", [429, 503])
-async def test_an_answer_that_a_busy_server_refuses_is_sent_again(status: int) -> None:
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(429, None), (502, None), (503, None), (503, OVERLOADED)],
+    ids=["429", "502", "503", "503 with an error"],
+)
+@pytest.mark.parametrize("refusals", [1, 3])
+async def test_an_answer_that_a_busy_server_refuses_is_sent_again(
+    status: int, error: dict[str, Any] | None, refusals: int
+) -> None:
     replies: list[dict[str, Any]] = []
     taken = asyncio.Event()
 
@@ -25,9 +35,13 @@ async def test_an_answer_that_a_busy_server_refuses_is_sent_again(status: int) -
             await answer.body(status=405)
         elif "method" not in message:
             replies.append(message)
-            await answer.body(status=status if len(replies) == 1 else 202, headers={"Retry-After": "0"})
-            if len(replies) == 2:
+            if len(replies) > refusals:
+                await answer.body(status=202)
                 taken.set()
+            elif error is not None:
+                await answer.json(error, status=status)
+            else:
+                await answer.body(status=status, headers={"Retry-After": "0"})
         elif message["method"] == "tools/call":
             await answer.stream()
             await answer.event({"jsonrpc": "2.0", "id": "p", "method": "ping"})
@@ -41,4 +55,4 @@ async def test_an_answer_that_a_busy_server_refuses_is_sent_again(status: int) -
 
     async with ScriptedServer(script) as server, Client(server.url, era="2025") as client:
         assert (await client.call_tool("t", total=10)).text == "hi"
-    assert replies == [{"jsonrpc": "2.0", "id": "p", "result": {}}] * 2
+    assert replies == [{"jsonrpc": "2.0", "id": "p", "result": {}}] * (refusals + 1)

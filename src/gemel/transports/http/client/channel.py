@@ -96,8 +96,12 @@ _LONG_LIVED = 30.0
 _LISTEN_SECONDS = 0.25
 #: Seconds for the DELETE that ends the session.
 _DELETE_SECONDS = 2.0
-#: Seconds before an answer to the server, or the end of the handshake, is sent again if it got lost.
+#: Seconds before the end of the handshake is sent again if it got lost, and before an answer to the server is, which may be
+#: what a person has typed.
 _RESEND_PAUSES = (0.2, 0.8)
+_ANSWER_PAUSES = (*_RESEND_PAUSES, 2.0, 5.0, 10.0)
+#: Statuses of a busy server, and of a gateway that may not have delivered a message.
+_UNDELIVERED = frozenset({429, 502, 503, 504})
 #: Maximum number of responses to the server in delivery at once, each on a connection of its own.
 _DELIVERIES = 32
 
@@ -761,12 +765,12 @@ class HttpChannel:
 
     async def _deliver_again(self, message: Outgoing) -> None:
         """POST what a server may take twice, an answer or the end of the handshake: again if it may not have arrived."""
-        for pause in _RESEND_PAUSES:
+        for pause in _RESEND_PAUSES if message.method else _ANSWER_PAUSES:
             try:
                 return await self._deliver(message)
-            except (NotSent, ConnectionLost, HttpStatus) as exc:
-                wait = (exc.retry_after or 0.0) if isinstance(exc, HttpStatus) else 0.0
-                if (isinstance(exc, HttpStatus) and exc.status not in (429, 503)) or wait > self.limits.call_idle:
+            except (NotSent, ConnectionLost, HttpStatus, PeerError) as exc:
+                wait = _resend_delay(exc)
+                if wait is None or wait > self.limits.call_idle:
                     raise
                 logger.debug("%s is sent again: %s", message.method or "An answer", exc)
             await asyncio.sleep(max(pause, wait))
@@ -916,6 +920,15 @@ class HttpChannel:
             return True
         finally:
             response.release()
+
+
+def _resend_delay(error: CallError) -> float | None:
+    """The seconds after which a message may be sent again that may have arrived; None if it was refused for good."""
+    if isinstance(error, PeerError):
+        return error.retry_after
+    if isinstance(error, HttpStatus):
+        return (error.retry_after or 0.0) if error.status in _UNDELIVERED else None
+    return 0.0
 
 
 def stray_event(event: Event) -> str:
