@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tests.hostile import neighbours
 from tests.hostile.cases import error, result
 from tests.hostile.clients import run_all
 from tests.hostile.drivers import judge
@@ -25,6 +28,23 @@ async def test_the_client_survives_hostile_servers() -> None:
     outcomes = await run_all(every=8)
     assert len(outcomes) > 70
     assert [f"{outcome.name}: {outcome.problem}" for outcome in wrong_outcomes(outcomes)] == []
+
+
+@pytest.mark.timeout(120)
+async def test_nothing_is_taken_from_one_server_to_another_or_left_in_the_log() -> None:
+    outcomes = await neighbours.run_all()
+    assert len(outcomes) >= 30
+    assert [f"{outcome.name}: {outcome.problem}" for outcome in wrong_outcomes(outcomes)] == []
+
+
+@pytest.mark.timeout(120)
+async def test_what_is_taken_to_a_server_that_has_it_is_noticed(tmp_path: Path) -> None:
+    """Two processes of one server: what one gave is good at the other."""
+    name = neighbours.OWNER
+    async with neighbours.serving(tmp_path, name) as owner, neighbours.serving(tmp_path, name) as same:
+        problems = [await neighbours.stolen(case, owner, same) for case in neighbours.STOLEN]
+        problems.append(await neighbours.stolen_session(owner, same, "POST"))
+    assert all(problem and "nothing to take" not in problem for problem in problems), problems
 
 
 def test_the_corpus_is_as_large_as_it_says(capsys: pytest.CaptureFixture[str]) -> None:
