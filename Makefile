@@ -20,13 +20,13 @@ help:
 	@echo "make check         formatting, lint, types, layers, structure, public names; check-quick looks at the types of what differs from main"
 	@echo "make shape         what the rules of structure find, files and lines of each folder, and the path of a call"
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
-	@echo "make hostile       some 2,300 malicious and malformed messages and requests against server and client"
+	@echo "make hostile       some 2,300 malicious and malformed messages and requests against server and client, and what is taken from one server to another"
 	@echo "make reliability   the same against servers of other SDKs, for docs/reliability.md; takes 20 minutes (needs npm)"
 	@echo "make fuzz          coverage-guided fuzzing of what has no I/O, FUZZ_SECONDS=60 for each target (needs atheris)"
 	@echo "make mutants       changes of the source that no test notices: MUTANTS=60 of them, chosen by SEED, which is the date; ends within 8 minutes"
 	@echo "make http-differential  raw requests to Gemel's HTTP server, to others, and through nginx and haproxy"
 	@echo "make load soak     streams, calls, slow readers, sessions on a server, with bounds on what it holds"
-	@echo "make cluster       foreign clients on four processes behind haproxy that are killed meanwhile, over SQLite and Redis (needs npm, haproxy, redis-server); CLUSTER=--short for 40 s, CLUSTER='--seconds 600' for long"
+	@echo "make cluster       foreign clients on four processes behind haproxy that are killed meanwhile, over SQLite and Redis (needs npm, haproxy, redis-server), then two tenants on a store that is full, and one that loses writes; CLUSTER=--short for 40 s, CLUSTER='--seconds 600' for long"
 	@echo "make interop       Gemel and foreign servers and clients with each other (needs npm); INTEROP=--short for current SDKs only"
 	@echo "make interop-auth  logins at a real authorization server, with a browser and the official clients (needs npm, chromium)"
 	@echo "make interop-agents  the MCP clients of agent frameworks on Gemel's server, their agents on Gemel's adapters (needs npm)"
@@ -93,6 +93,7 @@ all-checks: test test-long check shape demo conformance hostile http-differentia
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run
 	$(PY) -m tests.hostile.clients
+	$(PY) -m tests.hostile.neighbours
 
 FUZZ_SECONDS ?= 60
 FUZZ_SEED ?= 0
@@ -121,6 +122,7 @@ soak: .venv/.test
 CLUSTER ?=
 cluster: .venv/.test
 	$(PY) -m tests.cluster.run $(CLUSTER)
+	$(PY) -m tests.cluster.troubles
 
 reliability: .venv/.test
 	$(PY) -m tests.hostile.compare

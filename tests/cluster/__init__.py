@@ -1,1 +1,1 @@
-"""`make cluster`: four processes behind haproxy, killed and restarted while foreign clients use them."""
+"""`make cluster`: processes that are killed and restarted while clients use them, and stores that are full or lose writes."""

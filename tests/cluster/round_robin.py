@@ -10,6 +10,7 @@ from itertools import cycle
 
 from tests.ports import free_port
 
+_BUSY = b"HTTP/1.1 %d Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -21,11 +22,18 @@ class RoundRobin:
     Args:
         ports: Where the servers are.
         fails: Whether a request, with its head, is answered with 502, as if its server had died.
+        refuses: The status with which a request, with its head, is refused, as by a proxy that is busy; 0 to forward it.
     """
 
-    def __init__(self, ports: Sequence[int], fails: Callable[[bytes], bool] = lambda request: False) -> None:
+    def __init__(
+        self,
+        ports: Sequence[int],
+        fails: Callable[[bytes], bool] = lambda request: False,
+        refuses: Callable[[bytes], int] = lambda request: 0,
+    ) -> None:
         self.port = free_port()
         self._fails = fails
+        self._refuses = refuses
         #: Requests by port.
         self.requests: Counter[int] = Counter()
         self._ports = list(ports)
@@ -48,6 +56,10 @@ class RoundRobin:
             body = await reader.readexactly(int(fields.get(b"content-length", b"0")))
             if self._fails(head + body):
                 writer.write(_BAD_GATEWAY)
+                writer.close()
+                return
+            if status := self._refuses(head + body):
+                writer.write(_BUSY % status)
                 writer.close()
                 return
             kept = [line for line in lines if not line.lower().startswith(b"connection:")]

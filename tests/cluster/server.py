@@ -5,14 +5,17 @@ import os
 from typing import Any
 
 from gemel import Changed, Context, Limits, Server, Tasks
+from gemel.backends import SqliteBackend
 
 BACKEND = os.environ["CLUSTER_BACKEND"]
-#: Each run of `note` adds a line, so that one that ran twice is seen.
+#: How large a SQLite file may become.
+MAX_BYTES = int(os.environ.get("CLUSTER_MAX_BYTES", 1 << 30))
+#: Each run of `note` that stores something adds a line, so that one that ran twice is seen.
 JOURNAL = os.environ["CLUSTER_JOURNAL"]
 
 server = Server(
-    "cluster",
-    backend=BACKEND,
+    os.environ.get("CLUSTER_NAME", "cluster"),
+    backend=SqliteBackend(BACKEND[10:], max_bytes=MAX_BYTES) if BACKEND.startswith("sqlite:///") else BACKEND,
     state_keys=[b"a key of the whole cluster, 32 by"],
     limits=Limits(drain=3.0, keep_alive=2.0),
 )
@@ -29,8 +32,8 @@ def log(line: str, suffix: str = "") -> None:
 @server.tool
 async def note(key: str, text: str) -> str:
     """Store a text. What is answered is stored."""
-    log(key)
     await server.backend.set(f"note:{key}", text.encode(), ttl=7200)
+    log(key)
     return key
 
 
