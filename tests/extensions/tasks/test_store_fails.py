@@ -13,6 +13,7 @@ from gemel import BackendError, Client, Context, Overloaded, PeerError, Server, 
 from gemel.backends import MemoryBackend, SqliteBackend
 from gemel.backends.keys import make_key
 from gemel.extensions.tasks.index import BUCKETS
+from tests.backends.redis_server import needs_redis, redis_server
 
 eras = pytest.mark.parametrize("era", ["2025", "2026"])
 failures = pytest.mark.parametrize("failure", [Overloaded("the store is full"), BackendError("the store is away")])
@@ -161,3 +162,34 @@ async def test_a_task_that_the_index_has_lost_is_run_when_it_is_asked_for(
         assert (await again.result()).text == "done"
     assert f"The task {task.id} was lost by the backend" in caplog.text
     await store.close()
+
+
+@needs_redis
+async def test_a_task_that_runs_while_the_store_loses_its_last_writes_ends(tmp_path: Path) -> None:
+    """As in a failover to a replica that did not get them: the task is run again from what is there."""
+    ran: list[str] = []
+    with redis_server(tmp_path, {"appendonly": "no"}) as redis:
+        server: Server[Any] = Server("shop", backend=redis.url)
+        server.add_extension(Tasks(poll_interval=0.05))
+
+        async def first() -> str:
+            if not ran:
+                await asyncio.to_thread(redis.ask, "SAVE")
+            ran.append("first")
+            return "one"
+
+        async def second() -> str:
+            if ran == ["first"]:  # which is recorded
+                redis.kill()
+                await asyncio.to_thread(redis.start)
+            ran.append("second")
+            return "two"
+
+        @server.tool(task=True)
+        async def job(ctx: Context) -> str:
+            return f"{await ctx.step(first)} {await ctx.step(second)}"
+
+        async with Client(server, era="2026") as client:
+            task = await client.call_tool("job", {}, task=True)
+            assert (await task.result(total=30)).text == "one two"
+    assert ran == ["first", "second", "first", "second"]

@@ -460,15 +460,16 @@ class Journal:
             self._take(entry, len(data))
 
     async def _write(self, data: bytes) -> None:
-        uncertain = False
+        uncertain = went_back = False
 
         async def write() -> None:
-            nonlocal uncertain
+            nonlocal uncertain, went_back
             try:
                 await self._backend.append(self._log, [data], ttl=self._ttl(), most=self._most, after=self._end)
             except LogConflict as exc:
                 entries = await self._backend.read(self._log, after=self._end, most=1) if uncertain else []
-                if entries != [(self._end + 1, data)]:  # else it was appended, and the reply was lost
+                went_back = await self._backend.end_of(self._log) < self._end
+                if not went_back and entries != [(self._end + 1, data)]:  # else it was appended, and the reply was lost
                     raise TaskGone("Another run of this task has begun") from exc
             except BackendError:
                 uncertain = True
@@ -478,6 +479,8 @@ class Journal:
             await keep_trying(write)
         except Overloaded as exc:
             raise BackendError(f"A step of a task can't be recorded: {exc}") from exc
+        if went_back:  # as after a failover to a replica that had not got the last writes: the run is repeated
+            raise BackendError("The store has lost what a task has recorded")
 
     def _take(self, entry: JournalEntry, size: int) -> None:
         self._end += 1

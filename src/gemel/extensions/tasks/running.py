@@ -256,8 +256,9 @@ class RunningTask:
         """Take what others changed in the record: answers, or its end. Raises TaskGone."""
         async with self._refreshing:
             record = await self._store.get(self.record.id)
-            if record is None or record.run != self.record.run:
+            if record is None or record.run > self.record.run:
                 raise TaskGone("the task is gone, or runs elsewhere")
+            record.run = self.record.run  # the number of an earlier run is there if the store has lost its last writes
             self.record = record
             if record.status == "cancelled":
                 raise TaskGone("the task was cancelled")
@@ -286,8 +287,9 @@ class RunningTask:
         """Change the record, as long as this run is the latest. Raises TaskGone."""
 
         def mine(record: TaskRecord) -> bool:
-            if record.run != self.record.run or record.ended:
+            if record.run > self.record.run or record.ended:
                 raise TaskGone("the task has ended, or runs elsewhere")
+            record.run = self.record.run
             return edit(record)
 
         self.record = await self._store.change(self.record.id, mine)
