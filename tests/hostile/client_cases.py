@@ -291,7 +291,6 @@ def wrong_openings() -> Iterator[ClientCase]:
     for path, values in (
         ("protocolVersion", table(ABSENT, None, 5, "", "1", "2031-01-01", [])),
         ("capabilities", table(ABSENT, None, 5, "x", [])),
-        ("serverInfo", table(5, "x", [], {"name": 5, "version": "1"})),
     ):
         for value in values:
             result = replaced(INITIALIZED, path, value)
@@ -299,6 +298,9 @@ def wrong_openings() -> Iterator[ClientCase]:
             yield ClientCase(
                 f"2025 initialize {path} {label(value)}", "2025", "initialize", (text,), failed, alive=False
             )
+    for value in table(ABSENT, 5, "x", [], {"name": 5, "version": "1"}):  # it is for display only
+        text = answer(result=replaced(INITIALIZED, "serverInfo", value))
+        yield ClientCase(f"2025 initialize serverInfo {label(value)}", "2025", "initialize", (text,), ("ok",))
     for path, values in (
         ("supportedVersions", table(ABSENT, None, 5, "x", [], ["2031-01-01"], [5])),
         ("capabilities", table(ABSENT, None, 5, "x", [])),

@@ -17,7 +17,6 @@ import msgspec
 
 from gemel.backends.base import Backend, store_refusal
 from gemel.backends.keys import make_key
-from gemel.backends.patience import store_patiently
 from gemel.encryption import KEY_BYTES, KeyRing
 from gemel.errors import BackendError, GemelError, InvalidParams, NotFinished, Overloaded
 from gemel.server.elicitation.shared_keys import SharedKeys
@@ -122,6 +121,8 @@ class RequestStateCodec:
                 f"{what}, more than the client carries (`limits.step_bytes`): give the server, which has state_keys, a shared "
                 "backend, or return less"
             )
+        from gemel.backends.patience import store_patiently
+
         # With its content, since a client can repeat a round from which the step goes another way.
         name = sha256(step.encode() + sha256(text).digest()).hexdigest()
         try:

@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from gemel.backends.patience import store_patiently
 from gemel.errors import GemelError, InvalidParams, NotFinished, Overloaded
 from gemel.jsonrpc import ABSENT
 from gemel.protocol.records import Call
@@ -279,6 +278,8 @@ class StatelessElicitation(KeyedElicitation):
 
         if not self._has_run_steps:
             return await encode()
+        from gemel.backends.patience import store_patiently
+
         try:
             return await store_patiently(encode, request_state.PATIENCE, "What steps have done")
         except Overloaded as exc:  # not "call again": the steps would run again
