@@ -18,7 +18,7 @@ from gemel.auth import GitHub, OAuthProxy
 from gemel.auth.client.token_request import ASSERTION_TYPE
 from gemel.auth.flow import HttpRequest
 from gemel.auth.jose import WebKey, generate_key, public_jwk, sign_jwt
-from gemel.auth.server.proxy import fetches, grants
+from gemel.auth.server.proxy import documents, grants
 from gemel.backends import MemoryBackend, SqliteBackend
 from gemel.errors import AuthorizationFailed, DefinitionError
 from tests.auth.hostile.cases import Request, Response, challenges
@@ -800,7 +800,7 @@ async def test_a_client_with_a_document_logs_in_and_the_page_names_its_owner() -
 
 async def test_a_redirect_uri_that_left_the_document_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """punkpeye/fastmcp #347: documents were remembered without end."""
-    monkeypatch.setattr(fetches, "_DOCUMENT_SECONDS", 0.0)
+    monkeypatch.setattr(documents, "_DOCUMENT_SECONDS", 0.0)
     async with rig() as site:
         client_id = publish(site)
         await site.login(client_id)

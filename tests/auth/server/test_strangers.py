@@ -108,7 +108,7 @@ async def test_who_waits_for_a_question_of_another_address_that_gives_way_asks_a
         first, *_ = await calls(site.at(FLOOD), "ann", "garbage-1", "garbage-2")
         await until(lambda: len(issuer.asked) == 3)
         (same,) = await calls(site, "ann")
-        await until(lambda: [one.waiters for one in auth._questions._by_loop.here().questions.values()] == [2, 1, 1])
+        await until(lambda: [one.waiters for one in auth._questions._work._by_loop.here().by_key.values()] == [2, 1, 1])
         issuer.quick.update(b"token=%b&token_type_hint=access_token" % token for token in (b"ann", b"bob"))
         assert (await who(site.at("127.0.0.3"), "bob"))["name"] == "bob"
         assert (await first.reply()).status == 503

@@ -9,7 +9,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any
 
-from gemel.auth.server.proxy.fetches import TooBusy
+from gemel.auth.server.proxy.documents import TooBusy
 from gemel.loops import PerLoop
 from gemel.shares import Shares
 

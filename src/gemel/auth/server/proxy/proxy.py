@@ -23,7 +23,7 @@ from gemel.auth.metadata import AuthorizationServer, canonical_resource
 from gemel.auth.server.backing import Backing
 from gemel.auth.server.jwks import SingleFlight
 from gemel.auth.server.proxy.consent import consent_page, error_page
-from gemel.auth.server.proxy.fetches import Fetches
+from gemel.auth.server.proxy.documents import TooBusy
 from gemel.auth.server.proxy.grants import Grant, GrantHooks, Grants, Lifetimes
 from gemel.auth.server.proxy.lookups import Lookups
 from gemel.auth.server.proxy.providers import Provider, may_answer_as
@@ -52,6 +52,7 @@ from gemel.auth.server.proxy.web import (
     optional,
 )
 from gemel.auth.server.resource import TokenAuth
+from gemel.auth.server.shared_work import GaveWay, SharedWork
 from gemel.auth.url_rules import UrlRules, is_loopback_name
 from gemel.backends.base import Backend
 from gemel.backends.server_backend import ServerBackend
@@ -60,6 +61,7 @@ from gemel.http1.asgi import AsgiApp, HeaderPairs
 from gemel.http1.cookies import cookie_values
 from gemel.protocol.http.request import Principal
 from gemel.protocol.records import Record
+from gemel.shares import address_share
 
 logger = logging.getLogger("gemel")
 
@@ -238,7 +240,7 @@ class OAuthProxy(TokenAuth):
         self._grants = Grants(self._store, vault, self.url, lifetimes, hooks)
         self._discovered: tuple[float, Endpoints] | None = None
         self._discovery: SingleFlight[Endpoints] = SingleFlight()
-        self._completions = Fetches(_COMPLETIONS)
+        self._completions: SharedWork[WebReply] = SharedWork(_COMPLETIONS)
         self._register = register
 
     def __repr__(self) -> str:
@@ -490,8 +492,10 @@ class OAuthProxy(TokenAuth):
             raise _completed()
         try:
             return await self._completions.run(
-                login.id, request.address, lambda: self._complete(login, browser, endpoints, code)
+                login.id, address_share(request.address), lambda: self._complete(login, browser, endpoints, code)
             )
+        except GaveWay:
+            raise TooBusy from None
         except AuthorizationFailed as exc:
             logger.warning("a login failed: %s", exc)
             code = "access_denied" if isinstance(exc, UpstreamRefused) else "server_error"

@@ -20,10 +20,11 @@ from gemel.auth.client.token_request import ASSERTION_TYPE
 from gemel.auth.flow import HttpRequest, HttpResponse
 from gemel.auth.jose import TokenInvalid, WebKey, import_keys, read_claims, verify_jwt
 from gemel.auth.metadata import ClientMetadata, read_document
-from gemel.auth.server.proxy.fetches import Documents, Fetches
+from gemel.auth.server.proxy.documents import Documents
 from gemel.auth.server.proxy.redirects import check_redirect_uri, without_port
 from gemel.auth.server.proxy.store import SIGNATURE_LENGTH, ProxyStore, Vault
 from gemel.auth.server.proxy.web import OAuthError, WebReply, WebRequest, json_reply, optional
+from gemel.auth.server.shared_work import SharedWork
 from gemel.protocol.records import Record
 from gemel.visible import hidden
 
@@ -106,7 +107,7 @@ class Clients:
         self._schemes = frozenset(redirect_schemes)
         self._hosts = None if redirect_hosts is None else frozenset(host.lower() for host in redirect_hosts)
         self._register = register
-        fetches = Fetches(_FETCHES)
+        fetches: SharedWork[Any] = SharedWork(_FETCHES)
         self._documents = Documents(fetches, self._load_client)
         self._key_sets = Documents(fetches, self._load_keys)
         self._has_warned = False

@@ -1,14 +1,13 @@
-"""Work at other servers that anybody can cause: once at a time, bounded, with shares for addresses, and ended with its callers."""
+"""Documents that anybody can name, such as the metadata of clients: fetched with a bound, and remembered."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
-from functools import partial
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from gemel.auth.server.proxy.web import OAuthError
+from gemel.auth.server.shared_work import GaveWay, SharedWork
 from gemel.errors import AuthorizationFailed
 from gemel.loops import PerLoop
 from gemel.shares import Shares, address_share
@@ -29,103 +28,6 @@ class TooBusy(OAuthError):
     def __init__(self) -> None:
         text = "too many requests wait for other servers: try again later"
         super().__init__("temporarily_unavailable", text, 503, headers=((b"retry-after", b"5"),))
-
-
-class _Run:
-    """Work that is under way."""
-
-    def __init__(self, share: str, task: asyncio.Task[Any]) -> None:
-        self.share = share
-        self.task = task
-        self.waiting = 0
-        self.gave_way = False
-
-
-class _Runs:
-    """The work that is under way in one event loop."""
-
-    def __init__(self) -> None:
-        self.by_key: dict[Hashable, _Run] = {}
-        self.shares: Shares[Hashable] = Shares()
-
-    def start(self, key: Hashable, share: str, task: asyncio.Task[Any]) -> _Run:
-        run = self.by_key[key] = _Run(share, task)
-        self.shares.add(share, key)
-        task.add_done_callback(partial(self._done, key, run))
-        return run
-
-    def _done(self, key: Hashable, run: _Run, task: asyncio.Task[Any]) -> None:
-        self._forget(key, run)
-        if not task.cancelled():
-            task.exception()  # marks it as retrieved: those who waited may have left
-
-    def _forget(self, key: Hashable, run: _Run) -> None:
-        if self.by_key.get(key) is run:
-            del self.by_key[key]
-            self.shares.discard(run.share, key)
-
-    def end(self, key: Hashable, run: _Run) -> None:
-        self._forget(key, run)
-        run.task.cancel()
-
-    def make_room(self, share: str) -> None:
-        """End the oldest work of the share that has most under way."""
-        key = next(iter(self.shares.giving_way(share)))
-        run = self.by_key[key]
-        run.gave_way = True
-        self.end(key, run)
-
-
-class Fetches:
-    """Does work that anybody can cause.
-
-    Whoever wants what is under way waits for it. When too much is under way, the oldest of the address that has most is
-    cancelled, and so is what nobody waits for any more.
-
-    Args:
-        most: How much may be under way at once, in one event loop.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._runs: PerLoop[_Runs] = PerLoop(_Runs)
-
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._runs.here().by_key
-
-    async def run(self, key: Hashable, address: str, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
-        """Do some work, or wait for it if it is under way.
-
-        Args:
-            key: Which work it is.
-            address: Who wants it.
-            work: Begins it.
-
-        Returns:
-            Its result.
-
-        Raises:
-            TooBusy: It gave way to that of others.
-        """
-        here, share = self._runs.here(), address_share(address)
-        while True:
-            run = here.by_key.get(key)
-            if run is None:
-                if len(here.by_key) >= self._most:
-                    here.make_room(share)
-                run = here.start(key, share, asyncio.get_running_loop().create_task(work()))
-            run.waiting += 1
-            try:
-                await asyncio.wait([run.task])
-            finally:
-                run.waiting -= 1
-                if not run.waiting:
-                    here.end(key, run)
-            if not run.gave_way:
-                result: ResultT = run.task.result()
-                return result
-            if run.share == share:
-                raise TooBusy
 
 
 class _Known(NamedTuple, Generic[ResultT]):
@@ -171,12 +73,12 @@ class Documents(Generic[ResultT]):
     again.
 
     Args:
-        fetches: Fetches them.
+        fetches: Bounds the fetches.
         load: Returns the document at a URL, for the share of an address. Raises OAuthError if it is not acceptable,
             AuthorizationFailed if there is no answer, TooBusy.
     """
 
-    def __init__(self, fetches: Fetches, load: Callable[[str, str], Awaitable[ResultT]]) -> None:
+    def __init__(self, fetches: SharedWork[Any], load: Callable[[str, str], Awaitable[ResultT]]) -> None:
         self._fetches = fetches
         self._load = load
         self._shelf: PerLoop[_Shelf[ResultT]] = PerLoop(_Shelf)
@@ -199,10 +101,10 @@ class Documents(Generic[ResultT]):
         known = self._shelf.here().use(url, share)
         if known is None or time.monotonic() >= known.until:
             try:
-                known = await self._fetches.run((self, url), address, lambda: self._fetch(url, share))
-            except TooBusy:
+                known = await self._fetches.run((self, url), share, lambda: self._fetch(url, share))
+            except (GaveWay, TooBusy):
                 if known is None or not _may_be_used(known):
-                    raise
+                    raise TooBusy from None
         if known.document is not None:
             return known.document
         assert known.error is not None
