@@ -26,6 +26,7 @@ from gemel import (
 )
 from gemel.contracts.compare import entry_differences
 from gemel.contracts.lock_file import written
+from gemel.schema.tools import WRAP_MARKERS
 from tests.client.puppet import Puppet, discovered, done, shaken
 from tests.support import EraName
 

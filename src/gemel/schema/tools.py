@@ -25,9 +25,9 @@ else:
     DataT = TypeVar("DataT")
 
 
-#: Marks an output schema that was wrapped because its root is not an object. The second name is FastMCP's.
-WRAP_MARKER = "x-gemel-wrap-result"
-WRAP_MARKERS = (WRAP_MARKER, "x-fastmcp-wrap-result")
+#: Mark an output schema that was wrapped because its root is not an object. The second name is FastMCP's, whose client reads
+#: that one alone: schemas get both.
+WRAP_MARKERS = ("x-gemel-wrap-result", "x-fastmcp-wrap-result")
 
 
 class ToolAnnotations(Model, kw_only=True):

@@ -57,7 +57,7 @@ def refusal_of(error: ValueError) -> str:
 @functools.lru_cache(maxsize=256)
 def _prepared(kind: Any) -> tuple[Any, bool, bool]:
     """The type with lists in place of iterables, whether it holds one of pydantic's, and whether `leaves_defaults`."""
-    kind = with_lists(kind)
+    kind = normalized(kind)
     return kind, "pydantic" in sys.modules and any(map(_is_pydantics, _parts(kind, {}))), leaves_defaults(kind)
 
 
@@ -92,28 +92,42 @@ def with_defaults(value: Any) -> Any:
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
-def with_lists(annotation: Any, *, reading: bool = True) -> Any:
-    """Replace iterables by lists, except inside of classes: pydantic would check their items only while they are read.
+def normalized(annotation: Any, *, reading: bool = True) -> Any:
+    """Replace iterables by lists, and the members of unions that no JSON text would be read as; not inside of classes.
 
-    Raises TypeError for an iterator to be read without pydantic.
+    pydantic would check the items of an iterable only while they are read. A JSON string beside `str` is a text, not bytes in
+    base64. Raises TypeError for an iterator to be read without pydantic.
     """
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation in _ITERABLES or origin in _ITERABLES:
-        items: Any = list[with_lists(arguments[0], reading=reading)] if arguments else list  # type: ignore[misc]  # made of a value
+        items: Any = list[normalized(arguments[0], reading=reading)] if arguments else list  # type: ignore[misc]  # made of a value
         is_list = not reading or issubclass(list, origin or annotation)
         return items if is_list else _iterated(items)
     if not arguments or origin is Literal:
         return annotation
     if origin is Annotated:
-        return Annotated[(with_lists(annotation.__origin__, reading=reading), *annotation.__metadata__)]
-    inner = tuple(with_lists(argument, reading=reading) for argument in arguments)
-    if all(map(operator.is_, inner, arguments)):
+        return Annotated[(normalized(annotation.__origin__, reading=reading), *annotation.__metadata__)]
+    inner = tuple(normalized(argument, reading=reading) for argument in arguments)
+    if origin in (Union, UnionType):
+        inner = _distinct_texts(inner, reading=reading)
+    if len(inner) == len(arguments) and all(map(operator.is_, inner, arguments)):
         return annotation
     if origin in (Union, UnionType):
         return Union[inner]  # noqa: UP007  # made of a tuple
     return type(annotation)(origin, inner)
 
 
+def _distinct_texts(members: tuple[Any, ...], *, reading: bool) -> tuple[Any, ...]:
+    """The members of a union with at most one type of bytes; if it is read, with none beside `str`."""
+    binary = [member for member in members if member in _BINARY]
+    is_text = reading and str in members
+    if not is_text and (binary in ([], [bytes]) or (reading and len(binary) == 1)):
+        return members
+    others = tuple(member for member in members if member not in _BINARY)
+    return others if is_text else (*others, bytes)
+
+
+_BINARY = (bytes, bytearray, memoryview)
 _ITERABLES = (
     *(collections.abc.Iterable, collections.abc.Collection),
     *(collections.abc.Iterator, collections.abc.Generator),

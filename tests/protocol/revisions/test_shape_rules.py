@@ -231,6 +231,7 @@ def test_an_output_schema_of_no_object_is_wrapped_before_the_newest_revision(sch
         "properties": {"result": inner},
         "required": ["result"],
         "x-gemel-wrap-result": True,
+        "x-fastmcp-wrap-result": True,
     }
     for revision in (V2025_06, V2025_11):
         assert wire(shape(tools, revision)) == {"tools": [{**listed, "outputSchema": wrapped}]}

@@ -587,3 +587,37 @@ async def test_schemas_of_tools_have_no_references() -> None:
         assert result.structured_content[0] == given
         with pytest.raises(ToolError, match=r'start\.unit: expected one of "C", "F", got string "K"'):
             await client.call_tool("move", {"start": {"name": "Oslo", "unit": "K"}, "end": given})
+
+
+@both_eras
+async def test_a_text_is_sent_as_it_is_whatever_else_the_annotation_allows(era: Era) -> None:
+    text = 'line one\nsays "hi"'
+    server = Server("texts")
+
+    def return_text() -> Any:
+        return text
+
+    kinds: list[Any] = [str, str | dict[str, Any], str | list[str], str | bytes, str | bytearray, str | None, Any]
+    kinds += [Literal['line one\nsays "hi"', "other"]]
+    for number, kind in enumerate(kinds):
+        return_text.__annotations__["return"] = kind
+        server.tool(f"text{number}")(return_text)
+    async with Client(server, era=era) as client:
+        for number in range(len(kinds)):
+            result = await client.call_tool(f"text{number}")
+            assert result.text == text
+            assert result.structured_content in (msgspec.UNSET, text, {"result": text})
+
+
+@both_eras
+async def test_a_tool_without_arguments_lists_an_object_without_properties(era: Era) -> None:
+    """Clients read `inputSchema["properties"]`."""
+    server = Server("clock")
+
+    @server.tool
+    def now() -> str:
+        return "noon"
+
+    async with Client(server, era=era) as client:
+        (tool,) = await client.list_tools()
+    assert tool.input_schema == {"type": "object", "properties": {}, "additionalProperties": False}

@@ -295,7 +295,7 @@ def test_tagged_models_need_no_foreign_words() -> None:
 
 def test_arguments_without_parameters_are_an_empty_closed_object() -> None:
     """TOOL-04, TOOL-08."""
-    assert object_schema({}, [], {}) == {"type": "object", "additionalProperties": False}
+    assert object_schema({}, [], {}) == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def test_a_root_that_is_a_reference_becomes_what_it_names() -> None:

@@ -265,3 +265,42 @@ def test_what_is_listed_is_accepted_and_what_is_accepted_is_listed_but_for_nulls
 @given(VALUES)
 def test_any_value_is_taken_for_a_schema(schema: Any) -> None:
     without_null(schema)
+
+
+@both_eras
+async def test_a_default_of_none_makes_the_annotation_optional(era: Any) -> None:
+    """`x: str = None` means `str | None`, as in other frameworks, whatever library reads the type."""
+
+    def function(
+        a: str = None,  # type: ignore[assignment]  # noqa: RUF013
+        b: Annotated[int, Field(ge=1, description="B.")] = None,  # type: ignore[assignment]
+        c: Annotated[str, msgspec.Meta(min_length=1)] = None,  # type: ignore[assignment]
+        d: Filter = None,  # type: ignore[assignment]
+        e: list[str] = Field(None, max_length=2),
+        f: "dict[str, int] | list[int]" = None,  # type: ignore[assignment]
+    ) -> str:
+        return repr((a, b, c, d, e, f))
+
+    schema = await listed(function)
+    assert "required" not in schema
+    assert {name: member for name, member in schema["properties"].items() if name != "d"} == {
+        "a": {"type": "string"},
+        "b": {"type": "integer", "minimum": 1, "description": "B."},
+        "c": {"type": "string", "minLength": 1},
+        "e": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+        "f": {
+            "anyOf": [
+                {"type": "object", "additionalProperties": INTEGER},
+                {"type": "array", "items": INTEGER},
+            ]
+        },
+    }
+    assert schema["properties"]["d"]["type"] == "object"
+    server: Server[Any] = Server("optional")
+    server.tool("take")(function)
+    async with Client(server, era=era) as client:
+        for given in ({}, dict.fromkeys("abcdef")):
+            assert (await client.call_tool("take", given)).text == "(None, None, None, None, None, None)"
+        refused = await client.call_tool("take", {"a": 1, "b": 0}, raise_on_error=False)
+        assert refused.is_error
+        assert "a: expected string or null, got integer 1; b: expected integer >= 1, got integer 0" in refused.text

@@ -78,7 +78,7 @@ def test_a_function_without_parameters_takes_an_empty_closed_object() -> None:
         return "now"
 
     signature = inspected(now)
-    assert signature.input_schema == {"type": "object", "additionalProperties": False}
+    assert signature.input_schema == {"type": "object", "properties": {}, "additionalProperties": False}
     assert (signature.arguments.from_json(b"{}"), signature.description, signature.output_schema) == ({}, None, None)
 
 

@@ -143,3 +143,31 @@ def test_a_default_is_held_to_the_limits_of_its_type() -> None:
 
 def test_types_of_pydantic_stand_beside_pydantics_models() -> None:
     assert made(ipaddress.IPv4Address).read(b'"127.0.0.1"') == ipaddress.IPv4Address("127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "schema", "text", "value"),
+    [
+        (bytes | str, {"type": "string"}, b'"YWJj"', "YWJj"),
+        (list[str | memoryview], {"type": "array", "items": {"type": "string"}}, b'["YWJj"]', ["YWJj"]),
+        (
+            bytes | bytearray | memoryview | str | int | float,
+            {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "number"}]},
+            b'"abc"',
+            "abc",
+        ),
+        (bytes | bytearray, {"type": "string", "contentEncoding": "base64"}, b'"YWJj"', b"abc"),
+        (
+            Annotated[bytes | str, pydantic.Field(max_length=4)],
+            {"type": "string", "maxLength": 4},
+            b'"YWJj"',
+            "YWJj",
+        ),
+    ],
+)
+def test_a_string_is_read_as_a_text_where_the_annotation_allows_one_beside_bytes(
+    annotation: Any, schema: dict[str, Any], text: bytes, value: Any
+) -> None:
+    kind = made(annotation)
+    assert kind.schema == schema
+    assert kind.read(text) == value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.schema.tools import WRAP_MARKER, CallToolResult
+from gemel.schema.tools import WRAP_MARKERS, CallToolResult
 from gemel.structs import sets_like_slots
 
 
@@ -30,7 +30,7 @@ def wrap_schema(schema: dict[str, Any] | bool) -> dict[str, Any]:
         inner = _rebased({word: value for word, value in schema.items() if word != "$schema"})
         if "$schema" in schema:
             outer["$schema"] = schema["$schema"]
-    return {**outer, "properties": {"result": inner}, "required": ["result"], WRAP_MARKER: True}
+    return {**outer, "properties": {"result": inner}, "required": ["result"], **dict.fromkeys(WRAP_MARKERS, True)}
 
 
 def _rebased(schema: Any) -> Any:

@@ -174,9 +174,7 @@ class SchemaWriter:
 
 def object_schema(properties: Mapping[str, Schema], required: list[str], definitions: Mapping[str, Schema]) -> Schema:
     """The schema of a function's arguments: an object with these members and no others."""
-    schema: Schema = {"type": "object"}
-    if properties:
-        schema["properties"] = dict(properties)
+    schema: Schema = {"type": "object", "properties": dict(properties)}
     if required:
         schema["required"] = required
     schema["additionalProperties"] = False

@@ -180,13 +180,13 @@ class _TypedOutput:
         try:
             if self._reader is not None:
                 self._reader.decode(text)
-                return Raw(text), text.decode()
+                return Raw(text), _shown_text(value, text)
         except (msgspec.ValidationError, TypeError):
             pass  # the schema decides
         problem = self._validator.problem(text)
         if problem is not None:
             raise self._mistake(msgspec.json.decode(text), (), problem)
-        return Raw(text), text.decode()
+        return Raw(text), _shown_text(value, text)
 
     def _mistake(self, value: Any, rejections: Sequence[Rejection], problem: str = "") -> DefinitionError:
         """The error for a value that doesn't fit, in the words for arguments if they say what is wrong."""
@@ -194,6 +194,12 @@ class _TypedOutput:
         return self.place.mistake(
             f"returned a value that doesn't fit `-> {shown(self.annotation)}`: {'; '.join(lines)}; {_ADVICE}"
         )
+
+
+def _shown_text(value: Any, text: bytes) -> str:
+    """A value's JSON text, as models read it: that of a string without quotes and escapes."""
+    is_text = isinstance(value, str) and not isinstance(value, enum.Enum) and text.startswith(b'"')
+    return msgspec.json.decode(text, type=str) if is_text else text.decode()
 
 
 #: Types that become content blocks where the annotation names them.

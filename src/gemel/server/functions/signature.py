@@ -376,6 +376,8 @@ def _read_parameter(
         default = _default_of(field, name, place)
     try:
         kind = value_type(annotation, writer)
+        if default is None and not _takes_none(kind):  # `x: str = None` means `str | None`
+            kind = value_type(_or_none(annotation), writer)
     except (TypeError, NameError) as reason:
         raise place.mistake(_unusable(annotation, reason), name) from None
     schema = dict(kind.schema)
@@ -385,6 +387,22 @@ def _read_parameter(
         listed = _listed_default(default, kind, annotation, writer, place, name)
         schema.update({} if listed is UNSET else {"default": listed})
     return Parameter(name, _wire_name(field, name, place) if field is not None else name, kind, schema, _maker(default))
+
+
+def _takes_none(kind: ValueType) -> bool:
+    """Whether a caller may pass null."""
+    try:
+        kind.write_default(None)
+    except (ValueRejected, NotSerializable):
+        return False
+    return True
+
+
+def _or_none(annotation: Any) -> Any:
+    """The annotation with None beside its type. pydantic reads its Field only outside of a union."""
+    outside = metadata_of(annotation) if any(map(is_field_info, metadata_of(annotation))) else ()
+    kind = typing.Union[bare(annotation) if outside else annotation, None]  # noqa: UP007  # of what has no `|`, too
+    return Annotated[(kind, *outside)] if outside else kind
 
 
 class _Factory(NamedTuple):
@@ -452,10 +470,6 @@ def _listed_default(
             f"its default, of type {error.part}, can't be shown in the schema; use None or a JSON value", name
         ) from None
     except ValueRejected as error:
-        if default is None:
-            plain = shown(bare(annotation))
-            what = f"its default None doesn't fit `{plain}`; write `{name}: {plain} | None = None`"
-            raise place.mistake(what, name) from None
         violations = explain(
             {**kind.schema, "$defs": writer.definitions}, error.value, error.rejections, exact=kind.exact
         )

@@ -25,7 +25,7 @@ from gemel.server.functions.json_schema import Schema, SchemaWriter, Unsupported
 from gemel.server.functions.keys import KeyCheck
 from gemel.server.functions.validation_errors import MAX_EXPLAINED, Path, Rejection, rejection_of
 from gemel.values.encoding import encode_by_pydantic, encode_value, explained
-from gemel.values.reading import leaves_defaults, with_defaults, with_lists
+from gemel.values.reading import leaves_defaults, normalized, with_defaults
 from gemel.version import install_command
 
 if TYPE_CHECKING:
@@ -123,8 +123,9 @@ def _misapplied(schema: Any) -> str | None:
 
 
 def _value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
+    if type(annotation) is not type:
+        annotation = normalized(annotation, reading=writer.reading)
     if not is_plain(annotation):
-        annotation = with_lists(annotation, reading=writer.reading)
         _refuse_crash(annotation)
     traits = _traits(annotation)
     if not traits.pydantic:
