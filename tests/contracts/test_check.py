@@ -270,7 +270,10 @@ async def test_an_older_revision_is_held_to_what_it_can_show(weather: Weather) -
     weather.tools[0] |= {"outputSchema": {"type": "array"}, "icons": [{"src": "https://x.example"}]}
     lock = await weather.locked()
     wrapped = {"type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"]}
-    weather.tools[0]["outputSchema"] = {**wrapped, "x-gemel-wrap-result": True}  # as a handshake revision lists it
+    weather.tools[0]["outputSchema"] = {
+        **wrapped,
+        **dict.fromkeys(WRAP_MARKERS, True),
+    }  # as a handshake revision lists it
     async with Client(weather, era="2025", lock=lock) as client:
         await client.call_tool("forecast")
     with pytest.raises(ContractDrift, match="output"):

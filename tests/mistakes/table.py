@@ -42,7 +42,8 @@ MISTAKES = (
     Mistake(
         "a tool twice",
         "@s.tool\ndef f() -> int: return 1\n@s.tool\ndef f() -> int: return 2\n",
-        "There is a tool 'f' already: give this one another name, or remove the first",
+        "There is a tool 'f' already: give this one another name, remove the first, or say which counts: "
+        'Server(on_duplicate="replace") or "keep"',
     ),
     Mistake(
         "a tool name with a blank",
@@ -77,9 +78,9 @@ MISTAKES = (
         'f(): parameter `x`: its default doesn\'t fit its annotation: expected integer, got string "a"',
     ),
     Mistake(
-        "a resource without scheme",
-        "@s.resource('notes')\ndef f() -> str: return ''\n",
-        "The resource 'notes' needs a scheme, as in weather://notes",
+        "a resource with a blank",
+        "@s.resource('my notes')\ndef f() -> str: return ''\n",
+        "'resource://my notes' is not a URI: percent-encode characters other than A-Z a-z 0-9 and -._~",
     ),
     Mistake(
         "a resource without URI",
@@ -113,7 +114,8 @@ MISTAKES = (
     Mistake(
         "a resource twice",
         "@s.resource('n://x')\ndef f() -> str: return ''\n@s.resource('n://x')\ndef g() -> str: return ''\n",
-        "There is a resource 'n://x' already: give this one another URI, or remove the first",
+        "There is a resource 'n://x' already: give this one another URI, remove the first, or say which counts: "
+        'Server(on_duplicate="replace") or "keep"',
     ),
     Mistake(
         "a prompt that returns an int",

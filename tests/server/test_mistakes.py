@@ -81,13 +81,16 @@ def test_a_name_that_is_there_already() -> None:
     server.prompt("brief")(lambda: "x")
     server.resource("weather://now", name="now")(lambda: "x")
     assert told(lambda: server.tool("forecast")(lambda: "y")) == (
-        "There is a tool 'forecast' already: give this one another name, or remove the first"
+        "There is a tool 'forecast' already: give this one another name, remove the first, or say which counts: "
+        'Server(on_duplicate="replace") or "keep"'
     )
     assert told(lambda: server.prompt("brief")(lambda: "y")) == (
-        "There is a prompt 'brief' already: give this one another name, or remove the first"
+        "There is a prompt 'brief' already: give this one another name, remove the first, or say which counts: "
+        'Server(on_duplicate="replace") or "keep"'
     )
     assert told(lambda: server.resource("weather://now", name="again")(lambda: "y")) == (
-        "There is a resource 'weather://now' already: give this one another URI, or remove the first"
+        "There is a resource 'weather://now' already: give this one another URI, remove the first, or say which counts: "
+        'Server(on_duplicate="replace") or "keep"'
     )
 
 

@@ -43,6 +43,7 @@ from gemel.server.extensions import BaseExtension
 from gemel.server.features.caching import CacheHint
 from gemel.server.features.options import is_uri, listed
 from gemel.server.features.subscriptions import Authorize
+from gemel.server.features.visibility import ON_DUPLICATE, OnDuplicate
 from gemel.server.lifespan import ConnectionLifespan
 from gemel.server.middleware.chain import Middleware
 from gemel.transports.http.server.options import Auth
@@ -142,6 +143,15 @@ class ServerOptions(TypedDict, Generic[StateT], total=False):
             "None`, in place of integer. It is accepted either way. A tool's own `list_null=` comes first.",
             False,
             FLAG,
+        ),
+    ]
+    on_duplicate: Annotated[
+        OnDuplicate,
+        Option(
+            'What becomes of a tool, prompt or resource whose name or URI is taken: `"error"` (DefinitionError), `"replace"` '
+            '(the second one counts) or `"keep"` (the first one does).',
+            "error",
+            ON_DUPLICATE,
         ),
     ]
     omit_repeated_text: Annotated[

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
-from gemel.errors import DefinitionError
+from gemel.errors import DefinitionError, shorten
+from gemel.options import check_option
 from gemel.server.composition.include import Registries, include
 from gemel.server.features.completion import Completable, Completions, RegisteredCompleter
 from gemel.server.features.files import FOLDER, Files, default_uri
 from gemel.server.features.options import PromptOptions, ResourceOptions, ToolOptions, check_text, with_name
 from gemel.server.features.prompts import Prompts
-from gemel.server.features.resources import Resources
+from gemel.server.features.resources import Resources, with_scheme
 from gemel.server.features.tools import Tools
-from gemel.server.features.visibility import Rule, View, Visibility
+from gemel.server.features.visibility import ON_DUPLICATE, OnDuplicate, Rule, View, Visibility
 from gemel.server.threads import Threads
+
+logger = logging.getLogger("gemel")
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 RuleT = TypeVar("RuleT", bound=Rule)
@@ -33,6 +37,8 @@ class Router:
         turn: Seconds that a call waits at most for a tool with a `concurrency` limit.
         coerce: The default of the option `coerce` of its tools.
         list_null: The default of the option `list_null` of its tools.
+        on_duplicate: What becomes of a tool, prompt or resource whose name or URI is taken: "error" (DefinitionError),
+            "replace" (the second one counts) or "keep" (the first one does).
     """
 
     def __init__(
@@ -44,6 +50,7 @@ class Router:
         turn: float = 30.0,
         coerce: bool = False,
         list_null: bool = False,
+        on_duplicate: OnDuplicate = "error",
     ) -> None:
         self._threads = Threads(threads)
         self._visibility = Visibility()
@@ -74,6 +81,8 @@ class Router:
             page_size,
             resource_bytes,
         )
+        check_option("on_duplicate", on_duplicate, ON_DUPLICATE)
+        self._tools.on_duplicate = self._prompts.on_duplicate = self._resources.on_duplicate = on_duplicate
         self._completions.find_prompt = self._prompts.find
         self._completions.find_resource = self._resources.find
 
@@ -249,7 +258,8 @@ class Router:
     def _add_prompt(self, function: Callable[P, R], options: Mapping[str, Any]) -> Completable[P, R]:
         entry = self._prompts.add(function, options)
         names = [item.wire_name for item in entry.signature.parameters]
-        return Completable(function, names, self._completions.prompts[entry.prompt.name])
+        counts = self._prompts.all[entry.prompt.name] is entry
+        return Completable(function, names, self._completions.prompts[entry.prompt.name] if counts else {})
 
     def remove_prompt(self, name: str) -> None:
         """Remove a prompt; connected clients are told.
@@ -275,7 +285,7 @@ class Router:
         ResourceNotFound, there is no such resource.
 
         Args:
-            uri: The URI, or a URI template.
+            uri: The URI, or a URI template. One without a scheme is offered with `resource://` before it, with a warning.
             **options: See `ResourceOptions`.
 
         Returns:
@@ -287,11 +297,17 @@ class Router:
         Specification: server/resources.
         """
         check_text(uri, 'A resource needs a URI: write @server.resource("scheme://path")')
+        offered = with_scheme(uri)
 
         def register(function: Callable[P, R]) -> Completable[P, R]:
-            entry = self._resources.add(uri, function, options)
+            entry = self._resources.add(offered, function, options)
+            if offered != uri:
+                logger.warning(
+                    "%s", entry.signature.place.mistake(f"{shorten(uri)!r} has no scheme: offered as {offered!r}")
+                )
             names = [item.wire_name for item in entry.signature.parameters]
-            return Completable(function, names, self._completions.resources[uri])
+            counts = self._resources.all[offered] is entry
+            return Completable(function, names, self._completions.resources[offered] if counts else {})
 
         return register
 
@@ -304,6 +320,7 @@ class Router:
         Raises:
             KeyError: There is no such resource.
         """
+        uri = with_scheme(uri)
         self._resources.remove(uri)
         if uri in self._folders:
             self._folders.discard(uri)

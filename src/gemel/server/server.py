@@ -135,6 +135,7 @@ class Server(Router, Generic[StateT]):
             turn=limits.concurrency_wait,
             coerce=settings["coerce"],
             list_null=settings["list_null"],
+            on_duplicate=settings["on_duplicate"],
         )
         self.limits = limits
         #: Authorizes callers over HTTP; None if everybody may call.

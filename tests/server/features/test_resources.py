@@ -16,6 +16,7 @@ import pytest
 from gemel import (
     Annotations,
     Changed,
+    Client,
     Context,
     DefinitionError,
     Depends,
@@ -24,6 +25,7 @@ from gemel import (
     Image,
     InternalError,
     InvalidParams,
+    PeerError,
     ReadResourceResult,
     ResourceContents,
     ResourceNotFound,
@@ -713,7 +715,8 @@ def of_any(city: Any) -> str:
 @pytest.mark.parametrize(
     ("uri", "function", "options", "words"),
     [
-        ("weather", plain, {}, "needs a scheme, as in weather://weather"),
+        ("", plain, {}, "needs a scheme"),
+        ("weather now", plain, {}, "'resource://weather now' is not a URI: percent-encode"),
         ("x://a b", plain, {}, "'x://a b' is not a URI: percent-encode"),
         ("x://größe", plain, {}, "is not a URI: percent-encode"),
         ("x://%zz", plain, {}, "is not a URI: percent-encode"),
@@ -763,3 +766,34 @@ def test_a_uri_is_taken_once() -> None:
     server.resource("x://a")(plain)
     with pytest.raises(DefinitionError, match="There is a resource 'x://a' already"):
         server.resource("x://a")(plain)
+
+
+async def test_a_uri_without_a_scheme_gets_one(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("files")
+
+    @server.resource("/notes/{name}")
+    def note(name: str) -> str:
+        return name
+
+    server.resource("a/list", name="list")(lambda: "all")
+    assert "'/notes/{name}' has no scheme: offered as 'resource:///notes/{name}'" in caplog.text
+    async with Client(server) as client:
+        assert [one.uri for one in await client.list_resources()] == ["resource://a/list"]
+        assert [one.uri_template for one in await client.list_resource_templates()] == ["resource:///notes/{name}"]
+        assert (await client.read_resource("resource:///notes/today")).text == "today"
+        server.remove_resource("a/list")
+        assert await client.list_resources() == []
+
+
+async def test_a_parameter_with_a_default_needs_no_variable() -> None:
+    """Then no caller can set it."""
+    server = Server("notes")
+
+    @server.resource("notes://{name}")
+    def note(name: str, limit: int = 3) -> str:
+        return f"{name} {limit}"
+
+    async with Client(server) as client:
+        assert (await client.read_resource("notes://a")).text == "a 3"
+        with pytest.raises(PeerError, match="not found"):
+            await client.read_resource("notes://a?limit=5")

@@ -271,16 +271,19 @@ def test_any_value_is_taken_for_a_schema(schema: Any) -> None:
 async def test_a_default_of_none_makes_the_annotation_optional(era: Any) -> None:
     """`x: str = None` means `str | None`, as in other frameworks, whatever library reads the type."""
 
-    def function(
-        a: str = None,  # type: ignore[assignment]  # noqa: RUF013
-        b: Annotated[int, Field(ge=1, description="B.")] = None,  # type: ignore[assignment]
-        c: Annotated[str, msgspec.Meta(min_length=1)] = None,  # type: ignore[assignment]
-        d: Filter = None,  # type: ignore[assignment]
-        e: list[str] = Field(None, max_length=2),
-        f: "dict[str, int] | list[int]" = None,  # type: ignore[assignment]
-    ) -> str:
+    def function(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> str:
         return repr((a, b, c, d, e, f))
 
+    function.__defaults__ = (None, None, None, None, Field(None, max_length=2), None)
+    function.__annotations__ = {
+        "a": str,
+        "b": Annotated[int, Field(ge=1, description="B.")],
+        "c": Annotated[str, msgspec.Meta(min_length=1)],
+        "d": Filter,
+        "e": list[str],
+        "f": "dict[str, int] | list[int]",
+        "return": str,
+    }
     schema = await listed(function)
     assert "required" not in schema
     assert {name: member for name, member in schema["properties"].items() if name != "d"} == {

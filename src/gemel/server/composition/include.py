@@ -79,22 +79,23 @@ def include(target: Registries, source: Registries, prefix: str | None) -> None:
         copied = copy.copy(prompt)
         copied.item = _renamed(prompt.item, name, names.prompt(prompt.item.listing))
         copied._run = _outward(prompt._run, names)
-        target.completions.prompts[name] = dict(source.completions.prompts[inner])
-        target.prompts.register(name, copied)
+        if target.prompts.register(name, copied):
+            target.completions.prompts[name] = dict(source.completions.prompts[inner])
     for uri, resource in resources.items():
         inner = names.inner_uri(uri) or uri
-        target.completions.resources[uri] = dict(source.completions.resources[inner])
-        target.resources.adopt(uri, resource, source.resources.existence(inner))
+        if target.resources.adopt(uri, resource, source.resources.existence(inner)):
+            target.completions.resources[uri] = dict(source.completions.resources[inner])
     target.folders.update(names.uri(uri) for uri in source.folders)
 
 
 def _check(what: str, entries: Mapping[str, Any], registered: Entries[Any]) -> None:
     for name, entry in entries.items():
         existing = registered.all.get(name)
-        if existing is not None:
+        if existing is not None and registered.on_duplicate == "error":
             raise DefinitionError(
                 f"There are two of the {what} {name!r}: {_name_of(existing._function)}, which is here, and "
-                f"{_name_of(entry._function)}, to be included: give a prefix, or another name to one of them"
+                f"{_name_of(entry._function)}, to be included: give a prefix, or another name to one of them, or say which counts: "
+                'Server(on_duplicate="replace") or "keep"'
             )
 
 

@@ -180,8 +180,8 @@ class Prompts(Entries[RegisteredPrompt]):
         item = make_item("prompts", name, listed(prompt, f"Prompt {name!r}"), options)
         blocking = options.get("blocking", True)
         registered = RegisteredPrompt(function, item, signature, self._threads, blocking=blocking)
-        self.register(name, registered)
-        self._completers[name] = of_choices(signature)
+        if self.register(name, registered):
+            self._completers[name] = of_choices(signature)
         return registered
 
     def remove(self, name: str) -> None:

@@ -54,6 +54,8 @@ ResourceFunction: TypeAlias = Callable[..., Any]
 Exists: TypeAlias = Callable[..., bool]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+#: The beginning of a URI whose author wrote no scheme.
+_DEFAULT_SCHEME = "resource://"
 #: The characters of a URI (RFC 3986).
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*")
 
@@ -196,6 +198,11 @@ def define_resource(
     return RegisteredResource(function, signature, listing, template, output, dependencies, options)
 
 
+def with_scheme(uri: str) -> str:
+    """A URI or template under which its author's text is offered: with a scheme, if it has none."""
+    return uri if not uri or _SCHEME.match(uri) else _DEFAULT_SCHEME + uri
+
+
 def _template(uri: Any) -> UriTemplate | None:
     """The template; None for a URI without variables."""
     if not isinstance(uri, str):
@@ -212,13 +219,13 @@ def _template(uri: Any) -> UriTemplate | None:
 
 
 def _check_parameters(uri: str, signature: Signature, template: UriTemplate | None) -> None:
-    """Each variable must have a parameter, each parameter a variable, and both must agree on what is a list."""
+    """Each variable must have a parameter, each parameter a variable or a default, and both must agree on what is a list."""
     parameters = {item.wire_name: item for item in signature.parameters}
     variables = {item.name: item for item in template.variables} if template is not None else {}
     problems = [
         f"parameter `{name}` has no variable: write {{{name}}} into the URI"
-        for name in parameters
-        if name not in variables
+        for name, item in parameters.items()
+        if name not in variables and item.required
     ]
     problems += [f"{{{name}}} has no parameter: write `{name}: str`" for name in variables if name not in parameters]
     problems += [_clash(parameters[name], variable) for name, variable in variables.items() if name in parameters]
@@ -313,22 +320,27 @@ class Resources(Entries[RegisteredResource]):
         `exists` says whether the resource that a template's arguments name can be watched. Raises DefinitionError.
         """
         entry = define_resource(uri, function, options, threads=self._threads, limit=self._limit)
-        self.adopt(uri, entry, exists)
-        self._completers[uri] = of_choices(entry.signature)
+        if self.adopt(uri, entry, exists):
+            self._completers[uri] = of_choices(entry.signature)
         return entry
 
-    def adopt(self, uri: str, entry: RegisteredResource, exists: Exists | None) -> None:
-        """Add an entry that is defined already, under a URI or template that isn't taken."""
+    def adopt(self, uri: str, entry: RegisteredResource, exists: Exists | None) -> bool:
+        """Add an entry that is defined already. Returns whether it was added, as `register` does."""
         shape = _shape(uri)
         if same := next((other for other in self.all if other != uri and _shape(other) == shape), None):
             raise DefinitionError(
                 f"The resource template {uri!r} matches the same URIs as {same!r}: give it another one, or remove the first"
             )
-        self.register(uri, entry)
+        replaced = self.all.get(uri)
+        if not self.register(uri, entry):
+            return False
+        self._exists.pop(uri, None)
         if exists is not None:
             self._exists[uri] = exists
         if entry.rank is not None:
-            self._templates = sorted([*self._templates, entry], key=lambda template: template.rank or ())
+            others = (template for template in self._templates if template is not replaced)
+            self._templates = sorted([*others, entry], key=lambda template: template.rank or ())
+        return True
 
     def existence(self, uri: str) -> Exists | None:
         """The function that says whether the resource that a template's arguments name can be watched, if there is one."""

@@ -8,11 +8,11 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools#capabiliti
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from gemel.errors import DefinitionError, InsufficientScope
-from gemel.options import hint, is_async, is_function
+from gemel.options import hint, is_async, is_function, one_of
 from gemel.protocol.scopes import parse_scopes
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.server.context import Context
@@ -150,6 +150,11 @@ def _tags(name: str, tags: Collection[str]) -> frozenset[str]:
     return frozenset(tags)
 
 
+OnDuplicate: TypeAlias = Literal["error", "replace", "keep"]
+ON_DUPLICATE = one_of("error", "replace", "keep")
+_COUNTING: Mapping[str, str] = {"replace": "second", "keep": "first"}
+
+
 class Registered(Protocol):
     """A registered tool, prompt or resource."""
 
@@ -175,22 +180,33 @@ class Entries(Generic[EntryT]):
         self._public_listings: dict[type, list[Any]] = {}
         #: First pages of the lists that every caller sees, by method and revision, with JSON text in place of the items.
         self.encoded: dict[tuple[str, str], Any] = {}
+        #: What becomes of an entry whose name is taken.
+        self.on_duplicate: OnDuplicate = "error"
 
     def __len__(self) -> int:
         return len(self.all)
 
-    def register(self, name: str, entry: EntryT) -> None:
-        """Add an entry. Raises DefinitionError if the name is taken."""
-        if name in self.all:
+    def register(self, name: str, entry: EntryT) -> bool:
+        """Add an entry. Returns whether it was added. If the name is taken, `on_duplicate` decides: raises DefinitionError."""
+        if is_taken := name in self.all:
             kind = entry.item.kind.removesuffix("s")
-            what = "URI" if kind == "resource" else "name"
-            raise DefinitionError(
-                f"There is a {kind} {name!r} already: give this one another {what}, or remove the first"
-            )
+            if self.on_duplicate == "error":
+                what = "URI" if kind == "resource" else "name"
+                raise DefinitionError(
+                    f"There is a {kind} {name!r} already: give this one another {what}, remove the first, or say which counts: "
+                    'Server(on_duplicate="replace") or "keep"'
+                )
+            logger.info("There are two of the %s %r: the %s counts", kind, name, _COUNTING[self.on_duplicate])
+            if self.on_duplicate == "keep":
+                return False
         self.all[name] = entry
-        self._classify(name, entry)
-        self._forget_lists()
+        if is_taken:
+            self.refresh()
+        else:
+            self._classify(name, entry)
+            self._forget_lists()
         self.changed()
+        return True
 
     def entry(self, name: str) -> EntryT:
         """The entry of a name, for callers in this process. Raises KeyError if there is none."""

@@ -401,7 +401,8 @@ def _takes_none(kind: ValueType) -> bool:
 def _or_none(annotation: Any) -> Any:
     """The annotation with None beside its type. pydantic reads its Field only outside of a union."""
     outside = metadata_of(annotation) if any(map(is_field_info, metadata_of(annotation))) else ()
-    kind = typing.Union[bare(annotation) if outside else annotation, None]  # noqa: UP007  # of what has no `|`, too
+    members = (bare(annotation) if outside else annotation, None)
+    kind: Any = typing.Union[members]  # noqa: UP007  # of what has no `|`, too
     return Annotated[(kind, *outside)] if outside else kind
 
 
