@@ -14,6 +14,7 @@ from gemel import (
     CallToolResult,
     Client,
     ClientGroup,
+    Context,
     InvalidResponse,
     PeerError,
     Server,
@@ -21,6 +22,7 @@ from gemel import (
     TasksClient,
     Tool,
     ToolAnnotations,
+    ToolCallError,
 )
 from gemel.client.tools import ToolIndex
 from gemel.sync import Client as SyncClient
@@ -298,6 +300,25 @@ async def test_the_same_of_a_group_a_task_and_a_client_without_async() -> None:
         assert (await task.result()).is_error
     with SyncClient(forecasts()) as blocking:
         assert blocking.call_tool("forcast", raise_on_error=False).is_error
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_a_tool_that_asks_what_the_client_can_not_answer_gives_an_error_result_if_wanted(era: EraName) -> None:
+    server = forecasts()
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return str(await ctx.elicit("Which day?", str))
+
+    text = "Missing required client capability: elicitation"
+    async with Client(server, era=era) as client:
+        result = await client.call_tool("ask", raise_on_error=False)
+        assert result.is_error
+        assert text in result.text
+        with pytest.raises(PeerError if era == "2026" else ToolCallError, match=text):
+            await client.call_tool("ask")
+    async with ClientGroup({"a": Client(server, era=era)}) as group:
+        assert text in (await group.call_tool("ask", raise_on_error=False)).text
 
 
 async def test_what_the_server_refuses_for_another_reason_is_raised() -> None:

@@ -39,7 +39,7 @@ CHOICES: dict[str, str] = {
     "* item *": "variables of a template are converted by their type",
     "* complete ref/*": "unknown references are found by the SDK, not by a handler",
     "a repeated id": "a second request of an id in flight is refused",
-    "initialize twice*": "a second handshake is refused",
+    "initialize twice*": "a second handshake is answered",
     "* without initialized": "what is served between initialize and initialized",
     "discover, then initialize": "both eras on one connection",
     "a stateless request *": "both eras on one connection",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from gemel import InvalidParams, Limits, Overloaded
+from gemel import ConnectionLost, InvalidParams, Limits, Overloaded
 from gemel.protocol.connection import LIVENESS_RESERVE, Connection
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
@@ -281,10 +281,26 @@ def test_a_call_that_ends_during_the_handshake_changes_nothing() -> None:
     assert connection.handshake.state is HandshakeState.NEGOTIATED
 
 
-def test_a_second_handshake_is_refused() -> None:
+def test_a_second_handshake_ends_what_the_first_began() -> None:
+    """Stateless calls are not part of it."""
     connection = server()
+    running = call_of(connection.receive(request(7)))
+    stateless = call_of(connection.receive(request(8, meta=META)))
+    asked = connection.register_request("roots/list")
+    again = call_of(connection.receive(jsonrpc.encode_request(7, "initialize", hello())))
+    assert again.inline
+    assert running.state is CallState.CANCELLED
+    assert stateless.state is CallState.RUNNING
+    assert isinstance(asked.error, ConnectionLost)
+    assert connection.handshake.state is HandshakeState.NEGOTIATING
+    connection.check()
+
+
+def test_a_second_handshake_waits_for_the_answer_to_the_first() -> None:
+    connection = server(shaken=False)
+    call_of(connection.receive(jsonrpc.encode_request(1, "initialize", hello())))
     assert error_of(connection.receive(jsonrpc.encode_request(2, "initialize", hello())))["code"] == -32600
-    assert connection.handshake.open
+    assert connection.handshake.state is HandshakeState.NEGOTIATING
 
 
 @pytest.mark.parametrize(("header", "revision"), [(None, V2025_03), ("2025-06-18", "2025-06-18")])

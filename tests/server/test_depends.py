@@ -553,9 +553,14 @@ async def test_a_client_that_cannot_ask_gets_an_error_unless_none_is_fine(server
         return f"day {day}"
 
     async with BareEnd(server, era) as end:
-        error = await end.refusal("tools/call", {"name": "must", "arguments": {}})
-        assert error["code"] == (-32021 if era == "2026" else -32600)
-        assert error["data"] == {"requiredCapabilities": {"elicitation": {"form": {}}}}
+        if era == "2026":
+            error = await end.refusal("tools/call", {"name": "must", "arguments": {}})
+            assert error["code"] == -32021
+            assert error["data"] == {"requiredCapabilities": {"elicitation": {"form": {}}}}
+        else:
+            result = await end.call_tool("must")
+            assert result["isError"] is True
+            assert "Missing required client capability: elicitation" in result["content"][0]["text"]
         assert await end.text("may") == "day None"
 
 

@@ -335,8 +335,11 @@ async def test_a_handler_asks_what_the_client_declared(era: Era) -> None:
         assert await end.text("soft") == await end.text("hard") == "{'most': 1}"
     async with BareEnd(server, era) as end:
         assert await end.text("soft") == "None"
-        error = await end.refusal("tools/call", {"name": "hard", "arguments": {}})
-        assert error["data"] == {"requiredCapabilities": {"extensions": {JOBS: {}}}}
+        if era == "2026":
+            error = await end.refusal("tools/call", {"name": "hard", "arguments": {}})
+            assert error["data"] == {"requiredCapabilities": {"extensions": {JOBS: {}}}}
+        else:
+            assert (await end.call_tool("hard"))["isError"] is True
 
 
 # ---------------------------------------------------------------- listening

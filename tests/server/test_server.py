@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from gemel import Client, ConnectFailed, DefinitionError, Icon, Server
+from gemel import Client, ConnectFailed, Context, DefinitionError, Icon, Server
 from tests.server.bare_end import BareEnd, Era
-from tests.support import V2025_11
+from tests.support import V2025_11, Call
 from tests.wire import routes
 from tests.wire.talk import Talk
 
@@ -120,3 +121,36 @@ async def test_what_initialize_announces_is_what_is_there_when_it_is_answered() 
         params = {"protocolVersion": V2025_11, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
         capabilities = (await talk.ask("initialize", **params))["result"]["capabilities"]
     assert "completions" in capabilities
+
+
+async def test_a_second_initialize_ends_calls_as_cancelled_and_keeps_the_session() -> None:
+    """As gateways send it: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle."""
+    server: Server[Any] = Server("again")
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def wait() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    @server.tool
+    async def count(ctx: Context[Any]) -> int:
+        return await ctx.session_state.update("count", lambda now: now + 1, default=0)
+
+    async with BareEnd(server, "2025") as end:
+        await end.call_tool("count")
+        call = end.begin("tools/call", {"name": "wait"})
+        assert isinstance(call, Call)
+        waiting = asyncio.create_task(end.session.answer(call))
+        await begun.wait()
+        info = {"name": "gateway", "version": "1"}
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
+        assert (await end.ask("initialize", hello))["protocolVersion"] == "2025-06-18"
+        assert await waiting is None
+        assert cancelled.is_set()
+        await end.tell("notifications/initialized")
+        assert (await end.call_tool("count"))["content"][0]["text"] == "2"

@@ -17,12 +17,11 @@ from gemel.client.cache import CacheMode
 from gemel.client.call_options import CallOptions, OnProgress, RequestOptions
 from gemel.client.negotiation import Discovery
 from gemel.client.tasks import ClientTasks, ToolTask
-from gemel.client.tools import KnownTool, ToolIndex, converted, is_wrapped, refused
+from gemel.client.tools import FOR_THE_MODEL, KnownTool, ToolIndex, converted, is_wrapped, refused
 from gemel.errors import (
     CallError,
     CallTimeout,
     DefinitionError,
-    InvalidParams,
     InvalidResponse,
     MethodNotFound,
     NotSent,
@@ -525,7 +524,8 @@ class ClientMethods(ABC):
                 built-in type. By default `data` is the structured content as decoded JSON.
             raise_on_error: Whether a result that is marked as an error raises ToolCallError. Otherwise look at `is_error`;
                 the `data` of an error does not have the type `returns`. A call that the server refuses with -32602 (an
-                unknown tool, arguments that don't fit) then gives such a result, too, since a model made them up.
+                unknown tool, arguments that don't fit) or -32021 (the tool asks what this client can't answer) then gives such
+                a result, too, for the model to read.
             task: Whether the server may run the call as a task: then this returns its handle at once. A server or tool
                 without tasks is called plainly, and the handle has its result.
             task_ttl: Seconds for which the server is to keep the task; only servers of 2025-11-25 are told.
@@ -559,7 +559,7 @@ class ClientMethods(ABC):
         try:
             result: CallToolResult[DataT] = await self._chain(request)
         except PeerError as exc:
-            if not raise_on_error and exc.code == InvalidParams.code:
+            if not raise_on_error and exc.code in FOR_THE_MODEL:
                 return refused(exc)
             if tool is not None or exc.code != MethodNotFound.code or not self.server_capabilities.tasks:
                 raise

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from gemel.errors import DefinitionError, InvalidParams, InvalidResponse, PeerError, shorten
+from gemel.errors import DefinitionError, InvalidParams, InvalidResponse, MissingClientCapability, PeerError, shorten
 from gemel.protocol.http.mirror import ParamHeader, collect_param_headers, may_annotate, param_headers
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.protocol.validation import Validator, compile_schema, first_problem
@@ -114,12 +114,17 @@ class ToolIndex:
 # ---------------------------------------------------------------- results
 
 
-def refused(error: PeerError) -> CallToolResult[Any]:
-    """The error result for a call that the server refused with -32602: a model invents names and arguments.
+#: Errors that a model can do something about.
+FOR_THE_MODEL = frozenset({InvalidParams.code, MissingClientCapability.code})
 
-    Raises any other error.
+
+def refused(error: PeerError) -> CallToolResult[Any]:
+    """The error result for a call that the server refused for a reason that the model can do something about.
+
+    That is -32602, since a model invents names and arguments, and -32021: this client can't do what the tool needs. Raises any
+    other error.
     """
-    if error.code != InvalidParams.code:
+    if error.code not in FOR_THE_MODEL:
         raise error
     return CallToolResult(content=[TextContent(text=error.description)], is_error=True)
 

@@ -217,6 +217,8 @@ class Connection(Record):
             if era.negotiation_method and self.handshake is NO_HANDSHAKE:
                 self.handshake = Handshake(lasting=False)
             if description is not None:
+                if call.method == era.negotiation_method and request_id is not None and self.handshake.open:
+                    self._begin_anew(era)
                 call.revision = era.admit(
                     call.method,
                     request_id,
@@ -407,6 +409,13 @@ class Connection(Record):
         if pending is not None and pending.method == "subscriptions/listen":
             pending.result = _ENDED
             self._end_request(pending, "answer")
+
+    def _begin_anew(self, era: Era) -> None:
+        """End what is in flight under the agreement of an earlier handshake: the client begins another one."""
+        for call in list(self.incoming.values()):
+            if call.era is era:
+                self.cancel(call)
+        self.end_input("the client has begun another handshake")
 
     def cancel(self, call: Call) -> None:
         """Remove a call that the peer cancelled, and cancel its handler."""

@@ -61,8 +61,16 @@ HANDSHAKE_MOVES: dict[HandshakeState, dict[str, HandshakeState]] = {
         "refused": HandshakeState.NEW,
         "close": HandshakeState.CLOSED,
     },
-    HandshakeState.NEGOTIATED: {"initialized": HandshakeState.READY, "close": HandshakeState.CLOSED},
-    HandshakeState.READY: {"initialized": HandshakeState.READY, "close": HandshakeState.CLOSED},
+    HandshakeState.NEGOTIATED: {
+        "initialized": HandshakeState.READY,
+        "initialize": HandshakeState.NEGOTIATING,
+        "close": HandshakeState.CLOSED,
+    },
+    HandshakeState.READY: {
+        "initialized": HandshakeState.READY,
+        "initialize": HandshakeState.NEGOTIATING,
+        "close": HandshakeState.CLOSED,
+    },
     HandshakeState.CLOSED: {"close": HandshakeState.CLOSED},
 }
 

@@ -228,7 +228,7 @@ class Dispatch:
         except BaseException as exc:
             result = await _end_round(ctx, task, exc)
             if result is None:
-                if not isinstance(exc, ToolError):
+                if not isinstance(exc, ToolError | MissingClientCapability):
                     raise
                 result = _report(ctx, exc)
         else:
@@ -346,7 +346,7 @@ async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], 
         suspended = await _end_round(ctx, task, exc)
         if suspended is not None:
             return suspended
-        if not isinstance(exc, ToolError):
+        if not isinstance(exc, ToolError | MissingClientCapability):
             raise
         return _report(ctx, exc)
     finally:
@@ -359,12 +359,16 @@ def failure(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], is_error=True)
 
 
-def _report(ctx: Context[Any], error: ToolError) -> CallToolResult:
-    """The result for a ToolError that a handler or a middleware raised, if the request is a `tools/call`.
+def _report(ctx: Context[Any], error: ToolError | MissingClientCapability) -> CallToolResult:
+    """The result for an error that a handler or a middleware raised, if the request is a `tools/call`.
 
-    Raises what ends other requests: an InternalError with its text, or the error itself if a handler made the request. The
-    text of another server's ToolCallError is not for the caller: it is raised again, too.
+    Raises what ends other requests: an InternalError with the text of a ToolError, or the error itself if a handler made the
+    request. The text of another server's ToolCallError is not for the caller: it is raised again, too.
     """
+    if isinstance(error, MissingClientCapability):
+        if ctx.method != "tools/call" or ctx.depth or ctx._call.era.has_capability_errors():
+            raise error
+        return failure(f"{error}; the tool can't be used with this client")
     if isinstance(error, ToolCallError):
         raise error
     if ctx.method == "tools/call":

@@ -140,14 +140,18 @@ def test_requests_may_run_before_the_client_has_said_that_it_is_ready() -> None:
     assert (handshake.open, handshake.state) == (True, HandshakeState.READY)
 
 
-def test_there_is_one_handshake_in_a_conversation() -> None:
-    """Neither during nor after it; what was agreed on stays."""
+def test_a_second_handshake_replaces_what_the_first_agreed_on() -> None:
+    """But not while the first is being answered."""
     handshake = Handshake()
     admitted(handshake, "initialize")
     assert refused(handshake, "initialize", 2) == -32600
-    handshake = shaken(V2025_03)
-    assert refused(handshake, "initialize", 3) == -32600
-    assert (handshake.revision, handshake.open) == (V2025_03, True)
+    handshake = shaken(V2025_11)
+    handshake.log_level = "error"
+    admitted(handshake, "initialize")
+    assert not handshake.open
+    assert handshake.client_info is None
+    assert handshake.declared is None
+    assert handshake.log_level is None
 
 
 def test_a_client_that_is_ready_too_early_or_twice_changes_nothing() -> None:

@@ -25,7 +25,7 @@ from gemel import (
 from gemel.transports.http.server.run import serve_http
 from tests.server.bare_end import BareEnd, Era
 from tests.support import V2025_11
-from tests.transports.http_rig import JSON_HEADERS, initialize, modern, serving
+from tests.transports.http_rig import JSON_HEADERS, modern, serving
 from tests.wire import routes
 from tests.wire.talk import META, Talk
 
@@ -189,7 +189,7 @@ def refusals(caplog: pytest.LogCaptureFixture) -> list[tuple[str | None, str, An
 
 @pytest.mark.parametrize("route", [routes.memory, routes.unix])
 async def test_what_no_middleware_sees_is_logged_as_refused(route: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """An unknown revision, an incomplete envelope, an id in use, a second handshake, and what is no message."""
+    """An unknown revision, an incomplete envelope, an id in use, and what is no message."""
     caplog.set_level("INFO", "gemel.access")
     server, gate = logged(), asyncio.Event()
 
@@ -200,7 +200,6 @@ async def test_what_no_middleware_sees_is_logged_as_refused(route: Any, caplog: 
     refused: list[Any] = [
         {"id": 1, "method": "tools/list", "params": {"_meta": UNKNOWN}},
         {"id": 2, "method": "tools/list", "params": {"_meta": {f"{META}protocolVersion": "2026-07-28"}}},
-        {"id": 3, "method": "initialize", "params": {}},
         {"id": 4, "methods": "tools/list"},
         {"id": 5, "method": "tools/list"},
     ]
@@ -215,7 +214,6 @@ async def test_what_no_middleware_sees_is_logged_as_refused(route: Any, caplog: 
     assert refusals(caplog) == [
         ("tools/list", "refused -32022", 1),
         ("tools/list", "refused -32602", 2),
-        ("initialize", "refused -32600", 3),
         (None, "refused -32600", 4),
         ("tools/list", "refused -32600", 5),
     ]
@@ -232,16 +230,14 @@ async def test_what_no_middleware_sees_is_logged_over_http_too(caplog: pytest.Lo
         for sent, message in [
             (newer, unknown),
             ({**session, "MCP-Protocol-Version": "2031-01-01"}, {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}),
-            (session, {**initialize(), "id": 3}),
             ({**JSON_HEADERS, "Mcp-Session-Id": "gone"}, {"jsonrpc": "2.0", "id": 4, "method": "ping"}),
             (headers, {"jsonrpc": "2.0", "id": 5}),
             ({**headers, "Content-Type": "text/plain"}, body),
         ]:
-            assert (await site.ask(sent, message)).status >= 400 or message["id"] == 3
+            assert (await site.ask(sent, message)).status >= 400
     assert refusals(caplog) == [
         ("tools/list", "refused -32022", 1),
         ("tools/list", "refused -32022", 2),
-        ("initialize", "refused -32600", 3),
         ("ping", "refused -32600", 4),
         (None, "refused -32600", 5),
         (None, "refused -32600", None),
@@ -266,16 +262,16 @@ async def test_a_middleware_of_ones_own_is_told_of_refused_messages(caplog: pyte
     watches = [Watch(), Watch()]
     server: Server[Any] = Server("watched", middleware=watches)
     async with BareEnd(server, "2025") as end:
-        assert (await end.refusal("initialize", {}))["code"] == -32600
+        assert (await end.refusal("tools/list", {"_meta": UNKNOWN}))["code"] == -32022
     for watch in watches:
         (message,) = watch.seen
-        assert (message.method, message.error.code, message.principal) == ("initialize", -32600, None)
+        assert (message.method, message.error.code, message.principal) == ("tools/list", -32022, None)
     assert "the disk is full" in caplog.text
 
 
 async def test_only_the_chosen_methods_are_logged_as_refused(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "gemel.access")
     async with BareEnd(logged(methods={"tools/call"}), "2025", revision=V2025_11) as end:
-        await end.refusal("initialize", {})
+        await end.refusal("tools/list", {"_meta": UNKNOWN})
         end.feed({"jsonrpc": "2.0", "id": 9})
     assert refusals(caplog) == []

@@ -402,7 +402,7 @@ async def test_event_streams_are_counted_while_they_are_open(observed: Observed,
 async def test_messages_that_no_middleware_sees_are_counted_by_their_error(observed: Observed) -> None:
     async with BareEnd(Server("busy"), "2025") as end:
         for _ in range(2):
-            await end.refusal("initialize", {})
+            end.feed({"jsonrpc": "2.0", "id": 8})
         end.feed({"jsonrpc": "2.0", "id": 9, "method": "ping", "params": {"_meta": {PROTOCOL_VERSION: "2031-01-01"}}})
     points = observed.points("gemel.server.refused_messages")
     assert {point.attributes["error.type"]: point.value for point in points} == {"-32600": 2, "-32602": 1}

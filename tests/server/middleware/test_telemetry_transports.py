@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from opentelemetry.trace import SpanKind
 
-from gemel import Client, Context, Limits, MissingClientCapability, PeerError, Server, ToolCallError
+from gemel import Client, Context, Limits, PeerError, ResourceNotFound, Server, ToolCallError
 from gemel.transports.stream.sockets import SocketServer
 from tests.observed import Observed, attributes, observing
 from tests.support import V2025_11, V2026_07
@@ -82,7 +82,7 @@ def make_server() -> Server[Any]:
 
     @server.tool
     async def refused() -> str:
-        raise MissingClientCapability({"sampling": {}})
+        raise ResourceNotFound("data://none")
 
     @server.tool
     async def asks(ctx: Context[Any]) -> str:
@@ -169,7 +169,7 @@ async def test_both_sides_record_what_the_conventions_have(
     spans = await recorded(transport, era, tmp_path, observed)
     version = V2026_07 if era == "2026" else V2025_11
     opening = "server/discover" if era == "2026" else "initialize"
-    refusal = "-32021" if era == "2026" else "-32600"  # as the peer gets it
+    refusal = "-32602" if era == "2026" else "-32002"  # as the peer gets it
     expected: dict[str, dict[str, Any]] = {
         opening: {},
         "tools/call fine": {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "fine"},

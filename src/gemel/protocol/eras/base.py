@@ -54,10 +54,16 @@ class Handshake(msgspec.Struct, eq=False):
     def move(self, event: str) -> None:
         """Follow the table `HANDSHAKE_MOVES`. Raises KeyError for a move that is not listed, which is a bug."""
         self.state = HANDSHAKE_MOVES[self.state][event]
-        if self.on_ready is not None:  # the only move that is left
+        if self.on_ready is not None:
             hooks, self.on_ready = self.on_ready, None
             for hook in hooks:
                 hook()
+
+    def begin(self) -> None:
+        """Follow `initialize`. What an earlier one has agreed on counts no more."""
+        self.move("initialize")
+        self.revision = ASSUMED_REVISION
+        self.client_info = self.declared = self.log_level = self.offered = None
 
     def assume(self, revision: str | None) -> None:
         """Continue without a handshake on this connection, because the peers did it elsewhere."""
@@ -222,6 +228,13 @@ class Era(ABC):
     @abstractmethod
     def check_server_request(self, method: str) -> None:
         """Raise GemelError where servers send no requests to their clients."""
+
+    @abstractmethod
+    def has_capability_errors(self) -> bool:
+        """Whether a tool that needs a capability of the client which it doesn't have ends with an error of the protocol.
+
+        Otherwise it ends with a result for the model.
+        """
 
     @abstractmethod
     def may_notify(self, method: str, request_method: str) -> bool:

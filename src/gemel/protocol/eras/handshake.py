@@ -68,10 +68,9 @@ class HandshakeEra(Era):
     ) -> str:
         if method == "initialize":
             if request_id is not None:
-                if handshake.state is not HandshakeState.NEW:
-                    raise InvalidRequest("This connection is already initialized")
-                handshake.move("initialize")
-                handshake.offered = None
+                if handshake.state is not HandshakeState.NEW and not handshake.open:
+                    raise InvalidRequest("Another initialize of this connection is still being answered")
+                handshake.begin()
         elif one_shot and handshake.state is HandshakeState.NEW:
             handshake.assume(None if head is None else head.version)
         return handshake.revision
@@ -112,6 +111,9 @@ class HandshakeEra(Era):
 
     def check_server_request(self, method: str) -> None:
         return
+
+    def has_capability_errors(self) -> bool:
+        return False
 
     def may_notify(self, method: str, request_method: str) -> bool:
         return True

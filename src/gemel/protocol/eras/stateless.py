@@ -150,6 +150,9 @@ class StatelessEra(Era):
     def check_server_request(self, method: str) -> None:
         raise GemelError(f"{method} can't be sent: a stateless client is asked by input_required results only")
 
+    def has_capability_errors(self) -> bool:
+        return True
+
     def may_notify(self, method: str, request_method: str) -> bool:
         """Progress and log messages go with their request, changes with a subscription; only `listen` is ended by a server."""
         if method in _REQUEST_NOTIFICATIONS:

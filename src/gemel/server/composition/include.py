@@ -94,8 +94,7 @@ def _check(what: str, entries: Mapping[str, Any], registered: Entries[Any]) -> N
         if existing is not None and registered.on_duplicate == "error":
             raise DefinitionError(
                 f"There are two of the {what} {name!r}: {_name_of(existing._function)}, which is here, and "
-                f"{_name_of(entry._function)}, to be included: give a prefix, or another name to one of them, or say which counts: "
-                'Server(on_duplicate="replace") or "keep"'
+                f"{_name_of(entry._function)}, to be included: give a prefix, or another name to one of them"
             )
 
 

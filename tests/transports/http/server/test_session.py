@@ -177,13 +177,6 @@ async def test_a_notification_reaches_its_handler(log: Log) -> None:
         await log.until("done")
 
 
-async def test_a_second_handshake_in_a_session_changes_nothing(site: Site) -> None:
-    session = await site.session()
-    reply = await site.ask(session, initialize())
-    assert reply.json()["error"]["code"] == -32600
-    assert (await site.ask(session, PING)).status == 200
-
-
 async def test_a_session_of_another_principal_is_not_there() -> None:
     """SEC-01, SEC-23: nobody learns that the id exists."""
 
@@ -871,3 +864,25 @@ async def test_a_call_that_is_over_asks_on_the_standing_stream() -> None:
         assert question["method"] == "ping"
         assert (await site.ask(session, {"jsonrpc": "2.0", "id": question["id"], "result": {}})).status == 202
         assert await said(came) == "answered"
+
+
+async def test_initialize_within_a_session_opens_another_one(site: Site, log: Log) -> None:
+    """As gateways send it, which initialize by themselves. The first session and its calls go on."""
+    session = await site.session()
+    wire = await site.call(session, handshake_call("wait", 7))
+    await log.until("wait begins")
+    reply = await site.ask(session, initialize(V2025_06))
+    other = {**session, "Mcp-Session-Id": reply.headers["mcp-session-id"], "MCP-Protocol-Version": V2025_06}
+    assert other["Mcp-Session-Id"] != session["Mcp-Session-Id"]
+    assert (await site.ask(other, PING)).status == 200
+    assert (await site.ask(other, b"", "DELETE")).status == 204
+    assert (await site.ask(session, PING)).status == 200
+    log.gate.set()
+    assert (await wire.reply()).status == 200
+
+
+async def test_initialize_within_a_session_that_has_ended_is_not_found(site: Site) -> None:
+    """2025-11-25, Transports, "Session Management": 404 for each request that names it."""
+    session = await site.session()
+    await site.ask(session, b"", "DELETE")
+    assert (await site.ask(session, initialize())).status == 404

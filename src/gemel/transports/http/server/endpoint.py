@@ -309,14 +309,16 @@ class Endpoint:
             await channel.answer(conversation.receive(inbound, origin))
         elif head.session_id is None and _is_initialize(inbound):
             await self._initialize(exchange, head, origin, inbound)
-        elif not isinstance(session := self._sessions.find(head.session_id, _owner_of(origin)), Refusal):
-            await session.post(inbound, origin, exchange, head.accepts)
-        elif self._shared is None:
-            await exchange.refuse(session, inbound)
-        elif isinstance(restored := await self._find(head, origin), Refusal):
-            await exchange.refuse(restored, inbound)
         else:
-            await restored.post(inbound, origin, exchange, head.accepts)
+            session: HttpSession | Refusal = self._sessions.find(head.session_id, _owner_of(origin))
+            if isinstance(session, Refusal) and self._shared is not None:
+                session = await self._find(head, origin)
+            if isinstance(session, Refusal):
+                await exchange.refuse(session, inbound)
+            elif _is_initialize(inbound):  # a gateway, whose other clients may use the session
+                await self._initialize(exchange, head, origin, inbound)
+            else:
+                await session.post(inbound, origin, exchange, head.accepts)
 
     async def _initialize(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
         """Open an HTTP session if the handshake succeeds."""
