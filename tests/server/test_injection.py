@@ -101,7 +101,7 @@ async def outcomes(annotation: Any) -> dict[str, str]:
     prompt.complete("value")(_listing(completer))
     async with BareEnd(server) as end:
         tools = (await end.ask("tools/list"))["tools"]
-        assert [tool["inputSchema"].get("properties") for tool in tools] == [None, None]
+        assert [tool["inputSchema"].get("properties") for tool in tools] == [{}, {}]
         assert not any(prompt.get("arguments") for prompt in (await end.ask("prompts/list"))["prompts"][1:])
         reference = {"ref": {"type": "ref/prompt", "name": "completed"}, "argument": {"name": "value", "value": ""}}
         return {
@@ -142,7 +142,7 @@ async def test_the_user_is_asked_however_the_parameter_is_annotated() -> None:
     }.items():
         server.tool(name)(annotated(annotation))
     async with BareEnd(server) as end:
-        assert all("properties" not in tool["inputSchema"] for tool in (await end.ask("tools/list"))["tools"])
+        assert all(not tool["inputSchema"]["properties"] for tool in (await end.ask("tools/list"))["tools"])
         assert [await end.text(name) for name in ("inside", "outside", "string")] == ["NoneType"] * 3
 
 

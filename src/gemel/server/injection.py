@@ -26,6 +26,7 @@ from gemel.server.functions.annotations import (
     unresolved,
     unwrapped,
 )
+from gemel.server.functions.foreign import explain_foreign, foreign_class
 
 
 class Depends:
@@ -104,8 +105,6 @@ _MARKERS = (Depends, Ask)
 _BUILT_IN = frozenset({bool, int, float, str, bytes, list, dict, tuple, set, type(None)})
 #: Names of the classes by which FastAPI, FastMCP and the official SDK mark parameters that a server fills.
 _FOREIGN_MARKERS = frozenset({"Depends", "Dependency", "Resolve"})
-#: Packages whose `Context` is easily imported instead of Gemel's. The classes of others may be the author's own data.
-_FOREIGN_CONTEXTS = frozenset({"fastmcp", "mcp"})
 
 
 def injected(parameter: inspect.Parameter, annotation: Any, place: Place) -> Injected | None:
@@ -162,8 +161,11 @@ def check_returned(annotation: Any, place: Place) -> None:
             part for part in parts(annotation, fields=False) if isinstance(part, Titled)
         ]  # a form may be returned
         markers = [part for part in parts(annotation) if _is_marker(part) or _is_foreign(part)]
+        foreign = next(filter(None, (foreign_class(part) for part in parts(annotation) if is_class(part))), None)
     except Exception as error:  # in a `type X = …`, which Python evaluates here
         raise place.mistake(f"the return annotation `{shown(annotation)}` {unresolved(error)}") from None
+    if foreign is not None:
+        raise place.mistake(f"the return annotation `{shown(annotation)}`: {explain_foreign(foreign)}")
     for marker in (*markers, *titled):
         name = marker.__name__ if is_class(marker) else type(marker).__name__
         raise place.mistake(
@@ -211,14 +213,15 @@ def _is_foreign(part: Any) -> bool:
     cls = type(part)
     if cls is type or cls.__module__ in ("builtins", "typing", "types", "msgspec") or _is_marker(part):
         return False
-    return any(base.__name__.lstrip("_") in _FOREIGN_MARKERS for base in cls.__mro__)
+    return foreign_class(cls) is not None or any(base.__name__.lstrip("_") in _FOREIGN_MARKERS for base in cls.__mro__)
 
 
 def _refuse(marker: Any, why: str, name: str, annotation: Any, place: Place) -> NoReturn:
     """Raise DefinitionError for a marker that nothing reads, with the spelling that works."""
     if _is_foreign(marker):
         cls, spelling = type(marker), f"Annotated[{_type_of(annotation)}, Depends(function)]"
-        spelling = "Context" if any(map(_is_context, members(annotation))) else spelling
+        is_context = cls.__name__.lstrip("_") == "CurrentContext" or any(map(_is_context, members(annotation)))
+        spelling = "Context" if is_context else spelling
         raise place.mistake(
             f"`{cls.__name__.lstrip('_')}` of {cls.__module__.partition('.')[0]} {why}; write `{name}: {spelling}` with the "
             "names of gemel",
@@ -253,9 +256,9 @@ def _check_class(part: Any, name: str, annotation: Any, place: Place) -> None:
             "its methods",
             name,
         )
+    if (foreign := foreign_class(part)) is not None:
+        raise place.mistake(explain_foreign(foreign), name)
     package = part.__module__.partition(".")[0]
-    if part.__name__ == "Context" and package in _FOREIGN_CONTEXTS:
-        raise place.mistake(f"`Context` of {package} is not passed here; write `from gemel import Context`", name)
     if package == "gemel" and not part.__module__.startswith("gemel.schema."):
         raise place.mistake(
             f"a caller can't pass `{shown(part)}`; write `{name}: Annotated[{shown(annotation)}, Depends(function)]`, or take "

@@ -27,7 +27,6 @@ from gemel.protocol.eras.base import NO_HANDSHAKE
 from gemel.protocol.eras.detect import parse_eras
 from gemel.protocol.eras.handshake import initialize
 from gemel.protocol.eras.stateless import STATELESS, discover
-from gemel.protocol.middleware import checked
 from gemel.protocol.records import Call, RefusedMessage
 from gemel.protocol.scopes import ScopeHierarchy
 from gemel.schema.base import Implementation
@@ -47,7 +46,7 @@ from gemel.server.features.options import SkillOptions, check_text, icons_of
 from gemel.server.features.subscriptions import Subscriptions
 from gemel.server.injection import without_markers
 from gemel.server.lifespan import ConnectionLifespans, for_connection
-from gemel.server.middleware.chain import Middleware, RefusalObserver, build_chains
+from gemel.server.middleware.chain import Middleware, RefusalObserver, build_chains, check_middleware
 from gemel.server.namesakes import warn_of_namesake
 from gemel.server.options import (
     LIFESPAN,
@@ -156,7 +155,7 @@ class Server(Router, Generic[StateT]):
         self._dispatch = Dispatch(self._description, limits)
         self._extensions = Extensions(self._dispatch)
         self._cache = CacheHints(settings["cache"])
-        self._middleware: list[Middleware] = [without_markers(checked(one)) for one in settings["middleware"]]
+        self._middleware: list[Middleware] = [check_middleware(one) for one in settings["middleware"]]
         self._omits_repeated_text = settings["omit_repeated_text"]
         connected = without_markers(settings["connection_lifespan"])
         self._connections = (ConnectionLifespans(connected),) if connected is not None else ()
@@ -417,7 +416,7 @@ class Server(Router, Generic[StateT]):
         Raises:
             DefinitionError: It can't be called with these arguments.
         """
-        self._middleware.append(without_markers(checked(middleware)))
+        self._middleware.append(check_middleware(middleware))
         self._share_backend(middleware)
         self._build()
         return middleware

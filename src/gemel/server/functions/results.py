@@ -22,6 +22,7 @@ from gemel.schema.base import Result
 from gemel.schema.content import ContentBlock
 from gemel.schema.tools import CallToolResult
 from gemel.server.functions.annotations import Place, Predicate, bare, members, metadata_of, shown
+from gemel.server.functions.foreign import explain_foreign, foreign_class, foreign_value
 from gemel.server.functions.json_schema import Schema, SchemaWriter, root_schema
 from gemel.server.functions.validation_errors import FORMATS, Rejection, error_lines, explain, has_format
 from gemel.server.functions.values import MsgspecType, ValueRejected, value_type
@@ -115,6 +116,8 @@ class _FreeOutput:
             return UNSET, ""
         if isinstance(value, str) and not isinstance(value, enum.Enum):
             return UNSET, str.__str__(value)
+        if (foreign := foreign_value(value)) is not None:
+            raise self.place.mistake(f"returned {explain_foreign(foreign)}")
         try:
             text = encode_value(value)
         except NotSerializable as error:
@@ -306,7 +309,9 @@ class OutputSchema:
 
 
 def serialized(value: Any) -> bytes:
-    """A part of a result as JSON text. Raises DefinitionError if it has no JSON form."""
+    """A part of a result as JSON text. Raises DefinitionError if it has no JSON form, or is made for another library."""
+    if (foreign := foreign_class(type(value))) is not None:
+        raise DefinitionError(f"it returned {explain_foreign(foreign)}")
     try:
         return encode_value(value)
     except NotSerializable as error:

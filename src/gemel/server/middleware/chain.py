@@ -11,15 +11,21 @@ Chains are built when serving starts and when middleware is added, never per cal
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from itertools import pairwise
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
-from gemel.protocol.middleware import compose
+from gemel.errors import DefinitionError
+from gemel.protocol.middleware import checked, compose
 from gemel.protocol.records import RefusedMessage
 from gemel.server.context import Context, StateT
 from gemel.server.dispatch import Dispatch, run_handler
+from gemel.server.functions.annotations import behind_partials, place_of, unwrapped
+from gemel.server.functions.foreign import foreign_class, library_of
+from gemel.server.injection import without_markers
 
 CallNext: TypeAlias = Callable[[Context[Any]], Awaitable[Any]]
 #: For a server with this type of state; without one, for any.
@@ -51,6 +57,44 @@ class RefusalObserver(Protocol):
 
     def refused(self, message: RefusedMessage, /) -> None:
         """Take note of a message. This must not block; what it raises is logged."""
+
+
+#: What a middleware of FastMCP reads of its context, and a Context does not have.
+_FOREIGN_FIELDS = frozenset({"fastmcp_context", "message", "source", "type"})
+MiddlewareT = TypeVar("MiddlewareT", bound=Callable[..., Any])
+
+
+def check_middleware(middleware: MiddlewareT) -> MiddlewareT:
+    """The same middleware. Raises DefinitionError for what can't be one, and for one that is made for another library."""
+    without_markers(checked(middleware))
+    foreign = foreign_class(type(middleware))
+    field = _foreign_field(middleware)
+    if foreign is not None or field is not None:
+        reason = (
+            f"is middleware of {library_of(foreign)}" if foreign else f"reads `{field}`, which a Context does not have"
+        )
+        raise DefinitionError(
+            f"{place_of(middleware).name}() {reason}: write `async def middleware(ctx, call_next)`, which finds the request at "
+            "ctx.method and ctx.params"
+        )
+    return middleware
+
+
+def _foreign_field(middleware: Callable[..., Any]) -> str | None:
+    """The member of its context that only other libraries have, if its code reads one."""
+    function = unwrapped(middleware)
+    code = getattr(function, "__code__", None)
+    if code is None or "hasattr" in code.co_names or _FOREIGN_FIELDS.isdisjoint(code.co_names):
+        return None
+    import dis
+
+    names = code.co_varnames[: code.co_argcount]
+    own = 0 if inspect.isfunction(behind_partials(middleware)) else 1  # `self`
+    for variable, attribute in pairwise(dis.get_instructions(code)):
+        reads_context = variable.opname.startswith("LOAD_FAST") and variable.argval in names[own : own + 1]
+        if reads_context and attribute.opname == "LOAD_ATTR" and attribute.argval in _FOREIGN_FIELDS:
+            return str(attribute.argval)
+    return None
 
 
 class Chains(msgspec.Struct):
