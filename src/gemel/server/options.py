@@ -41,6 +41,7 @@ from gemel.schema.notifications import SEVERITY, LoggingLevel
 from gemel.server.context import StateT
 from gemel.server.extensions import BaseExtension
 from gemel.server.features.caching import CacheHint
+from gemel.server.features.error_details import ERROR_DETAILS, ErrorDetails
 from gemel.server.features.options import is_uri, listed
 from gemel.server.features.subscriptions import Authorize
 from gemel.server.features.visibility import ON_DUPLICATE, OnDuplicate
@@ -152,6 +153,16 @@ class ServerOptions(TypedDict, Generic[StateT], total=False):
             '(the second one counts) or `"keep"` (the first one does).',
             "error",
             ON_DUPLICATE,
+        ),
+    ]
+    error_details: Annotated[
+        ErrorDetails,
+        Option(
+            "Whether the text of an unexpected exception of a tool reaches the model: `True`, `False`, a list of exception "
+            "types, or `def details(error) -> str | None`. Such a text may hold what callers must not see; that of a "
+            "`ToolError` is always sent.",
+            False,
+            ERROR_DETAILS,
         ),
     ]
     omit_repeated_text: Annotated[

@@ -11,6 +11,7 @@ from gemel.errors import DefinitionError, shorten
 from gemel.options import check_option
 from gemel.server.composition.include import Registries, include
 from gemel.server.features.completion import Completable, Completions, RegisteredCompleter
+from gemel.server.features.error_details import ERROR_DETAILS, ErrorDetails
 from gemel.server.features.files import FOLDER, Files, default_uri
 from gemel.server.features.options import PromptOptions, ResourceOptions, ToolOptions, check_text, with_name
 from gemel.server.features.prompts import Prompts
@@ -39,6 +40,8 @@ class Router:
         list_null: The default of the option `list_null` of its tools.
         on_duplicate: What becomes of a tool, prompt or resource whose name or URI is taken: "error" (DefinitionError),
             "replace" (the second one counts) or "keep" (the first one does).
+        error_details: Whether the text of an unexpected exception of a tool reaches the model: True, False, a list of
+            exception types, or a function that gets the exception and returns the text, or None for none.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Router:
         coerce: bool = False,
         list_null: bool = False,
         on_duplicate: OnDuplicate = "error",
+        error_details: ErrorDetails = False,
     ) -> None:
         self._threads = Threads(threads)
         self._visibility = Visibility()
@@ -83,6 +87,8 @@ class Router:
         )
         check_option("on_duplicate", on_duplicate, ON_DUPLICATE)
         self._tools.on_duplicate = self._prompts.on_duplicate = self._resources.on_duplicate = on_duplicate
+        check_option("error_details", error_details, ERROR_DETAILS)
+        self._tools.error_details = error_details
         self._completions.find_prompt = self._prompts.find
         self._completions.find_resource = self._resources.find
 

@@ -135,6 +135,7 @@ class Server(Router, Generic[StateT]):
             coerce=settings["coerce"],
             list_null=settings["list_null"],
             on_duplicate=settings["on_duplicate"],
+            error_details=settings["error_details"],
         )
         self.limits = limits
         #: Authorizes callers over HTTP; None if everybody may call.

@@ -52,6 +52,7 @@ from gemel.server.dependencies import Run, contexts_of, dependencies_of, inspect
 from gemel.server.dispatch import failure
 from gemel.server.features.caching import list_scope
 from gemel.server.features.content import checked, returns_blocks, to_blocks
+from gemel.server.features.error_details import ErrorDetails, error_text
 from gemel.server.features.options import (
     TaskSupport,
     ToolOptions,
@@ -241,6 +242,8 @@ class Tools(Entries[RegisteredTool]):
         self._patience = patience
         self._coerce = coerce
         self._list_null = list_null
+        #: Whether the text of an unexpected exception is sent.
+        self.error_details: ErrorDetails = False
         #: Names to suggest for an unknown one.
         self.offered_names: Callable[[Context[Any]], Iterable[str]] = self.names
 
@@ -323,6 +326,7 @@ class Tools(Entries[RegisteredTool]):
                 return failure(str(exc))
             ctx._call.failure = exc
             logger.exception("Tool %r failed", params.name)
+            return self._failed(ctx, params.name, exc)
         except ProtocolError:
             raise
         except DefinitionError as exc:  # the text is complete: no traceback
@@ -337,7 +341,15 @@ class Tools(Entries[RegisteredTool]):
                 delay = f"It may be back in {exc.retry_after_ms / 1000:g} seconds."
                 name = called(ctx, "tools", params.name)
                 return failure(f"Tool {name!r} failed: a store that the server needs can't be used now. {delay}")
+            return self._failed(ctx, params.name, exc)
         return _unexpected(ctx, params.name)
+
+    def _failed(self, ctx: Context[Any], name: str, error: BaseException) -> CallToolResult:
+        """The result for an unexpected exception, with its text if `error_details` allows that."""
+        text = error_text(self.error_details, error)
+        if text is None:
+            return _unexpected(ctx, name)
+        return failure(f"Tool {called(ctx, 'tools', name)!r} failed: {text}")
 
 
 def _takes_by_position(function: ToolFunction, signature: Signature) -> bool:
