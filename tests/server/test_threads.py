@@ -282,3 +282,60 @@ def test_an_error_that_is_kept_keeps_no_descriptor(monkeypatch: pytest.MonkeyPat
     while descriptors() - before and time.monotonic() < until:
         time.sleep(0.01)
     assert (descriptors() - before, len(kept)) == (Counter(), 3)  # what earlier tests left may end meanwhile
+
+
+async def test_a_sync_function_reaches_the_loop_by_anyio_and_by_asyncio() -> None:
+    """As functions of servers that run them in threads of anyio."""
+    import anyio.from_thread
+
+    loop = asyncio.get_running_loop()
+    server: Server[Any] = Server("loops")
+    names: list[Any] = []
+
+    async def note(name: str) -> str:
+        assert asyncio.get_running_loop() is loop
+        names.append(name)
+        return name
+
+    @server.tool
+    def by_anyio(ctx: Context[Any]) -> str:
+        anyio.from_thread.run(ctx.info, "hello")
+        anyio.from_thread.run_sync(names.append, "sync")
+        return anyio.from_thread.run(note, "anyio")
+
+    @server.tool
+    def by_asyncio() -> str:
+        return asyncio.run_coroutine_threadsafe(note("asyncio"), loop).result()
+
+    @server.tool
+    def fails() -> str:
+        async def fail() -> None:
+            raise ValueError("on the loop")
+
+        try:
+            anyio.from_thread.run(fail)
+        except ValueError as error:
+            return str(error)
+        return "no error"
+
+    @server.resource("x://a")
+    def resource() -> str:
+        return anyio.from_thread.run(note, "resource")
+
+    async with Client(server) as client:
+        assert (await client.call_tool("by_anyio")).text == "anyio"
+        assert (await client.call_tool("by_asyncio")).text == "asyncio"
+        assert (await client.call_tool("fails")).text == "on the loop"
+        assert (await client.read_resource("x://a")).text == "resource"
+    assert names == ["sync", "anyio", "asyncio", "resource"]
+
+
+def test_anyio_is_imported_only_by_programs_that_use_it() -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from gemel.server.threads import Threads\n"
+        "assert asyncio.run(Threads(1).run(int, {})) == 0\n"
+        "print('anyio' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr

@@ -22,6 +22,7 @@ from typing import Any, TypeVar, cast
 from gemel.errors import GemelError, as_failure
 from gemel.loops import PerLoop, on_fork
 from gemel.protocol.records import Call
+from gemel.server.anyio_threads import reaching_loop
 
 ValueT = TypeVar("ValueT")
 
@@ -266,7 +267,7 @@ class Threads:
             arguments: Its arguments by name.
             served: The call that is being served.
         """
-        call = _ThreadCall(function, arguments, served)
+        call = _ThreadCall(reaching_loop(function), arguments, served)
         return call.result_or_error(await call.hand_over(self._hand_over))
 
     def _hand_over(self, call: _ThreadCall) -> None:

@@ -16,8 +16,9 @@ ErrorDetails: TypeAlias = bool | Collection[type[Exception]] | Callable[[Excepti
 def _fits(value: Any) -> bool:
     if isinstance(value, bool) or (is_function(value, 1, plain=True) and not isinstance(value, type)):
         return True
-    is_collection = isinstance(value, Collection) and not isinstance(value, str)
-    return is_collection and all(isinstance(one, type) and issubclass(one, Exception) for one in value)
+    if not isinstance(value, Collection) or isinstance(value, str | type):
+        return False
+    return all(isinstance(one, type) and issubclass(one, Exception) for one in value)
 
 
 ERROR_DETAILS = Check(_fits, "use True, False, a list of exception types, or `def details(error) -> str | None`")
