@@ -184,8 +184,7 @@ class TokenAuth:
             nonce = proofs.nonce()
             if nonce is None:
                 return refusal
-            exposed = (b"access-control-expose-headers", b"DPoP-Nonce")
-            return refusal._replace(headers=(*refusal.headers, (b"dpop-nonce", nonce.encode()), exposed))
+            return refusal._replace(headers=(*refusal.headers, (b"dpop-nonce", nonce.encode())))
         except (Overloaded, BackendError) as exc:
             text = store_refusal("The proof can't be noted", exc).error.message
             return Refusal(503, text, ((b"retry-after", b"5"),))
@@ -256,11 +255,11 @@ class TokenAuth:
             description: What is wrong, for developers; it must hold nothing secret.
 
         Returns:
-            The response. Scripts of pages that may call can read its challenge.
+            The response.
         """
         challenge = self.challenge(scope, error=error, description=description)
         text = description or "This server needs an access token"
-        return Refusal(status, text[:1].upper() + text[1:], tuple(challenge_headers(challenge, scope)))
+        return Refusal(status, text[:1].upper() + text[1:], tuple(challenge_headers(challenge)))
 
     def challenge(
         self, scope: Scope, *, error: str | None = None, description: str | None = None, scopes: Collection[str] = ()

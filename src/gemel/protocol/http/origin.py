@@ -186,6 +186,17 @@ class Guard:
                 "Write 'https://name', 'http://name:port', 'null' or '*', without a path"
             )
 
+    def lists_origin(self, origin: bytes) -> bool:
+        """Whether `allowed_origins` names the page of a request: it may read the answers, as CORS has it.
+
+        Args:
+            origin: The Origin header as sent.
+        """
+        if len(origin) > _LONGEST:
+            return False
+        text = origin.strip(OWS).decode("latin-1")
+        return self._any_origin or text in self._origins or _parse_origin(text) in self._origins
+
     def check(self, host: bytes | None, origin: bytes | None) -> Refusal | None:
         """Judge the values of Host and Origin.
 

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 from gemel.asyncio_tasks import current_task
 from gemel.channel import Channel, Serve
 from gemel.errors import DefinitionError
-from gemel.http1.asgi import AsgiApp, Receive, Scope, Send
+from gemel.http1.asgi import AsgiApp, HeaderPairs, Receive, Scope, Send
 from gemel.loops import Abandoned, PerLoop, running_loop
 from gemel.options import accepts, check_option, options_of, resolve
 from gemel.protocol.eras.base import EraName
 from gemel.protocol.http.headers import judge_site
+from gemel.protocol.http.origin import Guard
 from gemel.protocol.http.request import Refusal
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.protocol.records import RefusedMessage
+from gemel.transports.http.server.cors import Cors
 from gemel.transports.http.server.endpoint import Admission, head_rules, holds_sessions
 from gemel.transports.http.server.exchange import AsgiExchange, Exchange, RawExchange
 from gemel.transports.http.server.lifecycle import Hooks, Lifecycle, StopSignals, make_legacy_endpoint
@@ -97,6 +99,10 @@ class HttpApp:
         self.make_serve, self.make_shared = make_serve, make_shared
         self.admission = Admission(self.options.authenticate)
         self.rules = head_rules(self.options, ("GET", "POST"))
+        listing = self.options.guard or Guard(allowed_origins=self.options.allowed_origins)
+        has_listed = bool(self.options.guard or self.options.allowed_origins) and hasattr(listing, "lists_origin")
+        #: None if no pages of other origins may call.
+        self.cors = Cors(listing) if has_listed else None
         make_legacy_endpoint(_refuse_to_serve, self.options, self.admission)  # reports a wrong path now
         taken = {self.options.path, self.options.sse_path, "/livez", "/readyz"} - {None}
         routes = self.options.routes
@@ -209,11 +215,15 @@ class AppLife(Lifecycle):
             await self._serve_routed(*routed, raw)
             return
         exchange = Exchange(raw, self.requests, app.options)
+        if app.cors is not None:
+            exchange.cors = app.cors.headers(scope)
         self.requests.add(exchange)
         try:
             if not self.started:
                 await self.start()
-            if scope["path"] == app.options.path or _is_mount_point(scope):
+            if app.cors is not None and exchange.cors and (preflight := app.cors.preflight(scope)):
+                await self._answer_preflight(exchange, preflight)
+            elif scope["path"] == app.options.path or _is_mount_point(scope):
                 await self.endpoint.handle(exchange)
             else:
                 await self._serve_path(scope, exchange)
@@ -221,6 +231,11 @@ class AppLife(Lifecycle):
             await exchange.fail(exc)
         finally:
             exchange.close()
+
+    async def _answer_preflight(self, exchange: Exchange, headers: HeaderPairs) -> None:
+        """Answer a browser that asks whether a page may call, unless it asks under a name that is not served here."""
+        refusal = judge_site(exchange.raw.scope_view["headers"], self._app.rules)
+        await (exchange.empty(204, headers) if refusal is None else exchange.refuse(refusal))
 
     async def _serve_path(self, scope: Scope, exchange: Exchange) -> None:
         app = self._app

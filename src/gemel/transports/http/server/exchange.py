@@ -82,19 +82,12 @@ def step_up_headers(error: ErrorObject | None, auth: Auth | None, scope: Scope) 
         challenge = f'Bearer error="insufficient_scope", scope="{scopes}"'
     else:
         challenge = auth.challenge(scope, error="insufficient_scope", scopes=scopes.split())
-    return challenge_headers(challenge, scope)
+    return challenge_headers(challenge)
 
 
-def challenge_headers(challenge: str, scope: Scope) -> HeaderPairs:
-    """The headers of a challenge, which scripts of pages that may call can read (CORS)."""
-    headers: HeaderPairs = (
-        (b"www-authenticate", challenge.encode("ascii")),
-        (b"access-control-expose-headers", b"WWW-Authenticate"),
-    )
-    origin = next((value for name, value in scope["headers"] if name == b"origin"), None)
-    if origin is not None:  # of a page that was let in
-        headers += ((b"access-control-allow-origin", origin), (b"vary", b"Origin"))
-    return headers
+def challenge_headers(challenge: str) -> HeaderPairs:
+    """The headers of a challenge."""
+    return ((b"www-authenticate", challenge.encode("ascii")),)
 
 
 class RawExchange(Protocol):
@@ -422,6 +415,8 @@ class Exchange(Record):
     watched: bool = False
     #: Whether no task serves it although it is not over.
     detached: bool = False
+    #: Headers of the response, whatever it is: for a web page of another origin.
+    cors: HeaderPairs = ()
     #: Whether a refusal is a page: a browser has opened the endpoint.
     shows_page: bool = False
 
@@ -454,7 +449,7 @@ class Exchange(Record):
     def reply(self, status: int, data: bytes, headers: HeaderPairs = (), kind: bytes = JSON_TYPE) -> Awaitable[None]:
         """Send the whole response in one piece."""
         self.over = True
-        return self.raw.respond(status, kind, data, headers)
+        return self.raw.respond(status, kind, data, self._with_cors(headers))
 
     def answer(self, reply: Outgoing, headers: HeaderPairs = ()) -> Awaitable[None]:
         """Send the response to a message in one piece; with 503 goes a `Retry-After`, with 403 a challenge."""
@@ -464,7 +459,7 @@ class Exchange(Record):
         elif status == 403:
             headers = (*headers, *step_up_headers(reply.error, self._options.auth, self.raw.scope_view))
         self.over = True
-        return self.raw.respond(status, JSON_TYPE, reply.data, headers)
+        return self.raw.respond(status, JSON_TYPE, reply.data, self._with_cors(headers))
 
     def refuse(
         self, refusal: Refusal, inbound: Inbound | bytes | None = None, *, request_id: RequestId | None = None
@@ -480,10 +475,13 @@ class Exchange(Record):
             self._options.on_refused(RefusedMessage(error, method, request_id, scope.get("gemel.principal")))
         return self.reply(refusal.status, jsonrpc.encode_failure(request_id, error), refusal.headers)
 
-    def empty(self, status: int) -> Awaitable[None]:
+    def empty(self, status: int, headers: HeaderPairs = ()) -> Awaitable[None]:
         """Send a response without a body: 202 if there is no answer, 204."""
         self.over = True
-        return self.raw.respond(status, b"", b"", ())
+        return self.raw.respond(status, b"", b"", self._with_cors(headers))
+
+    def _with_cors(self, headers: HeaderPairs) -> HeaderPairs:
+        return (*headers, *self.cors) if self.cors else headers
 
     async def write(self, data: bytes) -> None:
         """Write a piece of an event stream; the first one begins the response.
@@ -527,7 +525,7 @@ class Exchange(Record):
     async def _put(self, data: bytes, more: bool) -> None:
         raw = self.raw
         if not self.started:
-            raw.start(200, STREAM_HEADERS)
+            raw.start(200, self._with_cors(STREAM_HEADERS))
             self.started = True
             count("gemel.server.active_streams", 1)
             data = (self.owner.opening() if self.owner is not None else b"") + data

@@ -125,7 +125,10 @@ class HttpEndpointOptions(TypedDict, total=False):
         Sequence[str], Option('Further Host headers to accept, such as "mcp.example.com".', (), _NAMES)
     ]
     allowed_origins: Annotated[
-        Sequence[str], Option('Web pages of other sites that may call: "https://app.example.com".', (), _NAMES)
+        Sequence[str],
+        Option(
+            'Web pages of other sites that may call and read the answers (CORS): "https://app.example.com".', (), _NAMES
+        ),
     ]
     guard: Annotated[
         Guard | None,
