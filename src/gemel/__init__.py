@@ -109,6 +109,9 @@ if TYPE_CHECKING:
     from gemel.schema.sampling import CreateMessageParams as CreateMessageParams
     from gemel.schema.sampling import CreateMessageResult as CreateMessageResult
     from gemel.schema.sampling import SamplingMessage as SamplingMessage
+    from gemel.schema.sampling import ToolChoice as ToolChoice
+    from gemel.schema.sampling import ToolResultContent as ToolResultContent
+    from gemel.schema.sampling import ToolUseContent as ToolUseContent
     from gemel.schema.skills import Skill as Skill
     from gemel.schema.skills import SkillFile as SkillFile
     from gemel.schema.tools import CallToolResult as CallToolResult
@@ -275,8 +278,11 @@ _HOME = {
     "ToolCallError": "gemel.errors",
     "ToolChange": "gemel.server.composition.transform",
     "ToolChanges": "gemel.server.composition.transform",
+    "ToolChoice": "gemel.schema.sampling",
     "ToolError": "gemel.errors",
+    "ToolResultContent": "gemel.schema.sampling",
     "ToolTask": "gemel.client.tasks",
+    "ToolUseContent": "gemel.schema.sampling",
     "Topic": "gemel.server.extensions",
     "UnsupportedVersion": "gemel.errors",
     "UriTemplate": "gemel.server.features.uri_templates",

@@ -26,8 +26,9 @@ from gemel import (
     TextContent,
     Titled,
     ToolCallError,
+    ToolResultContent,
+    ToolUseContent,
 )
-from gemel.schema.sampling import ToolResultContent, ToolUseContent
 from gemel.server.elicitation.elicit import check_tool_results
 from tests.jumping_clock import in_no_time
 from tests.server.bare_end import BareEnd
