@@ -252,11 +252,22 @@ async def _await_all(answers: Sequence[Any]) -> list[Any]:
 
 
 def inspect_handler(
-    function: Any, content: Predicate, name: str | None = None, *, generators: bool = False
+    function: Any,
+    content: Predicate,
+    name: str | None = None,
+    *,
+    generators: bool = False,
+    structured_text: bool = False,
 ) -> Signature:
     """The signature of a function whose Context, dependencies and forms the server passes; see inspect_function."""
     return inspect_function(
-        function, injected=injected, returned=check_returned, content=content, name=name, generators=generators
+        function,
+        injected=injected,
+        returned=check_returned,
+        content=content,
+        name=name,
+        generators=generators,
+        structured_text=structured_text,
     )
 
 

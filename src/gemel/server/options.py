@@ -165,6 +165,14 @@ class ServerOptions(TypedDict, Generic[StateT], total=False):
             ERROR_DETAILS,
         ),
     ]
+    structured_text: Annotated[
+        bool,
+        Option(
+            "Whether tools that return `str` list an output schema, and send the text as structured content, too.",
+            False,
+            FLAG,
+        ),
+    ]
     omit_repeated_text: Annotated[
         bool,
         Option(

@@ -42,6 +42,7 @@ class Router:
             "replace" (the second one counts) or "keep" (the first one does).
         error_details: Whether the text of an unexpected exception of a tool reaches the model: True, False, a list of
             exception types, or a function that gets the exception and returns the text, or None for none.
+        structured_text: Whether tools that return text list an output schema, and send it as structured content, too.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Router:
         list_null: bool = False,
         on_duplicate: OnDuplicate = "error",
         error_details: ErrorDetails = False,
+        structured_text: bool = False,
     ) -> None:
         self._threads = Threads(threads)
         self._visibility = Visibility()
@@ -89,6 +91,7 @@ class Router:
         self._tools.on_duplicate = self._prompts.on_duplicate = self._resources.on_duplicate = on_duplicate
         check_option("error_details", error_details, ERROR_DETAILS)
         self._tools.error_details = error_details
+        self._tools.structured_text = structured_text
         self._completions.find_prompt = self._prompts.find
         self._completions.find_resource = self._resources.find
 

@@ -136,6 +136,7 @@ class Server(Router, Generic[StateT]):
             list_null=settings["list_null"],
             on_duplicate=settings["on_duplicate"],
             error_details=settings["error_details"],
+            structured_text=settings["structured_text"],
         )
         self.limits = limits
         #: Authorizes callers over HTTP; None if everybody may call.

@@ -621,3 +621,36 @@ async def test_a_tool_without_arguments_lists_an_object_without_properties(era: 
     async with Client(server, era=era) as client:
         (tool,) = await client.list_tools()
     assert tool.input_schema == {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+@both_eras
+async def test_a_text_is_structured_content_too_where_the_server_says_so(era: Era) -> None:
+    text = 'line one\nsays "hi"'
+
+    async def results(server: Server[Any]) -> list[Any]:
+        @server.tool
+        def plain() -> str:
+            return text
+
+        @server.tool
+        def maybe() -> str | None:
+            return text
+
+        @server.tool
+        def nothing() -> None: ...
+
+        async with Client(server, era=era) as client:
+            schemas = [one.output_schema for one in await client.list_tools()]
+            called = [await client.call_tool(name) for name in ("plain", "maybe", "nothing")]
+        assert [one.text for one in called] == [text, text, ""]
+        return [*schemas, *(one.structured_content for one in called)]
+
+    wrapped = {"result": text} if era == "2025" else text
+    found = await results(Server("texts", structured_text=True))
+    assert found[2:] == [None, wrapped, wrapped, msgspec.UNSET]
+    if era == "2025":
+        assert found[0]["properties"] == {"result": {"type": "string"}}
+        assert found[0]["x-fastmcp-wrap-result"] is True
+    else:
+        assert found[0] == {"type": "string"}
+    assert await results(Server("texts")) == [None, None, None, *[msgspec.UNSET] * 3]

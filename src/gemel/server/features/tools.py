@@ -242,6 +242,8 @@ class Tools(Entries[RegisteredTool]):
         self._patience = patience
         self._coerce = coerce
         self._list_null = list_null
+        #: Whether tools that return text list an output schema.
+        self.structured_text = False
         #: Whether the text of an unexpected exception is sent.
         self.error_details: ErrorDetails = False
         #: Names to suggest for an unknown one.
@@ -256,7 +258,7 @@ class Tools(Entries[RegisteredTool]):
         coerce = options.get("coerce", self._coerce)
         check_option("coerce", coerce, FLAG)
         input_schema = options.get("input_schema")
-        signature = inspect_handler(function, returns_blocks, options.get("name"))
+        signature = inspect_handler(function, returns_blocks, options.get("name"), structured_text=self.structured_text)
         name: Any = signature.name
         if name == "<lambda>":
             raise DefinitionError('A tool needs a name: write server.tool("name")(function)')

@@ -53,11 +53,19 @@ def is_content(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, _CONTENT_TYPES)
 
 
-def inspect_output(annotation: Any, place: Place, content: Predicate, description: str | None = None) -> Output:
+def inspect_output(
+    annotation: Any,
+    place: Place,
+    content: Predicate,
+    description: str | None = None,
+    *,
+    structured_text: bool = False,
+) -> Output:
     """The output of a function with this return annotation (already resolved; UNSET for none).
 
-    There is no schema without annotation, for Any, None and str, and for types that `content` selects, alone, in unions
-    or in lists. `Annotated[CallToolResult, Day]` has the schema of Day, for a CallToolResult that the function returns.
+    There is no schema without annotation, for Any and None, for str without `structured_text`, and for types that `content`
+    selects, alone, in unions or in lists. `Annotated[CallToolResult, Day]` has the schema of Day, for a CallToolResult that
+    the function returns.
 
     Raises DefinitionError for types that JSON can't carry.
     """
@@ -70,7 +78,7 @@ def inspect_output(annotation: Any, place: Place, content: Predicate, descriptio
     if annotation is UNSET or lists or any(kind in (Any, object) or content(kind) for kind in kinds):
         return Output(None, _FreeOutput(place).encode, lists)
     never = (type(None), typing.NoReturn, typing.Never)
-    if all(kind is str or kind in never for kind in kinds):
+    if all((kind is str and not structured_text) or kind in never for kind in kinds):
         return Output(None, _TextOutput(place, annotation).encode)
     typed = _TypedOutput(place, annotation)
     if not typed.schema:

@@ -120,13 +120,14 @@ def inspect_function(
     content: Predicate = is_content,
     name: str | None = None,
     generators: bool = False,
+    structured_text: bool = False,
 ) -> Signature:
     """Read a function's signature. Takes functions, bound methods, partials and objects with `__call__`.
 
     `injected(parameter, annotation, place)` says how the server fills a parameter, which no schema shows then; None for one
     that the caller fills. `returned(annotation, place)` raises for a return annotation that the server does not read.
     `content(annotation)` selects return types that are sent as they are, without an output schema.
-    `name` replaces the function's own.
+    `name` replaces the function's own. `structured_text` gives a function that returns text an output schema.
 
     Raises DefinitionError: one line with function, file, line, parameter and what to change.
     """
@@ -159,7 +160,7 @@ def inspect_function(
         docs.description,
         read,
         object_schema(properties, required, definitions),
-        inspect_output(UNSET if yields else result, place, content, docs.returns),
+        inspect_output(UNSET if yields else result, place, content, docs.returns, structured_text=structured_text),
         injected=hidden,
         is_async=kind == "awaitable",
         yields=yields,
