@@ -413,7 +413,7 @@ class Connection(Record):
     def _begin_anew(self, era: Era) -> None:
         """End what is in flight under the agreement of an earlier handshake: the client begins another one."""
         for call in list(self.incoming.values()):
-            if call.era is era:
+            if call.revision in era.revisions:
                 self.cancel(call)
         self.end_input("the client has begun another handshake")
 

@@ -366,9 +366,10 @@ def _report(ctx: Context[Any], error: ToolError | MissingClientCapability) -> Ca
     request. The text of another server's ToolCallError is not for the caller: it is raised again, too.
     """
     if isinstance(error, MissingClientCapability):
-        if ctx.method != "tools/call" or ctx.depth or ctx._call.era.has_capability_errors():
+        text = ctx._call.era.text_for_model(error)
+        if text is None or ctx.depth or ctx.method != "tools/call":
             raise error
-        return failure(f"{error}; the tool can't be used with this client")
+        return failure(text)
     if isinstance(error, ToolCallError):
         raise error
     if ctx.method == "tools/call":

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from gemel.errors import InvalidRequest, ProtocolError
+from gemel.errors import InvalidRequest, MissingClientCapability, ProtocolError
 from gemel.jsonrpc import RequestId
 from gemel.protocol.http.headers import Head
 from gemel.protocol.states import HANDSHAKE_MOVES, HandshakeState
@@ -230,11 +230,8 @@ class Era(ABC):
         """Raise GemelError where servers send no requests to their clients."""
 
     @abstractmethod
-    def has_capability_errors(self) -> bool:
-        """Whether a tool that needs a capability of the client which it doesn't have ends with an error of the protocol.
-
-        Otherwise it ends with a result for the model.
-        """
+    def text_for_model(self, error: MissingClientCapability) -> str | None:
+        """The text of the result of a tool that needs what the client doesn't have; None if the error is sent."""
 
     @abstractmethod
     def may_notify(self, method: str, request_method: str) -> bool:

@@ -112,8 +112,9 @@ class HandshakeEra(Era):
     def check_server_request(self, method: str) -> None:
         return
 
-    def has_capability_errors(self) -> bool:
-        return False
+    def text_for_model(self, error: MissingClientCapability) -> str | None:
+        """These revisions have no code for it."""
+        return f"{error}; the tool can't be used with this client"
 
     def may_notify(self, method: str, request_method: str) -> bool:
         return True

@@ -15,6 +15,7 @@ from gemel.errors import (
     InvalidParams,
     InvalidRequest,
     InvalidResponse,
+    MissingClientCapability,
     ProtocolError,
     UnsupportedVersion,
     shorten,
@@ -150,8 +151,8 @@ class StatelessEra(Era):
     def check_server_request(self, method: str) -> None:
         raise GemelError(f"{method} can't be sent: a stateless client is asked by input_required results only")
 
-    def has_capability_errors(self) -> bool:
-        return True
+    def text_for_model(self, error: MissingClientCapability) -> str | None:
+        return None
 
     def may_notify(self, method: str, request_method: str) -> bool:
         """Progress and log messages go with their request, changes with a subscription; only `listen` is ended by a server."""
