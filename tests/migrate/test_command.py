@@ -19,15 +19,15 @@ NEW = 'from gemel import Server\n\nmcp = Server("a")\n'
 def test_it_shows_a_diff_and_writes_only_when_told_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "a.py"
     file.write_text(OLD)
-    assert main(["migrate", str(tmp_path)]) == 0
+    assert main(["migrate", "--no-check", str(tmp_path)]) == 0
     shown = capsys.readouterr()
     assert '+mcp = Server("a")' in shown.out
-    assert "1 file would change with --write; 0 left to do by hand" in shown.err
+    assert "1 file would change with --write; nothing is known to be left to do by hand (not checked)" in shown.err
     assert file.read_text() == OLD
-    assert main(["migrate", "--write", str(file)]) == 0
+    assert main(["migrate", "--no-check", "--write", str(file)]) == 0
     assert file.read_text() == NEW
     capsys.readouterr()
-    assert main(["migrate", "--write", str(file)]) == 0
+    assert main(["migrate", "--no-check", "--write", str(file)]) == 0
     assert capsys.readouterr().out == ""
     assert file.read_text() == NEW
 
@@ -37,7 +37,7 @@ def test_the_diff_of_a_file_without_a_last_line_end_can_be_applied(
 ) -> None:
     file = tmp_path / "a.py"
     file.write_text(OLD.rstrip())
-    assert main(["migrate", str(file)]) == 0
+    assert main(["migrate", "--no-check", str(file)]) == 0
     (tmp_path / "a.diff").write_text(capsys.readouterr().out)
     subprocess.run([require("patch"), "--silent", str(file), str(tmp_path / "a.diff")], check=True)
     assert file.read_text() == NEW.rstrip()
@@ -46,8 +46,32 @@ def test_the_diff_of_a_file_without_a_last_line_end_can_be_applied(
 def test_what_is_left_has_its_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "a.py"
     file.write_text(OLD + "\nmcp.add_provider(None)\n")
-    assert main(["migrate", str(file)]) == 0
+    assert main(["migrate", "--no-check", str(file)]) == 0
     assert f"{file}:5: server.add_provider: " in capsys.readouterr().err
+
+
+def test_lines_are_those_of_the_file_as_it_is_afterwards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(
+        "import asyncio\n"
+        + OLD.replace("\n\n", "\nfrom fastmcp.exceptions import ToolError\n\n")
+        + "\nmcp.add_provider(ToolError)\n"
+    )
+    assert main(["migrate", "--no-check", str(file)]) == 0
+    assert f"{file}:7: server.add_provider: " in capsys.readouterr().err
+    assert main(["migrate", "--no-check", "--write", str(file)]) == 0
+    assert f"{file}:6: server.add_provider: " in capsys.readouterr().err
+    assert "add_provider" in file.read_text().splitlines()[5]
+
+
+def test_one_fact_is_said_once_with_its_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(OLD + "\nmcp.add_provider(1)\nmcp.add_provider(2)\nmcp.add_provider(3)\n")
+    assert main(["migrate", "--no-check", str(file)]) == 0
+    said = capsys.readouterr().err
+    assert said.count("server.add_provider") == 1
+    assert "(3 times; also 6, 7)" in said
+    assert "; 1 left to do by hand" in said
 
 
 def test_other_files_and_line_ends_stay_as_they_are(tmp_path: Path) -> None:
@@ -55,7 +79,7 @@ def test_other_files_and_line_ends_stay_as_they_are(tmp_path: Path) -> None:
     other.write_text("import mcpx\nx = FastMCP ( 1 )\n")
     windows.write_bytes(OLD.replace("\n", "\r\n").encode())
     broken.write_text("from fastmcp import (\n")
-    assert main(["migrate", "--write", str(tmp_path)]) == 0
+    assert main(["migrate", "--no-check", "--write", str(tmp_path)]) == 0
     assert other.read_text() == "import mcpx\nx = FastMCP ( 1 )\n"
     assert windows.read_bytes() == NEW.replace("\n", "\r\n").encode()
     assert broken.read_text() == "from fastmcp import (\n"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from gemel.errors import StartError
-from gemel.migrate.source import Migration, Note, migrate_source
+from gemel.migrate.source import Note, migrate_sources
 from gemel.user_files import replace_file, writing
 
 #: Folders that hold no source of the project.
@@ -28,6 +28,9 @@ class FileMigration(NamedTuple):
     source: str | None
     notes: tuple[Note, ...]
     encoding: str = "utf-8"
+    #: Whether the module has servers, and its functions without parameters that return one.
+    serves: bool = False
+    factories: tuple[str, ...] = ()
 
     @property
     def diff(self) -> str:
@@ -37,6 +40,14 @@ class FileMigration(NamedTuple):
         before, after = self.before.splitlines(keepends=True), self.source.splitlines(keepends=True)
         lines = difflib.unified_diff(before, after, str(self.path), str(self.path))
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+    def written_line(self, line: int) -> int:
+        """Return the line of the new source for one of the old source."""
+        return _other_line(self.before, self.source or self.before, line)
+
+    def original_line(self, line: int) -> int:
+        """Return the line of the old source for one of the new source."""
+        return _other_line(self.source or self.before, self.before, line)
 
     def write(self) -> None:
         """Write the new source to the file, in the encoding that it had. Raises StartError if it can't be written."""
@@ -52,31 +63,50 @@ def migrate_paths(paths: Iterable[str | Path]) -> Iterator[FileMigration]:
         paths: Files and folders. Hidden folders, environments, build results and symbolic links in a folder are left out.
 
     Yields:
-        Each file for which there is something to change or to say.
+        Each file for which there is something to change or to say, and each that has servers.
 
     Raises:
         StartError: A path doesn't exist.
     """
+    decoded: dict[Path, tuple[str, str]] = {}
     for path in _files(paths):
-        before = ""
         try:
             data = path.read_bytes()
-            if b"mcp" not in data:
-                continue
-            before, encoding = _decode(data)
-            result = migrate_source(before)
-            result.source.encode(encoding)
+            decoded[path] = _decode(data)
         except (SyntaxError, LookupError, UnicodeError) as exc:
-            yield FileMigration(
-                path, before, None, (Note(1, f"can't be decoded: {exc}; declare the encoding (PEP 263)"),)
-            )
-        except cst.ParserSyntaxError as exc:
-            yield FileMigration(path, before, None, (Note(1, f"can't be parsed: {str(exc).splitlines()[0]}"),))
+            if b"mcp" in data:
+                note = Note(1, f"can't be decoded: {exc}; declare the encoding (PEP 263)")
+                yield FileMigration(path, "", None, (note,))
         except OSError as exc:
             raise StartError(f"{path} can't be read: {exc.strerror or exc}") from exc
-        else:
-            if result != Migration(before, ()):
-                yield FileMigration(path, before, *result, encoding)
+    results = migrate_sources({path: text for path, (text, _) in decoded.items()})
+    for path, (before, encoding) in decoded.items():
+        result = results[path]
+        if isinstance(result, cst.ParserSyntaxError):
+            note = Note(1, f"can't be parsed: {str(result).splitlines()[0]}")
+            yield FileMigration(path, before, None, (note,))
+        elif result.source != before or result.notes or result.serves:
+            try:
+                result.source.encode(encoding)
+            except UnicodeError as exc:
+                note = Note(1, f"can't be encoded: {exc}; declare another encoding (PEP 263)")
+                yield FileMigration(path, before, None, (note,))
+            else:
+                yield FileMigration(path, before, *result[:2], encoding, *result[2:])
+
+
+def _other_line(old: str, new: str, line: int) -> int:
+    """The line of the new text that one of the old text became, the nearest one if it is gone."""
+    before, after = old.splitlines(), new.splitlines()
+    for tag, start, end, new_start, new_end in difflib.SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
+        if start < line <= end:
+            if tag == "equal":
+                return line + new_start - start
+            text = before[line - 1].strip()
+            block = range(new_start, new_end)
+            near = max(block, key=lambda at: difflib.SequenceMatcher(a=text, b=after[at].strip()).ratio(), default=None)
+            return max(1, new_start) if near is None else near + 1
+    return line
 
 
 def _decode(data: bytes) -> tuple[str, str]:

@@ -156,6 +156,7 @@ FIXED_TYPE = frozenset({"TextContent", "ImageContent", "AudioContent", "Resource
 LOW_LEVEL = frozenset({"mcp.server.Server", "mcp.server.lowlevel.Server", "mcp.server.lowlevel.server.Server"})
 SERVERS = frozenset(old for old, new in NAMES.items() if new.name == "Server") - LOW_LEVEL
 CONTEXTS = frozenset(old for old, new in NAMES.items() if new.name == "Context")
+MEDIA = frozenset(old for old, new in NAMES.items() if new.name in ("Image", "Audio", "File") and new.module == "gemel")
 TOOL_RESULTS = frozenset(old for old in NAMES if old.endswith(".ToolResult"))
 #: Clients that raise an error for a failed tool; those of the official SDK return its result.
 RAISING_CLIENTS = frozenset(old for old in NAMES if old.startswith("fastmcp") and old.endswith(".Client"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import libcst as cst
@@ -12,7 +13,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from gemel.migrate import advice
 from gemel.migrate.arguments import code_of
-from gemel.migrate.bindings import Bindings
+from gemel.migrate.bindings import Bindings, Program
 from gemel.migrate.imports import add_imports, local_name, remove_imports, statements_of
 from gemel.migrate.low_level import LowLevelPass
 from gemel.migrate.names import Name
@@ -32,11 +33,15 @@ class Migration(NamedTuple):
 
     source: str
     notes: tuple[Note, ...]
+    #: Whether the module has servers of its own or of others, and its functions without parameters that return one.
+    serves: bool = False
+    factories: tuple[str, ...] = ()
 
 
 _FOREIGN = re.compile(r"^\s*(?:from|import)\s+(?:fastmcp|mcp|mcp_types)\b", re.MULTILINE)
 _LOW_LEVEL = re.compile(r"^\s*from\s+mcp\.server(?:\.lowlevel(?:\.server)?)?\s+import\s+.*\bServer\b", re.MULTILINE)
 _REGISTERS = m.Decorator(decorator=m.Call(func=m.Attribute(attr=m.Name())))
+_SERVERS = ("server", "low-level server")
 
 
 def migrate_source(source: str) -> Migration:
@@ -54,15 +59,45 @@ def migrate_source(source: str) -> Migration:
     Raises:
         libcst.ParserSyntaxError: The source is not Python.
     """
-    if not _FOREIGN.search(source):
-        return Migration(source, ())
-    first = MetadataWrapper(cst.parse_module(source), unsafe_skip_copy=True)
+    path = Path("module.py")
+    result = migrate_sources({path: source})[path]
+    if isinstance(result, cst.ParserSyntaxError):
+        raise result
+    return result
+
+
+def migrate_sources(sources: Mapping[Path, str]) -> dict[Path, Migration | cst.ParserSyntaxError]:
+    """Rewrite modules that belong together: servers, contexts and clients are followed from one to the other.
+
+    Args:
+        sources: The text of each file.
+
+    Returns:
+        The result for each file, as of `migrate_source`, or the error for one that is not Python.
+    """
+    program = Program(sources, _FOREIGN.search)
+    return {
+        path: program.errors.get(path) or _migrate(source, path, program)
+        if path in program.errors or path in program.wrappers
+        else Migration(source, ())
+        for path, source in sources.items()
+    }
+
+
+def _migrate(source: str, path: Path, program: Program) -> Migration:
+    first = program.wrappers[path]
+    bindings = program.module(path)
+    assert bindings is not None
     lines = {node: place.start.line for node, place in first.resolve(PositionProvider).items()}
+    members = bindings.members()
+    serves = any(kind in _SERVERS for kind in members.values())
+    factories = [name for name, kind in members.items() if kind in ("gives server", "gives low-level server")]
+    factories = [name for name in factories if name in bindings.functions and _takes_nothing(bindings.functions[name])]
     low_level_notes: list[Note] = []
     imports: set[Name] = set()
     if _LOW_LEVEL.search(source):
         low_level_notes = list(_low_level_notes(first.module, lines))
-        low_level = LowLevelPass(Bindings(first), first.module)
+        low_level = LowLevelPass(bindings, first.module)
         if not low_level.applies:
             first_note = Note(
                 1, f"low-level server: {advice.NAME_ADVICE['mcp.server.lowlevel']}; see {advice.SDK_GUIDE}"
@@ -73,16 +108,25 @@ def migrate_source(source: str) -> Migration:
         imports = low_level.imports
         module = remove_imports(first.module.visit(low_level), low_level.dropped)
         first = MetadataWrapper(module, unsafe_skip_copy=True)
-    structure = StructurePass(Bindings(first))
+    structure = StructurePass(Bindings(first, program=program, path=path))
     module = first.module.visit(structure)
     second = MetadataWrapper(module, unsafe_skip_copy=True)
-    rewrite = RewritePass(Bindings(second, lines))
+    rewrite = RewritePass(Bindings(second, lines, program, path))
     module = second.module.visit(rewrite)
     module = remove_imports(module, rewrite.dropped | structure.dropped)
     module = add_imports(module, rewrite.imports | structure.imports | imports)
     notes = [*low_level_notes, *(Note(*note) for note in rewrite.notes)]
     notes += _left_imports(module, source)
-    return Migration(module.code, tuple(sorted(set(notes))))
+    return Migration(module.code, tuple(sorted(set(notes))), serves or bool(factories), tuple(factories))
+
+
+def _takes_nothing(function: cst.FunctionDef) -> bool:
+    """Whether a function can be called without arguments."""
+    parameters = function.params
+    return all(
+        parameter.default is not None
+        for parameter in (*parameters.posonly_params, *parameters.params, *parameters.kwonly_params)
+    )
 
 
 def _left_imports(module: cst.Module, source: str) -> Iterable[Note]:

@@ -15,6 +15,17 @@ def _init(command: CommandParser) -> None:
 def _migrate(command: CommandParser) -> None:
     command.add_argument("paths", nargs="+", metavar="PATH", help="a Python file, or a folder with Python files")
     command.add_argument("--write", action="store_true", help="change the files; without it, only the diff is shown")
+    command.add_argument(
+        "--no-check",
+        dest="check",
+        action="store_false",
+        help="don't run the program, old and new, to compare what its servers list",
+    )
+    command.add_argument(
+        "--python",
+        metavar="PYTHON",
+        help="the interpreter that runs the original program (default: the one of this command)",
+    )
 
 
 def _completion(command: CommandParser) -> None:
@@ -27,7 +38,7 @@ COMMANDS = {
     "migrate": Command(
         "rewrite a program for FastMCP or the official SDK",
         _migrate,
-        ("migrate server.py", "migrate src tests --write"),
+        ("migrate server.py", "migrate src tests --write", "migrate server.py --python ../old/.venv/bin/python"),
         "migrate",
     ),
     "completion": Command(

@@ -1,0 +1,262 @@
+"""Runs migrated programs beside their originals, each in a process of its own, and compares what their servers list.
+
+The programs are imported, not started: their files stay as they are, and the new sources reach the process in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import json
+import os
+import pkgutil
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gemel.migrate import compare
+from gemel.migrate.files import FileMigration
+from gemel.migrate.names import PACKAGES
+from gemel.migrate.project import Sources
+
+#: How long a program may take until it is imported and its servers are listed.
+SECONDS = 60.0
+_IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
+
+
+class Outcome(enum.IntEnum):
+    """What the check of a program showed; the values are exit codes of the command."""
+
+    SAME = 0
+    DIFFERS = 3
+    FAILS = 4
+    UNKNOWN = 5
+
+
+#: The worst first: of several programs this one counts.
+ORDER = (Outcome.FAILS, Outcome.DIFFERS, Outcome.UNKNOWN, Outcome.SAME)
+
+
+class Verdict(NamedTuple):
+    """What was seen of one program, or of one of its servers: the file, and the text behind it."""
+
+    outcome: Outcome
+    path: Path
+    text: str
+    #: The line of the new source where the program ended; 0 if that is not known.
+    line: int = 0
+
+
+def programs(files: Sequence[FileMigration]) -> list[list[FileMigration]]:
+    """Return the changed files in groups: those of a group import each other, and are run in one process."""
+    known = [file for file in files if file.source is not None and (file.diff or file.serves)]
+    sources = Sources({file.path: file.before for file in known})
+    group = {file.path: {file.path} for file in known}
+    for file in known:
+        for imported in sources.imported_by(file.path):
+            if group[imported] is not group[file.path]:
+                group[file.path] |= group[imported]
+                for path in group[imported]:
+                    group[path] = group[file.path]
+    found: dict[int, list[FileMigration]] = {}
+    for file in known:
+        found.setdefault(id(group[file.path]), []).append(file)
+    return [
+        files
+        for files in found.values()
+        if any(file.diff for file in files) and any(file.serves and _can_be_imported(file) for file in files)
+    ]
+
+
+def check(program: Sequence[FileMigration], python: str | None = None) -> list[Verdict]:
+    """Run the new and the old version of a program, and compare what they list.
+
+    Args:
+        program: The files of one program, as `programs` returns them.
+        python: The interpreter that runs the original; this one by default.
+
+    Returns:
+        A verdict for each server, or one for the whole program.
+    """
+    new = {file.path: file.source or "" for file in program}
+    old = {file.path: file.before for file in program}
+    with ThreadPoolExecutor(2) as pool:
+        running = pool.submit(_run, python or sys.executable, old, program)
+        after = _run(sys.executable, new, program)
+        before = running.result()
+    first = next(file.path for file in program if file.serves and _can_be_imported(file))
+    if "failure" in after:
+        return [_failed(first, program, after["failure"], before.get("failure"), python)]
+    if not after["servers"]:
+        return [Verdict(Outcome.UNKNOWN, first, "not checked: no server is there after the import, only in a function")]
+    return list(_compared(first, program, before, after["servers"], python))
+
+
+def _can_be_imported(file: FileMigration) -> bool:
+    """Whether a file does nothing but define things when it is imported, by its name."""
+    return file.path.name != "__main__.py"
+
+
+def _failed(
+    first: Path, program: Sequence[FileMigration], new: Mapping[str, Any], old: Any, python: str | None
+) -> Verdict:
+    """The verdict for a program that can't be imported, or whose server can't be listed."""
+    path = next((file.path for file in program if os.path.realpath(file.path) == new["path"]), first)
+    missing = (new["missing"] or "").partition(".")[0]
+    what = _described(new)
+    if missing in PACKAGES:
+        what = f"it still needs {missing}, which isn't installed here: see the notes"
+    elif missing:
+        return Verdict(Outcome.UNKNOWN, path, f"not checked: {what}; run `gemel migrate` where {missing} is installed")
+    elif old is not None and (old["type"], old["text"]) == (new["type"], new["text"]):
+        return Verdict(Outcome.UNKNOWN, path, f"not checked: the original doesn't start here either: {what}")
+    elif new["type"] == "timeout" and old is not None and old["missing"]:
+        return Verdict(Outcome.UNKNOWN, path, f"not checked: {what}")
+    return Verdict(Outcome.FAILS, path, f"doesn't start: {what}", new["line"])
+
+
+def _compared(
+    first: Path,
+    program: Sequence[FileMigration],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    python: str | None,
+) -> Iterator[Verdict]:
+    failure = before.get("failure")
+    for label, lists in after.items():
+        name = "" if len(after) == 1 else f"{label}: "
+        old = before.get("servers", {}).get(label)
+        if "failure" in lists:
+            verdict = _failed(first, program, lists["failure"], (old or {}).get("failure"), python)
+            yield verdict._replace(text=name + verdict.text)
+            continue
+        counted = compare.count(lists)
+        if failure is not None and (failure["missing"] or "").partition(".")[0] in PACKAGES:
+            package = failure["missing"].partition(".")[0]
+            where = f" for {python}" if python else ""
+            text = f"{counted}; not compared, as {package} isn't installed{where}"
+            yield Verdict(Outcome.UNKNOWN, first, f"{name}starts: {text}")
+        elif failure is not None or old is None or "failure" in old:
+            why = _described(failure or (old or {}).get("failure") or {"type": "", "text": "it has no such server"})
+            yield Verdict(
+                Outcome.UNKNOWN,
+                first,
+                f"{name}starts: {counted}; not compared, as the original doesn't start here: {why}",
+            )
+        else:
+            found = list(compare.differences(old, lists))
+            for text in found:
+                yield Verdict(Outcome.DIFFERS, first, f"{name}{text}")
+            if not found:
+                left_out = compare.text_schemas_left_out(old, lists)
+                but = f", but {left_out} with text results list no output schema, as Gemel sends texts as they are"
+                yield Verdict(Outcome.SAME, first, f"{name}{counted}: same{but if left_out else ''}")
+    for label in before.get("servers", {}):
+        if label not in after:
+            yield Verdict(Outcome.DIFFERS, first, f"the server {label} is missing")
+
+
+def _described(failure: Mapping[str, Any]) -> str:
+    if failure["type"] in ("", "timeout", "end"):
+        return str(failure["text"])
+    return f"{failure['type']}: {failure['text']}" if failure["text"] else str(failure["type"])
+
+
+def _run(python: str, sources: Mapping[Path, str], program: Sequence[FileMigration]) -> dict[str, Any]:
+    """Import the files that have servers, and list these."""
+    known = Sources(sources)
+    packages = {name for text in sources.values() for name in _IMPORT.findall(text)} & {"gemel", *PACKAGES}
+    job = {
+        "sources": {str(path.absolute()): text for path, text in sources.items()},
+        "folders": list(dict.fromkeys(str(known.root(path)) for path in sources)),
+        "packages": sorted(packages | ({"mcp"} & packages)),
+        "modules": [
+            {"name": known.module_name(file.path), "path": str(file.path.absolute()), "factories": file.factories}
+            for file in program
+            if file.serves and _can_be_imported(file)
+        ],
+        "seconds": SECONDS,
+    }
+    with tempfile.TemporaryDirectory(prefix="gemel-migrate-", ignore_cleanup_errors=True) as folder:
+        given, result = Path(folder, "job.json"), Path(folder, "result.json")
+        given.write_text(json.dumps(job), encoding="utf-8")
+        script = pkgutil.get_data("gemel.migrate", "probe.py")
+        assert script is not None
+        command = [python, "-c", script.decode(), str(given), str(result)]
+        try:
+            ended = _execute(command)
+        except OSError as exc:
+            return {"failure": _failure("end", f"{python} can't be run: {exc.strerror or exc}")}
+        if result.exists():
+            with contextlib.suppress(ValueError):
+                found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+                return found
+        if ended is None:
+            return {"failure": _failure("timeout", f"no end of the import within {SECONDS:g} s")}
+        return {"failure": _failure("end", f"the process ended with code {ended}")}
+
+
+def _failure(kind: str, text: str) -> dict[str, Any]:
+    return {"type": kind, "text": text, "missing": None, "path": None, "line": 0}
+
+
+def _execute(command: Sequence[str]) -> int | None:
+    """Run a command without input and output, within the time limit, and end all that it started. None: the time was up."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    if os.name == "nt":
+        return _execute_in_job(command, environment)
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        # The process is not reaped before its group was ended: until then the id is its own.
+        end = time.monotonic() + SECONDS
+        if not hasattr(os, "waitid"):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(SECONDS)
+            return None
+        while not (ended := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)):
+            if time.monotonic() > end:
+                return None
+            time.sleep(0.02)
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _execute_in_job(command: Sequence[str], environment: Mapping[str, str]) -> int | None:
+    from gemel.transports.stream.windows_job import start_in_job
+
+    process, job = start_in_job(subprocess.list2cmdline(command), environment, None)
+    assert process.stdin is not None
+    process.stdin.close()
+    for stream in (process.stdout, process.stderr):
+        threading.Thread(target=stream.read, daemon=True).start()  # type: ignore[union-attr]  # both are pipes
+    try:
+        return process.wait(SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        job.end()
+        with contextlib.suppress(OSError):
+            process.kill()
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """Return the outcome that counts."""
+    return min(outcomes, key=ORDER.index, default=Outcome.SAME)

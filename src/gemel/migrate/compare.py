@@ -1,0 +1,219 @@
+"""What differs between the lists of two servers, by meaning: what a client may send, and what it reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+#: Each list with what its entries are called, and the field that tells them apart.
+_LISTS = {
+    "tools": ("tool", "name"),
+    "prompts": ("prompt", "name"),
+    "resources": ("resource", "uri"),
+    "templates": ("template", "uriTemplate"),
+}
+#: Capabilities that say more than that a list is there and that it may change.
+_CAPABILITIES = ("completions",)
+#: Keywords that say nothing about which values are valid.
+_IGNORED = frozenset({"title", "$schema", "$defs", "definitions", "x-fastmcp-wrap-result", "examples"})
+_SECTIONS = re.compile(r"^\s*(args|arguments|parameters|params)\s*:?\s*$", re.IGNORECASE)
+_WILDCARD = re.compile(r"\{(\w+)\*\}")
+
+Lists = Mapping[str, Any]
+
+
+def count(lists: Lists) -> str:
+    """Say how many entries a server lists: `27 tools, 1 prompt`."""
+    counted = [(len(lists[key]), word) for key, (word, _) in _LISTS.items() if lists[key]]
+    return ", ".join(f"{number} {word if number == 1 else f'{word}s'}" for number, word in counted) or "nothing"
+
+
+def text_schemas_left_out(old: Lists, new: Lists) -> int:
+    """Return how many tools with text results list an output schema in the original only."""
+    there = {tool["name"]: tool for tool in new["tools"]}
+    return sum(
+        _is_text_schema(tool.get("outputSchema")) and not there.get(tool["name"], {}).get("outputSchema")
+        for tool in old["tools"]
+    )
+
+
+def differences(old: Lists, new: Lists) -> Iterator[str]:
+    """Yield what differs, each in one line."""
+    for key, (word, field) in _LISTS.items():
+        before = {_identity(entry, field): entry for entry in old[key]}
+        after = {_identity(entry, field): entry for entry in new[key]}
+        yield from (f"{word} {name} is missing" for name in before if name not in after)
+        yield from (f"{word} {name} was not there before" for name in after if name not in before)
+        for name, entry in before.items():
+            if name in after:
+                yield from (f"{word} {name}: {text}" for text in _entry(key, entry, after[name]))
+    if (old["instructions"] or "").split() != (new["instructions"] or "").split():
+        yield "the instructions differ"
+    for name in _CAPABILITIES:
+        if (name in old["capabilities"]) != (name in new["capabilities"]):
+            yield f"the capability {name} {'is missing' if name in old['capabilities'] else 'was not there before'}"
+
+
+def _identity(entry: Mapping[str, Any], field: str) -> str:
+    return _WILDCARD.sub(r"{+\1}", str(entry[field]))
+
+
+def _entry(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    if not _same_description(old.get("description") or "", new.get("description") or ""):
+        yield "the description differs"
+    if key == "tools":
+        yield from _schemas("inputSchema", old["inputSchema"], new["inputSchema"])
+        before, after = old.get("outputSchema"), new.get("outputSchema")
+        if before and after:
+            yield from _schemas("outputSchema", before, after)
+        elif before and not _is_text_schema(before):
+            yield "it has no outputSchema"
+        elif after:
+            yield "it had no outputSchema before"
+        if _tasks(old) != _tasks(new):
+            yield f"execution.taskSupport was {_tasks(old)}, is {_tasks(new)}"
+        for name, value in _hints(old).items():
+            if _hints(new).get(name) != value:
+                yield f"annotations: {name} was {json.dumps(value)}, is {json.dumps(_hints(new).get(name))}"
+    elif key == "prompts":
+        yield from _arguments(old.get("arguments") or (), new.get("arguments") or ())
+    elif _mime_type(old) != _mime_type(new):
+        yield f"mimeType was {_mime_type(old)}, is {_mime_type(new)}"
+
+
+def _arguments(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    before = {argument["name"]: bool(argument.get("required")) for argument in old}
+    after = {argument["name"]: bool(argument.get("required")) for argument in new}
+    for name, required in before.items():
+        if name not in after:
+            yield f"argument {name} is missing"
+        elif after[name] != required:
+            yield f"argument {name} is {'required' if after[name] else 'optional'} now"
+    yield from (f"argument {name} was not there before" for name in after if name not in before)
+
+
+def _mime_type(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("mimeType") or "text/plain")
+
+
+def _tasks(tool: Mapping[str, Any]) -> str:
+    return str((tool.get("execution") or {}).get("taskSupport") or "forbidden")
+
+
+def _hints(tool: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in (tool.get("annotations") or {}).items() if name != "title"}
+
+
+def _same_description(old: str, new: str) -> bool:
+    """Whether the words are the same, apart from a section about the parameters, which can stand in their schemas."""
+    return old.split() == new.split() or _without_parameters(old) == _without_parameters(new)
+
+
+def _without_parameters(text: str) -> list[str]:
+    words: list[str] = []
+    skipped: int | None = None
+    for line in text.expandtabs().splitlines():
+        indent = len(line) - len(line.lstrip())
+        if _SECTIONS.match(line):
+            skipped = indent
+        elif skipped is None or (line.strip() and indent <= skipped):
+            skipped = None
+            words += line.split()
+    return words
+
+
+def _is_text_schema(schema: Any) -> bool:
+    """Whether this is an output schema that the original's library makes of `-> str` and the like: one text in an object."""
+    if not isinstance(schema, dict) or list(schema.get("properties") or ()) != ["result"]:
+        return False
+    result = _plain(schema["properties"]["result"], schema, ())
+    return all(option.get("type") in ("string", "null") for option in result.get("anyOf", [result]))
+
+
+def _schemas(where: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    yield from _compare(where, _plain(old, old, ()), _plain(new, new, ()))
+
+
+def _compare(where: str, old: Any, new: Any) -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            path = f"{where}.{key}"
+            if key == "description" and isinstance(old.get(key, ""), str) and isinstance(new.get(key, ""), str):
+                if key in old and old[key].split() != new.get(key, "").split():
+                    yield f"{path} differs"
+            elif key not in new:
+                yield f"{path} is missing"
+            elif key not in old:
+                yield f"{path} was not there before"
+            else:
+                yield from _compare(path, old[key], new[key])
+    elif old != new:
+        yield f"{where} was {_short(old)}, is {_short(new)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _plain(schema: Any, root: Mapping[str, Any], seen: tuple[str, ...]) -> Any:
+    """A schema without references and without what two schemas of the same meaning may differ in."""
+    if not isinstance(schema, dict):
+        return schema
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#"):
+        if reference in seen:
+            return {"$ref": "above"}
+        target: Any = root
+        for part in reference.split("/")[1:]:
+            target = target.get(part.replace("~1", "/").replace("~0", "~"), {})
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        return _plain({**target, **rest}, root, (*seen, reference))
+    plain: dict[str, Any] = {key: value for key, value in schema.items() if key not in _IGNORED}
+    if isinstance(plain.get("type"), list):
+        plain["anyOf"] = [{"type": kind} for kind in plain.pop("type")]
+    if "const" in plain:
+        plain["enum"] = [plain.pop("const")]
+    if "enum" in plain:
+        plain["enum"] = sorted(plain["enum"], key=json.dumps)
+        plain.pop("type", None)
+    for key in ("oneOf", "anyOf"):
+        if key in plain:
+            options = [_plain(option, root, seen) for option in plain.pop(key)]
+            if len(options) == 1:
+                plain = {**options[0], **plain}
+            else:
+                plain["anyOf"] = sorted(options, key=lambda option: json.dumps(option, sort_keys=True))
+    plain.pop("discriminator", None)
+    if len(plain.get("allOf", ())) == 1:
+        plain = {**_plain(plain.pop("allOf")[0], root, seen), **plain}
+    required = set(plain.pop("required", ()))
+    if "properties" in plain:
+        properties = plain.pop("properties")
+        if properties:
+            plain["properties"] = {
+                name: _plain(value, root, seen) if name in required else _optional(_plain(value, root, seen))
+                for name, value in properties.items()
+            }
+    if required:
+        plain["required"] = sorted(required)
+    for key in ("additionalProperties", "items"):
+        if isinstance(plain.get(key), dict):
+            plain[key] = _plain(plain[key], root, seen)
+        if plain.get(key) in (True, False, {}):
+            plain.pop(key, None)
+    return plain
+
+
+def _optional(schema: Any) -> Any:
+    """A property that may be left out: whether null stands for that is the same."""
+    if not isinstance(schema, dict):
+        return schema
+    options = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
+    kept = {key: value for key, value in schema.items() if key != "default" or value is not None}
+    if len(options) == 1:
+        kept.pop("anyOf")
+        return {**options[0], **kept}
+    return {**kept, "anyOf": options} if options else kept

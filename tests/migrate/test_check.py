@@ -1,0 +1,182 @@
+"""`gemel migrate` runs what it wrote: what it says of programs that start, that don't, and that can't be run."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gemel.cli import main
+
+pytest.importorskip("libcst")
+from gemel.migrate import check  # needs libcst
+from gemel.migrate.check import Outcome  # needs libcst
+
+HEAD = 'from fastmcp import FastMCP\n\nmcp = FastMCP("a")\n'
+TOOL = "\n@mcp.tool\ndef add(a: int) -> int:\n    return a\n"
+#: A library of the same name as FastMCP, with as much of it as a program needs that only makes a server.
+LIBRARY = """
+class FastMCP:
+    def __init__(self, name):
+        self.tools = []
+
+    def tool(self, function):
+        self.tools.append(function.__name__)
+        return function
+
+
+class Listed(dict):
+    def model_dump(self, **options):
+        return dict(self)
+
+
+class Client:
+    def __init__(self, server):
+        self.server = server
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exc_info):
+        pass
+
+    async def list_tools(self):
+        schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+        result = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
+        return [Listed(name=name, inputSchema=schema, outputSchema=result) for name in self.server.tools]
+
+    async def list_prompts(self):
+        return []
+
+    list_resources = list_resource_templates = list_prompts
+"""
+
+
+def migrated(folder: Path, source: str, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
+    """The exit code of the command, and what it says."""
+    file = folder / "server.py"
+    file.write_text(source)
+    code = main(["migrate", *options, str(file)])
+    return code, capsys.readouterr().err
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FastMCP's name can be imported."""
+    folder = tmp_path / "library"
+    folder.mkdir()
+    (folder / "fastmcp.py").write_text(LIBRARY)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("options", [(), ("--write",)])
+def test_the_same_lists_are_said_to_be_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    code, said = migrated(tmp_path, HEAD + TOOL, capsys, *options)
+    assert code == Outcome.SAME
+    assert f"{tmp_path}/server.py: 1 tool: same\n" in said
+    assert said.endswith("; 0 left to do by hand\n")
+    assert "--no-check" in said
+
+
+@pytest.mark.usefixtures("library")
+def test_what_differs_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = migrated(tmp_path, HEAD + TOOL.replace("int)", "str)"), capsys)
+    assert code == Outcome.DIFFERS
+    assert 'tool add: inputSchema.properties.a.type was "integer", is "string"' in said
+    assert said.endswith("; 1 left to do by hand\n")
+
+
+def test_without_the_library_it_only_says_that_the_program_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = migrated(tmp_path, HEAD + TOOL, capsys)
+    assert code == Outcome.UNKNOWN
+    assert "starts: 1 tool; not compared, as fastmcp isn't installed" in said
+    assert "0 left" not in said
+
+
+def test_a_program_that_does_not_start_is_named_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = HEAD + "\nassert not hasattr(mcp, 'add_skills'), 'too much'\n"
+    code, said = migrated(tmp_path, source, capsys)
+    assert code == Outcome.FAILS
+    assert f"{tmp_path}/server.py:5: doesn't start: AssertionError: too much\n" in said
+    assert said.endswith("; 1 left to do by hand\n")
+
+
+def test_a_package_that_is_missing_is_no_fault_of_the_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = migrated(tmp_path, "import surely_not_installed\n" + HEAD, capsys)
+    assert code == Outcome.UNKNOWN
+    assert "not checked: ModuleNotFoundError: No module named 'surely_not_installed'" in said
+
+
+def test_no_check_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = f"open({str(tmp_path / 'ran')!r}, 'w')\n" + HEAD
+    assert migrated(tmp_path, source, capsys, "--no-check")[0] == 0
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_program_that_serves_when_it_is_imported_is_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "starts: 1 tool" in migrated(tmp_path, HEAD + TOOL + "\nmcp.run()\n", capsys)[1]
+
+
+def test_servers_of_functions_objects_and_packages_are_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "base.py").write_text("from fastmcp import FastMCP\n\n\nclass Base(FastMCP):\n    pass\n")
+    (package / "made.py").write_text(
+        "from .base import Base\n\n\ndef build(name: str = 'x') -> Base:\n    return Base(name)\n\n\n"
+        "class Holder:\n    def __init__(self) -> None:\n        self.server = build()\n\n\nholder = Holder()\n"
+    )
+    main(["migrate", str(package)])
+    said = capsys.readouterr().err
+    assert "holder.server: starts" in said
+    assert "build(): starts" in said
+
+
+@pytest.mark.skipif(os.name == "nt", reason="processes are looked for in /proc")
+def test_time_is_limited_and_all_processes_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "SECONDS", 3.0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    children = tmp_path / "children"
+    source = (
+        "import subprocess, sys, time\n" + HEAD + "assert sys.stdin.read() == ''\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(children)!r}, 'a').write(f'{{child.pid}} ')\ntime.sleep(600)\n"
+    )
+    code, said = migrated(tmp_path, source, capsys)
+    assert code == Outcome.UNKNOWN
+    assert "not checked: no end of the import within 3 s" in said
+    while any(_runs(int(child)) for child in children.read_text().split()):
+        time.sleep(0.02)  # they were killed; the system takes them away
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def _runs(process: int) -> bool:
+    try:
+        return " Z " not in Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+
+
+def test_the_original_runs_under_another_interpreter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = str(tmp_path / "python")
+    assert f"{missing} can't be run" in migrated(tmp_path, HEAD + TOOL, capsys, "--python", missing)[1]
+    assert "1 tool" in migrated(tmp_path, HEAD + TOOL, capsys, "--python", sys.executable)[1]
