@@ -53,8 +53,6 @@ def programs() -> Iterator[tuple[str, str, int, str]]:
         yield f"call option {name}", f"{SERVER}{IN_CLIENT}await client.call_tool('a', {{}}, {name}=x)\n", 8, text
     for name, text in advice.CLIENT_MEMBERS.items():
         yield f"client.{name}", f"{SERVER}{IN_CLIENT}print(client.{name})\n", 8, text
-    for name, text in advice.LOW_LEVEL.items():
-        yield f"@server.{name}", f"{LOW_LEVEL}\n@server.{name}()\nasync def f():\n    return None\n", 5, text
 
 
 @pytest.mark.parametrize("program", list(programs()), ids=lambda program: program[0])
@@ -67,12 +65,7 @@ def test_a_name_without_a_counterpart_is_noted_at_its_line(program: tuple[str, s
 @pytest.mark.parametrize("option", sorted(advice.DROPPED_SERVER_OPTIONS))
 def test_an_option_that_gemel_does_not_need_goes(option: str) -> None:
     result = migrate_source(f'from fastmcp import FastMCP\n\nmcp = FastMCP("a", {option}=x)\n')
-    assert result.source == 'from gemel import Server\n\nmcp = Server("a")\n'
-
-
-def test_the_low_level_server_is_noted() -> None:
-    text = advice.NAME_ADVICE["mcp.server.lowlevel"]
-    assert migrate_source(LOW_LEVEL).notes == (Note(1, f"low-level server: {text}; see {advice.SDK_GUIDE}"),)
+    assert result.source == 'from gemel import Server\n\nmcp = Server("a", coerce=True)\n'
 
 
 def test_documents_that_the_notes_name_are_there() -> None:

@@ -13,11 +13,18 @@ NAME_ADVICE = {
     "fastmcp.client.transports": "give Client the URL, file or command line itself, with headers=, env= and cwd=",
     "fastmcp.dependencies": "use Annotated[…, Depends(function)]; a function with a Context parameter reads the rest",
     "fastmcp.exceptions": "use the errors of gemel: ToolError in tools, ProtocolError for requests, CallError in clients",
-    "fastmcp.server.auth": "check tokens in authenticate= of server.run('http', …) or http_app()",
+    "fastmcp.server.auth": "write Server(auth=…) with gemel.auth: JWTAuth, IntrospectionAuth, TokenAuth, or OAuthProxy(provider)",
+    "fastmcp.server.auth.providers": "write Server(auth=OAuthProxy(GitHub(…))), with Google, Auth0, EntraID, … of gemel.auth",
+    "fastmcp.server.providers.skills": "write server.add_skills(folder)",
+    "fastmcp.server.tasks": "write server.add_extension(Tasks()), and @server.tool(task=True)",
+    "fastmcp_tasks": "write server.add_extension(Tasks()), and @server.tool(task=True)",
+    "fastmcp.server.context": "gemel.Context has what the context of a call has",
+    "fastmcp.server.http": "server.http_app() is an ASGI app",
+    "fastmcp.settings": "give options to Server(…), run(…) or http_app()",
     "fastmcp.server.dependencies": "take a Context parameter: ctx.headers, ctx.principal, ctx.scopes",
     "fastmcp.server.elicitation": "ctx.elicit() returns the answer itself and raises gemel.Declined without one",
     "fastmcp.server.middleware": "write a function `async def middleware(ctx, call_next)`, see docs/servers.md",
-    "fastmcp.server.providers": "use Router and include(), mount(), add_files(), or Server.from_client()",
+    "fastmcp.server.providers": "use Router and include(), mount(), add_files(), add_skills(folder), or Server.from_client()",
     "fastmcp.server.transforms": "use mount(…, tools={…}) or the middleware ToolChanges",
     "mcp": "it has no counterpart in Gemel; see docs/migration/from-official-sdk.md",
     "mcp.client": "give Client the URL, file or command line itself",
@@ -26,7 +33,8 @@ NAME_ADVICE = {
     "mcp.shared.exceptions": "on a client catch gemel.PeerError; on a server raise a subclass of gemel.ProtocolError",
     "mcp.server.Server": "write @server.tool(name, input_schema={…}) for each tool, or @server.request('tools/call')",
     "mcp.server.lowlevel": "write @server.tool(name, input_schema={…}) for each tool, or @server.request('tools/call')",
-    "mcp.server.auth": "check tokens in authenticate= of server.run('http', …) or http_app()",
+    "mcp.server.auth": "write Server(auth=…) with gemel.auth: JWTAuth, IntrospectionAuth, TokenAuth, or OAuthProxy(provider)",
+    "mcp.server.transport_security": "name the hosts in allowed_hosts=, the pages in allowed_origins= of http_app() or run('http', …)",
     "mcp.server.elicitation": "ctx.elicit() returns the answer itself and raises gemel.Declined without one",
     "mcp.server.stdio": "await server.run_async() serves stdio",
     "mcp.types": "Gemel's wire types are in gemel and gemel.schema",
@@ -34,20 +42,24 @@ NAME_ADVICE = {
 }
 
 SERVER_OPTIONS = {
-    "auth": "give authenticate= to run('http', …) or http_app()",
-    "auth_server_provider": "give authenticate= to run('http', …) or http_app()",
+    "auth": "write one of gemel.auth: OAuthProxy(GitHub(…)) and the like, JWTAuth, IntrospectionAuth, TokenAuth",
+    "auth_server_provider": "write auth=OAuthProxy(provider) of gemel.auth; Gemel keeps no accounts itself",
     "cache_hints": "write cache={'tools/list': CacheHint(ttl=…)}",
     "cache_ttl": "write cache={'tools/list': CacheHint(ttl=…)}",
     "cache_scope": "write cache={'tools/list': CacheHint(ttl=…, scope=…)}",
     "extensions": "Gemel's extensions are subclasses of gemel.Extension",
     "middleware": "write each as a function `async def middleware(ctx, call_next)`",
-    "providers": "use include(), mount() or add_files()",
+    "providers": "use include(), mount(), add_files() or add_skills()",
     "request_state_security": "write state_keys=[secret]",
     "resources": "register each with @server.resource(uri)",
     "sampling_handler": "ctx.sample() asks the client's model only",
-    "subscriptions": "write backend=…",
-    "tasks": "the tasks extension is not there yet",
-    "token_verifier": "give authenticate= to run('http', …) or http_app()",
+    "subscriptions": "remove it; several processes share subscriptions with backend=…",
+    "experimental_capabilities": "write extensions=[…] with a gemel.Extension",
+    "get_tool_input_schema": "remove it",
+    "resource_security": "write @server.resource(uri, screen=False) to accept values such as '..'",
+    "session_state_store": "write backend=…, which keeps ctx.session_state",
+    "tasks": "write server.add_extension(Tasks()), and @server.tool(task=True)",
+    "token_verifier": "write auth=TokenAuth(verify) of gemel.auth",
     "tool_serializer": "return the text from the tool",
     "tools": "register each with server.tool(function)",
     "transforms": "use mount(…, tools={…}) or the middleware ToolChanges",
@@ -62,16 +74,61 @@ DROPPED_SERVER_OPTIONS = frozenset(
         "json_response",
         "log_level",
         "mask_error_details",
-        "on_duplicate",
-        "on_duplicate_prompts",
-        "on_duplicate_resources",
-        "on_duplicate_tools",
-        "strict_input_validation",
-        "warn_on_duplicate_prompts",
-        "warn_on_duplicate_resources",
-        "warn_on_duplicate_tools",
     }
 )
+#: Options with which a server does what those of both other libraries do by default: the argument that says the opposite, the value
+#: without it, and what the reader is told.
+KEPT_OPTIONS = {
+    "coerce": ("strict_input_validation", "True", 'coerce=True: the string "3" is accepted for an int'),
+}
+#: Arguments that say what becomes of a second tool, prompt or resource of one name.
+DUPLICATES = (
+    "on_duplicate",
+    "on_duplicate_tools",
+    "on_duplicate_prompts",
+    "on_duplicate_resources",
+    "warn_on_duplicate_tools",
+    "warn_on_duplicate_prompts",
+    "warn_on_duplicate_resources",
+)
+DUPLICATE_WORDS = {"replace": "the second one counts", "keep": "the first one counts"}
+VISIBILITY = (
+    "it takes names and tags=; for a rule over kinds, versions or keys write a function with @server.visibility"
+)
+#: Options of `run` and of the HTTP app without a counterpart.
+HTTP_LEFT = {
+    "transport_security": "name the hosts in allowed_hosts=, the web pages in allowed_origins=; Host and Origin are always checked",
+    "host_origin_protection": "name the hosts in allowed_hosts=, the web pages in allowed_origins=",
+    "event_store": "events are kept for replay by themselves; give Server(backend=…) where several processes serve",
+    "max_request_body_size": "write Server(limits=Limits(body=…))",
+    "max_sessions": "write Server(limits=Limits(sessions=…))",
+    "middleware": "wrap the app: Middleware(server.http_app()), and serve that",
+    "mount_path": "mount server.http_app() in the outer app, which tells it its path",
+    "session_idle_timeout": "write Server(limits=Limits(session_idle=…))",
+    "uvicorn_config": "write the options of run('http', …), or serve server.http_app() with uvicorn",
+    "stateless": "write sessions=False",
+}
+#: Members that servers of the other libraries have, and hardly anything else.
+ANYWHERE = {
+    "_lowlevel_server": "the server has no inner one: give version= and the like to Server(…)",
+    "_mcp_server": "the server has no inner one: give version= and the like to Server(…)",
+    "_tool_manager": "use `async with Client(server) as client`: await client.list_tools()",
+    "create_initialization_options": "remove it: await server.run_async() needs none",
+    "custom_route": "give routes={path: asgi_app} to run('http', …) or http_app()",
+    "import_server": "write server.include(…)",
+    "run_http_async": "write await server.run_async('http', …)",
+    "run_sse_async": "write await server.run_async('http', sse_path='/sse', …)",
+    "run_stdio_async": "write await server.run_async()",
+    "run_streamable_http_async": "write await server.run_async('http', …)",
+    "sse_app": "write server.http_app(sse_path='/sse')",
+    "streamable_http_app": "write server.http_app(…)",
+}
+MEDIA_MEMBERS = {
+    "to_data_uri": "write f'data:image/png;base64,{image.base64}' with its MIME type",
+    "to_image_content": "write image.content()",
+    "to_audio_content": "write audio.content()",
+    "to_resource_content": "write file.content()",
+}
 #: Options of the server that belong to running it over HTTP.
 HTTP_OPTIONS = {
     "host": "host",
@@ -84,11 +141,11 @@ HTTP_OPTIONS = {
 ITEM_OPTIONS = {
     "app": "pages of apps are served by gemel.Apps",
     "auth": 'write scopes=["scope"], without_scopes="hide"',
-    "exclude_args": "inject them with Annotated[…, Depends(function)]",
+    "exclude_args": "take them out of the signature, or inject them with Annotated[…, Depends(function)]",
     "enabled": "call server.disable(name)",
     "serializer": "return the text from the tool",
     "security": "write screen=False to accept values such as '..'",
-    "task": "the tasks extension is not there yet",
+    "task": "write True, and server.add_extension(Tasks())",
     "version": "Gemel has one version of each name",
 }
 
@@ -109,6 +166,16 @@ CONTEXT_MEMBERS = {
 }
 
 SERVER_MEMBERS = {
+    "_custom_starlette_routes": "give routes={path: asgi_app} to run('http', …) or http_app()",
+    "_lowlevel_server": "the server has no inner one: give version=, instructions= and the like to Server(…)",
+    "_mcp_server": "the server has no inner one: give version=, instructions= and the like to Server(…)",
+    "_prompt_manager": "use `async with Client(server) as client`: await client.list_prompts()",
+    "_resource_manager": "use `async with Client(server) as client`: await client.list_resources()",
+    "_tool_manager": "use `async with Client(server) as client`: await client.list_tools()",
+    "create_initialization_options": "remove it: await server.run_async() needs none",
+    "middleware": "call server.add_middleware(function) for each",
+    "providers": "use include(), mount(), add_files() or add_skills()",
+    "request_context": "current_context() has what it held",
     "add_prompt": "register the function: server.prompt(function)",
     "add_provider": "use include(), mount() or add_files()",
     "add_resource": "register a function with @server.resource(uri), or a folder with server.add_files()",
@@ -183,20 +250,3 @@ def name_advice(full_name: str) -> str:
         if text is not None:
             return text
     return "it has no counterpart in Gemel"
-
-
-#: What to do about the decorators of the low-level server.
-LOW_LEVEL = {
-    "call_tool": "write one function with @server.tool for each tool, or @server.request('tools/call')",
-    "completion": "use @function.complete('argument') below the prompt or template",
-    "get_prompt": "write one function with @server.prompt for each prompt",
-    "list_prompts": "Gemel lists what is registered; remove it",
-    "list_resource_templates": "Gemel lists what is registered; remove it",
-    "list_resources": "Gemel lists what is registered; remove it",
-    "list_tools": "Gemel lists what is registered; remove it",
-    "progress_notification": "use @server.notification('notifications/progress')",
-    "read_resource": "write one function with @server.resource(uri) for each resource or template",
-    "set_logging_level": "Gemel does it; remove it",
-    "subscribe_resource": "Gemel does it; call server.notify(Changed('resource', uri))",
-    "unsubscribe_resource": "Gemel does it; remove it",
-}

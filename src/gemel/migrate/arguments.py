@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import libcst as cst
 
@@ -69,10 +70,10 @@ class CallArguments:
         if value is not None:
             self.put_first(value)
 
-    def put_first(self, value: cst.BaseExpression | str) -> None:
-        """Add a positional argument in front."""
+    def put_first(self, value: cst.BaseExpression | str, star: Literal["", "*"] = "") -> None:
+        """Add a positional argument in front; with a star, all that an iterable holds."""
         expression = cst.parse_expression(value) if isinstance(value, str) else value
-        self._args.insert(0, (None, cst.Arg(expression)))
+        self._args.insert(0, (None, cst.Arg(expression, star=star)))
 
     def lines(self) -> cst.Call:
         """Return the call with one argument on each line."""

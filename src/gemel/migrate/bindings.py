@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,7 @@ class Bindings:
         lines: The lines of the nodes before an earlier pass; its own lines by default.
         program: The modules around this one; a module alone by default.
         path: The file of the module.
+        low_level: The kind of low-level servers: "server" after they were rewritten.
     """
 
     def __init__(
@@ -91,11 +93,14 @@ class Bindings:
         lines: Mapping[cst.CSTNode, int] | None = None,
         program: Program | None = None,
         path: Path | None = None,
+        *,
+        low_level: str = "low-level server",
     ) -> None:
         self._scopes: Mapping[cst.CSTNode, object] = wrapper.resolve(ScopeProvider)
         self._names = wrapper.resolve(QualifiedNameProvider)
         self._lines = lines if lines is not None else {}
         self._program, self._path = program, path or Path("module.py")
+        self._low_level = low_level
         self._kinds: dict[cst.CSTNode, str] = {}
         self._attributes: dict[tuple[str, str], set[str]] = {}
         self._bases: dict[str, list[str]] = {}
@@ -213,6 +218,46 @@ class Bindings:
                 return kind.rpartition(" ")[2]
         return None
 
+    @property
+    def own_members(self) -> frozenset[str]:
+        """The names of methods and attributes of classes of the program."""
+        modules = self._program.read if self._program is not None else [self]
+        named = {name.rpartition(".")[2] for module in modules for name in module.functions if "." in name}
+        return frozenset(named | {name for module in modules for _, name in module._attributes})
+
+    @property
+    def duplicates(self) -> bool:
+        """Whether two functions of the program are registered with one name at one server."""
+        modules = self._program.read if self._program is not None else [self]
+        return any(count > 1 for module in modules for count in Counter(module._registrations()).values())
+
+    def _registrations(self) -> Iterable[tuple[str, str, str]]:
+        """Server, kind and name of what a module registers."""
+        for qualified, function in ((name, node) for node, (name, _) in self._collector.functions_by_node.items()):
+            for decorator in function.decorators:
+                call = decorator.decorator if isinstance(decorator.decorator, cst.Call) else None
+                member = call.func if call is not None else decorator.decorator
+                if not isinstance(member, cst.Attribute) or member.attr.value not in ("tool", "prompt"):
+                    continue
+                if self.kind(member.value) == "server":
+                    name = _name_given(call) or qualified
+                    yield self._owner(member.value, function), member.attr.value, name
+        for call in self._collector.calls:
+            function = call.func
+            if isinstance(function, cst.Call):  # `server.tool()(function)`
+                name, function = _name_given(function), function.func
+            else:
+                name = _name_given(call, registering=True)
+            if isinstance(function, cst.Attribute) and function.attr.value in ("tool", "add_tool"):
+                given = call.args[0].value if call.args else None
+                if isinstance(given, cst.Name) and self.kind(function.value) == "server":
+                    yield self._owner(function.value, call), "tool", name or given.value
+
+    def _owner(self, node: cst.BaseExpression, at: cst.CSTNode) -> str:
+        """A server by its expression, and where that is a name of a function, by the function."""
+        scope = self._scopes.get(node)
+        return f"{dotted(node)} {id(scope) if scope is not self._globals and isinstance(node, cst.Name) else ''}"
+
     def counts(self) -> tuple[int, int]:
         """Return how much is known, which only grows."""
         return len(self._kinds), sum(map(len, self._attributes.values()))
@@ -275,7 +320,7 @@ class Bindings:
             if full_name in names.SESSIONS:
                 return "session"
             if full_name in names.LOW_LEVEL:
-                return "low-level server"
+                return self._low_level
             if full_name in names.PROCESS_PARAMETERS:
                 return "process"
             if full_name.endswith(".get_context"):
@@ -311,7 +356,7 @@ class Bindings:
             return self._kind_of_text(str(node.evaluated_value))
         if not isinstance(node, cst.Name | cst.Attribute):
             return None
-        return _instance(self.imported(node), self.kind(node))
+        return self._instance(self.imported(node), self.kind(node))
 
     def _kind_of_text(self, text: str) -> str | None:
         """What a variable is whose annotation is a quoted name."""
@@ -322,8 +367,24 @@ class Bindings:
             if isinstance(assignment, ImportAssignment):
                 for found in assignment.get_qualified_names_for(first):
                     full_name = f"{found.name}.{rest}" if rest else found.name
-                    return _instance(full_name, self._outside(full_name))
-        return _instance(None, self.member(text))
+                    return self._instance(full_name, self._outside(full_name))
+        return self._instance(None, self.member(text))
+
+    def _instance(self, full_name: str | None, kind: str | None) -> str | None:
+        """What an instance of a class is: one of another library by its full name, or one of the program by its kind."""
+        if full_name in names.CONTEXTS:
+            return "context"
+        if full_name in names.SERVERS:
+            return "server"
+        if full_name in names.LOW_LEVEL:
+            return self._low_level
+        if full_name in names.RAISING_CLIENTS:
+            return "client"
+        if full_name in names.SESSIONS:
+            return "session"
+        if kind is not None and kind.startswith("class "):
+            return "server"
+        return "object " + kind.removeprefix("type ") if kind is not None and kind.startswith("type ") else None
 
     def _bind(self, target: cst.CSTNode, kind: str | None) -> None:
         """Note what a target of an assignment is."""
@@ -440,6 +501,11 @@ class Program:
                 break
             known = seen
 
+    @property
+    def read(self) -> list[Bindings]:
+        """The modules that were read."""
+        return list(self._modules.values())
+
     def module(self, path: Path) -> Bindings | None:
         """Return a module by its file; None if it can't be parsed."""
         if path not in self._modules and path in self.sources.texts and path not in self.errors:
@@ -500,21 +566,13 @@ def _only(kinds: set[Any]) -> str | None:
     return None if found == "?" else found
 
 
-def _instance(full_name: str | None, kind: str | None) -> str | None:
-    """What an instance of a class is: one of another library by its full name, or one of the program by its kind."""
-    if full_name in names.CONTEXTS:
-        return "context"
-    if full_name in names.SERVERS:
-        return "server"
-    if full_name in names.LOW_LEVEL:
-        return "low-level server"
-    if full_name in names.RAISING_CLIENTS:
-        return "client"
-    if full_name in names.SESSIONS:
-        return "session"
-    if kind is not None and kind.startswith("class "):
-        return "server"
-    return "object " + kind.removeprefix("type ") if kind is not None and kind.startswith("type ") else None
+def _name_given(call: cst.Call | None, *, registering: bool = False) -> str | None:
+    """The name in `tool("name")`, `tool(name="name")` or `tool(function, name="name")`."""
+    for index, arg in enumerate(call.args if call is not None else ()):
+        is_name = arg.keyword.value == "name" if arg.keyword is not None else index == 0 and not registering
+        if is_name and isinstance(arg.value, cst.SimpleString):
+            return str(arg.value.evaluated_value)
+    return None
 
 
 def _called(node: cst.BaseExpression) -> Iterable[cst.BaseExpression]:

@@ -59,19 +59,14 @@ def programs(files: Sequence[FileMigration]) -> list[list[FileMigration]]:
     """Return the changed files in groups: those of a group import each other, and are run in one process."""
     known = [file for file in files if file.source is not None and (file.diff or file.serves)]
     sources = Sources({file.path: file.before for file in known})
-    group = {file.path: {file.path} for file in known}
-    for file in known:
-        for imported in sources.imported_by(file.path):
-            if group[imported] is not group[file.path]:
-                group[file.path] |= group[imported]
-                for path in group[imported]:
-                    group[path] = group[file.path]
-    found: dict[int, list[FileMigration]] = {}
-    for file in known:
-        found.setdefault(id(group[file.path]), []).append(file)
+    found: list[list[FileMigration]] = []
+    left = {file.path: file for file in known}
+    while left:
+        group = sources.connected({next(iter(left))}, left)
+        found.append([left.pop(path) for path in list(left) if path in group])
     return [
         files
-        for files in found.values()
+        for files in found
         if any(file.diff for file in files) and any(file.serves and _can_be_imported(file) for file in files)
     ]
 

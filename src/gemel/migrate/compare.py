@@ -17,7 +17,9 @@ _LISTS = {
 #: Capabilities that say more than that a list is there and that it may change.
 _CAPABILITIES = ("completions",)
 #: Keywords that say nothing about which values are valid.
-_IGNORED = frozenset({"title", "$schema", "$defs", "definitions", "x-fastmcp-wrap-result", "examples"})
+_IGNORED = frozenset(
+    {"title", "$schema", "$defs", "definitions", "x-fastmcp-wrap-result", "x-gemel-wrap-result", "examples"}
+)
 _SECTIONS = re.compile(r"^\s*(args|arguments|parameters|params)\s*:?\s*$", re.IGNORECASE)
 _WILDCARD = re.compile(r"\{(\w+)\*\}")
 

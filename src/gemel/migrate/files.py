@@ -31,6 +31,8 @@ class FileMigration(NamedTuple):
     #: Whether the module has servers, and its functions without parameters that return one.
     serves: bool = False
     factories: tuple[str, ...] = ()
+    #: What the servers do as the other library does, other than Gemel by default.
+    kept: tuple[str, ...] = ()
 
     @property
     def diff(self) -> str:
@@ -92,7 +94,16 @@ def migrate_paths(paths: Iterable[str | Path]) -> Iterator[FileMigration]:
                 note = Note(1, f"can't be encoded: {exc}; declare another encoding (PEP 263)")
                 yield FileMigration(path, before, None, (note,))
             else:
-                yield FileMigration(path, before, *result[:2], encoding, *result[2:])
+                yield FileMigration(
+                    path,
+                    before,
+                    result.source,
+                    result.notes,
+                    encoding,
+                    serves=result.serves,
+                    factories=result.factories,
+                    kept=result.kept,
+                )
 
 
 def _other_line(old: str, new: str, line: int) -> int:

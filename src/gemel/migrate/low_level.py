@@ -1,6 +1,7 @@
-"""Tools of the official SDK's low-level server: what one function lists and another one calls becomes a tool for each name.
+"""The official SDK's low-level server. What one function lists and another one calls becomes a tool for each name.
 
-The function that serves calls stays as it is; each tool calls it with its name. Handlers of other kinds are left to the notes.
+The function that serves calls stays as it is; each tool calls it with its name. Where the tools are not written out in one
+list, and for prompts, resources and completion, the functions stay as they are, and serve the requests of the protocol.
 """
 
 from __future__ import annotations
@@ -35,6 +36,59 @@ _STDIO = frozenset({"mcp.server.stdio.stdio_server", "mcp.stdio_server"})
 _CONSTRUCTOR = ("name", "version", "instructions", "website_url", "icons", "lifespan")
 
 
+#: Decorators of version 1 that list something: the method, its result, and the field of the result.
+_LISTING = {
+    "list_tools": ("tools/list", Name("ListToolsResult", "gemel.schema.tools"), "tools"),
+    "list_prompts": ("prompts/list", Name("ListPromptsResult", "gemel.schema.prompts"), "prompts"),
+    "list_resources": ("resources/list", Name("ListResourcesResult", "gemel.schema.resources"), "resources"),
+    "list_resource_templates": (
+        "resources/templates/list",
+        Name("ListResourceTemplatesResult", "gemel.schema.resources"),
+        "resource_templates",
+    ),
+}
+#: Other decorators of version 1: the method, what the function gets, the result, and its expression.
+_ANSWERING = {
+    "get_prompt": ("prompts/get", "params.name, params.arguments", Name("GetPromptResult"), "{}"),
+    "read_resource": (
+        "resources/read",
+        "params.uri",
+        Name("ReadResourceResult"),
+        "ReadResourceResult(contents=[ResourceContents(uri=params.uri, text={})])",
+    ),
+    "completion": (
+        "completion/complete",
+        "params.ref, params.argument, params.context",
+        Name("CompleteResult", "gemel.schema.completion"),
+        "CompleteResult(completion={} or Completion(values=[]))",
+    ),
+    "set_logging_level": ("logging/setLevel", "params.level", None, "{}"),
+    "subscribe_resource": ("resources/subscribe", "params.uri", None, "{}"),
+    "unsubscribe_resource": ("resources/unsubscribe", "params.uri", None, "{}"),
+}
+#: Handlers of version 2, which are arguments of the server, and their methods.
+_METHODS = {
+    "on_list_tools": "tools/list",
+    "on_call_tool": "tools/call",
+    "on_list_prompts": "prompts/list",
+    "on_get_prompt": "prompts/get",
+    "on_list_resources": "resources/list",
+    "on_list_resource_templates": "resources/templates/list",
+    "on_read_resource": "resources/read",
+    "on_completion": "completion/complete",
+    "on_set_logging_level": "logging/setLevel",
+    "on_subscribe_resource": "resources/subscribe",
+    "on_unsubscribe_resource": "resources/unsubscribe",
+    "on_ping": "ping",
+}
+_NOTIFICATIONS = {
+    "on_progress": "notifications/progress",
+    "on_roots_list_changed": "notifications/roots/list_changed",
+}
+#: What the functions of version 1 may return that can't be told apart in advance.
+_MIXED = re.compile(r"ReadResourceContents|Iterable|bytes|CreateTaskResult")
+
+
 class Handlers(NamedTuple):
     """The two functions of one server; its handlers are decorated functions, or arguments of the server."""
 
@@ -66,22 +120,89 @@ class LowLevelPass(cst.CSTTransformer):
         self.imports: set[Name] = set()
         #: Names of imports that may have lost their uses.
         self.dropped: set[str] = set()
+        #: The decorators of version 1 that are left, and the handlers of version 2, with the statement that makes their server.
+        self._others = {
+            node: (handler[0], handler[1])
+            for node in m.findall(module, m.FunctionDef())
+            if isinstance(node, cst.FunctionDef)
+            and (handler := self._handler(node)) is not None
+            and not any(node in (known.listing, known.calling) for known in self._handlers)
+        }
+        self._made = {
+            line: made
+            for line in m.findall(module, m.SimpleStatementLine())
+            if isinstance(line, cst.SimpleStatementLine) and (made := self._making(line)) is not None
+        }
+        self._calls = {call for _, call in self._made.values()}
+        #: Why the module stays as it is: the first thing that has no counterpart, with its node.
+        self.refused = self._refusal(module)
 
     def left(self, module: cst.Module) -> list[tuple[cst.CSTNode, str]]:
         """What is to do by hand about the functions that serve calls: where, and what."""
         left: list[tuple[cst.CSTNode, str]] = []
         for handlers in self._handlers:
-            for node in m.findall(handlers.calling, m.Raise(exc=m.DoNotCare())):
+            for node in m.findall(handlers.calling, m.Raise(exc=m.Call())):
                 left.append((node, "raise: its text stays in the log; raise ToolError if the model should read it"))
         for node in m.findall(module, m.Attribute(attr=m.Name("request_context"))):
             if isinstance(node, cst.Attribute) and self._is_server(node.value):
                 left.append((node, "server.request_context: current_context() has what it held"))
         return left
 
-    @property
-    def applies(self) -> bool:
-        """Whether there are tools to rewrite."""
-        return bool(self._handlers)
+    def _handler(self, function: cst.FunctionDef) -> tuple[cst.BaseExpression, str] | None:
+        """The server and the decorator of a function that serves requests of version 1."""
+        for decorator in function.decorators:
+            call = decorator.decorator
+            if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and self._is_server(call.func.value):
+                return call.func.value, call.func.attr.value
+        return None
+
+    def _making(self, line: cst.SimpleStatementLine) -> tuple[cst.BaseExpression | None, cst.Call] | None:
+        """The target and the call of `server = Server(…)`; no target for `return Server(…)`."""
+        statement = line.body[0] if len(line.body) == 1 else None
+        call: object = None
+        target: object = None
+        if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+            target, call = statement.targets[0].target, statement.value
+        elif isinstance(statement, cst.AnnAssign):
+            target, call = statement.target, statement.value
+        elif isinstance(statement, cst.Return):
+            call = statement.value
+        if isinstance(call, cst.Call) and self._bindings.imported(call.func) in names.LOW_LEVEL:
+            return (target if isinstance(target, cst.BaseExpression) else None), call
+        return None
+
+    def _refusal(self, module: cst.Module) -> tuple[cst.CSTNode, str] | None:
+        """What keeps a module from being rewritten."""
+        for node in m.findall(module, m.ClassDef()):
+            if isinstance(node, cst.ClassDef):
+                for base in node.bases:
+                    if self._bindings.imported(base.value) in names.LOW_LEVEL:
+                        return (
+                            node,
+                            f"class {node.name.value}: derive from gemel.Server, and register tools with @server.tool",
+                        )
+        for function, (_, method) in self._others.items():
+            returns = code_of(function.returns.annotation) if function.returns is not None else ""
+            if method not in ("call_tool", *_LISTING, *_ANSWERING):
+                return function, f"@server.{method}() has no counterpart"
+            if method in _LISTING and function.params.params:
+                return function, f"@server.{method}() with a parameter: return the result of all pages"
+            if method != "call_tool" and _MIXED.search(returns):
+                return function, f"@server.{method}() returns {returns}: return a str, or write @server.resource(uri)"
+        for call in m.findall(module, m.Call()):
+            assert isinstance(call, cst.Call)
+            if self._bindings.imported(call.func) not in names.LOW_LEVEL:
+                continue
+            handlers = [name for name in CallArguments(call).names() if name.startswith("on_")]
+            unknown = [name for name in handlers if name not in (*_METHODS, *_NOTIFICATIONS)]
+            if unknown:
+                return call, f"Server({unknown[0]}=…) has no counterpart"
+            if handlers and call not in self._calls:
+                return call, "assign the server to a name, so that its handlers can be registered"
+        if m.findall(module, m.Attribute(attr=m.Name("input_responses"))):
+            (node, *_) = m.findall(module, m.Attribute(attr=m.Name("input_responses")))
+            return node, "params.input_responses: ask with ctx.elicit() or ctx.sample(), and return the result"
+        return None
 
     # ---------------------------------------------------------------- what there is
 
@@ -166,15 +287,155 @@ class LowLevelPass(cst.CSTTransformer):
             if handlers.calling is original_node and handlers.made is None:
                 kept = [decorator for decorator in updated_node.decorators if ".call_tool" not in code_of(decorator)]
                 return updated_node.with_changes(decorators=kept)
+        if original_node in self._others:
+            server, method = self._others[original_node]
+            kept = [
+                new
+                for old, new in zip(original_node.decorators, updated_node.decorators, strict=True)
+                if f"{code_of(server)}.{method}" not in code_of(old)
+            ]
+            plain = updated_node.with_changes(decorators=kept)
+            blank = [line for line in updated_node.leading_lines if line.comment is None] or [
+                cst.EmptyLine(indent=False)
+            ]
+            serving = self._serving(server, method, original_node)
+            return cst.FlattenSentinel([plain, *(statement.with_changes(leading_lines=blank) for statement in serving)])
         return updated_node
+
+    def _serving(self, server: cst.BaseExpression, method: str, function: cst.FunctionDef) -> list[cst.BaseStatement]:
+        """A handler of the protocol's request that calls a function of version 1."""
+        returns = code_of(function.returns.annotation) if function.returns is not None else ""
+        name = function.name.value
+        call = f"await {name}" if function.asynchronous is not None else name
+        self.imports |= {Name("Context"), Name("Any", "typing")}
+        if method in _LISTING:
+            request, result, field = _LISTING[method]
+            body = f"    return {result.name}({field}=list({call}()))"
+        elif method == "call_tool":
+            request, result = "tools/call", Name("CallToolResult")
+            body = self._calling(call, returns)
+        else:
+            request, passed, answer, shape = _ANSWERING[method]
+            result = answer or Name("None", "")
+            first = function.params.params[0] if function.params.params else None
+            if passed == "params.uri" and first is not None and first.annotation is not None:
+                kind = code_of(first.annotation.annotation)
+                passed = f"{kind}(params.uri)" if kind.endswith("AnyUrl") else passed
+            body = f"    return {shape.format(f'{call}({passed})')}"
+            if answer is None:
+                body = f"    {call}({passed})"
+            if method == "read_resource":
+                self.imports.add(Name("ResourceContents"))
+            if method == "completion":
+                self.imports.add(Name("Completion"))
+        if result.module:
+            self.imports.add(result)
+        return self._statements(
+            f'@{code_of(server)}.request("{request}")\n'
+            f"async def {self._free(f'serve_{name}')}(ctx: Context, params: Any) -> {result.name}:\n{body}\n"
+        )
+
+    def _calling(self, call: str, returns: str) -> str:
+        """The body of a handler for calls: an exception is a result that the model reads, as in version 1."""
+        self.imports |= {Name("CallToolResult"), Name("TextContent")}
+        lines = [
+            "    try:",
+            f"        result = {call}(params.name, ctx.decoded_params.get('arguments') or {{}})".replace("'", '"'),
+            "    except Exception as exc:",
+            "        return CallToolResult(content=[TextContent(text=str(exc))], is_error=True)",
+        ]
+        if "CallToolResult" in returns:
+            lines += ["    if isinstance(result, CallToolResult):", "        return result"]
+        if re.search(r"\b[Tt]uple\b", returns):
+            lines += [
+                "    if isinstance(result, tuple):",
+                "        return CallToolResult(content=list(result[0]), structured_content=result[1])",
+            ]
+        if re.search(r"\b[Dd]ict\b", returns):
+            self.imports.add(Name("json", ""))
+            lines += [
+                "    if isinstance(result, dict):",
+                "        text = json.dumps(result, indent=2)",
+                "        return CallToolResult(content=[TextContent(text=text)], structured_content=result)",
+            ]
+        return "\n".join([*lines, "    return CallToolResult(content=list(result))"])
+
+    def _statements(self, text: str) -> list[cst.BaseStatement]:
+        parsed = cst.parse_module(text).body
+        return [statement for statement in parsed if isinstance(statement, cst.BaseStatement)]
+
+    def _free(self, name: str) -> str:
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def _handing_over(self, server: str, handlers: Sequence[tuple[str, cst.BaseExpression]]) -> list[cst.BaseStatement]:
+        """The statements that register handlers of version 2."""
+        made: list[cst.BaseStatement] = []
+        for option, value in handlers:
+            handler = code_of(value)
+            if option == "on_call_tool":
+                self.imports |= {
+                    Name("Context"),
+                    Name("Any", "typing"),
+                    Name("CallToolParams", "gemel.schema.tools"),
+                }
+                made += self._statements(
+                    f'@{server}.request("tools/call")\n'
+                    f"async def {self._free('serve_call_tool')}(ctx: Context, params: Any) -> Any:\n"
+                    '    arguments = ctx.decoded_params.get("arguments")\n'
+                    f"    return await {handler}(ctx, CallToolParams(name=params.name, arguments=arguments))\n"
+                )
+            elif option in _NOTIFICATIONS:
+                made += self._statements(f'{server}.notification("{_NOTIFICATIONS[option]}")({handler})\n')
+            else:
+                made += self._statements(f'{server}.request("{_METHODS[option]}")({handler})\n')
+        return [
+            statement.with_changes(leading_lines=[cst.EmptyLine(indent=False)])
+            if isinstance(statement, cst.FunctionDef)
+            else statement
+            for statement in made
+        ]
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
+        made = self._made.get(original_node)
+        if made is None:
+            return updated_node
+        registered: list[cst.BaseStatement] = []
         for handlers in self._handlers:
             if handlers.made is original_node:
-                return cst.FlattenSentinel([updated_node, *self._registered(handlers)])
-        return updated_node
+                registered += self._registered(handlers)
+        target, call = made
+        given = CallArguments(call, _CONSTRUCTOR)
+        left = [
+            (name, value)
+            for name in given.names()
+            if name.startswith("on_")
+            and (value := given.get(name)) is not None
+            and not m.matches(value, m.Name("None"))
+            and not self._is_registered(name, value)
+        ]
+        if not left:
+            return cst.FlattenSentinel([updated_node, *registered])
+        name = code_of(target) if target is not None else self._free("server")
+        registered += self._handing_over(name, left)
+        if target is not None:
+            return cst.FlattenSentinel([updated_node, *registered])
+        returned = updated_node.body[0]
+        assert isinstance(returned, cst.Return)
+        assert returned.value is not None
+        first = updated_node.with_changes(body=[cst.Assign([cst.AssignTarget(cst.Name(name))], returned.value)])
+        last = cst.SimpleStatementLine([cst.Return(cst.Name(name))])
+        return cst.FlattenSentinel([first, *registered, last])
+
+    def _is_registered(self, option: str, value: cst.BaseExpression) -> bool:
+        """Whether a handler became tools."""
+        return option in ("on_list_tools", "on_call_tool") and any(
+            handlers.made is not None and code_of(value) in _names_of(handlers) for handlers in self._handlers
+        )
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
         """The server itself, without its handlers."""
@@ -182,12 +443,8 @@ class LowLevelPass(cst.CSTTransformer):
             return updated_node
         arguments = CallArguments(updated_node, _CONSTRUCTOR)
         arguments.name_all_but(1)
-        for name in ("on_list_tools", "on_call_tool"):
-            value = arguments.get(name)
-            if any(
-                value is not None and handlers.made and code_of(value) in _names_of(handlers)
-                for handlers in self._handlers
-            ):
+        for name in arguments.names():
+            if name.startswith("on_"):
                 arguments.pop(name)
         return arguments.call()
 

@@ -13,7 +13,7 @@ class Name(NamedTuple):
 
 
 #: The packages whose names are looked up.
-PACKAGES = ("fastmcp", "mcp", "mcp_types")
+PACKAGES = ("fastmcp", "fastmcp_tasks", "mcp", "mcp_types")
 
 #: Where both packages export the same things. The last part of a name tells which; `_plain` removes the rest.
 _TYPE_MODULES = ("mcp", "mcp.types", "mcp_types", "mcp.server.fastmcp", "mcp.server.mcpserver")
@@ -24,6 +24,7 @@ WIRE_TYPES = {
     "AudioContent": "gemel",
     "CallToolResult": "gemel",
     "ClientCapabilities": "gemel.schema.lifecycle",
+    "CompleteResult": "gemel.schema.completion",
     "Completion": "gemel",
     "CompletionArgument": "gemel.schema.completion",
     "CompletionContext": "gemel.schema.completion",
@@ -31,6 +32,7 @@ WIRE_TYPES = {
     "CreateMessageResult": "gemel",
     "ElicitResult": "gemel",
     "EmbeddedResource": "gemel",
+    "EmptyResult": "gemel.schema.base",
     "GetPromptResult": "gemel",
     "Icon": "gemel",
     "ImageContent": "gemel",
@@ -62,6 +64,15 @@ WIRE_TYPES = {
 }
 #: Wire types with another name.
 _RENAMED_TYPES = {
+    "CompleteRequestParams": Name("CompleteParams", "gemel.schema.completion"),
+    "GetPromptRequestParams": Name("GetPromptParams", "gemel.schema.prompts"),
+    "PaginatedRequestParams": Name("PageParams", "gemel.schema.base"),
+    "PromptReference": Name("PromptReference", "gemel.schema.completion"),
+    "ReadResourceRequestParams": Name("ReadResourceParams", "gemel.schema.resources"),
+    "ResourceTemplateReference": Name("ResourceReference", "gemel.schema.completion"),
+    "SetLevelRequestParams": Name("SetLevelParams", "gemel.schema.notifications"),
+    "SubscribeRequestParams": Name("SubscribeParams", "gemel.schema.resources"),
+    "UnsubscribeRequestParams": Name("SubscribeParams", "gemel.schema.resources"),
     "BlobResourceContents": Name("ResourceContents"),
     "CallToolRequestParams": Name("CallToolParams", "gemel.schema.tools"),
     "CreateMessageRequestParams": Name("CreateMessageParams"),
@@ -112,6 +123,11 @@ NAMES: dict[str, Name] = {
     "mcp.server.fastmcp.Context": Name("Context"),
     "mcp.server.fastmcp.server.Context": Name("Context"),
     "mcp.server.mcpserver.Context": Name("Context"),
+    "mcp.server.mcpserver.Resolve": Name("Depends"),
+    "mcp.server.mcpserver.resolve.Resolve": Name("Depends"),
+    "fastmcp.utilities.logging.get_logger": Name("getLogger", "logging"),
+    "mcp.server.fastmcp.utilities.logging.get_logger": Name("getLogger", "logging"),
+    "mcp.server.mcpserver.utilities.logging.get_logger": Name("getLogger", "logging"),
     "mcp.server.fastmcp.exceptions.ToolError": Name("ToolError"),
     "mcp.server.mcpserver.exceptions.ToolError": Name("ToolError"),
     "mcp.server.mcpserver.exceptions.ResourceNotFoundError": Name("ResourceNotFound"),
@@ -122,7 +138,11 @@ NAMES: dict[str, Name] = {
         for module in ("fastmcp", "fastmcp.utilities.types", "mcp.server.fastmcp", "mcp.server.mcpserver")
         for kind in ("Image", "Audio", "File")
     },
-    **{f"mcp.server.fastmcp.utilities.types.{kind}": Name(kind) for kind in ("Image", "Audio")},
+    **{
+        f"mcp.server.{package}.utilities.types.{kind}": Name(kind)
+        for package in ("fastmcp", "mcpserver")
+        for kind in ("Image", "Audio")
+    },
     **{f"{module}.{name}": Name(name, home) for module in _TYPE_MODULES for name, home in WIRE_TYPES.items()},
     **{f"{module}.{old}": new for module in _TYPE_MODULES for old, new in _RENAMED_TYPES.items()},
 }
@@ -186,6 +206,11 @@ DEPENDS = frozenset({"fastmcp.dependencies.Depends", "fastmcp.server.dependencie
 ACCEPTED = frozenset(
     f"{module}.AcceptedElicitation"
     for module in ("fastmcp.server.elicitation", "fastmcp.server.context", "mcp.server.elicitation")
+)
+PROTOCOL_ERRORS = frozenset(
+    f"{module}.{name}"
+    for module in ("mcp", "mcp.shared.exceptions", "fastmcp.exceptions")
+    for name in ("McpError", "MCPError")
 )
 PROMPT_MESSAGES = {
     f"mcp.server.{package}.prompts.base.{old}": role

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 _IMPORTS = re.compile(
@@ -72,6 +72,22 @@ class Sources:
                 found = self.find(path, name)
                 if found is not None and found[0] != path:
                     yield found[0]
+
+    def connected(self, paths: Collection[Path], within: Collection[Path]) -> set[Path]:
+        """Return the files that import one of some files or are imported by them, or by way of others.
+
+        Args:
+            paths: Where to begin.
+            within: The files that count.
+        """
+        found = set(paths)
+        edges = {path: set(self.imported_by(path)) for path in within} if found else {}
+        while True:
+            more = {path for path, imported in edges.items() if imported & found}
+            more |= {path for start in found for path in edges.get(start, ()) if path in within}
+            if more <= found:
+                return found
+            found |= more
 
     def _root(self, path: Path) -> Path:
         folder = path.parent

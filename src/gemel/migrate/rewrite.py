@@ -8,10 +8,16 @@ from collections.abc import Sequence
 import libcst as cst
 import libcst.matchers as m
 
+from gemel.client.client import Client
 from gemel.migrate import advice, names
 from gemel.migrate.arguments import CallArguments, code_of, is_name, text_of
 from gemel.migrate.bindings import Bindings
 from gemel.migrate.names import NAMES, Name
+from gemel.server.context import Context
+from gemel.server.features.content import Image
+from gemel.server.features.options import PromptOptions, ResourceOptions, ToolOptions
+from gemel.server.options import ServerOptions
+from gemel.server.server import Server
 
 _ITEMS = ("tool", "resource", "prompt")
 _LOGS = ("debug", "info", "warning", "error")
@@ -45,6 +51,44 @@ _STATE_NOTE = (
     "ctx.session_state keeps JSON values for the session of a handshake client; a stateless client has none, which is "
     "gemel.NoSession: see docs/servers/state.md"
 )
+#: Members of servers, contexts and clients that are rewritten, or noted where they are called.
+_SERVER_CALLS = frozenset(
+    {
+        *_ITEMS,
+        *_RUNS,
+        *_APPS,
+        "add_tool",
+        "mount",
+        "import_server",
+        "get_context",
+        "as_proxy",
+        "from_openapi",
+        "from_fastapi",
+    }
+)
+_CONTEXT_CALLS = frozenset({*_STATE, "lifespan_context", "request_context", "fastmcp"})
+_CLIENT_CALLS = frozenset({"initialize", "is_connected", "set_logging_level"})
+#: Options of an HTTP app and of running over HTTP that have another name.
+_RENAMED_HTTP_OPTIONS = {"streamable_http_path": "path", "retry_interval": "retry"}
+_SECURITY = ("transport_security", "host_origin_protection")
+#: Errors of the protocol by their codes.
+_ERRORS = {
+    "PARSE_ERROR": "ParseError",
+    "INVALID_REQUEST": "InvalidRequest",
+    "METHOD_NOT_FOUND": "MethodNotFound",
+    "INVALID_PARAMS": "InvalidParams",
+    "INTERNAL_ERROR": "InternalError",
+    "-32700": "ParseError",
+    "-32600": "InvalidRequest",
+    "-32601": "MethodNotFound",
+    "-32602": "InvalidParams",
+    "-32603": "InternalError",
+}
+_ITEM_OPTIONS = {
+    "tool": ToolOptions.__annotations__,
+    "resource": ResourceOptions.__annotations__,
+    "prompt": PromptOptions.__annotations__,
+}
 _SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
 _WILDCARD = re.compile(r"\{(\w+)\*\}")
 
@@ -80,6 +124,8 @@ class RewritePass(cst.CSTTransformer):
         self._async: list[bool] = []
         self._awaited: set[cst.CSTNode] = set()
         self._has_state = False
+        #: What the servers do as the other library does, other than Gemel by default.
+        self.kept: set[str] = set()
 
     def _note(self, node: cst.CSTNode, text: str) -> None:
         note = (self._bindings.line(node), text)
@@ -193,10 +239,17 @@ class RewritePass(cst.CSTTransformer):
             return updated_node.value.with_changes(attr=cst.Name(_REQUEST_CONTEXT[name]))
         if owner == "context":
             return self._context_attribute(original_node, updated_node)
-        if owner == "server" and name in advice.SERVER_MEMBERS:
-            self._note(original_node, f"server.{name}: {advice.SERVER_MEMBERS[name]}")
+        if owner == "server":
+            self._server_member(original_node)
+        elif owner == "media" and not hasattr(Image, name):
+            text = advice.MEDIA_MEMBERS.get(name, "Image, Audio and File have content(), base64 and family")
+            self._note(original_node, f".{name}: {text}")
         elif owner in ("client", "session") and name in advice.CLIENT_MEMBERS:
             self._note(original_node, f"client.{name}: {advice.CLIENT_MEMBERS[name]}")
+        elif owner in ("client", "session") and name not in _CLIENT_CALLS and not hasattr(Client, name):
+            self._note(original_node, f"client.{name}: Gemel's Client has no such member; see docs/clients.md")
+        elif owner is None and name in advice.ANYWHERE and not self._is_own_member(name):
+            self._note(original_node, f".{name}: if this is a server, {advice.ANYWHERE[name]}")
         elif owner is not None and (owner, name) in _PAGES:
             return updated_node.value
         elif owner in _FIELD_KINDS and name in names.FIELDS:
@@ -212,6 +265,17 @@ class RewritePass(cst.CSTTransformer):
         if name == "content" and _is_first(original_node.value):
             return self._own_contents(original_node, updated_node)
         return updated_node
+
+    def _server_member(self, node: cst.Attribute) -> None:
+        """A note for a member of a server that Gemel's servers lack, and that isn't one of a class of the program."""
+        name = node.attr.value
+        if name in advice.SERVER_MEMBERS:
+            self._note(node, f"server.{name}: {advice.SERVER_MEMBERS[name]}")
+        elif name not in _SERVER_CALLS and not hasattr(Server, name) and not self._is_own_member(name):
+            self._note(node, f"server.{name}: Gemel's Server has no such member; see docs/servers.md for what it has")
+
+    def _is_own_member(self, name: str) -> bool:
+        return name in self._bindings.own_members
 
     def _speaks_of_mcp(self, node: cst.Attribute) -> bool:
         return isinstance(node.value, cst.Name | cst.Attribute | cst.Subscript | cst.Call | cst.Await)
@@ -260,6 +324,8 @@ class RewritePass(cst.CSTTransformer):
             return updated_node.with_changes(value=_member(context, "session_state"), attr=cst.Name(_STATE[name]))
         if name in advice.CONTEXT_MEMBERS and name != "request_context":
             self._note(original_node, f"ctx.{name}: {advice.CONTEXT_MEMBERS[name]}")
+        elif name not in _CONTEXT_CALLS and not hasattr(Context, name):
+            self._note(original_node, f"ctx.{name}: Gemel's Context has no such member; see docs/servers/context.md")
         return updated_node
 
     def visit_Attribute(self, node: cst.Attribute) -> bool:
@@ -280,6 +346,9 @@ class RewritePass(cst.CSTTransformer):
             return self._server(original_node, updated_node, self._bases[-1])
         if m.matches(original_node.func, m.Name("list")) and self._bindings.kind(original_node) == "own contents":
             return updated_node.args[0].value
+        kind = self._bindings.kind(original_node.func) or ""
+        if kind.startswith("class ") and not kind.startswith("class with"):
+            return self._server(original_node, updated_node, kind.rpartition(" ")[2])
         if not isinstance(original_node.func, cst.Attribute):
             return updated_node
         owner, method = self._bindings.kind(original_node.func.value), original_node.func.attr.value
@@ -295,8 +364,10 @@ class RewritePass(cst.CSTTransformer):
 
     def _global_call(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.BaseExpression:
         short = full_name.rpartition(".")[2]
-        if full_name in names.SERVERS:
+        if full_name in names.SERVERS | names.LOW_LEVEL:
             return self._server(original_node, updated_node, full_name)
+        if full_name in names.PROTOCOL_ERRORS:
+            return self._protocol_error(original_node, updated_node, full_name)
         if full_name in names.RAISING_CLIENTS | names.SESSIONS:
             return self._client(original_node, updated_node, full_name)
         if full_name in names.PROXIES or short == "as_proxy":
@@ -336,6 +407,42 @@ class RewritePass(cst.CSTTransformer):
         ):
             return self._wire_type(updated_node, new)
         return updated_node
+
+    def _protocol_error(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.BaseExpression:
+        """`McpError(ErrorData(code=…, message=…))` and `MCPError(code, message)` as the error of that code."""
+        arguments = CallArguments(updated_node, ("code", "message", "data"))
+        first = updated_node.args[0].value if len(updated_node.args) == 1 else None
+        if isinstance(first, cst.Call) and code_of(first.func).rpartition(".")[2] == "ErrorData":
+            arguments = CallArguments(first, ("code", "message", "data"))
+        code, message, data = arguments.get("code"), arguments.get("message"), arguments.get("data")
+        if code is None or message is None:
+            self._note(original_node, f"{code_of(original_node.func)}(…): {advice.name_advice(full_name)}")
+            return updated_node
+        self._dropped_in(original_node)
+        text = code_of(code)
+        name = _ERRORS.get(text.rpartition(".")[2])
+        if self._tools and self._tools[-1] and "McpError" in full_name:
+            # Version 1 makes a result of it that the model reads.
+            self.imports.add(Name("ToolError"))
+            return cst.parse_expression(f"ToolError({code_of(message)})")
+        self.imports.add(Name(name or "ProtocolError"))
+        more = "" if data is None else f", {code_of(data)}"
+        return cst.parse_expression(
+            f"{name or 'ProtocolError'}({code_of(message)}{more}{'' if name else f', code={text}'})"
+        )
+
+    def leave_ExceptHandler(
+        self, original_node: cst.ExceptHandler, updated_node: cst.ExceptHandler
+    ) -> cst.ExceptHandler:
+        """What a client catches."""
+        caught = original_node.type
+        if caught is None or self._bindings.imported(caught) not in names.PROTOCOL_ERRORS:
+            return updated_node
+        self._dropped_in(caught)
+        self.imports.add(Name("PeerError"))
+        if original_node.name is not None:
+            self._note(original_node, "PeerError has code, message and data itself, and no .error")
+        return updated_node.with_changes(type=cst.Name("PeerError"))
 
     def _wire_type(self, call: cst.Call, new: Name) -> cst.Call:
         arguments = CallArguments(call)
@@ -388,18 +495,18 @@ class RewritePass(cst.CSTTransformer):
     # ---------------------------------------------------------------- servers
 
     def _server(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.Call:
+        low_level = full_name in names.LOW_LEVEL
         short = full_name.startswith(("fastmcp", "mcp.server.fastmcp"))
         positional = ("name", "instructions") if short else ("name", "title", "description", "instructions")
-        arguments = CallArguments(updated_node, positional)
+        arguments = CallArguments(updated_node, ("name",) if low_level else positional)
         if arguments.starred:
             self._note(original_node, "Server(**…): the options are keyword arguments; check their names")
         arguments.name_all_but(1)
-        if "name" not in arguments and not arguments.starred:
+        is_super = m.matches(original_node.func, _SUPER_INIT)
+        if "name" not in arguments and not arguments.starred and not is_super:
             arguments.put_first('"FastMCP"')
-        if is_name(arguments.get("strict_input_validation"), "False"):
-            arguments.set("coerce", "True")
-        if is_name(arguments.get("mask_error_details"), "False"):
-            self._note(original_node, "texts of exceptions stay in the log")
+        if not low_level:
+            self._keep_behaviour(arguments, full_name)
         moved: list[tuple[str, cst.BaseExpression]] = []
         for option in arguments.names():
             if option in advice.DROPPED_SERVER_OPTIONS:
@@ -412,9 +519,30 @@ class RewritePass(cst.CSTTransformer):
                 arguments.rename(option, "page_size")
             elif option in advice.SERVER_OPTIONS:
                 self._note(original_node, f"Server({option}=…): {advice.SERVER_OPTIONS[option]}")
+            elif option not in ("name", "lifespan", *ServerOptions.__annotations__):
+                self._note(original_node, f"Server({option}=…): Gemel's Server has no such option; see docs/servers.md")
         self._http_options.extend(moved)
         self._http_node = original_node if moved else self._http_node
         return arguments.call()
+
+    def _keep_behaviour(self, arguments: CallArguments, full_name: str) -> None:
+        """The options with which a server does what those of the other library do by themselves."""
+        for option, (argument, default, text) in advice.KEPT_OPTIONS.items():
+            given = arguments.pop(argument) if argument else None
+            if is_name(given, "None"):
+                given = None
+            value = default if given is None else _negated(given)
+            if value != "False":
+                arguments.set(option, value)
+                self.kept.add(text)
+        given = next((value for name in advice.DUPLICATES if (value := arguments.pop(name)) is not None), None)
+        default = "replace" if full_name.startswith("fastmcp") else "keep"
+        word = text_of(given)
+        if word is not None:
+            default = {"error": "error", "ignore": "keep"}.get(word, "replace")
+        if self._bindings.duplicates and default != "error":
+            arguments.set("on_duplicate", f'"{default}"')
+            self.kept.add(f"on_duplicate: of two tools of one name, {advice.DUPLICATE_WORDS[default]}")
 
     def _server_call(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.BaseExpression:
         assert isinstance(updated_node.func, cst.Attribute)
@@ -435,12 +563,16 @@ class RewritePass(cst.CSTTransformer):
             self._note(original_node, "add_middleware: it takes a function `async def middleware(ctx, call_next)`")
         if method in ("enable", "disable"):
             arguments = CallArguments(updated_node)
+            others = [name for name in arguments.names() if name not in ("names", "tags")]
+            if others:
+                self._note(original_node, f"server.{method}({others[0]}=…): {advice.VISIBILITY}")
+                return updated_node
             named = arguments.pop("names")
-            if isinstance(named, cst.Set | cst.List | cst.Tuple):
+            if isinstance(named, cst.Set | cst.List | cst.Tuple) and named.elements:
                 for element in reversed(named.elements):
                     arguments.put_first(element.value)
-            for name in set(arguments.names()) - {"tags"}:
-                self._note(original_node, f"server.{method}({name}=…): it takes names and tags=")
+            elif named is not None:
+                arguments.put_first(named, star="*")
             return arguments.call()
         return updated_node
 
@@ -450,6 +582,10 @@ class RewritePass(cst.CSTTransformer):
         for option in arguments.names():
             if option in advice.ITEM_OPTIONS:
                 self._note(original_node, f"@server.{method}({option}=…): {advice.ITEM_OPTIONS[option]}")
+            elif option not in (*_ITEM_OPTIONS[method], "uri", "structured_output", "run_in_thread"):
+                self._note(
+                    original_node, f"@server.{method}({option}=…): Gemel has no such option; see docs/servers.md"
+                )
         if is_name(arguments.get("structured_output"), "False"):
             arguments.pop("structured_output")
             arguments.set("output_schema", "None")
@@ -489,12 +625,10 @@ class RewritePass(cst.CSTTransformer):
         expression = arguments.get("transport")
         self._runs = True
         transport = _RUNS[method] or text_of(expression) or ("stdio" if expression is None else None)
-        arguments.pop("show_banner")
-        arguments.pop("json_response")
-        for option in ("log_level", "uvicorn_config", "middleware", "mount_path", "event_store"):
-            if arguments.pop(option) is not None:
-                self._note(original_node, f"run({option}=…) was left out; see the options in docs/transports.md")
-        _sessions(arguments)
+        if len(updated_node.args) > 1 and updated_node.args[1].keyword is None:
+            self._note(original_node, "server.run(read, write, …): await server.run_async() serves stdio by itself")
+            return updated_node
+        self._http(original_node, arguments, method)
         if transport is None:
             self._note(original_node, 'run(transport=…): the transports are called "stdio" and "http" ("socket")')
         elif transport in _TRANSPORTS:
@@ -520,19 +654,42 @@ class RewritePass(cst.CSTTransformer):
         arguments = CallArguments(updated_node, ("path",))
         transport = text_of(arguments.pop("transport")) or ("sse" if method == "sse_app" else "http")
         self._runs = True
-        arguments.pop("json_response")
-        _sessions(arguments)
+        self._http(original_node, arguments, "http_app")
+        arguments.rename("host", "bind")
         if transport == "sse":
-            arguments.pop("path")
-            arguments.pop("mount_path")
-            arguments.set("sse_path", '"/sse"')
-        for option in ("middleware", "event_store"):
-            if arguments.pop(option) is not None:
-                self._note(original_node, f"http_app({option}=…) was left out; wrap the app instead")
+            if "sse_path" not in arguments:
+                arguments.rename("path", "sse_path")
+            arguments.pop("message_path")
+            if "sse_path" not in arguments:
+                arguments.set("sse_path", '"/sse"')
         for option, value in self._http_options:
             if option == "stateless_http" and is_name(value, "True"):
                 arguments.set("sessions", "False")
         return arguments.call().with_changes(func=updated_node.func.with_changes(attr=cst.Name("http_app")))
+
+    def _http(self, node: cst.Call, arguments: CallArguments, method: str) -> None:
+        """The options of an app and of running over HTTP; what has no counterpart is left out, and noted with the remedy."""
+        for option in ("show_banner", "json_response", "log_level"):
+            arguments.pop(option)
+        for old, new in _RENAMED_HTTP_OPTIONS.items():
+            arguments.rename(old, new)
+        for option in _SECURITY:
+            given = arguments.pop(option)
+            if given is None or is_name(given, "None"):
+                continue
+            inner = CallArguments(given) if isinstance(given, cst.Call) else None
+            if inner is None or inner.starred or is_name(inner.get("enable_dns_rebinding_protection"), "False"):
+                self._note(node, f"{method}({option}=…) was left out: {advice.HTTP_LEFT[option]}")
+                continue
+            self._dropped_in(given)
+            for name in ("allowed_hosts", "allowed_origins"):
+                value = inner.get(name)
+                if value is not None:
+                    arguments.set(name, value)
+        for option, text in advice.HTTP_LEFT.items():
+            if option not in _SECURITY and arguments.pop(option) is not None:
+                self._note(node, f"{method}({option}=…) was left out: {text}")
+        _sessions(arguments)
 
     def _mount(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
         assert isinstance(updated_node.func, cst.Attribute)
@@ -813,6 +970,14 @@ class RewritePass(cst.CSTTransformer):
                 last = slices[1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
                 return updated_node.with_changes(annotation=updated_node.annotation.with_changes(slice=[last]))
         return updated_node
+
+
+def _negated(value: cst.BaseExpression) -> str:
+    """The code of an option that says the opposite."""
+    if isinstance(value, cst.Name) and value.value in ("True", "False"):
+        return "False" if value.value == "True" else "True"
+    code = code_of(value)
+    return f"not {code}" if isinstance(value, cst.Name | cst.Attribute | cst.Call) else f"not ({code})"
 
 
 def _sessions(arguments: CallArguments) -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import libcst as cst
-import libcst.matchers as m
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from gemel.migrate import advice
+from gemel.migrate import advice, names
 from gemel.migrate.arguments import code_of
 from gemel.migrate.bindings import Bindings, Program
 from gemel.migrate.imports import add_imports, local_name, remove_imports, statements_of
@@ -36,11 +35,14 @@ class Migration(NamedTuple):
     #: Whether the module has servers of its own or of others, and its functions without parameters that return one.
     serves: bool = False
     factories: tuple[str, ...] = ()
+    #: What the servers do as the other library does, other than Gemel by default.
+    kept: tuple[str, ...] = ()
+    #: Whether the module can't be rewritten, so that the modules around it stay as they are, too.
+    refused: bool = False
 
 
-_FOREIGN = re.compile(r"^\s*(?:from|import)\s+(?:fastmcp|mcp|mcp_types)\b", re.MULTILINE)
+_FOREIGN = re.compile(rf"^\s*(?:from|import)\s+(?:{'|'.join(names.PACKAGES)})\b", re.MULTILINE)
 _LOW_LEVEL = re.compile(r"^\s*from\s+mcp\.server(?:\.lowlevel(?:\.server)?)?\s+import\s+.*\bServer\b", re.MULTILINE)
-_REGISTERS = m.Decorator(decorator=m.Call(func=m.Attribute(attr=m.Name())))
 _SERVERS = ("server", "low-level server")
 
 
@@ -76,12 +78,19 @@ def migrate_sources(sources: Mapping[Path, str]) -> dict[Path, Migration | cst.P
         The result for each file, as of `migrate_source`, or the error for one that is not Python.
     """
     program = Program(sources, _FOREIGN.search)
-    return {
-        path: program.errors.get(path) or _migrate(source, path, program)
-        if path in program.errors or path in program.wrappers
-        else Migration(source, ())
-        for path, source in sources.items()
-    }
+    results: dict[Path, Migration | cst.ParserSyntaxError] = {}
+    for path, source in sources.items():
+        if path in program.wrappers:
+            results[path] = _migrate(source, path, program)
+        else:
+            results[path] = program.errors.get(path) or Migration(source, ())
+    refused = {path for path, result in results.items() if isinstance(result, Migration) and result.refused}
+    for path in program.sources.connected(refused, program.wrappers):
+        result = results[path]
+        if path not in refused and isinstance(result, Migration) and result.source != sources[path]:
+            note = Note(1, "this file stays as it is, with the program that it belongs to")
+            results[path] = Migration(sources[path], (note,))
+    return results
 
 
 def _migrate(source: str, path: Path, program: Program) -> Migration:
@@ -96,28 +105,27 @@ def _migrate(source: str, path: Path, program: Program) -> Migration:
     low_level_notes: list[Note] = []
     imports: set[Name] = set()
     if _LOW_LEVEL.search(source):
-        low_level_notes = list(_low_level_notes(first.module, lines))
         low_level = LowLevelPass(bindings, first.module)
-        if not low_level.applies:
-            first_note = Note(
-                1, f"low-level server: {advice.NAME_ADVICE['mcp.server.lowlevel']}; see {advice.SDK_GUIDE}"
-            )
-            return Migration(source, (first_note, *low_level_notes))
-        low_level_notes = [note for note in low_level_notes if not re.search(r"\.(?:list|call)_tools?\(", note.text)]
-        low_level_notes += [Note(lines.get(node, 1), text) for node, text in low_level.left(first.module)]
+        if low_level.refused is not None:
+            node, text = low_level.refused
+            note = Note(lines.get(node, 1), f"{text}; the program stays as it is, see {advice.SDK_GUIDE}")
+            return Migration(source, (note,), refused=True)
+        low_level_notes = [Note(lines.get(node, 1), text) for node, text in low_level.left(first.module)]
         imports = low_level.imports
         module = remove_imports(first.module.visit(low_level), low_level.dropped)
         first = MetadataWrapper(module, unsafe_skip_copy=True)
     structure = StructurePass(Bindings(first, program=program, path=path))
     module = first.module.visit(structure)
     second = MetadataWrapper(module, unsafe_skip_copy=True)
-    rewrite = RewritePass(Bindings(second, lines, program, path))
+    rewrite = RewritePass(Bindings(second, lines, program, path, low_level="server"))
     module = second.module.visit(rewrite)
     module = remove_imports(module, rewrite.dropped | structure.dropped)
     module = add_imports(module, rewrite.imports | structure.imports | imports)
     notes = [*low_level_notes, *(Note(*note) for note in rewrite.notes)]
     notes += _left_imports(module, source)
-    return Migration(module.code, tuple(sorted(set(notes))), serves or bool(factories), tuple(factories))
+    return Migration(
+        module.code, tuple(sorted(set(notes))), serves or bool(factories), tuple(factories), tuple(sorted(rewrite.kept))
+    )
 
 
 def _takes_nothing(function: cst.FunctionDef) -> bool:
@@ -153,12 +161,3 @@ def _names_in(statement: cst.ImportFrom | cst.Import, line: str) -> bool:
         home = code_of(statement.module) if statement.module is not None else ""
         return line.lstrip().startswith(f"from {home} import")
     return line.lstrip().startswith(f"import {code_of(statement.names[0].name)}")
-
-
-def _low_level_notes(module: cst.Module, lines: dict[cst.CSTNode, int]) -> Iterable[Note]:
-    """A module around the low-level server stays as it is: its handlers take apart what Gemel does by itself."""
-    for decorator in m.findall(module, _REGISTERS):
-        name = code_of(decorator).strip().splitlines()[0]
-        key = name.partition(".")[2].partition("(")[0]
-        if key in advice.LOW_LEVEL:
-            yield Note(lines[decorator], f"{name}: {advice.LOW_LEVEL[key]}")

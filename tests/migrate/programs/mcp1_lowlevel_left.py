@@ -1,7 +1,6 @@
-# notes: low-level server
-# notes: @server.list_prompts
-# notes: remove it
+# notes: @server.progress_notification() has no counterpart; the program stays as it is
 # only: rewrite
+# becomes: from mcp.server import Server
 import asyncio
 
 from mcp import types
@@ -16,9 +15,9 @@ async def list_prompts() -> list[types.Prompt]:
     return [types.Prompt(name="review")]
 
 
-@server.get_prompt()
-async def get_prompt(name: str, arguments: dict[str, str] | None) -> types.GetPromptResult:
-    return types.GetPromptResult(messages=[])
+@server.progress_notification()
+async def progress(token, progress, total, message) -> None:
+    print(token)
 
 
 async def main() -> None:

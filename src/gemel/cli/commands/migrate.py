@@ -44,6 +44,8 @@ def run(options: argparse.Namespace) -> int:
     notes = list(_notes(files, written=options.write))
     for note in notes:
         write(sys.stderr, f"{note}\n")
+    for text in sorted({text for file in files for text in file.kept}):
+        write(sys.stderr, f"as before: {text}\n")
     verdicts: list[Verdict] = []
     found = programs(files) if options.check else []
     if found:
