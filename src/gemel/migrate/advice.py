@@ -73,13 +73,13 @@ DROPPED_SERVER_OPTIONS = frozenset(
         "dereference_schemas",
         "json_response",
         "log_level",
-        "mask_error_details",
     }
 )
 #: Options with which a server does what those of both other libraries do by default: the argument that says the opposite, the value
 #: without it, and what the reader is told.
 KEPT_OPTIONS = {
     "coerce": ("strict_input_validation", "True", 'coerce=True: the string "3" is accepted for an int'),
+    "error_details": ("mask_error_details", "True", "error_details=True: the model reads the texts of exceptions"),
 }
 #: Arguments that say what becomes of a second tool, prompt or resource of one name.
 DUPLICATES = (

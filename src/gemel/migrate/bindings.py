@@ -227,9 +227,15 @@ class Bindings:
 
     @property
     def duplicates(self) -> bool:
-        """Whether two functions of the program are registered with one name at one server."""
-        modules = self._program.read if self._program is not None else [self]
-        return any(count > 1 for module in modules for count in Counter(module._registrations()).values())
+        """Whether two functions are registered with one name at one server, here or in a file that belongs to this one."""
+        if self._program is None:
+            return self.registers_twice
+        return any(module.registers_twice for module in self._program.around(self._path))
+
+    @property
+    def registers_twice(self) -> bool:
+        """Whether this module registers two functions with one name at one server."""
+        return any(count > 1 for count in Counter(self._registrations()).values())
 
     def _registrations(self) -> Iterable[tuple[str, str, str]]:
         """Server, kind and name of what a module registers."""
@@ -517,6 +523,10 @@ class Program:
             self.wrappers[path] = MetadataWrapper(module, unsafe_skip_copy=True)
             self._modules[path] = Bindings(self.wrappers[path], program=self, path=path)
         return self._modules.get(path)
+
+    def around(self, path: Path) -> list[Bindings]:
+        """Return the modules that were read and belong to one, with that one."""
+        return [self._modules[other] for other in self.sources.connected({path}, self._modules)]
 
     def kind(self, path: Path, full_name: str) -> str | None:
         """Return what a name is that a file imports from another one of the program."""

@@ -174,6 +174,8 @@ def _plain(schema: Any, root: Mapping[str, Any], seen: tuple[str, ...]) -> Any:
         rest = {key: value for key, value in schema.items() if key != "$ref"}
         return _plain({**target, **rest}, root, (*seen, reference))
     plain: dict[str, Any] = {key: value for key, value in schema.items() if key not in _IGNORED}
+    if "x-fastmcp-wrap-result" in schema:
+        plain.pop("description", None)  # of the wrapper
     if isinstance(plain.get("type"), list):
         plain["anyOf"] = [{"type": kind} for kind in plain.pop("type")]
     if "const" in plain:

@@ -140,9 +140,6 @@ class LowLevelPass(cst.CSTTransformer):
     def left(self, module: cst.Module) -> list[tuple[cst.CSTNode, str]]:
         """What is to do by hand about the functions that serve calls: where, and what."""
         left: list[tuple[cst.CSTNode, str]] = []
-        for handlers in self._handlers:
-            for node in m.findall(handlers.calling, m.Raise(exc=m.Call())):
-                left.append((node, "raise: its text stays in the log; raise ToolError if the model should read it"))
         for node in m.findall(module, m.Attribute(attr=m.Name("request_context"))):
             if isinstance(node, cst.Attribute) and self._is_server(node.value):
                 left.append((node, "server.request_context: current_context() has what it held"))
@@ -446,6 +443,9 @@ class LowLevelPass(cst.CSTTransformer):
         for name in arguments.names():
             if name.startswith("on_"):
                 arguments.pop(name)
+        if any(handlers.made is None for handlers in self._handlers):
+            # Version 1 makes a result of an exception of a tool.
+            arguments.set("error_details", "True")
         return arguments.call()
 
     def leave_With(

@@ -24,7 +24,7 @@ SERVERS = (
     ("mcp.server.mcpserver", "MCPServer", "_list_sdk"),
     ("mcp.server.lowlevel", "Server", "_list_sdk"),
 )
-#: What serves until the input ends: a program that does so when it is imported is listed then.
+#: What serves: a program that does so when it is imported is listed then. The low-level server ends with its input.
 RUNS = ("run", "run_async", "run_stdio_async", "run_http_async", "run_sse_async", "run_streamable_http_async")
 
 
@@ -59,7 +59,7 @@ def _probe(job: dict[str, Any]) -> dict[str, Any]:
     kinds = tuple(kind for kind, _ in classes)
     servers: dict[int, tuple[str, Any]] = {}
     try:
-        with _stopping(kinds):
+        with _stopping(tuple(kind for kind in kinds if not kind.__module__.startswith("mcp.server.lowlevel"))):
             for label, value in _servers(job["modules"], kinds, sources):
                 servers.setdefault(id(value), (label, value))
     except BaseException as exc:
@@ -81,8 +81,11 @@ def _servers(modules: list[dict[str, Any]], kinds: tuple[type, ...], sources: di
     for module in modules:
         try:
             loaded.append(_load(module["name"], module["path"]))
-        except _Serves as exc:
-            served.append(exc.server)
+        except BaseException as exc:
+            serving = _serving(exc)
+            if serving is None:
+                raise
+            served.append(serving.server)
             loaded.append(sys.modules.get(module["name"]))
     for module, found in zip(modules, loaded, strict=True):
         if found is not None:
@@ -132,6 +135,13 @@ def _stopping(kinds: tuple[Any, ...]) -> Any:
 
 def _stop(server: Any, *_: Any, **__: Any) -> None:
     raise _Serves(server)
+
+
+def _serving(exc: BaseException) -> "_Serves | None":
+    """What ended the import, if a server was run, be it in a task group."""
+    if isinstance(exc, BaseExceptionGroup):
+        return next((found for inner in exc.exceptions if (found := _serving(inner)) is not None), None)
+    return exc if isinstance(exc, _Serves) else None
 
 
 def _load(name: str, path: str) -> Any:

@@ -906,21 +906,6 @@ class RewritePass(cst.CSTTransformer):
             and self._bindings.kind(inner.value) == "server"
         )
 
-    def visit_Raise(self, node: cst.Raise) -> None:
-        if not self._tools or not self._tools[-1] or node.exc is None:
-            return
-        raised = code_of(node.exc.func if isinstance(node.exc, cst.Call) else node.exc)
-        if raised in (
-            "ValueError",
-            "RuntimeError",
-            "Exception",
-            "TypeError",
-            "KeyError",
-            "LookupError",
-            "PermissionError",
-        ):
-            self._note(node, f"raise {raised}: its text stays in the log; raise ToolError if the model should read it")
-
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
         self._tools.pop()
         self._async.pop()

@@ -1,3 +1,4 @@
+# differs: tool link: it has no outputSchema
 # lists: link
 from mcp.server.fastmcp import FastMCP
 from mcp.types import ContentBlock, ResourceLink, TextContent
