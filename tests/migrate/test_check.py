@@ -69,7 +69,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "library"
     folder.mkdir()
     (folder / "fastmcp.py").write_text(LIBRARY)
-    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
 
 
 @pytest.mark.usefixtures("library")

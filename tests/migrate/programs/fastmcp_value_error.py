@@ -1,5 +1,6 @@
 # call: root {"n": 9} = 3
-# notes: raise ToolError if the model should read it
+# fails: root {"n": -1} = negative
+# becomes: error_details=True
 from fastmcp import FastMCP
 
 mcp = FastMCP("roots", on_duplicate="error")

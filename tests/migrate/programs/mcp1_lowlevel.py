@@ -4,7 +4,7 @@
 # fails: echo {} = text
 # becomes: await mcp.run_async()
 # becomes: @mcp.tool("add", input_schema=
-# notes: raise ToolError
+# becomes: error_details=True
 import asyncio
 
 import mcp.types as types
