@@ -34,6 +34,8 @@ OTHERS = {
     "transports/http/server/workers/run.py": "a new temporary folder for the sockets of workers",
     "standard_streams.py": "opens the null device",
     "cli/__init__.py": "opens the null device",
+    "migrate/check.py": "the job of a process that is checked, in a temporary folder of its own",
+    "migrate/probe.py": "the result of that process, in the same folder",
 }
 #: Modules that remove files, and which.
 REMOVERS = {
@@ -275,7 +277,7 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "install in a folder": (".vscode", ["install", "shop.py", "--host", "vscode", "--project", "--yes"]),
     "skills": ("copy/brewing", ["skills", "get", "shop.py", "brewing", "--save", "copy"]),
     "init": ("copy/pyproject.toml", ["init", "copy"]),
-    "migrate": ("old.py", ["migrate", "--write", "old.py"]),
+    "migrate": ("old.py", ["migrate", "--no-check", "--write", "old.py"]),
     "record": ("w.jsonl", ["record", "w.jsonl", "shop.py"]),
 }
 
@@ -354,7 +356,7 @@ def test_a_source_keeps_its_encoding(tmp_path: Path, head: str, encoding: str) -
     file = tmp_path / "a.py"
     file.write_bytes((head + OLD % "café").encode(encoding))
     file.chmod(0o755)
-    assert main(["migrate", "--write", str(tmp_path)]) == 0
+    assert main(["migrate", "--no-check", "--write", str(tmp_path)]) == 0
     assert file.read_bytes() == (head + NEW % "café").encode(encoding)
     assert stat.S_IMODE(file.stat().st_mode) == 0o755
 
@@ -372,7 +374,7 @@ def test_a_source_that_cannot_be_decoded_stays(tmp_path: Path, data: bytes, caps
     file = tmp_path / "a.py"
     file.write_bytes(data)
     (tmp_path / "b.py").write_text(OLD % "b")
-    assert main(["migrate", "--write", str(tmp_path)]) == 0
+    assert main(["migrate", "--no-check", "--write", str(tmp_path)]) == 0
     assert f"{file}:1: can't be decoded: " in (error := capsys.readouterr().err)
     assert "declare the encoding (PEP 263)" in error
     assert "1 file changed; 1 left to do by hand" in error
@@ -388,6 +390,6 @@ def test_links_in_a_folder_are_left_out(tmp_path: Path, capsys: pytest.CaptureFi
     (folder / "more").symlink_to(outside)
     (folder / ".hidden").mkdir()
     (folder / ".hidden" / "a.py").write_text(OLD % "a")
-    assert main(["migrate", "--write", str(folder)]) == 0
+    assert main(["migrate", "--no-check", "--write", str(folder)]) == 0
     assert "0 files changed; 0 left to do by hand" in capsys.readouterr().err
     assert (outside / "a.py").read_text() == OLD % "a"

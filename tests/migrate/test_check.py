@@ -13,7 +13,7 @@ from gemel.cli import main
 
 pytest.importorskip("libcst")
 from gemel.migrate import check  # needs libcst
-from gemel.migrate.check import Outcome  # needs libcst
+from gemel.migrate.check import CheckOutcome  # needs libcst
 
 HEAD = 'from fastmcp import FastMCP\n\nmcp = FastMCP("a")\n'
 TOOL = "\n@mcp.tool\ndef add(a: int) -> int:\n    return a\n"
@@ -78,7 +78,7 @@ def test_the_same_lists_are_said_to_be_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
 ) -> None:
     code, said = migrated(tmp_path, HEAD + TOOL, capsys, *options)
-    assert code == Outcome.SAME
+    assert code == CheckOutcome.SAME
     assert f"{tmp_path}/server.py: 1 tool: same\n" in said
     assert said.endswith("; 0 left to do by hand\n")
     assert "--no-check" in said
@@ -87,7 +87,7 @@ def test_the_same_lists_are_said_to_be_the_same(
 @pytest.mark.usefixtures("library")
 def test_what_differs_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = migrated(tmp_path, HEAD + TOOL.replace("int)", "str)"), capsys)
-    assert code == Outcome.DIFFERS
+    assert code == CheckOutcome.DIFFERS
     assert 'tool add: inputSchema.properties.a.type was "integer", is "string"' in said
     assert said.endswith("; 1 left to do by hand\n")
 
@@ -96,7 +96,7 @@ def test_without_the_library_it_only_says_that_the_program_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, said = migrated(tmp_path, HEAD + TOOL, capsys)
-    assert code == Outcome.UNKNOWN
+    assert code == CheckOutcome.UNKNOWN
     assert "starts: 1 tool; not compared, as fastmcp isn't installed" in said
     assert "0 left" not in said
 
@@ -106,7 +106,7 @@ def test_a_program_that_does_not_start_is_named_with_its_line(
 ) -> None:
     source = HEAD + "\nassert not hasattr(mcp, 'add_skills'), 'too much'\n"
     code, said = migrated(tmp_path, source, capsys)
-    assert code == Outcome.FAILS
+    assert code == CheckOutcome.FAILS
     assert f"{tmp_path}/server.py:5: doesn't start: AssertionError: too much\n" in said
     assert said.endswith("; 1 left to do by hand\n")
 
@@ -115,7 +115,7 @@ def test_a_package_that_is_missing_is_no_fault_of_the_program(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, said = migrated(tmp_path, "import surely_not_installed\n" + HEAD, capsys)
-    assert code == Outcome.UNKNOWN
+    assert code == CheckOutcome.UNKNOWN
     assert "not checked: ModuleNotFoundError: No module named 'surely_not_installed'" in said
 
 
@@ -162,7 +162,7 @@ def test_time_is_limited_and_all_processes_end(
         f"open({str(children)!r}, 'a').write(f'{{child.pid}} ')\ntime.sleep(600)\n"
     )
     code, said = migrated(tmp_path, source, capsys)
-    assert code == Outcome.UNKNOWN
+    assert code == CheckOutcome.UNKNOWN
     assert "not checked: no end of the import within 3 s" in said
     while any(_runs(int(child)) for child in children.read_text().split()):
         time.sleep(0.02)  # they were killed; the system takes them away

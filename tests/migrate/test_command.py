@@ -13,7 +13,7 @@ from gemel.cli import main
 from tests.programs import require
 
 OLD = 'from fastmcp import FastMCP\n\nmcp = FastMCP("a")\n'
-NEW = 'from gemel import Server\n\nmcp = Server("a", coerce=True, error_details=True)\n'
+NEW = 'from gemel import Server\n\nmcp = Server("a", coerce=True, error_details=True, structured_text=True)\n'
 
 
 def test_it_shows_a_diff_and_writes_only_when_told_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,7 +21,7 @@ def test_it_shows_a_diff_and_writes_only_when_told_to(tmp_path: Path, capsys: py
     file.write_text(OLD)
     assert main(["migrate", "--no-check", str(tmp_path)]) == 0
     shown = capsys.readouterr()
-    assert '+mcp = Server("a", coerce=True, error_details=True)' in shown.out
+    assert '+mcp = Server("a", coerce=True, error_details=True, structured_text=True)' in shown.out
     assert "1 file would change with --write; nothing is known to be left to do by hand (not checked)" in shown.err
     assert file.read_text() == OLD
     assert main(["migrate", "--no-check", "--write", str(file)]) == 0

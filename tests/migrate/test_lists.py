@@ -16,7 +16,7 @@ from tests.migrate.test_originals import GROUPS, programs
 
 pytest.importorskip("libcst")
 from gemel.migrate import check, migrate_paths  # needs libcst
-from gemel.migrate.check import Outcome  # needs libcst
+from gemel.migrate.check import CheckOutcome  # needs libcst
 
 REQUIRED = "REQUIRE_PEERS" in os.environ
 FILES = [(group, path) for group in GROUPS for path in programs(group)]
@@ -34,7 +34,7 @@ def test_a_rewritten_program_lists_the_same(group: str, path: Path) -> None:
     meant = expected_of(path).all("differs")
     for program in check.programs(files):
         for verdict in check.check(program, str(python)):
-            assert verdict.outcome == Outcome.SAME or any(text in verdict.text for text in meant), verdict.text
+            assert verdict.outcome == CheckOutcome.SAME or any(text in verdict.text for text in meant), verdict.text
 
 
 def test_each_program_has_its_own_library() -> None:

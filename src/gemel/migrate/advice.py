@@ -27,14 +27,35 @@ NAME_ADVICE = {
     "fastmcp.server.providers": "use Router and include(), mount(), add_files(), add_skills(folder), or Server.from_client()",
     "fastmcp.server.transforms": "use mount(…, tools={…}) or the middleware ToolChanges",
     "mcp": "it has no counterpart in Gemel; see docs/migration/from-official-sdk.md",
+    "mcp.ClientSessionGroup": "use ClientGroup",
+    "mcp.client.session_group": "use ClientGroup",
+    "mcp.client.ClientRequestContext": "callbacks of Client get the parameters of the request; see docs/clients.md",
+    "mcp.client.advertise": "Gemel's client extensions are subclasses of gemel.ClientExtension",
+    "mcp.client.auth": "write Client(url, auth='oauth'), or auth= one of the objects of gemel.auth",
+    "mcp.client.subscriptions": "use `async with client.listen(…) as changes`",
     "mcp.client": "give Client the URL, file or command line itself",
     "mcp.McpError": "on a client catch gemel.PeerError; on a server raise a subclass of gemel.ProtocolError",
     "mcp.MCPError": "on a client catch gemel.PeerError; on a server raise a subclass of gemel.ProtocolError",
     "mcp.shared.exceptions": "on a client catch gemel.PeerError; on a server raise a subclass of gemel.ProtocolError",
     "mcp.server.Server": "write @server.tool(name, input_schema={…}) for each tool, or @server.request('tools/call')",
     "mcp.server.lowlevel": "write @server.tool(name, input_schema={…}) for each tool, or @server.request('tools/call')",
+    "mcp.server.CacheHint": "write cache={'tools/list': CacheHint(ttl=…)} with gemel.CacheHint",
+    "mcp.server.apps": "pages of apps are served by gemel.Apps",
+    "mcp.server.caching": "write cache={'tools/list': CacheHint(ttl=…)} with gemel.CacheHint",
+    "mcp.server.context": "write a function `async def middleware(ctx, call_next)`, see docs/servers.md",
+    "mcp.server.extension": "Gemel's extensions are subclasses of gemel.Extension",
+    "mcp.server.lowlevel.helper_types": "return the text from a function with @server.resource(uri)",
+    "mcp.server.mcpserver.AcceptedElicitation": "ctx.elicit() returns the answer, and raises gemel.Declined without one",
+    "mcp.server.mcpserver.Elicit": "take a Context in the dependency, and await ctx.elicit(…) there",
+    "mcp.server.mcpserver.ElicitationResult": "ctx.elicit() returns the answer, and raises gemel.Declined without one",
+    "mcp.server.mcpserver.ListRoots": "take a Context in the dependency, and await ctx.list_roots() there",
+    "mcp.server.mcpserver.RequestStateSecurity": "write state_keys=[secret]",
+    "mcp.server.mcpserver.Sample": "take a Context in the dependency, and await ctx.sample(…) there",
+    "mcp.server.mcpserver.require_client_extension": "gemel has require_client_extension",
+    "mcp.server.session": "ctx.sample(), ctx.elicit() and server.notify(Changed(…)) do what the session did",
+    "mcp.shared.auth": "gemel.auth has the objects for logins and tokens; see docs/authorization.md",
     "mcp.server.auth": "write Server(auth=…) with gemel.auth: JWTAuth, IntrospectionAuth, TokenAuth, or OAuthProxy(provider)",
-    "mcp.server.transport_security": "name the hosts in allowed_hosts=, the pages in allowed_origins= of http_app() or run('http', …)",
+    "mcp.server.transport_security": "name the hosts in allowed_hosts=, the pages in allowed_origins= of http_app() or run()",
     "mcp.server.elicitation": "ctx.elicit() returns the answer itself and raises gemel.Declined without one",
     "mcp.server.stdio": "await server.run_async() serves stdio",
     "mcp.types": "Gemel's wire types are in gemel and gemel.schema",
@@ -75,11 +96,12 @@ DROPPED_SERVER_OPTIONS = frozenset(
         "log_level",
     }
 )
-#: Options with which a server does what those of both other libraries do by default: the argument that says the opposite, the value
-#: without it, and what the reader is told.
+#: Options with which a server does what those of both other libraries do by default: the argument that says the opposite, if any,
+#: the value without it, and what the reader is told.
 KEPT_OPTIONS = {
     "coerce": ("strict_input_validation", "True", 'coerce=True: the string "3" is accepted for an int'),
     "error_details": ("mask_error_details", "True", "error_details=True: the model reads the texts of exceptions"),
+    "structured_text": ("", "True", "structured_text=True: tools that return texts list an output schema"),
 }
 #: Arguments that say what becomes of a second tool, prompt or resource of one name.
 DUPLICATES = (
@@ -150,6 +172,11 @@ ITEM_OPTIONS = {
 }
 
 CONTEXT_MEMBERS = {
+    "input_responses": "ask with ctx.elicit() or ctx.sample(), which return the answer in both eras",
+    "notify_resource_updated": "use server.notify(Changed('resource', uri))",
+    "notify_tools_changed": "register or remove the tool: clients are told",
+    "notify_prompts_changed": "register or remove the prompt: clients are told",
+    "notify_resources_changed": "register or remove the resource: clients are told",
     "client_id": "ctx.principal is who was authenticated",
     "disable_components": "use @server.visibility",
     "enable_components": "use @server.visibility",
@@ -179,7 +206,6 @@ SERVER_MEMBERS = {
     "add_prompt": "register the function: server.prompt(function)",
     "add_provider": "use include(), mount() or add_files()",
     "add_resource": "register a function with @server.resource(uri), or a folder with server.add_files()",
-    "add_resource_prefix": "Gemel puts the prefix before the URI's scheme",
     "add_template": "register the function: server.resource(uri)(function)",
     "add_transform": "use mount(…, tools={…}) or the middleware ToolChanges",
     "add_completion_handler": "use @function.complete('argument') below the prompt or template",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -221,16 +222,18 @@ class Bindings:
     @property
     def own_members(self) -> frozenset[str]:
         """The names of methods and attributes of classes of the program."""
-        modules = self._program.read if self._program is not None else [self]
-        named = {name.rpartition(".")[2] for module in modules for name in module.functions if "." in name}
-        return frozenset(named | {name for module in modules for _, name in module._attributes})
+        return self._program.own_members if self._program is not None else self.defined_members
+
+    @property
+    def defined_members(self) -> frozenset[str]:
+        """The names of methods and attributes of classes of this module."""
+        named = {name.rpartition(".")[2] for name in self.functions if "." in name}
+        return frozenset(named | {name for _, name in self._attributes})
 
     @property
     def duplicates(self) -> bool:
         """Whether two functions are registered with one name at one server, here or in a file that belongs to this one."""
-        if self._program is None:
-            return self.registers_twice
-        return any(module.registers_twice for module in self._program.around(self._path))
+        return self._path in self._program.with_duplicates if self._program is not None else self.registers_twice
 
     @property
     def registers_twice(self) -> bool:
@@ -247,19 +250,17 @@ class Bindings:
                     continue
                 if self.kind(member.value) == "server":
                     name = _name_given(call) or qualified
-                    yield self._owner(member.value, function), member.attr.value, name
+                    yield self._owner(member.value), member.attr.value, name
         for call in self._collector.calls:
-            function = call.func
-            if isinstance(function, cst.Call):  # `server.tool()(function)`
-                name, function = _name_given(function), function.func
-            else:
-                name = _name_given(call, registering=True)
-            if isinstance(function, cst.Attribute) and function.attr.value in ("tool", "add_tool"):
+            inner = call.func if isinstance(call.func, cst.Call) else None  # `server.tool()(function)`
+            register = call.func if inner is None else inner.func
+            given_name = _name_given(call, registering=True) if inner is None else _name_given(inner)
+            if isinstance(register, cst.Attribute) and register.attr.value in ("tool", "add_tool"):
                 given = call.args[0].value if call.args else None
-                if isinstance(given, cst.Name) and self.kind(function.value) == "server":
-                    yield self._owner(function.value, call), "tool", name or given.value
+                if isinstance(given, cst.Name) and self.kind(register.value) == "server":
+                    yield self._owner(register.value), "tool", given_name or given.value
 
-    def _owner(self, node: cst.BaseExpression, at: cst.CSTNode) -> str:
+    def _owner(self, node: cst.BaseExpression) -> str:
         """A server by its expression, and where that is a name of a function, by the function."""
         scope = self._scopes.get(node)
         return f"{dotted(node)} {id(scope) if scope is not self._globals and isinstance(node, cst.Name) else ''}"
@@ -507,11 +508,6 @@ class Program:
                 break
             known = seen
 
-    @property
-    def read(self) -> list[Bindings]:
-        """The modules that were read."""
-        return list(self._modules.values())
-
     def module(self, path: Path) -> Bindings | None:
         """Return a module by its file; None if it can't be parsed."""
         if path not in self._modules and path in self.sources.texts and path not in self.errors:
@@ -524,9 +520,16 @@ class Program:
             self._modules[path] = Bindings(self.wrappers[path], program=self, path=path)
         return self._modules.get(path)
 
-    def around(self, path: Path) -> list[Bindings]:
-        """Return the modules that were read and belong to one, with that one."""
-        return [self._modules[other] for other in self.sources.connected({path}, self._modules)]
+    @cached_property
+    def own_members(self) -> frozenset[str]:
+        """The names of methods and attributes of all classes."""
+        return frozenset[str]().union(*(module.defined_members for module in self._modules.values()))
+
+    @cached_property
+    def with_duplicates(self) -> set[Path]:
+        """The files that register two functions with one name at one server, and those that belong to them."""
+        twice = {path for path, module in self._modules.items() if module.registers_twice}
+        return self.sources.connected(twice, self._modules)
 
     def kind(self, path: Path, full_name: str) -> str | None:
         """Return what a name is that a file imports from another one of the program."""

@@ -32,7 +32,7 @@ SECONDS = 60.0
 _IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
 
 
-class Outcome(enum.IntEnum):
+class CheckOutcome(enum.IntEnum):
     """What the check of a program showed; the values are exit codes of the command."""
 
     SAME = 0
@@ -42,13 +42,13 @@ class Outcome(enum.IntEnum):
 
 
 #: The worst first: of several programs this one counts.
-ORDER = (Outcome.FAILS, Outcome.DIFFERS, Outcome.UNKNOWN, Outcome.SAME)
+ORDER = (CheckOutcome.FAILS, CheckOutcome.DIFFERS, CheckOutcome.UNKNOWN, CheckOutcome.SAME)
 
 
 class Verdict(NamedTuple):
     """What was seen of one program, or of one of its servers: the file, and the text behind it."""
 
-    outcome: Outcome
+    outcome: CheckOutcome
     path: Path
     text: str
     #: The line of the new source where the program ended; 0 if that is not known.
@@ -91,7 +91,9 @@ def check(program: Sequence[FileMigration], python: str | None = None) -> list[V
     if "failure" in after:
         return [_failed(first, program, after["failure"], before.get("failure"), python)]
     if not after["servers"]:
-        return [Verdict(Outcome.UNKNOWN, first, "not checked: no server is there after the import, only in a function")]
+        return [
+            Verdict(CheckOutcome.UNKNOWN, first, "not checked: no server is there after the import, only in a function")
+        ]
     return list(_compared(first, program, before, after["servers"], python))
 
 
@@ -110,12 +112,14 @@ def _failed(
     if missing in PACKAGES:
         what = f"it still needs {missing}, which isn't installed here: see the notes"
     elif missing:
-        return Verdict(Outcome.UNKNOWN, path, f"not checked: {what}; run `gemel migrate` where {missing} is installed")
+        return Verdict(
+            CheckOutcome.UNKNOWN, path, f"not checked: {what}; run `gemel migrate` where {missing} is installed"
+        )
     elif old is not None and (old["type"], old["text"]) == (new["type"], new["text"]):
-        return Verdict(Outcome.UNKNOWN, path, f"not checked: the original doesn't start here either: {what}")
+        return Verdict(CheckOutcome.UNKNOWN, path, f"not checked: the original doesn't start here either: {what}")
     elif new["type"] == "timeout" and old is not None and old["missing"]:
-        return Verdict(Outcome.UNKNOWN, path, f"not checked: {what}")
-    return Verdict(Outcome.FAILS, path, f"doesn't start: {what}", new["line"])
+        return Verdict(CheckOutcome.UNKNOWN, path, f"not checked: {what}")
+    return Verdict(CheckOutcome.FAILS, path, f"doesn't start: {what}", new["line"])
 
 
 def _compared(
@@ -138,25 +142,25 @@ def _compared(
             package = failure["missing"].partition(".")[0]
             where = f" for {python}" if python else ""
             text = f"{counted}; not compared, as {package} isn't installed{where}"
-            yield Verdict(Outcome.UNKNOWN, first, f"{name}starts: {text}")
+            yield Verdict(CheckOutcome.UNKNOWN, first, f"{name}starts: {text}")
         elif failure is not None or old is None or "failure" in old:
             why = _described(failure or (old or {}).get("failure") or {"type": "", "text": "it has no such server"})
             yield Verdict(
-                Outcome.UNKNOWN,
+                CheckOutcome.UNKNOWN,
                 first,
                 f"{name}starts: {counted}; not compared, as the original doesn't start here: {why}",
             )
         else:
             found = list(compare.differences(old, lists))
             for text in found:
-                yield Verdict(Outcome.DIFFERS, first, f"{name}{text}")
+                yield Verdict(CheckOutcome.DIFFERS, first, f"{name}{text}")
             if not found:
                 left_out = compare.text_schemas_left_out(old, lists)
                 but = f", but {left_out} with text results list no output schema, as Gemel sends texts as they are"
-                yield Verdict(Outcome.SAME, first, f"{name}{counted}: same{but if left_out else ''}")
+                yield Verdict(CheckOutcome.SAME, first, f"{name}{counted}: same{but if left_out else ''}")
     for label in before.get("servers", {}):
         if label not in after:
-            yield Verdict(Outcome.DIFFERS, first, f"the server {label} is missing")
+            yield Verdict(CheckOutcome.DIFFERS, first, f"the server {label} is missing")
 
 
 def _described(failure: Mapping[str, Any]) -> str:
@@ -252,6 +256,6 @@ def _execute_in_job(command: Sequence[str], environment: Mapping[str, str]) -> i
             process.kill()
 
 
-def worst(outcomes: Iterable[Outcome]) -> Outcome:
+def worst(outcomes: Iterable[CheckOutcome]) -> CheckOutcome:
     """Return the outcome that counts."""
-    return min(outcomes, key=ORDER.index, default=Outcome.SAME)
+    return min(outcomes, key=ORDER.index, default=CheckOutcome.SAME)

@@ -358,8 +358,7 @@ class LowLevelPass(cst.CSTTransformer):
         return "\n".join([*lines, "    return CallToolResult(content=list(result))"])
 
     def _statements(self, text: str) -> list[cst.BaseStatement]:
-        parsed = cst.parse_module(text).body
-        return [statement for statement in parsed if isinstance(statement, cst.BaseStatement)]
+        return list(cst.parse_module(text).body)
 
     def _free(self, name: str) -> str:
         while name in self._taken:

@@ -123,6 +123,8 @@ NAMES: dict[str, Name] = {
     "mcp.server.fastmcp.Context": Name("Context"),
     "mcp.server.fastmcp.server.Context": Name("Context"),
     "mcp.server.mcpserver.Context": Name("Context"),
+    "mcp.server.mcpserver.Message": Name("Message"),
+    "mcp.server.mcpserver.prompts.Message": Name("Message"),
     "mcp.server.mcpserver.Resolve": Name("Depends"),
     "mcp.server.mcpserver.resolve.Resolve": Name("Depends"),
     "fastmcp.utilities.logging.get_logger": Name("getLogger", "logging"),
@@ -213,7 +215,7 @@ PROTOCOL_ERRORS = frozenset(
     for name in ("McpError", "MCPError")
 )
 PROMPT_MESSAGES = {
-    f"mcp.server.{package}.prompts.base.{old}": role
-    for package in ("fastmcp", "mcpserver")
+    f"mcp.server.{home}.{old}": role
+    for home in ("fastmcp.prompts.base", "mcpserver.prompts.base", "mcpserver.prompts", "mcpserver")
     for old, role in (("UserMessage", "user"), ("AssistantMessage", "assistant"))
 }

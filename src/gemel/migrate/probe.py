@@ -206,7 +206,7 @@ def _failure(exc: BaseException, sources: dict[str, str]) -> dict[str, Any]:
 async def _list_gemel(server: Any) -> dict[str, Any]:
     import msgspec
 
-    from gemel import Client
+    from gemel.client.client import Client
 
     async with Client(server, era="2025") as client:
         capabilities = msgspec.to_builtins(client.server_capabilities)

@@ -22,6 +22,8 @@ class Sources:
         self.texts = texts
         self._given = {path.absolute(): path for path in texts}
         self._roots = {path: self._root(path) for path in self._given}
+        self._found: dict[tuple[Path, str], tuple[Path, str] | None] = {}
+        self._imported: dict[Path, tuple[Path, ...]] = {}
 
     def root(self, path: Path) -> Path:
         """Return the folder from which Python imports a file: the one around its outermost package."""
@@ -43,6 +45,12 @@ class Sources:
         Returns:
             The file, and the rest of the name; None if it is none of these files.
         """
+        key = (path, full_name)
+        if key not in self._found:
+            self._found[key] = self._find(path, full_name)
+        return self._found[key]
+
+    def _find(self, path: Path, full_name: str) -> tuple[Path, str] | None:
         whole = path.absolute()
         name = full_name.lstrip(".")
         level = len(full_name) - len(name)
@@ -60,8 +68,13 @@ class Sources:
                         return self._given[file], ".".join(parts[length:])
         return None
 
-    def imported_by(self, path: Path) -> Iterator[Path]:
-        """Yield the files that a file imports."""
+    def imported_by(self, path: Path) -> tuple[Path, ...]:
+        """Return the files that a file imports."""
+        if path not in self._imported:
+            self._imported[path] = tuple(self._imports(path))
+        return self._imported[path]
+
+    def _imports(self, path: Path) -> Iterator[Path]:
         for module, members, modules in _IMPORTS.findall(self.texts[path]):
             if module:
                 words = [word.split()[0] for word in members.strip("()").split(",") if word.split()]

@@ -124,6 +124,8 @@ class RewritePass(cst.CSTTransformer):
         self._async: list[bool] = []
         self._awaited: set[cst.CSTNode] = set()
         self._has_state = False
+        #: The annotated results of decorated functions, by their decorators.
+        self._returns: dict[cst.CSTNode, str] = {}
         #: What the servers do as the other library does, other than Gemel by default.
         self.kept: set[str] = set()
 
@@ -528,14 +530,13 @@ class RewritePass(cst.CSTTransformer):
     def _keep_behaviour(self, arguments: CallArguments, full_name: str) -> None:
         """The options with which a server does what those of the other library do by themselves."""
         for option, (argument, default, text) in advice.KEPT_OPTIONS.items():
-            given = arguments.pop(argument) if argument else None
-            if is_name(given, "None"):
-                given = None
-            value = default if given is None else _negated(given)
+            opposite = arguments.pop(argument)
+            value = default if opposite is None or is_name(opposite, "None") else _negated(opposite)
             if value != "False":
                 arguments.set(option, value)
                 self.kept.add(text)
-        given = next((value for name in advice.DUPLICATES if (value := arguments.pop(name)) is not None), None)
+        choices = [arguments.pop(name) for name in advice.DUPLICATES]
+        given = next((choice for choice in choices if choice is not None), None)
         default = "replace" if full_name.startswith("fastmcp") else "keep"
         word = text_of(given)
         if word is not None:
@@ -594,6 +595,9 @@ class RewritePass(cst.CSTTransformer):
         in_thread = arguments.pop("run_in_thread")
         if is_name(in_thread, "False"):
             arguments.set("blocking", "False")
+        is_text = self._returns.get(original_node, "str") in ("str", "bytes", "None")
+        if method == "resource" and "mime_type" not in arguments and not is_text:
+            arguments.set("mime_type", '"text/plain"')  # the other libraries' default for everything
         uri = arguments.get("uri") if method == "resource" else None
         if isinstance(uri, cst.SimpleString) and _WILDCARD.search(uri.value):
             arguments.replace("uri", cst.SimpleString(_WILDCARD.sub(r"{+\1}", uri.value)))
@@ -895,6 +899,8 @@ class RewritePass(cst.CSTTransformer):
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self._async.append(node.asynchronous is not None)
+        if node.returns is not None:
+            self._returns.update({part.decorator: code_of(node.returns.annotation) for part in node.decorators})
         self._tools.append(any(self._registers(decorator) for decorator in node.decorators))
 
     def _registers(self, decorator: cst.Decorator) -> bool:

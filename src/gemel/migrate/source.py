@@ -13,7 +13,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 from gemel.migrate import advice, names
 from gemel.migrate.arguments import code_of
 from gemel.migrate.bindings import Bindings, Program
-from gemel.migrate.imports import add_imports, local_name, remove_imports, statements_of
+from gemel.migrate.imports import add_imports, remove_imports, statements_of
 from gemel.migrate.low_level import LowLevelPass
 from gemel.migrate.names import Name
 from gemel.migrate.rewrite import RewritePass
@@ -152,7 +152,7 @@ def _left_imports(module: cst.Module, source: str) -> Iterable[Note]:
                 name = f"{home}.{code_of(alias.name)}"
                 yield Note(line, f"`{name}`: {advice.name_advice(name)}")
         else:
-            yield Note(line, f"`{text}`: {advice.name_advice(local_name(statement.names[0]))}")
+            yield Note(line, f"`{text}`: {advice.name_advice(code_of(statement.names[0].name))}")
 
 
 def _names_in(statement: cst.ImportFrom | cst.Import, line: str) -> bool:

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     except ImportError:
         raise StartError(missing_extra("migrate needs", "migrate")) from None
     from gemel.migrate import migrate_paths
-    from gemel.migrate.check import Outcome, check, programs, worst
+    from gemel.migrate.check import CheckOutcome, check, programs, worst
 
     files = list(migrate_paths(options.paths))
     changed = sum(bool(file.diff) for file in files)
@@ -55,17 +55,18 @@ def run(options: argparse.Namespace) -> int:
             verdicts.append(verdict)
             write(sys.stderr, f"{_place(verdict, program, written=options.write)}: {escape_text(verdict.text)}\n")
     outcome = worst(verdict.outcome for verdict in verdicts)
-    left = len(notes) + sum(verdict.outcome in (Outcome.FAILS, Outcome.DIFFERS) for verdict in verdicts)
+    left = len(notes) + sum(verdict.outcome in (CheckOutcome.FAILS, CheckOutcome.DIFFERS) for verdict in verdicts)
     done = "changed" if options.write else "would change with --write"
     write(
-        sys.stderr, f"{changed} {'file' if changed == 1 else 'files'} {done}; {_left(left, verdicts, options.check)}\n"
+        sys.stderr,
+        f"{changed} {'file' if changed == 1 else 'files'} {done}; {_left(left, verdicts, options.check, changed)}\n",
     )
     return int(outcome)
 
 
-def _left(left: int, verdicts: Sequence[Verdict], checked: bool) -> str:
+def _left(left: int, verdicts: Sequence[Verdict], checked: bool, changed: int) -> str:
     """What is left to do, without a claim that was not verified."""
-    if left or (verdicts and not any(verdict.outcome for verdict in verdicts)):
+    if left or not changed or (verdicts and not any(verdict.outcome for verdict in verdicts)):
         return f"{left} left to do by hand"
     why = "not checked" if not checked else "not all could be compared" if verdicts else "there is no server to compare"
     return f"nothing is known to be left to do by hand ({why})"
