@@ -339,7 +339,7 @@ async def test_a_recording_that_becomes_a_link_ends(tmp_path: Path, caplog: pyte
 # ---------------------------------------------------------------- migrate
 
 OLD = 'from fastmcp import FastMCP\n\nmcp = FastMCP("%s")\n'
-NEW = 'from gemel import Server\n\nmcp = Server("%s")\n'
+NEW = 'from gemel import Server\n\nmcp = Server("%s", coerce=True, error_details=True, structured_text=True)\n'
 
 
 @pytest.mark.parametrize(

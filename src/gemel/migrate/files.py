@@ -74,13 +74,14 @@ def migrate_paths(paths: Iterable[str | Path]) -> Iterator[FileMigration]:
     for path in _files(paths):
         try:
             data = path.read_bytes()
+        except OSError as exc:
+            raise StartError(f"{path} can't be read: {exc.strerror or exc}") from exc
+        try:
             decoded[path] = _decode(data)
         except (SyntaxError, LookupError, UnicodeError) as exc:
             if b"mcp" in data:
                 note = Note(1, f"can't be decoded: {exc}; declare the encoding (PEP 263)")
                 yield FileMigration(path, "", None, (note,))
-        except OSError as exc:
-            raise StartError(f"{path} can't be read: {exc.strerror or exc}") from exc
     results = migrate_sources({path: text for path, (text, _) in decoded.items()})
     for path, (before, encoding) in decoded.items():
         result = results[path]
