@@ -83,10 +83,15 @@ def check(program: Sequence[FileMigration], python: str | None = None) -> list[V
     """
     new = {file.path: file.source or "" for file in program}
     old = {file.path: file.before for file in program}
-    with ThreadPoolExecutor(2) as pool:
-        running = pool.submit(_run, python or sys.executable, old, program)
-        after = _run(sys.executable, new, program)
-        before = running.result()
+    stopped = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(_run, python or sys.executable, old, program, stopped)
+        try:
+            after = _run(sys.executable, new, program, stopped)
+            before = running.result()
+        except BaseException:  # Ctrl-C
+            stopped.set()
+            raise
     first = next(file.path for file in program if file.serves and _can_be_imported(file))
     if "failure" in after:
         return [_failed(first, program, after["failure"], before.get("failure"), python)]
@@ -169,7 +174,9 @@ def _described(failure: Mapping[str, Any]) -> str:
     return f"{failure['type']}: {failure['text']}" if failure["text"] else str(failure["type"])
 
 
-def _run(python: str, sources: Mapping[Path, str], program: Sequence[FileMigration]) -> dict[str, Any]:
+def _run(
+    python: str, sources: Mapping[Path, str], program: Sequence[FileMigration], stopped: threading.Event
+) -> dict[str, Any]:
     """Import the files that have servers, and list these."""
     known = Sources(sources)
     packages = {name for text in sources.values() for name in _IMPORT.findall(text)} & {"gemel", *PACKAGES}
@@ -191,7 +198,7 @@ def _run(python: str, sources: Mapping[Path, str], program: Sequence[FileMigrati
         assert script is not None
         command = [python, "-c", script.decode(), str(given), str(result)]
         try:
-            ended = _execute(command)
+            ended = _execute(command, stopped)
         except OSError as exc:
             return {"failure": _failure("end", f"{python} can't be run: {exc.strerror or exc}")}
         if result.exists():
@@ -207,7 +214,7 @@ def _failure(kind: str, text: str) -> dict[str, Any]:
     return {"type": kind, "text": text, "missing": None, "path": None, "line": 0}
 
 
-def _execute(command: Sequence[str]) -> int | None:
+def _execute(command: Sequence[str], stopped: threading.Event) -> int | None:
     """Run a command without input and output, within the time limit, and end all that it started. None: the time was up."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     if os.name == "nt":
@@ -228,9 +235,8 @@ def _execute(command: Sequence[str]) -> int | None:
                 return process.wait(SECONDS)
             return None
         while not (ended := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)):
-            if time.monotonic() > end:
+            if time.monotonic() > end or stopped.wait(0.02):
                 return None
-            time.sleep(0.02)
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
