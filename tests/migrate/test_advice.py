@@ -65,7 +65,10 @@ def test_a_name_without_a_counterpart_is_noted_at_its_line(program: tuple[str, s
 @pytest.mark.parametrize("option", sorted(advice.DROPPED_SERVER_OPTIONS))
 def test_an_option_that_gemel_does_not_need_goes(option: str) -> None:
     result = migrate_source(f'from fastmcp import FastMCP\n\nmcp = FastMCP("a", {option}=x)\n')
-    assert result.source == 'from gemel import Server\n\nmcp = Server("a", coerce=True, error_details=True, structured_text=True)\n'
+    assert (
+        result.source
+        == 'from gemel import Server\n\nmcp = Server("a", coerce=True, error_details=True, structured_text=True)\n'
+    )
 
 
 def test_documents_that_the_notes_name_are_there() -> None:
