@@ -54,6 +54,7 @@ def test_a_mutant_differs_in_the_changed_place_only() -> None:
     assert (plus.line, plus.scope) == (4, "f")
 
 
+@pytest.mark.timeout(120)  # it reads the whole source
 def test_a_sample_has_mutants_of_every_package_and_is_the_same_for_the_same_seed() -> None:
     chosen = choose(ROOT, SOURCES, 25, 7)
     assert len(set(chosen)) == 25
