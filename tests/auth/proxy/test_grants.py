@@ -17,7 +17,7 @@ from gemel.auth import OAuthProxy, OpenID
 from gemel.auth.server.proxy import grants
 from gemel.backends import MemoryBackend
 from gemel.backends.keys import make_key
-from tests.auth.proxy.rig import CALLBACK, Browser, read_form, rig, serve_idp, serve_proxy
+from tests.auth.proxy.rig import CALLBACK, Browser, query_of, read_form, rig, serve_idp, serve_proxy
 from tests.cluster.keys import keys_in, without_server
 
 
@@ -185,7 +185,7 @@ async def test_a_code_whose_grant_is_gone_is_refused() -> None:
         answer = await site.login(client_id)
         named = site.auth._vault.unseal(answer["code"], grants.CodeToken, "authorization code")
         assert named is not None
-        await site.auth._store.delete("grant", named.grant)
+        await site.auth._grants._end(named.grant)
         reply = await site.exchange_code(client_id, answer["code"])
         assert (reply.status, json.loads(reply.body)["error"]) == (400, "invalid_grant")
 
@@ -264,7 +264,7 @@ async def test_a_login_that_has_ended_has_no_tokens_of_the_provider() -> None:
         assert access is not None
 
         async def end() -> None:
-            await site.auth._store.delete("grant", access.grant)
+            await site.auth._grants._end(access.grant)
 
         backend.on_lease = end  # somebody logs out while this waits for its turn
         with pytest.raises(AuthorizationFailed, match="The login has ended"):
@@ -286,8 +286,7 @@ async def test_another_process_may_have_renewed_the_tokens_meanwhile(expires_in:
             backend.on_lease = None
             grant = await site.auth._grants.find(access.grant)
             assert grant is not None
-            await site.auth._renew(grant)
-            await site.auth._store.set("grant", grant.id, grant, 60.0)
+            await site.auth._grants._renew_stored(grant)
 
         backend.on_lease = renew
         assert await site.auth.upstream_token(access.grant) == site.idp.tokens[2]
@@ -338,6 +337,27 @@ async def test_a_renewed_token_waits_for_a_store_that_is_full_or_away(failure: E
         assert (await site.call(json.loads(first.body)["access_token"], "upstream")).status == 200
         assert not backend.fails
         assert (await site.refresh(tokens["client_id"], json.loads(first.body)["refresh_token"])).status == 200
+
+
+@pytest.mark.parametrize("how", ["used twice", "revoked"])
+async def test_a_grant_that_has_ended_stays_dead_when_its_login_is_continued_again(how: str) -> None:
+    """With "back" a browser opens the page of the provider again, which comes with the same `state`."""
+    async with rig() as site:
+        browser, client_id = Browser(), await site.register()
+        _, page = await browser.open(site.authorize_url(client_id), CALLBACK)
+        code = query_of((await browser.submit(page))[0])["code"]
+        tokens = json.loads((await site.exchange_code(client_id, code)).body)
+        if how == "revoked":
+            await site.post("/revoke", {"client_id": client_id, "token": tokens["refresh_token"]})
+        else:
+            assert (await site.exchange_code(client_id, code)).status == 400
+        (provider,) = (url for url in browser.visited if url.startswith(site.idp.issuer))
+        again = query_of((await browser.open(provider))[0])["code"]
+        assert (await site.exchange_code(client_id, code)).status == 400
+        assert (await site.call(tokens["access_token"])).status == 401
+        assert (await site.refresh(client_id, tokens["refresh_token"])).status == 400
+        await site.post("/revoke", {"client_id": client_id, "token": tokens["refresh_token"]})
+        assert (await site.exchange_code(client_id, again)).status == 200
 
 
 async def test_a_code_that_was_used_twice_at_once_stays_dead() -> None:

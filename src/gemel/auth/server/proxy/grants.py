@@ -14,6 +14,7 @@ import logging
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -48,7 +49,11 @@ class Code(Record):
 
 
 class Grant(Record):
-    """What a user has allowed a client. `generation` counts refreshes; times are in Unix seconds."""
+    """What a user has allowed a client. `generation` counts refreshes; times are in Unix seconds.
+
+    `id` begins with where the grant is stored, which follows from the login. The rest is random: when a grant has ended, its
+    code and tokens are of no use for another one that the same login leads to.
+    """
 
     id: str
     subject: str
@@ -136,13 +141,13 @@ class Grants:
 
     # ---------------------------------------------------------------- codes
 
-    def _id_of(self, login: str) -> str:
-        """The id of the grant that a login leads to: a login leads to one."""
+    def _place_of(self, login: str) -> str:
+        """Where the grant is stored that a login leads to: a login leads to one at a time."""
         return f"{'' if self._store.shared else self._mark}{digest(f'grant {login}')}"
 
     async def has_grant(self, login: str) -> bool:
         """Whether a login has led to a grant already."""
-        return await self._store.get("grant", self._id_of(login), Grant) is not None
+        return await self._store.get("grant", self._place_of(login), Grant) is not None
 
     async def make_code(
         self,
@@ -158,8 +163,11 @@ class Grants:
         now = time.time()
         code = Code(redirect_uri, challenge, now + CODE_SECONDS)
         expires = now + _UNUSED_SECONDS
-        grant = Grant(self._id_of(login), claims["sub"], claims, client_id, scopes, upstream, code, expires)
-        if not await self._store.add("grant", grant.id, grant, _UNUSED_SECONDS):
+        place = self._place_of(login)
+        grant = Grant(
+            f"{place}.{random_text()[:16]}", claims["sub"], claims, client_id, scopes, upstream, code, expires
+        )
+        if not await self._store.add("grant", place, grant, _UNUSED_SECONDS):
             return None
         return self._vault.seal(CodeToken(grant.id), _CODE)
 
@@ -193,8 +201,8 @@ class Grants:
 
     async def _redeem(self, grant_id: str) -> dict[str, Any]:
         """Use the code of a grant. All of it under the lease of the grant, which a second use ends for good."""
-        async with self._store.lease("grant", grant_id):
-            grant = await self._store.get("grant", grant_id, Grant)
+        async with self._lease(grant_id):
+            grant = await self._load(grant_id)
             if grant is None:
                 raise OAuthError("invalid_grant", _INVALID)
             if grant.code.used:
@@ -209,7 +217,7 @@ class Grants:
 
     async def _find_or_warn(self, grant_id: str) -> Grant | None:
         """The grant that a code or a refresh token of this server names."""
-        grant = await self._store.get("grant", grant_id, Grant)
+        grant = await self._load(grant_id)
         if grant is None and not self._store.shared and not grant_id.startswith(self._mark):
             logger.warning(
                 "A code or refresh token came that another process of this server has made, or this one before it was started: "
@@ -243,8 +251,8 @@ class Grants:
         return await self._to_the_end(self._refresh(refresh, scope))
 
     async def _refresh(self, refresh: RefreshToken, scope: str | None) -> dict[str, Any]:
-        async with self._store.lease("grant", refresh.grant):
-            grant = await self._store.get("grant", refresh.grant, Grant)
+        async with self._lease(refresh.grant):
+            grant = await self._load(refresh.grant)
             if grant is None or grant.expires < time.time():
                 raise OAuthError("invalid_grant", _INVALID)
             scopes = tuple((scope or "").split()) or grant.scopes
@@ -292,7 +300,9 @@ class Grants:
             if grant.upstream is not former:
                 ttl = max(grant.expires - time.time(), 1.0)
                 await store_patiently(
-                    lambda: self._store.set("grant", grant.id, grant, ttl), _PATIENCE, "A renewed token of a provider"
+                    lambda: self._store.set("grant", _place(grant.id), grant, ttl),
+                    _PATIENCE,
+                    "A renewed token of a provider",
                 )
 
     async def _to_the_end(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
@@ -302,13 +312,22 @@ class Grants:
         task.add_done_callback(self._tasks.discard)
         return await wait_shared(task)
 
+    async def _load(self, grant_id: str) -> Grant | None:
+        """A grant; None if there is none, or another one in its place."""
+        grant = await self._store.get("grant", _place(grant_id), Grant)
+        return grant if grant is not None and grant.id == grant_id else None
+
+    def _lease(self, grant_id: str) -> AbstractAsyncContextManager[Any]:
+        """Be the only one who changes a grant."""
+        return self._store.lease("grant", _place(grant_id))
+
     async def _end(self, grant_id: str) -> None:
-        await self._store.delete("grant", grant_id)
+        await self._store.delete("grant", _place(grant_id))
         self._hooks.on_end(grant_id)
 
     async def _keep(self, grant: Grant) -> None:
         grant.expires = time.time() + self._lifetimes.grant
-        await self._store.set("grant", grant.id, grant, self._lifetimes.grant)
+        await self._store.set("grant", _place(grant.id), grant, self._lifetimes.grant)
 
     def _response(self, grant: Grant, scopes: tuple[str, ...]) -> dict[str, Any]:
         expires = time.time() + self._lifetimes.access
@@ -333,7 +352,7 @@ class Grants:
 
     async def find(self, grant_id: str) -> Grant | None:
         """A grant; None if it has ended."""
-        grant = await self._store.get("grant", grant_id, Grant)
+        grant = await self._load(grant_id)
         return grant if grant is not None and grant.expires > time.time() else None
 
     async def upstream_token(self, grant_id: str) -> str:
@@ -351,7 +370,7 @@ class Grants:
 
     async def _renewed(self, grant_id: str) -> Grant | None:
         """A grant whose tokens of the provider are good for a while; None if it has ended."""
-        async with self._store.lease("grant", grant_id):
+        async with self._lease(grant_id):
             grant = await self.find(grant_id)  # another replica may have renewed it meanwhile
             if grant is not None and _ends_soon(grant.upstream):
                 await self._renew_stored(grant)
@@ -372,16 +391,23 @@ class Grants:
             OAuthError: The token is of another client.
         """
         named = self._vault.unseal(token, RefreshToken, _REFRESH) or self._vault.unseal(token, AccessToken, _ACCESS)
-        grant = None if named is None else await self._store.get("grant", named.grant, Grant)
+        grant = None if named is None else await self._load(named.grant)
         if grant is None:
             return None
         if grant.client_id != client.id:
             raise OAuthError("invalid_grant", "the token was issued to another client")
         await notice()
-        async with self._store.lease("grant", grant.id):
-            ended = await self._store.get("grant", grant.id, Grant)
+        async with self._lease(grant.id):
+            ended = await self._load(grant.id)
+            if ended is None:
+                return None
             await self._end(grant.id)
-        return None if ended is None else ended.upstream
+        return ended.upstream
+
+
+def _place(grant_id: str) -> str:
+    """Where a grant is stored."""
+    return grant_id.partition(".")[0]
 
 
 def _ends_soon(tokens: UpstreamTokens) -> bool:
