@@ -240,3 +240,29 @@ async def test_a_connection_that_comes_as_the_server_stops_is_served(delay: int)
             await (await stopping)
             client.settimeout(10)
             assert (await asyncio.to_thread(client.recv, 65536)).startswith(b"HTTP/1.1 200 OK")
+
+
+@on_both_loops
+async def test_a_connection_whose_stream_ends_as_the_server_stops_is_good_for_the_next_request() -> None:
+    """The head of the stream said so, when the server did not stop yet: the request may be on its way."""
+    may_end = asyncio.Event()
+
+    async def serve(request: ServedRequest) -> None:
+        if request.scope["path"] != "/stream":
+            await echo(request)
+            return
+        request.start(200, ((b"content-length", b"4"),))
+        await request.piece(b"ab", True)
+        await may_end.wait()
+        await request.piece(b"cd", False)
+
+    async with listening(serve) as house:
+        line = await house.ask(get("/stream"))
+        _, headers = await line.head()
+        assert "connection" not in headers
+        house.listener.drain()
+        may_end.set()
+        assert await line.reader.readexactly(4) == b"abcd"
+        await line.say(get("/next"))
+        status, headers = await line.head()
+        assert (status, headers["connection"]) == (200, "close")

@@ -323,15 +323,12 @@ class ServedRequest(msgspec.Struct, eq=False):
         except OSError:
             return
 
-    def _is_last(self) -> bool:
-        return self._connection.server.ending or not self._keep_alive
-
     def start(self, status: int, headers: HeaderPairs, /) -> None:
         """Begin a response in pieces. Raises RuntimeError for a second one, ValueError for malformed headers."""
         if self.status:
             raise RuntimeError("This request has its response already")
         last, length, lines = _framing_and_lines(headers)
-        last = last or self._is_last()
+        last = last or self._connection.server.ending or not self._keep_alive
         if self.scope_view["method"] == "HEAD" or status in (204, 304):
             self._missing = 0
         elif length is not None:
@@ -371,7 +368,8 @@ class ServedRequest(msgspec.Struct, eq=False):
             self._unfinished = False
             if self._event is not None:
                 self._event.set()
-            self._connection.answered(self._is_last() or not self.complete)
+            # As the head said, also if the server is stopping now: the next request may be on its way.
+            self._connection.answered(not self._keep_alive or not self.complete)
         return True
 
     def _framed(self, data: bytes, more: bool) -> bytes:
