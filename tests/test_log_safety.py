@@ -135,6 +135,8 @@ async def test_a_login_leaves_no_secret_in_the_log(log: io.StringIO) -> None:
         ('{"access_token": "abc", "token_type": "Bearer"}', '{"access_token": "…", "token_type": "Bearer"}'),
         ("{'client_secret': 'abc'}", "{'client_secret': '…'}"),
         ("Authorization: Bearer abcDEF123.x_y-z=", "Authorization: Bearer …"),
+        ("Authorization: Basic Y2xpZW50OnNlY3JldA==", "Authorization: Basic …"),
+        ("redis://:s3cret@10.0.0.1:6379/0 is away", "redis://:…@10.0.0.1:6379/0 is away"),
         ("the token eyJhbGciOiJub25lIn0.eyJzdWIiOiIxIn0.c2ln is bad", "the token … is bad"),
         ("the server ended with exit code=1, state=done", "the server ended with exit code=1, state=done"),
         ("use Bearer authentication", "use Bearer authentication"),
@@ -145,6 +147,15 @@ async def test_a_login_leaves_no_secret_in_the_log(log: io.StringIO) -> None:
 def test_what_is_left_out_and_escaped(text: str, safe: str) -> None:
     assert escape_log(text) == safe
     assert escape_log(safe) == safe
+
+
+@pytest.mark.parametrize(
+    "part", ["-eyJ", "eyJabcdefgh.", "Bearer a/", "Basic ", "access_token'", "://a:b", "\n", "é\u200d"]
+)
+def test_a_long_text_takes_time_in_proportion_to_its_length(part: str) -> None:
+    """Callers choose it, as an argument that an error quotes; a time that grew with the square would be minutes here."""
+    text = part * (400_000 // len(part)) + "!"
+    assert escape_log(text).endswith("!")
 
 
 def test_other_records_stay_as_they_are() -> None:

@@ -20,14 +20,16 @@ HIDDEN_RANGES = (
 #: Elsewhere they are hidden.
 JOINERS, EMOJI = "\u200c\u200d", "\ufe0f"
 
-#: Codes and tokens in queries, forms and JSON (RFC 6749, RFC 8693), in headers, and JSON Web Tokens.
+#: Codes and tokens in queries, forms and JSON (RFC 6749, RFC 8693), in headers, passwords in URLs, and JSON Web Tokens.
 _SECRET_NAMES = (
     "access_token|actor_token|api_key|client_assertion|client_secret|code_verifier|id_token|refresh_token|subject_token"
 )
 _CREDENTIALS = re.compile(
     rf"(\b(?:{_SECRET_NAMES})(?:=|['\"]\s*:\s*['\"])|[?&](?:assertion|code|apikey|auth|key|password|sig|signature|state|token)=)[^&\s\"'<>]+"
-    r"|\b((?:Bearer|DPoP)\s+)(?=\S*[0-9])[A-Za-z0-9._~+/-]{8,}=*"
-    r"|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"
+    r"|\b((?:Basic|Bearer|DPoP)\s+)(?=\S*[0-9=])[A-Za-z0-9._~+/-]{8,}=*"
+    r"|(://[^\s/@:'\"]*:)[^\s/@'\"]+(?=@)"
+    # It begins where no character of the same kind is before it: so the time for a text is proportional to its length.
+    r"|(?<![\w-])eyJ[\w-]{8,}\.[\w-]+\.[\w-]*"
 )
 _LINE_BREAK = re.compile(r"\n(?!    )")
 
@@ -59,7 +61,7 @@ def escape_log(text: str) -> str:
 
     So no text of others looks like a line of its own.
     """
-    text = _CREDENTIALS.sub(lambda found: f"{found[1] or found[2] or ''}…", text)
+    text = _CREDENTIALS.sub(lambda found: f"{found[1] or found[2] or found[3] or ''}…", text)
     if text.isascii() and text.isprintable():
         return text
     return _LINE_BREAK.sub("\n    ", hidden().sub(lambda found: escape(found[0]), text))
