@@ -31,6 +31,8 @@ _CREDENTIALS = re.compile(
     # It begins where no character of the same kind is before it: so the time for a text is proportional to its length.
     r"|(?<![\w-])eyJ[\w-]{8,}\.[\w-]+\.[\w-]*"
 )
+#: Characters of a text, or of a line of a traceback, in a log: whoever chooses the text chooses how long it takes to escape it.
+MAX_LOG_TEXT = 50_000
 _LINE_BREAK = re.compile(r"\n(?!    )")
 
 
@@ -59,8 +61,14 @@ def escape_text(text: str) -> str:
 def escape_log(text: str) -> str:
     """Return a text for a log: without credentials and hidden characters, and with each line after the first indented.
 
-    So no text of others looks like a line of its own.
+    So no text of others looks like a line of its own. Of a text that is longer than `MAX_LOG_TEXT`, the rest is left out.
     """
+    if len(text) > MAX_LOG_TEXT:
+        return f"{_escape_log(text[:MAX_LOG_TEXT])}… ({len(text) - MAX_LOG_TEXT} more characters)"
+    return _escape_log(text)
+
+
+def _escape_log(text: str) -> str:
     text = _CREDENTIALS.sub(lambda found: f"{found[1] or found[2] or found[3] or ''}…", text)
     if text.isascii() and text.isprintable():
         return text
