@@ -308,6 +308,16 @@ def test_no_command_writes_outside_the_folder(
         assert outside.read_text() == content
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+@pytest.mark.parametrize("command", ["lock", "install", "record"])
+def test_no_command_waits_for_a_pipe(prepared: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name, words = COMMANDS[command]
+    os.mkfifo(prepared / name)
+    assert main(words) == 1
+    assert name in capsys.readouterr().err
+    assert stat.S_ISFIFO((prepared / name).lstat().st_mode)
+
+
 def test_a_bundle_takes_no_file_from_outside(prepared: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (prepared.parent / "home" / "secret").write_text("s3cret")
     (prepared / "data.txt").symlink_to(prepared.parent / "home" / "secret")

@@ -73,6 +73,8 @@ def read_lock(path: str | os.PathLike[str]) -> Contract:
 
 def is_lock(path: str) -> bool:
     """Whether there is a file of that name which says that it is a lock."""
+    if not os.path.isfile(path):  # a pipe would wait for its other end
+        return False
     try:
         with open(path, "rb") as file:
             head = file.read(200).lstrip(b"\xef\xbb\xbf \t\r\n")

@@ -241,6 +241,8 @@ def _hash(content: bytes | None) -> str:
 
 
 def _read_bytes(path: Path) -> bytes | None:
+    if path.exists() and not path.is_file():  # a pipe would wait for its other end
+        raise StartError(f"{path} can't be read: it is not a regular file")
     try:
         return path.read_bytes()
     except FileNotFoundError:

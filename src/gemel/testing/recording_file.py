@@ -220,6 +220,8 @@ def _entries(path: Path, text: bytes) -> Iterator[RecordedLine]:
 
 def _refuse_to_overwrite(path: Path) -> None:
     """Raises StartError if there is a file that isn't a recording, which a mistyped command would destroy."""
+    if path.exists() and not path.is_file():  # a pipe would wait for its other end
+        raise StartError(f"{path} exists and is not a recording: it is not overwritten")
     try:
         with path.open("rb") as file:
             head = file.read(200)
