@@ -83,6 +83,41 @@ async def test_floods_are_refused_with_a_delay(era: Era) -> None:
         assert (await anna.refusal("tools/call", call))["data"]["retryAfterMs"] >= 1000
 
 
+async def ended_task(end: BareEnd, ending: str) -> str:
+    """A task that has ended in some way. The gate of `wait` is open for "x"."""
+    tool, arguments = {"completed": ("wait", {"name": "x"}), "cancelled": ("wait", {"name": "y"})}.get(
+        ending, ("refuse", {})
+    )
+    task = await start(end, tool, arguments)
+    if ending == "cancelled":
+        await end.ask("tasks/cancel", {"taskId": task["taskId"]})
+    await until(end, task["taskId"], ending)
+    for _ in range(100):  # its run is over a moment later
+        await asyncio.sleep(0)
+    return str(task["taskId"])
+
+
+@both_eras
+@pytest.mark.parametrize("ending", ["completed", "cancelled", "failed"])
+async def test_tasks_that_have_ended_make_room_for_those_of_others(era: Era, ending: str) -> None:
+    """The caller who has most of them loses the first; nobody is refused because of others."""
+    log = Log()
+    log.gate("x").set()
+    server = serving(log, most=6, most_of_caller=4)
+
+    async with (
+        conversation(server, era, origin=of("eve")) as eve,
+        conversation(server, era, origin=of("mallory")) as mallory,
+        conversation(server, era, origin=of("anna")) as anna,
+    ):
+        kept = await ended_task(anna, "completed")
+        ids = [(end, await ended_task(end, ending)) for end in (eve, eve, eve, mallory, mallory)]
+        last = await ended_task(anna, "completed")
+        assert await known(anna, [kept, last]) == [True, True]
+        present = [(await known(end, [task_id]))[0] for end, task_id in ids]
+        assert present == [False, True, True, True, True]
+
+
 @both_eras
 async def test_tasks_that_wait_for_input_that_never_comes_stop_nobody_else(era: Era) -> None:
     """One caller has so many tasks that have not ended; those that wait take no room from others."""

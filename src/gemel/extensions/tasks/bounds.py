@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Hashable
 
 from gemel.errors import Overloaded
+from gemel.shares import Shares
 
 
 class TaskBounds:
     """The tasks that this process made, until they expire.
 
     A task takes the bytes of its arguments until it ends, and then those of its result. Tasks that have ended make room for
-    others, those that ended first before later ones.
+    others: of the caller who has most of them, those that ended first before later ones.
 
     Args:
         most: How many are kept.
@@ -41,11 +42,10 @@ class TaskBounds:
         self._looked: dict[Hashable, float] = {}
         self._sizes: dict[str, int] = {}
         self._bytes = 0
-        self._ended_bytes = 0
         self._bytes_of: Counter[Hashable] = Counter()
-        #: The tasks that have ended with a result, the first one first: of all callers, and of each.
-        self._ended: dict[str, None] = {}
-        self._ended_of: dict[Hashable, dict[str, None]] = {}
+        #: The tasks that have ended, as far as this process knows, and the bytes of their results.
+        self._ended: Shares[str] = Shares()
+        self._results: Shares[str] = Shares()
 
     @property
     def bytes(self) -> int:
@@ -56,11 +56,12 @@ class TaskBounds:
         """Count a task that is about to be made. Returns the ids of those that make room for it. Raises Overloaded."""
         while self._expiries and (self._expiries[0][0] <= now or self._expiries[0][1] not in self._callers):
             self.forget(heapq.heappop(self._expiries)[1])
-        for count, limit, whose in (
-            (len(self._callers), self._most, "this process"),
-            (self._counts[caller], self._of_caller, "a caller"),
+        is_full = len(self._callers) >= self._most
+        for has_room, limit, whose in (
+            (not is_full or len(self._ended) > 0, self._most, "this process"),
+            (self._counts[caller] < self._of_caller, self._of_caller, "a caller"),
         ):
-            if count >= limit:
+            if not has_room:
                 delay = min(max(self._expiries[0][0] - now, 1.0), 60.0)
                 raise Overloaded(f"Too many tasks: {limit} are the limit of {whose}", retry_after_ms=int(1000 * delay))
         if len(self._open.get(caller, ())) >= self._unfinished:
@@ -69,11 +70,14 @@ class TaskBounds:
         own = sum(self._sizes[each] for each in self._open.get(caller, ()))
         for taken, limit, whose in (
             (own, self._bytes_of_caller, "a caller"),
-            (self._bytes - self._ended_bytes, self._most_bytes, "this process"),
+            (self._bytes - self._results.size, self._most_bytes, "this process"),
         ):
             if taken + size > limit:
                 text = f"The arguments of the tasks that have not ended are too large: {limit} bytes are the limit of {whose}"
                 raise Overloaded(text, retry_after_ms=1000)
+        gone = [self._ended.giving_way(caller)[0]] if is_full else []
+        for task in gone:
+            self.forget(task)
         if len(self._expiries) > 2 * len(self._callers) + 16:
             self._expiries = [entry for entry in self._expiries if entry[1] in self._callers]
             heapq.heapify(self._expiries)
@@ -82,7 +86,7 @@ class TaskBounds:
         self._counts[caller] += 1
         self._open.setdefault(caller, set()).add(task_id)
         self._resize(task_id, size)
-        return self._make_room(caller, task_id)
+        return gone + self._make_room(caller)
 
     def uncertain(self, caller: Hashable) -> list[str]:
         """The tasks of a caller to look at since they may have ended in another process: if it has many, once a second."""
@@ -98,10 +102,11 @@ class TaskBounds:
         if caller is None or task_id not in self._open.get(caller, ()):
             return []
         self.end(task_id)
-        self._ended[task_id] = None
-        self._ended_of.setdefault(caller, {})[task_id] = None
         self._resize(task_id, size)
-        return self._make_room(caller, task_id)
+        gone = self._make_room(caller)
+        if size:
+            self._results.add(caller, task_id, size)
+        return gone
 
     def end(self, task_id: str) -> None:
         """Note that a task has ended, or runs in another process; it may have been noted before."""
@@ -110,6 +115,7 @@ class TaskBounds:
         if tasks is not None and task_id in tasks:
             self._resize(task_id, 0)
             tasks.remove(task_id)
+            self._ended.add(caller, task_id)
             if not tasks:
                 del self._open[caller]
                 self._looked.pop(caller, None)
@@ -122,10 +128,8 @@ class TaskBounds:
         self._resize(task_id, 0)
         caller = self._callers.pop(task_id)
         del self._sizes[task_id]
-        if task_id in self._ended:
-            del self._ended[task_id], self._ended_of[caller][task_id]
-            if not self._ended_of[caller]:
-                del self._ended_of[caller]
+        self._ended.discard(caller, task_id)
+        self._results.discard(caller, task_id)
         self._counts[caller] -= 1
         if not self._counts[caller]:
             del self._counts[caller]
@@ -135,19 +139,15 @@ class TaskBounds:
         grown = size - self._sizes.get(task_id, 0)
         self._sizes[task_id] = size
         self._bytes += grown
-        if task_id in self._ended:
-            self._ended_bytes += grown
         self._bytes_of[self._callers[task_id]] += grown
 
-    def _make_room(self, caller: Hashable, newest: str) -> list[str]:
-        """Forget tasks that have ended, until the others fit. The newest one stays, whatever its size."""
+    def _make_room(self, caller: Hashable) -> list[str]:
+        """Forget tasks that have ended with a result, until the others fit."""
         gone: list[str] = []
-        while self._bytes_of[caller] > self._bytes_of_caller and (
-            (oldest := next(iter(self._ended_of.get(caller, ())), newest)) != newest
-        ):
-            self.forget(oldest)
-            gone.append(oldest)
-        while self._bytes > self._most_bytes and (oldest := next(iter(self._ended), newest)) != newest:
-            self.forget(oldest)
-            gone.append(oldest)
+        while self._bytes_of[caller] > self._bytes_of_caller and self._results.held(caller):
+            gone.append(self._results.oldest_of(caller))
+            self.forget(gone[-1])
+        while self._bytes > self._most_bytes and len(self._results):
+            gone.append(self._results.giving_way(caller)[0])
+            self.forget(gone[-1])
         return gone

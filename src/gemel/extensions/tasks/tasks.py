@@ -161,15 +161,15 @@ class Tasks(Extension):
         ttl: Seconds for which a task is kept after it was made, if the client has no wish.
         max_ttl: The longest such time that a client can ask for, in seconds.
         poll_interval: Seconds that clients should wait before they ask again.
-        most: Tasks that this process makes and keeps. Further calls fail with `Overloaded`. Default: 10,000 in memory, 100,000
-            on a backend that is shared.
+        most: Tasks that this process makes and keeps. Beyond, the caller with most tasks that have ended loses the first of
+            them; if none has ended, calls fail with `Overloaded`. Default: 10,000 in memory, 100,000 on a backend that is shared.
         most_of_caller: Those of one caller: who was authenticated, in all processes; else the address of an HTTP request, or
             the connection, in this process.
         most_unfinished: Those of one caller that have not ended, in this process.
         most_bytes: The bytes of all tasks that this process makes and keeps: of the arguments of those that have not ended,
-            and of the results of the others. Beyond, tasks that have ended are forgotten, the first one first; if that is not
-            enough, calls fail with `Overloaded`. The newest result is always kept. Default: 128 MiB in memory, 1 GiB on a
-            backend that is shared.
+            and of the results of the others. Beyond, tasks that have ended are forgotten, of the caller with most bytes of
+            results the first one first; if that is not enough, calls fail with `Overloaded`. The newest result is always kept.
+            Default: 128 MiB in memory, 1 GiB on a backend that is shared.
         most_bytes_of_caller: The same of one caller. Default: 64 MiB in memory, 256 MiB on a backend that is shared.
         most_inputs: Requests for input of one task that are open at once.
         steps: Results of steps and answers that a task can remember.
@@ -469,7 +469,7 @@ class Tasks(Extension):
         for task_id in task_ids:
             try:
                 record = await self._store.get(task_id)
-                if record is not None:
+                if record is not None and record.ended:  # it may run in another process
                     await self._store.delete(record)
                     if record.owner:
                         await self._store.delist(record.owner, task_id)
