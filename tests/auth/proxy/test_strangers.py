@@ -426,8 +426,15 @@ async def test_names_that_nobody_resolves_delay_no_others(monkeypatch: pytest.Mo
             ]
             await until(lambda: len(asked) == 8 and sum(request.done() for request in requests) == 12)
             assert {request.result().status for request in requests if request.done()} == {503}
+            for address in ("192.0.2.3", "192.0.2.4", "192.0.2.5"):  # each takes a part of what is left
+                requests += [
+                    asyncio.create_task(open_page(site, f"https://never-{number}.test/{address}", address))
+                    for number in range(20, 40)
+                ]
+            await until(lambda: sum(request.done() for request in requests) == len(requests) - len(asked))
+            before = len(asked)
             other = asyncio.create_task(open_page(site, "https://other.test/c", "192.0.2.2"))
-            await until(lambda: len(asked) == 9)
+            await until(lambda: len(asked) == before + 1)
             async with asyncio.timeout(5):
                 await asyncio.get_running_loop().getaddrinfo("localhost", 80)  # as for the provider
             answer.set()

@@ -17,7 +17,8 @@ from gemel.shares import Shares
 class Lookups:
     """Looks names up in threads of its own, so that those that are never answered delay no other work of the process.
 
-    A lookup counts until its thread ends, whoever still waits for it. Nothing can give way, so a share has a quarter at most.
+    A lookup counts until its thread ends, whoever still waits for it. Nothing can give way, so a share has at most a quarter of
+    what others leave, and there is room for further ones.
 
     Args:
         most: How many may be under way at once, in one event loop.
@@ -45,7 +46,9 @@ class Lookups:
         with suppress(socket.gaierror):
             return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         shares = self._shares.here()
-        if len(shares) >= self._most or shares.held(share) >= max(self._most // 4, 1):
+        held = shares.held(share)
+        left = self._most - (len(shares) - held)
+        if len(shares) >= self._most or held >= max(left // 4, 1):
             raise TooBusy
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Sequence[Any]] = loop.create_future()
