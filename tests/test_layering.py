@@ -159,6 +159,7 @@ def test_no_import_closes_a_cycle(gemel: list[Module]) -> None:
 def test_add_ons_are_loaded_through_one_table_only(gemel: list[Module]) -> None:
     """What points from the core to an add-on is listed here; it costs nothing until it is used."""
     assert LAZY_IMPORTS == {
+        "client": ("gemel.client.client", "Client"),
         "client_tasks": ("gemel.extensions.tasks.client", "TasksOfClient"),
         "configured_oauth": ("gemel.auth.client.configured", "configured_oauth"),
         "contract_check": ("gemel.contracts.check", "ContractCheck"),

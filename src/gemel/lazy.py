@@ -7,6 +7,7 @@ from typing import Any
 
 #: What is loaded, by the name that the core uses: module and attribute.
 LAZY_IMPORTS = {
+    "client": ("gemel.client.client", "Client"),
     "client_tasks": ("gemel.extensions.tasks.client", "TasksOfClient"),
     "configured_oauth": ("gemel.auth.client.configured", "configured_oauth"),
     "contract_check": ("gemel.contracts.check", "ContractCheck"),

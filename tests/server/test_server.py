@@ -154,3 +154,44 @@ async def test_a_second_initialize_ends_calls_as_cancelled_and_keeps_the_session
         assert cancelled.is_set()
         await end.tell("notifications/initialized")
         assert (await end.call_tool("count"))["content"][0]["text"] == "2"
+
+
+async def test_it_lists_what_callers_see() -> None:
+    server: Server[Any] = Server("weather", page_size=1)
+
+    @server.tool
+    def forecast(city: str) -> str:
+        return city
+
+    @server.tool
+    def stations() -> list[str]:
+        return []
+
+    @server.tool
+    def secret() -> str:
+        return ""
+
+    server.disable("secret")
+
+    @server.resource("weather://oslo")
+    def oslo() -> str:
+        return ""
+
+    @server.resource("weather://{city}/{day}")
+    def of_day(city: str, day: str) -> str:
+        return city + day
+
+    @server.prompt
+    def packing(city: str) -> str:
+        return city
+
+    assert [tool.name for tool in await server.list_tools()] == ["forecast", "stations"]
+    assert [resource.uri for resource in await server.list_resources()] == ["weather://oslo"]
+    assert [one.uri_template for one in await server.list_resource_templates()] == ["weather://{city}/{day}"]
+    assert [prompt.name for prompt in await server.list_prompts()] == ["packing"]
+
+
+async def test_a_server_without_anything_lists_nothing() -> None:
+    server: Server[Any] = Server("empty")
+    assert await server.list_tools() == await server.list_prompts() == []
+    assert await server.list_resources() == await server.list_resource_templates() == []

@@ -32,9 +32,11 @@ from gemel.protocol.scopes import ScopeHierarchy
 from gemel.schema.base import Implementation
 from gemel.schema.lifecycle import InitializeParams, InitializeResult
 from gemel.schema.notifications import SetLevelParams
-from gemel.schema.resources import SubscribeParams
+from gemel.schema.prompts import Prompt
+from gemel.schema.resources import Resource, ResourceTemplate, SubscribeParams
 from gemel.schema.skills import Skill
 from gemel.schema.subscriptions import ListenParams, ListenResult
+from gemel.schema.tools import Tool
 from gemel.server.composition.mount import Catalog, ForwardedMethod
 from gemel.server.composition.transform import ToolChange, ToolChanges
 from gemel.server.context import Context, ContextOfLarge, StateT, find_context, reset_current, set_current
@@ -789,6 +791,54 @@ class Server(Router, Generic[StateT]):
             KeyError: It is not mounted here.
         """
         self.catalog.remove(server)
+
+    async def list_tools(self) -> list[Tool]:
+        """Return the tools that the server lists for a caller who is not authenticated.
+
+        The request passes the middleware and the visibility rules, in memory.
+
+        Returns:
+            The tools of all pages; empty if the server has none.
+        """
+        async with load("client")(self) as client:
+            listed: list[Tool] = await client.list_tools()
+            return listed
+
+    async def list_resources(self) -> list[Resource]:
+        """Return the resources that the server lists for a caller who is not authenticated.
+
+        The request passes the middleware and the visibility rules, in memory.
+
+        Returns:
+            The resources of all pages; empty if the server has none.
+        """
+        async with load("client")(self) as client:
+            listed: list[Resource] = await client.list_resources()
+            return listed
+
+    async def list_resource_templates(self) -> list[ResourceTemplate]:
+        """Return the resource templates that the server lists for a caller who is not authenticated.
+
+        The request passes the middleware and the visibility rules, in memory.
+
+        Returns:
+            The resource templates of all pages; empty if the server has none.
+        """
+        async with load("client")(self) as client:
+            listed: list[ResourceTemplate] = await client.list_resource_templates()
+            return listed
+
+    async def list_prompts(self) -> list[Prompt]:
+        """Return the prompts that the server lists for a caller who is not authenticated.
+
+        The request passes the middleware and the visibility rules, in memory.
+
+        Returns:
+            The prompts of all pages; empty if the server has none.
+        """
+        async with load("client")(self) as client:
+            listed: list[Prompt] = await client.list_prompts()
+            return listed
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Enter the lifespan, and those of mounted servers, for the time of an `async with` block in which it serves.

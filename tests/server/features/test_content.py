@@ -182,3 +182,8 @@ def test_textual_types_are_told_from_binary_ones() -> None:
         assert is_text_type(kind)
     for kind in ("image/png", "application/octet-stream", "application/gzip", "audio/xmlish"):
         assert not is_text_type(kind)
+
+
+def test_media_as_a_data_uri() -> None:
+    assert Image(data=PNG).to_data_uri() == f"data:image/png;base64,{coded(PNG)}"
+    assert File(data=b"a,b", format="csv").to_data_uri() == f"data:text/csv;base64,{coded(b'a,b')}"

@@ -162,6 +162,14 @@ class Media:
         """The data in base64."""
         return base64.b64encode(self.data).decode()
 
+    def to_data_uri(self) -> str:
+        """Return the data as a `data:` URI, as an `Icon` can have it.
+
+        Returns:
+            The URI, with the MIME type and the data in base64.
+        """
+        return f"data:{self.mime_type};base64,{self.base64}"
+
     def content(self) -> ContentBlock:
         """The content block."""
         raise NotImplementedError
