@@ -146,7 +146,6 @@ ANYWHERE = {
     "streamable_http_app": "write server.http_app(…)",
 }
 MEDIA_MEMBERS = {
-    "to_data_uri": "write f'data:image/png;base64,{image.base64}' with its MIME type",
     "to_image_content": "write image.content()",
     "to_audio_content": "write audio.content()",
     "to_resource_content": "write file.content()",
@@ -218,9 +217,6 @@ SERVER_MEMBERS = {
     "get_resources": "use `async with Client(server) as client`",
     "get_tool": "use `async with Client(server) as client`",
     "get_tools": "use `async with Client(server) as client`: await client.list_tools()",
-    "list_prompts": "use `async with Client(server) as client`",
-    "list_resources": "use `async with Client(server) as client`",
-    "list_tools": "use `async with Client(server) as client`: await client.list_tools()",
     "local_provider": "the server itself has remove_tool(), remove_prompt() and remove_resource()",
     "read_resource": "use `async with Client(server) as client`",
     "render_prompt": "use `async with Client(server) as client`",

@@ -44,6 +44,10 @@ _GIVES = {
     ("session", "read_resource"): "resource result",
     ("session", "get_prompt"): "prompt result",
     ("context", "read_resource"): "own contents",
+    ("server", "list_tools"): "tool list",
+    ("server", "list_resources"): "resource list",
+    ("server", "list_resource_templates"): "template list",
+    ("server", "list_prompts"): "prompt list",
     ("server", "as_proxy"): "server",
 }
 #: What the members of a list are.

@@ -54,7 +54,7 @@ _ANSWERING = {
         "resources/read",
         "params.uri",
         Name("ReadResourceResult"),
-        "ReadResourceResult(contents=[ResourceContents(uri=params.uri, text={})])",
+        'ReadResourceResult(contents=[ResourceContents(uri=params.uri, text={}, mime_type="text/plain")])',
     ),
     "completion": (
         "completion/complete",
@@ -84,6 +84,13 @@ _METHODS = {
 _NOTIFICATIONS = {
     "on_progress": "notifications/progress",
     "on_roots_list_changed": "notifications/roots/list_changed",
+}
+#: Methods of version 1 by which the session of a request tells of changes, and the kind of the change.
+_TELLING = {
+    "send_resource_updated": "resource",
+    "send_tool_list_changed": "tools",
+    "send_prompt_list_changed": "prompts",
+    "send_resource_list_changed": "resources",
 }
 #: What the functions of version 1 may return that can't be told apart in advance.
 _MIXED = re.compile(r"ReadResourceContents|Iterable|bytes|CreateTaskResult")
@@ -134,6 +141,15 @@ class LowLevelPass(cst.CSTTransformer):
             if isinstance(line, cst.SimpleStatementLine) and (made := self._making(line)) is not None
         }
         self._calls = {call for _, call in self._made.values()}
+        #: `server.request_context` where it tells of changes.
+        self._told = {
+            node
+            for await_ in m.findall(module, m.Await())
+            if isinstance(await_, cst.Await) and (node := self._telling(await_)) is not None
+        }
+        #: `server.run(read, write, …)`, and the blocks that open nothing but these streams.
+        self._on_streams: set[cst.Call] = set()
+        self._opening: set[cst.With] = set()
         #: Why the module stays as it is: the first thing that has no counterpart, with its node.
         self.refused = self._refusal(module)
 
@@ -141,7 +157,7 @@ class LowLevelPass(cst.CSTTransformer):
         """What is to do by hand about the functions that serve calls: where, and what."""
         left: list[tuple[cst.CSTNode, str]] = []
         for node in m.findall(module, m.Attribute(attr=m.Name("request_context"))):
-            if isinstance(node, cst.Attribute) and self._is_server(node.value):
+            if isinstance(node, cst.Attribute) and self._is_server(node.value) and node not in self._told:
                 left.append((node, "server.request_context: current_context() has what it held"))
         return left
 
@@ -434,7 +450,10 @@ class LowLevelPass(cst.CSTTransformer):
         )
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-        """The server itself, without its handlers."""
+        """The server itself, without its handlers, and `server.run_async()`."""
+        if original_node in self._on_streams:
+            func = cst.ensure_type(updated_node.func, cst.Attribute).with_changes(attr=cst.Name("run_async"))
+            return cst.Call(func, lpar=updated_node.lpar, rpar=updated_node.rpar)
         if self._bindings.imported(original_node.func) not in names.LOW_LEVEL:
             return updated_node
         arguments = CallArguments(updated_node, _CONSTRUCTOR)
@@ -447,43 +466,63 @@ class LowLevelPass(cst.CSTTransformer):
             arguments.set("error_details", "True")
         return arguments.call()
 
-    def leave_With(
-        self, original_node: cst.With, updated_node: cst.With
-    ) -> cst.With | cst.SimpleStatementLine | cst.RemovalSentinel:
-        """`async with stdio_server() as (read, write): await server.run(read, write, …)` as `await server.run_async()`."""
-        item = original_node.items[0].item
-        if len(original_node.items) != 1 or not isinstance(item, cst.Call):
-            return updated_node
-        ran = m.extract(
-            original_node.body,
-            m.IndentedBlock(
-                body=[
-                    m.SimpleStatementLine(
-                        body=[
-                            m.Expr(
-                                value=m.Await(
-                                    m.Call(
-                                        func=m.Attribute(
-                                            value=m.SaveMatchedNode(m.DoNotCare(), "server"), attr=m.Name("run")
-                                        )
-                                    )
-                                )
-                            )
-                        ]
-                    )
-                ]
+    def _telling(self, node: cst.Await) -> cst.Attribute | None:
+        """The `server.request_context` in `await server.request_context.session.send_resource_updated(uri)` and the like."""
+        told = m.extract(
+            node.expression,
+            m.Call(
+                func=m.Attribute(
+                    value=m.Attribute(
+                        value=m.SaveMatchedNode(m.Attribute(attr=m.Name("request_context")), "context"),
+                        attr=m.Name("session"),
+                    ),
+                    attr=m.OneOf(*map(m.Name, _TELLING)),
+                )
             ),
         )
-        if ran is None or self._bindings.imported(item.func) not in _STDIO:
+        context = told["context"] if told is not None else None
+        return context if isinstance(context, cst.Attribute) and self._is_server(context.value) else None
+
+    def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
+        """`await server.request_context.session.send_resource_updated(uri)` as `server.notify(Changed("resource", uri))`."""
+        context = self._telling(original_node)
+        if context is None or not isinstance(updated_node.expression, cst.Call):
             return updated_node
-        server = ran["server"]
-        assert isinstance(server, cst.BaseExpression)
-        if not self._is_server(server):
+        method = cst.ensure_type(updated_node.expression.func, cst.Attribute).attr.value
+        self.imports.add(Name("Changed"))
+        uri = "".join(f", str({code_of(argument.value)})" for argument in updated_node.expression.args)
+        return cst.parse_expression(f'{code_of(context.value)}.notify(Changed("{_TELLING[method]}"{uri}))')
+
+    def visit_With(self, node: cst.With) -> None:
+        """Find `server.run(read, write, …)` in `async with stdio_server() as (read, write)`."""
+        item = node.items[0]
+        if len(node.items) != 1 or item.asname is None or not isinstance(item.item, cst.Call):
+            return
+        if self._bindings.imported(item.item.func) not in _STDIO:
+            return
+        streams = {code_of(name) for name in m.findall(item.asname, m.Name())}
+        runs = {
+            call: sum(code_of(name) in streams for name in m.findall(call, m.Name()))
+            for call in m.findall(node.body, m.Call(func=m.Attribute(attr=m.Name("run"))))
+            if isinstance(call, cst.Call) and self._is_server(cst.ensure_type(call.func, cst.Attribute).value)
+        }
+        runs = {call: used for call, used in runs.items() if used}
+        used = sum(code_of(name) in streams for name in m.findall(node.body, m.Name()))
+        if runs and used == sum(runs.values()):
+            self._on_streams.update(runs)
+            self._opening.add(node)
+            for part in (item, *runs):
+                self.dropped.update(code_of(name) for name in m.findall(part, m.Name()))
+
+    def leave_With(
+        self, original_node: cst.With, updated_node: cst.With
+    ) -> cst.With | cst.FlattenSentinel[cst.BaseStatement]:
+        """The block without the streams, which `await server.run_async()` opens itself."""
+        if original_node not in self._opening or not isinstance(updated_node.body, cst.IndentedBlock):
             return updated_node
-        self.dropped.update(code_of(node) for node in m.findall(original_node, m.Name()))
-        statement = cst.parse_statement(f"await {code_of(server)}.run_async()")
-        assert isinstance(statement, cst.SimpleStatementLine)
-        return statement.with_changes(leading_lines=updated_node.leading_lines)
+        first, *others = updated_node.body.body
+        lines = [*updated_node.leading_lines, *getattr(first, "leading_lines", ())]
+        return cst.FlattenSentinel([first.with_changes(leading_lines=lines), *others])
 
     def _registered(self, handlers: Handlers) -> list[cst.FunctionDef]:
         """A function for each tool."""

@@ -13,6 +13,7 @@ from gemel.migrate import advice, names
 from gemel.migrate.arguments import CallArguments, code_of, is_name, text_of
 from gemel.migrate.bindings import Bindings
 from gemel.migrate.names import NAMES, Name
+from gemel.schema import content
 from gemel.server.context import Context
 from gemel.server.features.content import Image
 from gemel.server.features.options import PromptOptions, ResourceOptions, ToolOptions
@@ -66,7 +67,7 @@ _SERVER_CALLS = frozenset(
         "from_fastapi",
     }
 )
-_CONTEXT_CALLS = frozenset({*_STATE, "lifespan_context", "request_context", "fastmcp"})
+_CONTEXT_CALLS = frozenset({*_STATE, "params", "lifespan_context", "request_context", "fastmcp"})
 _CLIENT_CALLS = frozenset({"initialize", "is_connected", "set_logging_level"})
 #: Options of an HTTP app and of running over HTTP that have another name.
 _RENAMED_HTTP_OPTIONS = {"streamable_http_path": "path", "retry_interval": "retry"}
@@ -90,6 +91,7 @@ _ITEM_OPTIONS = {
     "prompt": PromptOptions.__annotations__,
 }
 _SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
+_APPENDS_MIDDLEWARE = m.Attribute(value=m.Attribute(attr=m.Name("middleware")), attr=m.Name("append"))
 _WILDCARD = re.compile(r"\{(\w+)\*\}")
 
 
@@ -119,11 +121,15 @@ class RewritePass(cst.CSTTransformer):
         self._tools: list[bool] = []
         self._quoted: set[str] = set()
         self._registered: set[str] = set()
+        #: Functions that take a context and something else, as middleware does.
+        self._middleware: set[str] = set()
         self._declining = 0
         #: Whether each function around a node is async, and the calls that are awaited.
         self._async: list[bool] = []
         self._awaited: set[cst.CSTNode] = set()
         self._has_state = False
+        #: `server.middleware` where a function is appended to it.
+        self._appended: set[cst.CSTNode] = set()
         #: The annotated results of decorated functions, by their decorators.
         self._returns: dict[cst.CSTNode, str] = {}
         #: What the servers do as the other library does, other than Gemel by default.
@@ -143,6 +149,10 @@ class RewritePass(cst.CSTTransformer):
             assert isinstance(function, cst.FunctionDef)
             if any(self._registers(decorator) for decorator in function.decorators):
                 self._registered.add(function.name.value)
+            parameters = function.params.params
+            first = parameters[0].annotation if len(parameters) == 2 else None
+            if first is not None and self._bindings.kind_of_annotation(first.annotation) == "context":
+                self._middleware.add(function.name.value)
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
         if self._http_node is not None and not self._runs:
@@ -241,7 +251,7 @@ class RewritePass(cst.CSTTransformer):
             return updated_node.value.with_changes(attr=cst.Name(_REQUEST_CONTEXT[name]))
         if owner == "context":
             return self._context_attribute(original_node, updated_node)
-        if owner == "server":
+        if owner == "server" and original_node not in self._appended:
             self._server_member(original_node)
         elif owner == "media" and not hasattr(Image, name):
             text = advice.MEDIA_MEMBERS.get(name, "Image, Audio and File have content(), base64 and family")
@@ -318,6 +328,8 @@ class RewritePass(cst.CSTTransformer):
         name = original_node.attr.value
         if name == "lifespan_context":
             return updated_node.with_changes(attr=cst.Name("state"))
+        if name == "params":
+            return updated_node.with_changes(attr=cst.Name("decoded_params"))
         if name in _STATE:
             if not self._has_state:
                 self._has_state = True
@@ -340,6 +352,12 @@ class RewritePass(cst.CSTTransformer):
 
     # ---------------------------------------------------------------- calls
 
+    def visit_Call(self, node: cst.Call) -> None:
+        if m.matches(node.func, _APPENDS_MIDDLEWARE):
+            middleware = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
+            if self._bindings.kind(middleware.value) == "server":
+                self._appended.add(middleware)
+
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         full_name = self._bindings.imported(original_node.func)
         if full_name is not None:
@@ -354,6 +372,10 @@ class RewritePass(cst.CSTTransformer):
         if not isinstance(original_node.func, cst.Attribute):
             return updated_node
         owner, method = self._bindings.kind(original_node.func.value), original_node.func.attr.value
+        if original_node.func.value in self._appended:  # `server.middleware.append(function)`
+            assert isinstance(updated_node.func, cst.Attribute)
+            assert isinstance(updated_node.func.value, cst.Attribute)
+            return updated_node.with_changes(func=updated_node.func.value.with_changes(attr=cst.Name("add_middleware")))
         if owner == "server":
             return self._server_call(original_node, updated_node, method)
         if owner == "context":
@@ -407,7 +429,7 @@ class RewritePass(cst.CSTTransformer):
         if new is not None and (
             new.module.startswith("gemel.schema") or new.name in names.WIRE_TYPES or short != new.name
         ):
-            return self._wire_type(updated_node, new)
+            return self._wire_type(original_node, updated_node, new)
         return updated_node
 
     def _protocol_error(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.BaseExpression:
@@ -446,13 +468,16 @@ class RewritePass(cst.CSTTransformer):
             self._note(original_node, "PeerError has code, message and data itself, and no .error")
         return updated_node.with_changes(type=cst.Name("PeerError"))
 
-    def _wire_type(self, call: cst.Call, new: Name) -> cst.Call:
+    def _wire_type(self, node: cst.Call, call: cst.Call, new: Name) -> cst.Call:
         arguments = CallArguments(call)
         for name in arguments.names():
             if name in names.FIELDS:
                 arguments.rename(name, names.FIELDS[name])
         if new.name in names.FIXED_TYPE:
             arguments.pop("type")
+            for name in set(arguments.names()) - set(getattr(content, new.name).__struct_fields__):
+                self._note(node, f"{new.name}({name}=…) was left out: the protocol has no such field")
+                arguments.pop(name)
         return arguments.call()
 
     def _tool_result(self, node: cst.Call, call: cst.Call) -> cst.Call:
@@ -517,8 +542,13 @@ class RewritePass(cst.CSTTransformer):
                 value = arguments.pop(option)
                 assert value is not None
                 moved.append((option, value))
+            elif option == "subscriptions" and is_name(arguments.get(option), "False"):
+                # Clients may subscribe; without changes they are told nothing.
+                arguments.pop(option)
             elif option == "list_page_size":
                 arguments.rename(option, "page_size")
+            elif option == "middleware" and self._are_functions(arguments.get(option)):
+                pass
             elif option in advice.SERVER_OPTIONS:
                 self._note(original_node, f"Server({option}=…): {advice.SERVER_OPTIONS[option]}")
             elif option not in ("name", "lifespan", *ServerOptions.__annotations__):
@@ -526,6 +556,13 @@ class RewritePass(cst.CSTTransformer):
         self._http_options.extend(moved)
         self._http_node = original_node if moved else self._http_node
         return arguments.call()
+
+    def _are_functions(self, middleware: cst.BaseExpression | None) -> bool:
+        """Whether these are functions of the module that take a context and the next function."""
+        return isinstance(middleware, cst.List) and all(
+            isinstance(element.value, cst.Name) and element.value.value in self._middleware
+            for element in middleware.elements
+        )
 
     def _keep_behaviour(self, arguments: CallArguments, full_name: str) -> None:
         """The options with which a server does what those of the other library do by themselves."""
