@@ -27,6 +27,9 @@ class FastMCP:
         self.tools.append(function.__name__)
         return function
 
+    def run(self):
+        raise SystemExit("it has no client")
+
 
 class Listed(dict):
     def model_dump(self, **options):
@@ -90,6 +93,47 @@ def test_what_differs_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert code == CheckOutcome.DIFFERS
     assert 'tool add: inputSchema.properties.a.type was "integer", is "string"' in said
     assert said.endswith("; 1 left to do by hand\n")
+
+
+@pytest.mark.usefixtures("library")
+def test_of_a_server_without_anything_nothing_is_said_to_be_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = migrated(tmp_path, HEAD, capsys)
+    assert code == CheckOutcome.UNKNOWN
+    assert "nothing is registered after the import" in said
+    assert "0 left" not in said
+
+
+@pytest.mark.usefixtures("library")
+def test_a_function_that_runs_the_server_it_makes_is_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = (
+        "from fastmcp import FastMCP\n\n\ndef serve() -> FastMCP:\n    mcp = FastMCP('a')\n\n    @mcp.tool\n"
+        "    def add(a: int) -> int:\n        return a\n\n    mcp.run()\n    return mcp\n"
+    )
+    code, said = migrated(tmp_path, source, capsys)
+    assert code == CheckOutcome.SAME, said
+    assert "1 tool: same" in said
+
+
+@pytest.mark.usefixtures("library")
+def test_files_that_an_unchanged_file_connects_are_one_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "__init__.py").write_text("from .sums import register\n")
+    (parts / "sums.py").write_text(
+        "from fastmcp import FastMCP\n\n\ndef register(mcp: FastMCP) -> None:\n    @mcp.tool\n"
+        "    def add(a: int) -> int:\n        return a\n"
+    )
+    (tmp_path / "server.py").write_text(f"from parts import register\n{HEAD}\nregister(mcp)\n")
+    code = main(["migrate", "--write", str(tmp_path / "server.py"), str(parts)])
+    said = capsys.readouterr().err
+    assert code == CheckOutcome.SAME, said
+    assert "1 tool: same" in said
 
 
 def test_without_the_library_it_only_says_that_the_program_starts(

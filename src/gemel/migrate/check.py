@@ -57,7 +57,7 @@ class Verdict(NamedTuple):
 
 def programs(files: Sequence[FileMigration]) -> list[list[FileMigration]]:
     """Return the changed files in groups: those of a group import each other, and are run in one process."""
-    known = [file for file in files if file.source is not None and (file.diff or file.serves)]
+    known = [file for file in files if file.source is not None]  # what connects two others may be unchanged
     sources = Sources({file.path: file.before for file in known})
     found: list[list[FileMigration]] = []
     left = {file.path: file for file in known}
@@ -157,12 +157,21 @@ def _compared(
             )
         else:
             found = list(compare.differences(old, lists))
+            if not found and not compare.lists_something(lists):
+                text = "not compared: nothing is registered after the import, only in a function"
+                yield Verdict(CheckOutcome.UNKNOWN, first, name + text)
+                continue
             for text in found:
                 yield Verdict(CheckOutcome.DIFFERS, first, f"{name}{text}")
             if not found:
-                left_out = compare.text_schemas_left_out(old, lists)
-                but = f", but {left_out} with text results list no output schema, as Gemel sends texts as they are"
-                yield Verdict(CheckOutcome.SAME, first, f"{name}{counted}: same{but if left_out else ''}")
+                told = f"{counted}: same"
+                if left_out := compare.text_schemas_left_out(old, lists):
+                    told += (
+                        f", but {left_out} with text results list no output schema, as Gemel sends texts as they are"
+                    )
+                if unwrapped := compare.objects_unwrapped(old, lists):
+                    told += f", but {unwrapped} with objects as results send them without a field `result` around them"
+                yield Verdict(CheckOutcome.SAME, first, name + told)
     for label in before.get("servers", {}):
         if label not in after:
             yield Verdict(CheckOutcome.DIFFERS, first, f"the server {label} is missing")
@@ -216,7 +225,7 @@ def _failure(kind: str, text: str) -> dict[str, Any]:
 
 def _execute(command: Sequence[str], stopped: threading.Event) -> int | None:
     """Run a command without input and output, within the time limit, and end all that it started. None: the time was up."""
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}  # equal sets have one order
     if os.name == "nt":
         return _execute_in_job(command, environment)
     process = subprocess.Popen(

@@ -20,7 +20,9 @@ _CAPABILITIES = ("completions",)
 _IGNORED = frozenset(
     {"title", "$schema", "$defs", "definitions", "x-fastmcp-wrap-result", "x-gemel-wrap-result", "examples"}
 )
-_SECTIONS = re.compile(r"^\s*(args|arguments|parameters|params)\s*:?\s*$", re.IGNORECASE)
+#: Sections of docstrings that schemas express, and whose words can be missing in a description.
+_SECTIONS = re.compile(r"^\s*(args|arguments|parameters|params|returns?|raises|yields)\s*:?\s*$", re.IGNORECASE)
+_BLOCKS = frozenset({"text", "image", "audio", "resource", "resource_link"})
 _WILDCARD = re.compile(r"\{(\w+)\*\}")
 
 Lists = Mapping[str, Any]
@@ -32,11 +34,25 @@ def count(lists: Lists) -> str:
     return ", ".join(f"{number} {word if number == 1 else f'{word}s'}" for number, word in counted) or "nothing"
 
 
+def lists_something(lists: Lists) -> bool:
+    """Whether any list has an entry."""
+    return any(lists[key] for key in _LISTS)
+
+
 def text_schemas_left_out(old: Lists, new: Lists) -> int:
     """Return how many tools with text results list an output schema in the original only."""
     there = {tool["name"]: tool for tool in new["tools"]}
     return sum(
         _is_text_schema(tool.get("outputSchema")) and not there.get(tool["name"], {}).get("outputSchema")
+        for tool in old["tools"]
+    )
+
+
+def objects_unwrapped(old: Lists, new: Lists) -> int:
+    """Return how many tools with objects as results have them in a field `result` in the original only."""
+    there = {tool["name"]: tool for tool in new["tools"]}
+    return sum(
+        _object_in_result(tool.get("outputSchema"), there.get(tool["name"], {}).get("outputSchema")) is not None
         for tool in old["tools"]
     )
 
@@ -59,7 +75,8 @@ def differences(old: Lists, new: Lists) -> Iterator[str]:
 
 
 def _identity(entry: Mapping[str, Any], field: str) -> str:
-    return _WILDCARD.sub(r"{+\1}", str(entry[field]))
+    text = _WILDCARD.sub(r"{+\1}", str(entry[field]))
+    return text.removeprefix("resource://")  # Gemel's for a URI without a scheme
 
 
 def _entry(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -69,10 +86,10 @@ def _entry(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator
         yield from _schemas("inputSchema", old["inputSchema"], new["inputSchema"])
         before, after = old.get("outputSchema"), new.get("outputSchema")
         if before and after:
-            yield from _schemas("outputSchema", before, after)
+            yield from _schemas("outputSchema", _object_in_result(before, after) or before, after)
         elif before and not _is_text_schema(before):
             yield "it has no outputSchema"
-        elif after:
+        elif after and set(_plain(after, after, ())) - {"type", "description"}:
             yield "it had no outputSchema before"
         if _tasks(old) != _tasks(new):
             yield f"execution.taskSupport was {_tasks(old)}, is {_tasks(new)}"
@@ -109,11 +126,11 @@ def _hints(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _same_description(old: str, new: str) -> bool:
-    """Whether the words are the same, apart from a section about the parameters, which can stand in their schemas."""
-    return old.split() == new.split() or _without_parameters(old) == _without_parameters(new)
+    """Whether the words are the same, apart from sections about parameters and results, which can stand in their schemas."""
+    return old.split() == new.split() or _without_sections(old) == _without_sections(new)
 
 
-def _without_parameters(text: str) -> list[str]:
+def _without_sections(text: str) -> list[str]:
     words: list[str] = []
     skipped: int | None = None
     for line in text.expandtabs().splitlines():
@@ -127,11 +144,33 @@ def _without_parameters(text: str) -> list[str]:
 
 
 def _is_text_schema(schema: Any) -> bool:
-    """Whether this is an output schema that the original's library makes of `-> str` and the like: one text in an object."""
-    if not isinstance(schema, dict) or list(schema.get("properties") or ()) != ["result"]:
+    """Whether the original's library made this output schema of `-> str`, of a content block, or of a list of them."""
+    if not isinstance(schema, dict):
         return False
-    result = _plain(schema["properties"]["result"], schema, ())
-    return all(option.get("type") in ("string", "null") for option in result.get("anyOf", [result]))
+    plain = _plain(schema, schema, ())
+    properties = plain.get("properties") or {}
+    if list(properties) == ["result"]:
+        options = properties["result"].get("anyOf", [properties["result"]])
+        return all(option.get("type") in ("string", "null") or _is_block(option) for option in options)
+    return _is_block(plain)
+
+
+def _object_in_result(old: Any, new: Any) -> Any:
+    """The schema of an object that version 1 of the official SDK has in a field `result`, and the new server has not; or None."""
+    if not isinstance(old, dict) or not isinstance(new, dict) or "result" in (new.get("properties") or ()):
+        return None
+    result = (old.get("properties") or {}).get("result") or {}
+    return {**result, "$defs": old.get("$defs", {})} if result.get("type") == "object" else None
+
+
+def _is_block(schema: Mapping[str, Any]) -> bool:
+    """Whether this is the schema of a content block, or of a list of content blocks."""
+    if "anyOf" in schema:
+        return all(map(_is_block, schema["anyOf"]))
+    if schema.get("items"):
+        return _is_block(schema["items"])
+    kind = (schema.get("properties") or {}).get("type") or {}
+    return bool(kind.get("enum")) and set(kind["enum"]) <= _BLOCKS
 
 
 def _schemas(where: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

@@ -91,7 +91,13 @@ def _servers(modules: list[dict[str, Any]], kinds: tuple[type, ...], sources: di
         if found is not None:
             yield from _values(found, kinds, sources)
             for name in module["factories"]:
-                value = _made(found, name)
+                try:
+                    value = _made(found, name)
+                except BaseException as exc:
+                    serving = _serving(exc)
+                    if serving is None:
+                        raise
+                    value = serving.server
                 if isinstance(value, kinds):
                     yield f"{name}()", value
     for value in served:

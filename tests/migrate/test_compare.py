@@ -1,0 +1,77 @@
+"""What counts as a difference between the lists of a server and of its original."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("libcst")
+from gemel.migrate import compare  # needs libcst
+
+
+def lists(tool: dict[str, Any] | None = None, template: str | None = None) -> dict[str, Any]:
+    """The lists of a server with one tool, or one template."""
+    tools = [] if tool is None else [{"name": "a", "inputSchema": {"type": "object"}, **tool}]
+    templates = [] if template is None else [{"name": "b", "uriTemplate": template}]
+    return {
+        "instructions": None,
+        "capabilities": {},
+        "tools": tools,
+        "prompts": [],
+        "resources": [],
+        "templates": templates,
+    }
+
+
+OBJECT = {"type": "object"}
+TEXT_BLOCK = {
+    "type": "object",
+    "properties": {"type": {"const": "text", "type": "string"}, "text": {"type": "string"}},
+    "required": ["type", "text"],
+}
+
+
+def in_result(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema of an object with the one field `result`."""
+    return {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Add.\n\nArgs:\n    a: One.\n\nReturns:\n    The sum.\n", "Add."),
+        ("Add.\n\n    Raises:\n        ValueError: Never.\n    ", "Add."),
+    ],
+)
+def test_sections_that_schemas_express_are_no_difference(old: str, new: str) -> None:
+    assert list(compare.differences(lists({"description": old}), lists({"description": new}))) == []
+
+
+def test_other_words_are_a_difference() -> None:
+    found = compare.differences(lists({"description": "Add."}), lists({"description": "Add two."}))
+    assert list(found) == ["tool a: the description differs"]
+
+
+def test_an_output_schema_that_allows_any_object_says_nothing_new() -> None:
+    assert list(compare.differences(lists({}), lists({"outputSchema": OBJECT}))) == []
+    other = {"outputSchema": in_result({"type": "integer"})}
+    assert list(compare.differences(lists({}), lists(other))) == ["tool a: it had no outputSchema before"]
+
+
+def test_output_schemas_of_content_blocks_are_counted_like_those_of_texts() -> None:
+    for schema in (TEXT_BLOCK, in_result({"type": "array", "items": TEXT_BLOCK}), in_result({"type": "string"})):
+        old, new = lists({"outputSchema": schema}), lists({})
+        assert list(compare.differences(old, new)) == []
+        assert compare.text_schemas_left_out(old, new) == 1
+
+
+def test_an_object_without_the_field_around_it_is_counted() -> None:
+    old, new = lists({"outputSchema": in_result(OBJECT)}), lists({"outputSchema": OBJECT})
+    assert list(compare.differences(old, new)) == []
+    assert compare.objects_unwrapped(old, new) == 1
+    assert compare.objects_unwrapped(old, old) == 0
+
+
+def test_a_uri_without_a_scheme_is_the_one_that_gemel_completes() -> None:
+    assert list(compare.differences(lists(template="/a/{b}"), lists(template="resource:///a/{b}"))) == []
