@@ -10,7 +10,7 @@ PYTEST ?= pytest
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test test-quick test-long check check-quick check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents agent-clients agent-adapters bare-path extras bench bench-quick bench-page browser coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
+.PHONY: help demo test test-quick test-long check check-quick check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents agent-clients agent-adapters bare-path extras bench bench-quick bench-page browser coverage-ids site packages newcomer pythons lowest migrate-servers all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -39,6 +39,7 @@ help:
 	@echo "make packages      the wheel, pipx, the sdist, zip applications, a frozen program, what commands write for others; used without the repository"
 	@echo "make pythons       the tests that depend on it on each supported Python of this machine; WHOLE=1 for all tests, VERSIONS=3.13 PART=servers for some"
 	@echo "make lowest        the same tests with the lowest versions of the dependencies that pyproject.toml allows"
+	@echo "make migrate-servers  published servers at fixed versions, migrated and compared with their originals; takes 30 minutes at first, 10 afterwards; SERVERS='mcp-server-time …' for some (needs git, redis-server)"
 	@echo "make newcomer      types README, tutorial and how-tos as printed, with the wheel only; NEWCOMER=--short for the first two"
 	@echo "make site          the documentation as a web site, in site/"
 	@echo "make all-checks    everything above"
@@ -88,7 +89,7 @@ shape: .venv/.check
 conformance: .venv/.test
 	$(PY) -m tests.conformance.run
 
-all-checks: test test-long check shape demo conformance hostile http-differential fuzz mutants load soak cluster interop interop-agents browser bench packages extras newcomer pythons lowest coverage-ids
+all-checks: test test-long check shape demo conformance hostile http-differential fuzz mutants load soak cluster interop interop-agents browser bench packages extras newcomer pythons lowest migrate-servers coverage-ids
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run
@@ -192,6 +193,10 @@ bare-path: .venv/.test
 EXTRAS ?=
 extras: .venv/.demo
 	$(PY) -m tests.extras.run $(EXTRAS)
+
+SERVERS ?=
+migrate-servers: .venv/.test
+	$(PY) -m tests.migrate_servers.run $(SERVERS)
 
 NEWCOMER ?=
 newcomer: .venv/.demo
