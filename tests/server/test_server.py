@@ -193,5 +193,7 @@ async def test_it_lists_what_callers_see() -> None:
 
 async def test_a_server_without_anything_lists_nothing() -> None:
     server: Server[Any] = Server("empty")
-    assert await server.list_tools() == await server.list_prompts() == []
-    assert await server.list_resources() == await server.list_resource_templates() == []
+    assert await server.list_tools() == []
+    assert await server.list_prompts() == []
+    assert await server.list_resources() == []
+    assert await server.list_resource_templates() == []
