@@ -104,12 +104,13 @@ async def test_an_id_can_not_be_chosen(pair: list[App]) -> None:
         assert reply.headers.get("mcp-session-id") != named
 
 
-async def test_a_second_handshake_changes_nothing(pair: list[App]) -> None:
+async def test_a_second_handshake_opens_another_session_and_leaves_the_first(pair: list[App]) -> None:
     a, b = pair
     session = await a.site.session()
-    body = initialize("2024-11-05")
     for app in (b, a):
-        assert "result" not in (await app.site.ask(session, body)).json()
+        reply = await app.site.ask(session, initialize("2024-11-05"))
+        assert reply.json()["result"]["protocolVersion"] == "2024-11-05"
+        assert reply.headers["mcp-session-id"] != session["Mcp-Session-Id"]
     await is_served(pair, session)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from gemel import Client, DefinitionError, Router, Server
+from gemel import Client, DefinitionError, Router, Server, TextContent
 
 How = Literal["replace", "keep"]
 
@@ -33,7 +33,9 @@ async def test_one_of_two_counts_everywhere(how: How, counts: str) -> None:
         assert [one.name for one in tools] == ["tool", "other-first", "other-second"]
         assert tools[0].description == counts
         assert (await client.call_tool("tool")).text == counts
-        assert (await client.get_prompt("prompt")).messages[0].content.text == counts  # type: ignore[union-attr]
+        asked = (await client.get_prompt("prompt")).messages[0].content
+        assert isinstance(asked, TextContent)
+        assert asked.text == counts
         assert [one.name for one in await client.list_resource_templates()] == [counts]
         assert (await client.read_resource("x://a")).text == f"{counts} a"
         assert (await client.read_resource("y://")).text == counts
