@@ -22,7 +22,6 @@ from typing import Any, TypeVar, cast
 from gemel.errors import GemelError, as_failure
 from gemel.loops import PerLoop, on_fork
 from gemel.protocol.records import Call
-from gemel.server.anyio_threads import reaching_loop
 
 ValueT = TypeVar("ValueT")
 
@@ -267,7 +266,11 @@ class Threads:
             arguments: Its arguments by name.
             served: The call that is being served.
         """
-        call = _ThreadCall(reaching_loop(function), arguments, served)
+        if "anyio" in sys.modules:
+            from gemel.server.anyio_threads import reaching_loop
+
+            function = reaching_loop(function)
+        call = _ThreadCall(function, arguments, served)
         return call.result_or_error(await call.hand_over(self._hand_over))
 
     def _hand_over(self, call: _ThreadCall) -> None:

@@ -16,7 +16,6 @@ import msgspec.inspect as mi
 
 from gemel.server.functions.annotations import class_hints, described_by, has_fields, literals_in, shown
 from gemel.server.functions.docstring import parse_docstring
-from gemel.server.functions.keys import key_schema
 from gemel.values.encoding import is_finite, plain_value
 from gemel.values.schemas import (
     HASHABLE,
@@ -91,6 +90,8 @@ class SchemaWriter:
 
     def names(self, keys: Schema, definitions: Mapping[str, Schema]) -> Schema:
         """The schema of the names of members, from that of keys. Raises UnsupportedType for keys that have none."""
+        from gemel.server.functions.keys import key_schema
+
         names = key_schema(keys, definitions)
         if names is None:
             raise UnsupportedType("a dict with keys that aren't read from strings has no JSON form")

@@ -22,7 +22,6 @@ from msgspec import UNSET, Raw
 
 from gemel.server.functions.annotations import Traits, bare, is_plain, metadata_of, no_type, parts, shown, traits_of
 from gemel.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
-from gemel.server.functions.keys import KeyCheck
 from gemel.server.functions.validation_errors import MAX_EXPLAINED, Path, Rejection, rejection_of
 from gemel.values.encoding import encode_by_pydantic, encode_value, explained
 from gemel.values.reading import leaves_defaults, normalized, with_defaults
@@ -30,6 +29,8 @@ from gemel.version import install_command
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+
+    from gemel.server.functions.keys import KeyCheck
 
 #: More errors of pydantic are only counted.
 _MAX_ERRORS = 1_000
@@ -247,6 +248,8 @@ def _key_check(schema: Schema, writer: SchemaWriter) -> KeyCheck | None:
     """The check of the keys that are read; None if all are strings."""
     if not (writer.reading and writer.limits_names):
         return None
+    from gemel.server.functions.keys import KeyCheck
+
     check = KeyCheck(schema, writer.definitions)
     return check if check.needed else None
 
