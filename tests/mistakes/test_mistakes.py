@@ -82,7 +82,7 @@ def test_a_bad_signature_ends_a_script_with_one_line(tmp_path: Path) -> None:
     ended = run_script(tmp_path, SERVER + "@server.tool\ndef bad(x): return x\nserver.run()\n")
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("gemel: bad() at ")
+    assert line.startswith("gemel.DefinitionError: bad() at ")
     assert line.endswith(
         "script.py:7: parameter `x`: has no annotation, so there is no schema for it; write e.g. `x: str`"
     )

@@ -11,7 +11,7 @@ _PACKAGE = __file__.rpartition("server")[0]
 
 
 def report_briefly() -> None:
-    """Print exceptions that nobody catches without the frames of Gemel, and a DefinitionError in one line."""
+    """Print exceptions that nobody catches without the frames of Gemel, and a DefinitionError in one line with its class."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _report
 
@@ -24,7 +24,7 @@ def _report(kind: type[BaseException], exc: BaseException, trace: TracebackType 
     if hasattr(sys, "ps1") or not isinstance(exc, Exception):
         sys.__excepthook__(kind, exc, exc.__traceback__)
     elif isinstance(exc, DefinitionError):
-        print(f"gemel: {place}{exc}", file=sys.stderr)
+        print(f"gemel.{kind.__name__}: {place}{exc}", file=sys.stderr)
     elif trace is None:  # it did not pass through Gemel
         sys.__excepthook__(kind, exc, exc.__traceback__)
     else:
