@@ -29,7 +29,7 @@ LAYERS = (
     ("http1", "backends"),
     ("transports",),
     ("server", "client"),
-    ("extensions", "auth"),
+    ("extensions", "auth", "item_tools"),
     ("sync",),
     ("contracts", "doctor", "install"),
     ("proxy", "openapi", "stubs", "testing", "migrate", "adapters"),

@@ -75,6 +75,8 @@ if TYPE_CHECKING:
     from gemel.extensions.skills.client import SkillsClient as SkillsClient
     from gemel.extensions.tasks.client import TasksClient as TasksClient
     from gemel.extensions.tasks.tasks import Tasks as Tasks
+    from gemel.item_tools import prompt_tools as prompt_tools
+    from gemel.item_tools import resource_tools as resource_tools
     from gemel.protocol.changes import Changed as Changed
     from gemel.protocol.changes import ChangesLost as ChangesLost
     from gemel.protocol.deviations import Deviation as Deviation
@@ -293,7 +295,9 @@ _HOME = {
     "is_not_found": "gemel.client.methods",
     "metrics_app": "gemel.server.metrics",
     "path_in_roots": "gemel.server.elicitation.roots",
+    "prompt_tools": "gemel.item_tools",
     "require_client_extension": "gemel.server.extensions",
+    "resource_tools": "gemel.item_tools",
     "save_content": "gemel.client.content",
     "save_contents": "gemel.client.content",
     "tools_for_model": "gemel.extensions.apps",

@@ -50,15 +50,21 @@ from gemel.protocol.eras.stateless import STATELESS
 from gemel.protocol.records import Call, Record
 from gemel.protocol.revisions.adapt import shape
 from gemel.protocol.states import CallState
-from gemel.schema.base import Implementation, Result
+from gemel.schema.base import Implementation, Page, Result
 from gemel.schema.content import TextContent
 from gemel.schema.elicitation import ElicitationCompleteParams, ElicitFormParams, ElicitResult, ElicitUrlParams
 from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.methods import METHODS, method_in
 from gemel.schema.notifications import SEVERITY, LoggingLevel, LogParams, ProgressParams
-from gemel.schema.prompts import GetPromptResult
-from gemel.schema.resources import ReadResourceResult
+from gemel.schema.prompts import GetPromptResult, ListPromptsResult, Prompt
+from gemel.schema.resources import (
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+)
 from gemel.schema.roots import ListRootsResult, Root
 from gemel.schema.sampling import (
     CreateMessageParams,
@@ -67,7 +73,7 @@ from gemel.schema.sampling import (
     SamplingMessage,
     ToolChoice,
 )
-from gemel.schema.tools import CallToolResult, Tool
+from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
 from gemel.server.composition.namespace import Layer
 from gemel.server.elicitation.elicit import (
     ClientInput,
@@ -103,6 +109,7 @@ else:
     StateT = TypeVar("StateT")
 FormT = TypeVar("FormT")
 ResultT = TypeVar("ResultT", bound=Result)
+PageT = TypeVar("PageT", bound=Page)
 P = ParamSpec("P")
 ValueT = TypeVar("ValueT")
 
@@ -694,6 +701,60 @@ class Context(Record, Generic[StateT]):
         params = {"name": name, "arguments": dict(arguments or {})}
         return await self._nested("prompts/get", params, GetPromptResult)
 
+    async def list_tools(self) -> list[Tool]:
+        """List the tools of this server, as the caller would see them.
+
+        Returns:
+            The tools of all pages.
+
+        Raises:
+            GemelError: A middleware gave something that is not a list.
+        """
+        return [tool for page in await self._pages("tools/list", ListToolsResult) for tool in page.tools]
+
+    async def list_prompts(self) -> list[Prompt]:
+        """List the prompts of this server, as the caller would see them.
+
+        Returns:
+            The prompts of all pages.
+
+        Raises:
+            GemelError: A middleware gave something that is not a list.
+        """
+        return [prompt for page in await self._pages("prompts/list", ListPromptsResult) for prompt in page.prompts]
+
+    async def list_resources(self) -> list[Resource]:
+        """List the resources of this server, as the caller would see them, without those that only a template has.
+
+        Returns:
+            The resources of all pages.
+
+        Raises:
+            GemelError: A middleware gave something that is not a list.
+        """
+        pages = await self._pages("resources/list", ListResourcesResult)
+        return [resource for page in pages for resource in page.resources]
+
+    async def list_resource_templates(self) -> list[ResourceTemplate]:
+        """List the resource templates of this server, as the caller would see them.
+
+        Returns:
+            The templates of all pages.
+
+        Raises:
+            GemelError: A middleware gave something that is not a list.
+        """
+        pages = await self._pages("resources/templates/list", ListResourceTemplatesResult)
+        return [template for page in pages for template in page.resource_templates]
+
+    async def _pages(self, method: str, kind: type[PageT]) -> list[PageT]:
+        pages: list[PageT] = []
+        cursor: str | None = None
+        while not pages or cursor is not None:
+            pages.append(await self._nested(method, {} if cursor is None else {"cursor": cursor}, kind))
+            cursor = pages[-1].next_cursor
+        return pages
+
     async def _nested(self, method: str, params: dict[str, Any], kind: type[ResultT]) -> ResultT:
         """Serve a request of the handler as a part of its call, through the same middleware and visibility."""
         if self.depth >= _NESTING_LIMIT:
@@ -976,6 +1037,10 @@ class SyncContext:
     read_resource = _blocking(Context.read_resource)
     call_tool = _blocking(Context.call_tool)
     get_prompt = _blocking(Context.get_prompt)
+    list_tools = _blocking(Context.list_tools)
+    list_prompts = _blocking(Context.list_prompts)
+    list_resources = _blocking(Context.list_resources)
+    list_resource_templates = _blocking(Context.list_resource_templates)
     complete_elicitation = _blocking(Context.complete_elicitation)
 
     @overload
