@@ -5,6 +5,57 @@ from __future__ import annotations
 #: Where the low-level server is explained.
 SDK_GUIDE = "docs/migration/from-official-sdk.md"
 
+_CACHING = (
+    "let clients cache, with cache={'tools/list': CacheHint(ttl=…)} and @server.resource(uri, ttl=…), and cache slow work in "
+    "its function; see docs/migration/from-fastmcp.md"
+)
+_FOLDER = "give each file a Router and include() it; gemel run --reload watches; see docs/migration/from-fastmcp.md"
+_RETRYING = (
+    "write a function `async def middleware(ctx, call_next)`; retry in the tool, which knows what may be repeated: see "
+    "docs/migration/from-fastmcp.md"
+)
+_VERSION = "give each version a name, such as 'search_v2', or a server of its own; see docs/migration/from-fastmcp.md"
+_VERSIONS = "make a server for each version, and include() what they share; see docs/migration/from-fastmcp.md"
+
+#: Where clients register at the server, which sends its users to the provider, and where they register at the provider.
+_PROXY = "write auth=OAuthProxy({}client_id=…, client_secret=…), url=…) of gemel.auth"
+_JWT = "write auth=JWTAuth(issuer=…, audience=…) of gemel.auth"
+_ENDPOINTS = (
+    "write auth=OAuthProxy(Provider(client_id=…, authorization_endpoint=…, token_endpoint=…, userinfo_endpoint=…), url=…) of "
+    "gemel.auth"
+)
+#: Module or name below `fastmcp.server.auth`.
+_AUTH = {
+    "JWTVerifier": f"{_JWT}, with keys= in place of jwks_uri= or public_key=",
+    "OAuthProxy": _ENDPOINTS,
+    "OIDCProxy": _PROXY.format("OpenID(issuer=…, "),
+    "StaticTokenVerifier": "write auth=StaticTokens(…) of gemel.auth",
+    "oauth_proxy": _ENDPOINTS,
+    "oidc_proxy": _PROXY.format("OpenID(issuer=…, "),
+    "providers": _PROXY.format("OpenID(issuer=…, "),
+    "providers.auth0": _PROXY.format("Auth0(domain=…, audience=…, "),
+    "providers.auth0.Auth0MCPProvider": f"{_JWT}: clients register at Auth0",
+    "providers.aws": _PROXY.format("Cognito(user_pool=…, "),
+    "providers.azure": _PROXY.format("EntraID(tenant=…, "),
+    "providers.azure.AzureJWTVerifier": _JWT,
+    "providers.clerk": _PROXY.format("OpenID(issuer='https://' + domain, "),
+    "providers.descope": f"{_JWT}: clients register at Descope",
+    "providers.discord": _PROXY.format("Discord("),
+    "providers.github": _PROXY.format("GitHub("),
+    "providers.google": _PROXY.format("Google("),
+    "providers.huggingface": _PROXY.format("OpenID(issuer='https://huggingface.co', "),
+    "providers.in_memory": "write auth=StaticTokens(…) of gemel.auth; Gemel keeps no accounts itself",
+    "providers.introspection": "write auth=IntrospectionAuth(…) of gemel.auth",
+    "providers.jwt": f"{_JWT}, with keys= in place of jwks_uri= or public_key=",
+    "providers.jwt.StaticTokenVerifier": "write auth=StaticTokens(…) of gemel.auth",
+    "providers.keycloak": f"{_JWT}, with the URL of the realm as the issuer: clients register at Keycloak",
+    "providers.propelauth": "write auth=IntrospectionAuth(…) of gemel.auth: clients register at PropelAuth",
+    "providers.scalekit": f"{_JWT}: clients register at Scalekit",
+    "providers.supabase": f"{_JWT}: clients register at Supabase",
+    "providers.workos": _PROXY.format("WorkOS(domain=…, "),
+    "providers.workos.AuthKitProvider": f"{_JWT}: clients register at AuthKit",
+}
+
 #: The beginning of a full name to what to do; the longest that fits counts.
 NAME_ADVICE = {
     "fastmcp": "it has no counterpart in Gemel; see docs/migration/from-fastmcp.md",
@@ -13,18 +64,32 @@ NAME_ADVICE = {
     "fastmcp.client.transports": "give Client the URL, file or command line itself, with headers=, env= and cwd=",
     "fastmcp.dependencies": "use Annotated[…, Depends(function)]; a function with a Context parameter reads the rest",
     "fastmcp.exceptions": "use the errors of gemel: ToolError in tools, ProtocolError for requests, CallError in clients",
+    "fastmcp.prompts.prompt": "collect prompts in a Router: @router.prompt, and server.include(router)",
+    "fastmcp.resources.resource": "collect resources in a Router: @router.resource(uri), and server.include(router)",
+    "fastmcp.tools.tool": "collect tools in a Router: @router.tool, and server.include(router)",
     "fastmcp.server.auth": "write Server(auth=…) with gemel.auth: JWTAuth, IntrospectionAuth, TokenAuth, or OAuthProxy(provider)",
-    "fastmcp.server.auth.providers": "write Server(auth=OAuthProxy(GitHub(…))), with Google, Auth0, EntraID, … of gemel.auth",
-    "fastmcp.server.providers.skills": "write server.add_skills(folder)",
+    **{f"fastmcp.server.auth.{name}": text for name, text in _AUTH.items()},
+    "fastmcp.server.providers.FileSystemProvider": _FOLDER,
+    "fastmcp.server.providers.filesystem": _FOLDER,
+    "fastmcp.server.providers.skills": "write server.add_skills(folder) for each folder",
     "fastmcp.server.tasks": "write server.add_extension(Tasks()), and @server.tool(task=True)",
     "fastmcp_tasks": "write server.add_extension(Tasks()), and @server.tool(task=True)",
     "fastmcp.server.context": "gemel.Context has what the context of a call has",
     "fastmcp.server.http": "server.http_app() is an ASGI app",
     "fastmcp.settings": "give options to Server(…), run(…) or http_app()",
     "fastmcp.server.dependencies": "take a Context parameter: ctx.headers, ctx.principal, ctx.scopes",
+    "fastmcp.server.dependencies.get_access_token": "take a Context parameter: ctx.claims are the claims of the token",
     "fastmcp.server.elicitation": "ctx.elicit() returns the answer itself and raises gemel.Declined without one",
     "fastmcp.server.middleware": "write a function `async def middleware(ctx, call_next)`, see docs/servers.md",
+    "fastmcp.server.middleware.caching": _CACHING,
+    "fastmcp.server.middleware.error_handling": _RETRYING,
     "fastmcp.server.providers": "use Router and include(), mount(), add_files(), add_skills(folder), or Server.from_client()",
+    "fastmcp.server.transforms.PromptsAsTools": "write server.include(prompt_tools())",
+    "fastmcp.server.transforms.ResourcesAsTools": "write server.include(resource_tools())",
+    "fastmcp.server.transforms.VersionFilter": _VERSIONS,
+    "fastmcp.server.transforms.prompts_as_tools": "write server.include(prompt_tools())",
+    "fastmcp.server.transforms.resources_as_tools": "write server.include(resource_tools())",
+    "fastmcp.server.transforms.version_filter": _VERSIONS,
     "fastmcp.server.transforms": "use mount(…, tools={…}) or the middleware ToolChanges",
     "mcp": "it has no counterpart in Gemel; see docs/migration/from-official-sdk.md",
     "mcp.ClientSessionGroup": "use ClientGroup",
@@ -167,7 +232,7 @@ ITEM_OPTIONS = {
     "serializer": "return the text from the tool",
     "security": "write screen=False to accept values such as '..'",
     "task": "write True, and server.add_extension(Tasks())",
-    "version": "Gemel has one version of each name",
+    "version": _VERSION,
 }
 
 CONTEXT_MEMBERS = {
@@ -180,8 +245,6 @@ CONTEXT_MEMBERS = {
     "disable_components": "use @server.visibility",
     "enable_components": "use @server.visibility",
     "fastmcp": "use the server object itself",
-    "list_prompts": "keep the list in the program",
-    "list_resources": "keep the list in the program",
     "mcp_server": "use the server object itself",
     "request_context": "ctx.headers, ctx.meta, ctx.state and ctx.request_id have what it held",
     "sample_step": "write the loop around ctx.sample()",
@@ -203,7 +266,7 @@ SERVER_MEMBERS = {
     "providers": "use include(), mount(), add_files() or add_skills()",
     "request_context": "current_context() has what it held",
     "add_prompt": "register the function: server.prompt(function)",
-    "add_provider": "use include(), mount() or add_files()",
+    "add_provider": "use include(), mount(), add_files() or add_skills()",
     "add_resource": "register a function with @server.resource(uri), or a folder with server.add_files()",
     "add_template": "register the function: server.resource(uri)(function)",
     "add_transform": "use mount(…, tools={…}) or the middleware ToolChanges",
@@ -245,7 +308,7 @@ CLIENT_OPTIONS = {
 CALL_OPTIONS = {
     "progress_callback": "write on_progress=function: it gets one ProgressParams",
     "progress_handler": "write on_progress=function: it gets one ProgressParams",
-    "version": "Gemel has one version of each name",
+    "version": _VERSION,
 }
 CLIENT_MEMBERS = {
     "call_tool_mcp": "call_tool(…, raise_on_error=False)",

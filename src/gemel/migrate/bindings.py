@@ -154,7 +154,10 @@ class Bindings:
                 full_names = (
                     assignment.get_qualified_names_for(name) if isinstance(assignment, ImportAssignment) else ()
                 )
-                if not any(names.NAMES.get(qualified.name) == new for qualified in full_names):
+                same = f"{new.module}.{new.name}"
+                if not any(
+                    qualified.name == same or names.NAMES.get(qualified.name) == new for qualified in full_names
+                ):
                     return True
         return False
 

@@ -147,6 +147,8 @@ def add_imports(module: cst.Module, required: Iterable[Name]) -> cst.Module:
             body[place[home]] = _extended(body[place[home]], more)
     for home in sorted(set(homes) - set(place), reverse=True):
         at = _first_place(body)
+        if home.startswith("gemel."):
+            at = next((index + 1 for index, statement in enumerate(body) if _home(statement) == "gemel"), at)
         if home in sys.stdlib_module_names:
             while at < len(body) and _is_standard(body[at]):
                 at += 1

@@ -13,6 +13,7 @@ from gemel.migrate import advice, names
 from gemel.migrate.arguments import CallArguments, code_of, is_name, text_of
 from gemel.migrate.bindings import Bindings
 from gemel.migrate.names import NAMES, Name
+from gemel.migrate.providers import Counterpart, added_counterpart, auth_counterpart
 from gemel.schema import content
 from gemel.server.context import Context
 from gemel.server.features.content import Image
@@ -130,6 +131,10 @@ class RewritePass(cst.CSTTransformer):
         self._has_state = False
         #: `server.middleware` where a function is appended to it.
         self._appended: set[cst.CSTNode] = set()
+        #: The calls that are replaced as a whole, with the members that they call, and variables that hold the results.
+        self._counterparts: dict[cst.CSTNode, Counterpart] = {}
+        self._replaced_members: set[cst.CSTNode] = set()
+        self._auth: set[str] = set()
         #: The annotated results of decorated functions, by their decorators.
         self._returns: dict[cst.CSTNode, str] = {}
         #: What the servers do as the other library does, other than Gemel by default.
@@ -281,6 +286,8 @@ class RewritePass(cst.CSTTransformer):
     def _server_member(self, node: cst.Attribute) -> None:
         """A note for a member of a server that Gemel's servers lack, and that isn't one of a class of the program."""
         name = node.attr.value
+        if node in self._replaced_members:
+            return
         if name in advice.SERVER_MEMBERS:
             self._note(node, f"server.{name}: {advice.SERVER_MEMBERS[name]}")
         elif name not in _SERVER_CALLS and not hasattr(Server, name) and not self._is_own_member(name):
@@ -357,8 +364,27 @@ class RewritePass(cst.CSTTransformer):
             middleware = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
             if self._bindings.kind(middleware.value) == "server":
                 self._appended.add(middleware)
+        full_name = self._bindings.imported(node.func)
+        found: Counterpart | None = None
+        if full_name is not None:
+            found = auth_counterpart(node, full_name)
+        elif isinstance(node.func, cst.Attribute) and self._bindings.kind(node.func.value) == "server":
+            added = node.args[0].value if len(node.args) == 1 else None
+            added_name = self._bindings.imported(added.func) if isinstance(added, cst.Call) else None
+            if isinstance(added, cst.Call) and added_name is not None:
+                found = added_counterpart(node.func.value, node.func.attr.value, added, added_name)
+        if found is not None and not any(self._bindings.is_taken(name.name, name) for name in found.imports):
+            self._counterparts[node] = found
+            self._replaced_members.add(node.func)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        counterpart = self._counterparts.get(original_node)
+        if counterpart is not None:
+            self._dropped_in(original_node)
+            self.imports.update(counterpart.imports)
+            if counterpart.note is not None:
+                self._note(original_node, counterpart.note)
+            return counterpart.expression
         full_name = self._bindings.imported(original_node.func)
         if full_name is not None:
             return self._global_call(original_node, updated_node, full_name)
@@ -549,6 +575,8 @@ class RewritePass(cst.CSTTransformer):
                 arguments.rename(option, "page_size")
             elif option == "middleware" and self._are_functions(arguments.get(option)):
                 pass
+            elif option == "auth" and self._is_rewritten_auth(original_node):
+                pass
             elif option in advice.SERVER_OPTIONS:
                 self._note(original_node, f"Server({option}=…): {advice.SERVER_OPTIONS[option]}")
             elif option not in ("name", "lifespan", *ServerOptions.__annotations__):
@@ -563,6 +591,10 @@ class RewritePass(cst.CSTTransformer):
             isinstance(element.value, cst.Name) and element.value.value in self._middleware
             for element in middleware.elements
         )
+
+    def _is_rewritten_auth(self, node: cst.Call) -> bool:
+        value = CallArguments(node).get("auth")
+        return value in self._counterparts or (value is not None and code_of(value) in self._auth)
 
     def _keep_behaviour(self, arguments: CallArguments, full_name: str) -> None:
         """The options with which a server does what those of the other library do by themselves."""
@@ -916,6 +948,8 @@ class RewritePass(cst.CSTTransformer):
         return updated_node
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
+        if original_node.value in self._counterparts:
+            self._auth.update(code_of(target.target) for target in original_node.targets)
         if isinstance(original_node.value, cst.Call) and isinstance(updated_node.value, cst.Await):
             return updated_node.with_changes(value=_plain(updated_node.value))
         return updated_node
