@@ -73,6 +73,7 @@ NAME_ADVICE = {
     "fastmcp.server.providers.filesystem": _FOLDER,
     "fastmcp.server.providers.skills": "write server.add_skills(folder) for each folder",
     "fastmcp.server.tasks": "write server.add_extension(Tasks()), and @server.tool(task=True)",
+    "fastmcp.skills": "write server.add_skills(folder) for each folder; clients use SkillsClient",
     "fastmcp_tasks": "write server.add_extension(Tasks()), and @server.tool(task=True)",
     "fastmcp.server.context": "gemel.Context has what the context of a call has",
     "fastmcp.server.http": "server.http_app() is an ASGI app",

@@ -42,6 +42,7 @@ _LOGIN_NOTE = (
     "path with that of run('http', path=…); see docs/authorization.md"
 )
 
+_SKILL_MODULES = ("fastmcp.server.providers.skills", "fastmcp.skills")
 #: Folders of skills below the home folder, by the class that reads them.
 _SKILL_FOLDERS = {
     "ClaudeSkillsProvider": ".claude/skills",
@@ -114,7 +115,7 @@ def added_counterpart(server: cst.BaseExpression, method: str, added: cst.Call, 
             return None
         function = _TRANSFORMS[short]
         return Counterpart(_method(server, "include", f"{function}(structured_text=True)"), (Name(function),))
-    if method != "add_provider" or not full_name.startswith("fastmcp.server.providers.skills"):
+    if method != "add_provider" or not full_name.startswith(_SKILL_MODULES):
         return None
     arguments = CallArguments(added, () if short in _SKILL_FOLDERS else ("folder",))
     arguments.pop("reload")  # files are always read anew
@@ -126,7 +127,14 @@ def added_counterpart(server: cst.BaseExpression, method: str, added: cst.Call, 
         call = _method(server, "add_skills", f'Path.home() / "{_SKILL_FOLDERS[short]}"')
         return Counterpart(call, (Name("Path", "pathlib"),), _SKILLS_NOTE)
     folder = next((value for name in ("folder", "roots", "skill_path") if (value := arguments.pop(name))), None)
-    if folder is None or isinstance(folder, cst.List | cst.Tuple) or arguments.names() or arguments.starred:
+    if isinstance(folder, cst.List | cst.Tuple) and len(folder.elements) == 1:
+        folder = folder.elements[0].value
+    if (
+        folder is None
+        or isinstance(folder, cst.List | cst.Tuple | cst.StarredElement)
+        or arguments.names()
+        or arguments.starred
+    ):
         return None
     if short not in ("SkillProvider", "SkillsDirectoryProvider"):
         return None
