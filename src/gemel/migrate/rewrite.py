@@ -573,9 +573,7 @@ class RewritePass(cst.CSTTransformer):
                 arguments.pop(option)
             elif option == "list_page_size":
                 arguments.rename(option, "page_size")
-            elif option == "middleware" and self._are_functions(arguments.get(option)):
-                pass
-            elif option == "auth" and self._is_rewritten_auth(original_node):
+            elif self._is_counterpart(option, arguments.get(option), CallArguments(original_node).get(option)):
                 pass
             elif option in advice.SERVER_OPTIONS:
                 self._note(original_node, f"Server({option}=…): {advice.SERVER_OPTIONS[option]}")
@@ -592,9 +590,15 @@ class RewritePass(cst.CSTTransformer):
             for element in middleware.elements
         )
 
-    def _is_rewritten_auth(self, node: cst.Call) -> bool:
-        value = CallArguments(node).get("auth")
-        return value in self._counterparts or (value is not None and code_of(value) in self._auth)
+    def _is_counterpart(
+        self, option: str, value: cst.BaseExpression | None, original: cst.BaseExpression | None
+    ) -> bool:
+        """Whether the value of an option was rewritten to one of Gemel, or is one as it stands."""
+        if option == "middleware":
+            return self._are_functions(value)
+        if option == "auth" and original is not None:
+            return original in self._counterparts or code_of(original) in self._auth
+        return False
 
     def _keep_behaviour(self, arguments: CallArguments, full_name: str) -> None:
         """The options with which a server does what those of the other library do by themselves."""
