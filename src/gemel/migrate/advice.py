@@ -84,6 +84,7 @@ NAME_ADVICE = {
     "fastmcp.server.middleware": "write a function `async def middleware(ctx, call_next)`, see docs/servers.md",
     "fastmcp.server.middleware.caching": _CACHING,
     "fastmcp.server.middleware.error_handling": _RETRYING,
+    "fastmcp.server.middleware.tool_injection": "write server.include(router), server.include(prompt_tools()), …(resource_tools())",
     "fastmcp.server.providers": "use Router and include(), mount(), add_files(), add_skills(folder), or Server.from_client()",
     "fastmcp.server.transforms.PromptsAsTools": "write server.include(prompt_tools())",
     "fastmcp.server.transforms.ResourcesAsTools": "write server.include(resource_tools())",
