@@ -30,4 +30,6 @@ def echo(text: str) -> str:
 def pool() -> FastMCP:
     """Another server, with another provider."""
     provider = DiscordProvider(client_id="0123", client_secret="a-secret", base_url=BASE)
-    return FastMCP("pool", auth=provider)
+    server = FastMCP("pool", auth=provider)
+    server.tool(echo)
+    return server
