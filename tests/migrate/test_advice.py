@@ -18,7 +18,6 @@ IN_CLIENT = '\n\nasync def main() -> None:\n    async with Client("a.py") as cli
 #: What is said about names that each table has for one library only.
 OF_THE_SDK = {
     "auth_server_provider",
-    "cache_hints",
     "debug",
     "resources",
     "subscriptions",

@@ -106,7 +106,6 @@ NAME_ADVICE = {
     "mcp.shared.exceptions": "on a client catch gemel.PeerError; on a server raise a subclass of gemel.ProtocolError",
     "mcp.server.Server": "write @server.tool(name, input_schema={…}) for each tool, or @server.request('tools/call')",
     "mcp.server.lowlevel": "write @server.tool(name, input_schema={…}) for each tool, or @server.request('tools/call')",
-    "mcp.server.CacheHint": "write cache={'tools/list': CacheHint(ttl=…)} with gemel.CacheHint",
     "mcp.server.apps": "pages of apps are served by gemel.Apps",
     "mcp.server.caching": "write cache={'tools/list': CacheHint(ttl=…)} with gemel.CacheHint",
     "mcp.server.context": "write a function `async def middleware(ctx, call_next)`, see docs/servers.md",
@@ -132,7 +131,6 @@ NAME_ADVICE = {
 SERVER_OPTIONS = {
     "auth": "write one of gemel.auth: OAuthProxy(GitHub(…)) and the like, JWTAuth, IntrospectionAuth, TokenAuth",
     "auth_server_provider": "write auth=OAuthProxy(provider) of gemel.auth; Gemel keeps no accounts itself",
-    "cache_hints": "write cache={'tools/list': CacheHint(ttl=…)}",
     "cache_ttl": "write cache={'tools/list': CacheHint(ttl=…)}",
     "cache_scope": "write cache={'tools/list': CacheHint(ttl=…, scope=…)}",
     "extensions": "Gemel's extensions are subclasses of gemel.Extension",

@@ -111,6 +111,8 @@ NAMES: dict[str, Name] = {
     "mcp.client.Client": Name("Client"),
     "mcp.client.client.Client": Name("Client"),
     "mcp.shared.memory.create_connected_server_and_client_session": Name("Client"),
+    "mcp.server.CacheHint": Name("CacheHint"),
+    "mcp.server.caching.CacheHint": Name("CacheHint"),
     "mcp.server.MCPServer": Name("Server"),
     "mcp.server.fastmcp.FastMCP": Name("Server"),
     "mcp.server.fastmcp.server.FastMCP": Name("Server"),
@@ -206,8 +208,19 @@ URL_TRANSPORTS = frozenset(
 PROCESS_PARAMETERS = frozenset({"mcp.StdioServerParameters", "mcp.client.stdio.StdioServerParameters"})
 PROXIES = frozenset({"fastmcp.server.create_proxy", "fastmcp.server.proxy.create_proxy"})
 CURRENT_CONTEXT = frozenset({"fastmcp.dependencies.CurrentContext", "fastmcp.server.dependencies.CurrentContext"})
+CACHE_HINTS = frozenset(old for old, new in NAMES.items() if new.name == "CacheHint")
 HEADERS = frozenset({"fastmcp.server.dependencies.get_http_headers"})
 DEPENDS = frozenset({"fastmcp.dependencies.Depends", "fastmcp.server.dependencies.Depends"})
+#: What the dependencies of the official SDK return to ask the client: the method of a context, and the type of its answer.
+QUESTIONS = {
+    f"mcp.server.mcpserver{module}.{name}": (method, answer)
+    for module in ("", ".resolve")
+    for name, method, answer in (
+        ("Elicit", "elicit", None),
+        ("Sample", "sample", Name("CreateMessageResult")),
+        ("ListRoots", "list_roots", Name("ListRootsResult", "gemel.schema.roots")),
+    )
+}
 ACCEPTED = frozenset(
     f"{module}.AcceptedElicitation"
     for module in ("fastmcp.server.elicitation", "fastmcp.server.context", "mcp.server.elicitation")

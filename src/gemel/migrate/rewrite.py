@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 import libcst.matchers as m
@@ -45,6 +45,7 @@ _FIELD_KINDS = frozenset(
 )
 #: Options of servers of the official SDK, and of FastMCP 2, that belong to HTTP.
 _HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path")
+_RENAMED_SERVER_OPTIONS = {"list_page_size": "page_size", "cache_hints": "cache"}
 #: What the request context of the official SDK has, and the context of Gemel itself.
 _REQUEST_CONTEXT = {"lifespan_context": "state", "request_id": "request_id"}
 #: Methods of FastMCP's context that keep values, and those of `ctx.session_state`.
@@ -135,6 +136,9 @@ class RewritePass(cst.CSTTransformer):
         self._counterparts: dict[cst.CSTNode, Counterpart] = {}
         self._replaced_members: set[cst.CSTNode] = set()
         self._auth: set[str] = set()
+        #: Of each function around: the parameter that is the context, and whether it asks the client.
+        self._contexts: list[str] = []
+        self._asking: list[bool] = []
         #: The annotated results of decorated functions, by their decorators.
         self._returns: dict[cst.CSTNode, str] = {}
         #: What the servers do as the other library does, other than Gemel by default.
@@ -451,12 +455,27 @@ class RewritePass(cst.CSTTransformer):
             return cst.parse_expression("current_context().headers")
         if full_name in names.TOOL_RESULTS:
             return self._tool_result(original_node, updated_node)
+        if full_name in names.CACHE_HINTS:
+            return self._cache_hint(updated_node)
         new = NAMES.get(full_name)
         if new is not None and (
             new.module.startswith("gemel.schema") or new.name in names.WIRE_TYPES or short != new.name
         ):
             return self._wire_type(original_node, updated_node, new)
         return updated_node
+
+    def _cache_hint(self, call: cst.Call) -> cst.Call:
+        """Milliseconds as seconds."""
+        arguments = CallArguments(call, ("ttl_ms", "scope"))
+        arguments.name_all_but(0)
+        ttl = arguments.get("ttl_ms")
+        if ttl is not None:
+            whole = isinstance(ttl, cst.Integer) and ttl.evaluated_value % 1000 == 0
+            code = code_of(ttl) if isinstance(ttl, cst.Integer | cst.Name | cst.Attribute) else f"({code_of(ttl)})"
+            seconds = str(ttl.evaluated_value // 1000) if whole else f"{code} / 1000"  # type: ignore[attr-defined]  # an integer
+            arguments.replace("ttl_ms", cst.parse_expression(seconds))
+            arguments.rename("ttl_ms", "ttl")
+        return arguments.call()
 
     def _protocol_error(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.BaseExpression:
         """`McpError(ErrorData(code=…, message=…))` and `MCPError(code, message)` as the error of that code."""
@@ -571,10 +590,10 @@ class RewritePass(cst.CSTTransformer):
             elif option == "subscriptions" and is_name(arguments.get(option), "False"):
                 # Clients may subscribe; without changes they are told nothing.
                 arguments.pop(option)
-            elif option == "list_page_size":
-                arguments.rename(option, "page_size")
             elif self._is_counterpart(option, arguments.get(option), CallArguments(original_node).get(option)):
                 pass
+            elif option in _RENAMED_SERVER_OPTIONS:
+                arguments.rename(option, _RENAMED_SERVER_OPTIONS[option])
             elif option in advice.SERVER_OPTIONS:
                 self._note(original_node, f"Server({option}=…): {advice.SERVER_OPTIONS[option]}")
             elif option not in ("name", "lifespan", *ServerOptions.__annotations__):
@@ -959,6 +978,9 @@ class RewritePass(cst.CSTTransformer):
         return updated_node
 
     def leave_Return(self, original_node: cst.Return, updated_node: cst.Return) -> cst.Return:
+        asked = self._question(original_node.value, updated_node.value)
+        if asked is not None:
+            return updated_node.with_changes(value=asked)
         if isinstance(original_node.value, cst.Call) and isinstance(updated_node.value, cst.Await):
             return updated_node.with_changes(value=_plain(updated_node.value))
         return updated_node
@@ -973,6 +995,8 @@ class RewritePass(cst.CSTTransformer):
         return updated_node
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self._contexts.append(self._context_name(node.params.params))
+        self._asking.append(False)
         self._async.append(node.asynchronous is not None)
         if node.returns is not None:
             self._returns.update({part.decorator: code_of(node.returns.annotation) for part in node.decorators})
@@ -990,6 +1014,9 @@ class RewritePass(cst.CSTTransformer):
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
         self._tools.pop()
         self._async.pop()
+        context, asking = self._contexts.pop(), self._asking.pop()
+        if asking:
+            return self._asker(original_node, updated_node, context)
         parameters = updated_node.params
         kept: list[cst.Param] = []
         moved: list[cst.Param] = []
@@ -1009,6 +1036,65 @@ class RewritePass(cst.CSTTransformer):
             for parameter in (*kept[:first], *moved, *kept[first:])
         ]
         return updated_node.with_changes(params=parameters.with_changes(params=ordered if moved else kept))
+
+    def _context_name(self, parameters: Sequence[cst.Param]) -> str:
+        """The parameter of a function that is the context, or is to be added as that; "" if it can't be added."""
+        for parameter in parameters:
+            if parameter.annotation is not None:
+                if self._bindings.kind_of_annotation(parameter.annotation.annotation) == "context":
+                    return parameter.name.value
+        taken = any(parameter.name.value == "ctx" for parameter in parameters)
+        return "" if taken or self._bindings.is_taken("Context", Name("Context")) else "ctx"
+
+    def _question(self, old: cst.BaseExpression | None, new: cst.BaseExpression | None) -> cst.BaseExpression | None:
+        """`Elicit(…)`, `Sample(…)` and `ListRoots()`, as a dependency returns them, as the awaited call of its context."""
+        if not isinstance(old, cst.Call) or not isinstance(new, cst.Call) or not self._contexts or self._tools[-1]:
+            return None
+        method, _ = names.QUESTIONS.get(self._bindings.imported(old.func) or "", ("", None))
+        if not method or not self._contexts[-1]:
+            return None
+        self._asking[-1] = True
+        arguments = CallArguments(new, ("message", "schema") if method == "elicit" else ("messages",))
+        if method == "elicit":
+            arguments.rename("schema", "form")
+        call = arguments.call().with_changes(func=cst.parse_expression(f"{self._contexts[-1]}.{method}"))
+        if method != "list_roots":
+            return cst.Await(call)
+        self.imports.add(Name("ListRootsResult", "gemel.schema.roots"))
+        return cst.parse_expression(f"ListRootsResult(roots=await {code_of(call)})")
+
+    def _asker(self, old: cst.FunctionDef, new: cst.FunctionDef, context: str) -> cst.FunctionDef:
+        """A dependency that asks the client: it is async, has a context, and returns the answer."""
+        parameters = list(new.params.params)
+        if all(parameter.name.value != context for parameter in parameters):
+            self.imports.add(Name("Context"))
+            at = next((index for index, one in enumerate(parameters) if one.default is not None), len(parameters))
+            annotation = cst.Annotation(cst.Name("Context"))
+            parameters.insert(at, cst.Param(cst.Name(context), annotation))
+            parameters = [one.with_changes(comma=cst.MaybeSentinel.DEFAULT) for one in parameters]
+        returns = new.returns
+        if old.returns is not None and returns is not None:
+            kinds = list(dict.fromkeys(self._answers(old.returns.annotation, returns.annotation)))
+            returns = returns.with_changes(annotation=cst.parse_expression(" | ".join(kinds)))
+        return new.with_changes(
+            params=new.params.with_changes(params=parameters), returns=returns, asynchronous=cst.Asynchronous()
+        )
+
+    def _answers(self, old: cst.BaseExpression, new: cst.BaseExpression) -> Iterator[str]:
+        """The types in a union, those of questions as those of their answers."""
+        if isinstance(old, cst.BinaryOperation) and isinstance(new, cst.BinaryOperation):
+            yield from self._answers(old.left, new.left)
+            yield from self._answers(old.right, new.right)
+            return
+        base = old.value if isinstance(old, cst.Subscript) else old
+        method, answer = names.QUESTIONS.get(self._bindings.imported(base) or "", ("", None))
+        if answer is not None:
+            self.imports.add(answer)
+            yield answer.name
+        elif method and isinstance(new, cst.Subscript):
+            yield code_of(new.slice[0].slice)
+        else:
+            yield code_of(new)
 
     def _injected(self, old: cst.Param, new: cst.Param) -> cst.Param | None:
         """A parameter with `CurrentContext()` or `Depends(…)` as its default, without it; None for others."""
