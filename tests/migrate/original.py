@@ -48,7 +48,13 @@ def _client(server, expected):
             return types.ElicitResult(action="decline")
         return types.ElicitResult(action="accept", content=parsed(answer))
 
+    async def said(context, params):
+        return types.CreateMessageResult(
+            role="assistant", model="a", content=types.TextContent(type="text", text=sampled)
+        )
+
     options = {"elicitation_callback": answered} if answer else {}
+    options |= {"sampling_callback": said} if sampled else {}
     with contextlib.suppress(ImportError):  # version 1
         from mcp.shared.memory import create_connected_server_and_client_session
 

@@ -95,6 +95,7 @@ _ITEM_OPTIONS = {
 _SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
 _APPENDS_MIDDLEWARE = m.Attribute(value=m.Attribute(attr=m.Name("middleware")), attr=m.Name("append"))
 _WILDCARD = re.compile(r"\{(\w+)\*\}")
+_FIELD = m.SimpleStatementLine(body=[m.AnnAssign(target=m.SaveMatchedNode(m.Name(), "name"))])
 
 
 class RewritePass(cst.CSTTransformer):
@@ -139,6 +140,10 @@ class RewritePass(cst.CSTTransformer):
         #: Of each function around: the parameter that is the context, and whether it asks the client.
         self._contexts: list[str] = []
         self._asking: list[bool] = []
+        #: The annotated results of registered functions.
+        self._results: set[str] = set()
+        #: `server.completion` in the decorators of functions.
+        self._completing: set[cst.BaseExpression] = set()
         #: The annotated results of decorated functions, by their decorators.
         self._returns: dict[cst.CSTNode, str] = {}
         #: What the servers do as the other library does, other than Gemel by default.
@@ -158,6 +163,8 @@ class RewritePass(cst.CSTTransformer):
             assert isinstance(function, cst.FunctionDef)
             if any(self._registers(decorator) for decorator in function.decorators):
                 self._registered.add(function.name.value)
+                if function.returns is not None:
+                    self._results.add(code_of(function.returns.annotation))
             parameters = function.params.params
             first = parameters[0].annotation if len(parameters) == 2 else None
             if first is not None and self._bindings.kind_of_annotation(first.annotation) == "context":
@@ -174,7 +181,22 @@ class RewritePass(cst.CSTTransformer):
 
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
         self._bases.pop()
-        return updated_node
+        name = original_node.name.value
+        if name not in self._results or original_node.bases or original_node.keywords or original_node.decorators:
+            return updated_node
+        fields = {
+            code_of(found["name"])  # type: ignore[arg-type]  # one node
+            for statement in original_node.body.body
+            if (found := m.extract(statement, _FIELD)) is not None
+        }
+        given = {code_of(node) for node in m.findall(original_node.body, m.Attribute(m.Name("self"), m.Name()))}
+        if self._fastmcp or not fields or not {f"self.{name}" for name in fields} <= given:
+            self._note(original_node, f"{name} is returned to clients: write it as a dataclass, or return a dict")
+            return updated_node
+        # The official SDK takes the annotations of any class as its fields. Those that only the class has aren't sent.
+        self.imports.add(Name("dataclass", "dataclasses"))
+        decorator = cst.Decorator(cst.parse_expression("dataclass(init=False)"))
+        return updated_node.with_changes(decorators=[decorator])
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
         self._fastmcp = self._fastmcp or (node.module is not None and code_of(node.module).startswith("fastmcp"))
@@ -290,7 +312,7 @@ class RewritePass(cst.CSTTransformer):
     def _server_member(self, node: cst.Attribute) -> None:
         """A note for a member of a server that Gemel's servers lack, and that isn't one of a class of the program."""
         name = node.attr.value
-        if node in self._replaced_members:
+        if node in self._replaced_members or node in self._completing:
             return
         if name in advice.SERVER_MEMBERS:
             self._note(node, f"server.{name}: {advice.SERVER_MEMBERS[name]}")
@@ -997,6 +1019,9 @@ class RewritePass(cst.CSTTransformer):
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self._contexts.append(self._context_name(node.params.params))
         self._asking.append(False)
+        self._completing.update(
+            call.func for part in node.decorators if (call := self._completion_call(part)) is not None
+        )
         self._async.append(node.asynchronous is not None)
         if node.returns is not None:
             self._returns.update({part.decorator: code_of(node.returns.annotation) for part in node.decorators})
@@ -1011,12 +1036,17 @@ class RewritePass(cst.CSTTransformer):
             and self._bindings.kind(inner.value) == "server"
         )
 
-    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
+    def leave_FunctionDef(
+        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
+    ) -> cst.FunctionDef | cst.FlattenSentinel[cst.BaseStatement]:
         self._tools.pop()
         self._async.pop()
         context, asking = self._contexts.pop(), self._asking.pop()
         if asking:
             return self._asker(original_node, updated_node, context)
+        for decorator in original_node.decorators:
+            if (call := self._completion_call(decorator)) is not None:
+                return self._completion(original_node, updated_node, decorator, call)
         parameters = updated_node.params
         kept: list[cst.Param] = []
         moved: list[cst.Param] = []
@@ -1037,12 +1067,44 @@ class RewritePass(cst.CSTTransformer):
         ]
         return updated_node.with_changes(params=parameters.with_changes(params=ordered if moved else kept))
 
+    def _completion_call(self, decorator: cst.Decorator) -> cst.Call | None:
+        """`server.completion()` of the official SDK."""
+        call = decorator.decorator
+        if not isinstance(call, cst.Call) or not m.matches(call.func, m.Attribute(m.Name(), m.Name("completion"))):
+            return None
+        return call if self._bindings.kind(call.func.value) == "server" else None  # type: ignore[attr-defined]  # matched
+
+    def _completion(
+        self, old: cst.FunctionDef, new: cst.FunctionDef, decorator: cst.Decorator, call: cst.Call
+    ) -> cst.FlattenSentinel[cst.BaseStatement]:
+        """The function as it was, and behind it the handler of the protocol's request, which calls it."""
+        self.imports |= {
+            Name("Context"),
+            Name("Completion"),
+            Name("CompleteResult", "gemel.schema.completion"),
+            Name("CompleteParams", "gemel.schema.completion"),
+        }
+        name, server = old.name.value, code_of(call.func).rpartition(".")[0]
+        wait = "await " if old.asynchronous is not None else ""
+        handler = cst.parse_statement(
+            f'@{server}.request("completion/complete")\n'
+            f"async def serve_{name}(ctx: Context, params: CompleteParams) -> CompleteResult:\n"
+            f"    found = {wait}{name}(params.ref, params.argument, params.context)\n"
+            "    return CompleteResult(completion=found or Completion(values=[]))\n"
+        )
+        assert isinstance(handler, cst.FunctionDef)
+        kept = [
+            changed for before, changed in zip(old.decorators, new.decorators, strict=True) if before is not decorator
+        ]
+        blank = [cst.EmptyLine(indent=False)] * (2 if self._contexts == [] else 1)
+        return cst.FlattenSentinel([new.with_changes(decorators=kept), handler.with_changes(leading_lines=blank)])
+
     def _context_name(self, parameters: Sequence[cst.Param]) -> str:
         """The parameter of a function that is the context, or is to be added as that; "" if it can't be added."""
         for parameter in parameters:
-            if parameter.annotation is not None:
-                if self._bindings.kind_of_annotation(parameter.annotation.annotation) == "context":
-                    return parameter.name.value
+            annotation = parameter.annotation.annotation if parameter.annotation is not None else None
+            if self._bindings.kind_of_annotation(annotation) == "context":
+                return parameter.name.value
         taken = any(parameter.name.value == "ctx" for parameter in parameters)
         return "" if taken or self._bindings.is_taken("Context", Name("Context")) else "ctx"
 

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import pytest
 
-from gemel import Completion, Context, DefinitionError, Server
+from gemel import Client, Completion, Context, DefinitionError, Server
+from gemel.schema.completion import CompleteParams, CompleteResult
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -259,3 +260,18 @@ async def test_a_decorated_function_can_still_be_called() -> None:
         return f"Tell of {city}"
 
     assert (brief("Oslo"), brief.__name__, brief.__doc__) == ("Tell of Oslo", "brief", "Tell of a city.")
+
+
+@both_eras
+async def test_a_server_with_a_handler_of_its_own_announces_it(era: Era) -> None:
+    """COMP-01: a server that completes declares the capability, whatever does the completing."""
+    server: Server[Any] = Server("own")
+
+    @server.request("completion/complete")
+    async def complete(ctx: Context[Any], params: CompleteParams) -> CompleteResult:
+        return CompleteResult(completion=Completion(values=[f"{params.argument.value}slo"]))
+
+    async with Client(server, era=era) as client:
+        assert client.server_capabilities is not None
+        assert client.server_capabilities.completions == {}
+        assert (await client.complete(prompt="brief", argument="city", value="O")).values == ["Oslo"]

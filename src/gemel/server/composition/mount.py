@@ -203,8 +203,10 @@ class Catalog:
 
     def capabilities(self) -> ServerCapabilities:
         """The capabilities. Lists may be empty, so that a client has negotiated what is registered later."""
-        completions = len(self._completions) or any(
-            mount.server.catalog.capabilities().completions is not None for mount in self._mounts
+        completions = (
+            len(self._completions)
+            or "completion/complete" in self.custom_methods
+            or any(mount.server.catalog.capabilities().completions is not None for mount in self._mounts)
         )
         return ServerCapabilities(
             tools=ListChanged(list_changed=True),
