@@ -163,6 +163,16 @@ def test_a_package_that_is_missing_is_no_fault_of_the_program(
     assert "not checked: ModuleNotFoundError: No module named 'surely_not_installed'" in said
 
 
+@pytest.mark.usefixtures("library")
+def test_an_original_that_ends_at_the_same_line_does_not_start_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = 'from fastmcp import FastMCP\n\nmcp = FastMCP("a")\nraise RuntimeError(FastMCP.__module__)\n'
+    code, text = migrated(tmp_path, source, capsys)
+    assert code == CheckOutcome.UNKNOWN
+    assert "the original doesn't start here either: RuntimeError: fastmcp" in text
+
+
 def test_no_check_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = f"open({str(tmp_path / 'ran')!r}, 'w')\n" + HEAD
     assert migrated(tmp_path, source, capsys, "--no-check")[0] == 0

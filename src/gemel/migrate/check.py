@@ -120,11 +120,25 @@ def _failed(
         return Verdict(
             CheckOutcome.UNKNOWN, path, f"not checked: {what}; run `gemel migrate` where {missing} is installed"
         )
-    elif old is not None and (old["type"], old["text"]) == (new["type"], new["text"]):
-        return Verdict(CheckOutcome.UNKNOWN, path, f"not checked: the original doesn't start here either: {what}")
+    elif old is not None and (_same(old, new) or _same_place(old, new, program)):
+        return Verdict(
+            CheckOutcome.UNKNOWN, path, f"not checked: the original doesn't start here either: {_described(old)}"
+        )
     elif new["type"] == "timeout" and old is not None and old["missing"]:
         return Verdict(CheckOutcome.UNKNOWN, path, f"not checked: {what}")
     return Verdict(CheckOutcome.FAILS, path, f"doesn't start: {what}", new["line"])
+
+
+def _same(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    return (old["type"], old["text"]) == (new["type"], new["text"])
+
+
+def _same_place(old: Mapping[str, Any], new: Mapping[str, Any], program: Sequence[FileMigration]) -> bool:
+    """Whether both versions end at the same line of the program, and the original not for want of a package."""
+    file = next((file for file in program if os.path.realpath(file.path) == new["path"]), None)
+    if file is None or old["path"] != new["path"] or old["missing"]:
+        return False
+    return bool(file.original_line(new["line"]) == old["line"])
 
 
 def _compared(

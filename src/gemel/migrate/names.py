@@ -128,6 +128,7 @@ NAMES: dict[str, Name] = {
     "mcp.server.fastmcp.Context": Name("Context"),
     "mcp.server.fastmcp.server.Context": Name("Context"),
     "mcp.server.mcpserver.Context": Name("Context"),
+    "mcp.server.mcpserver.context.Context": Name("Context"),
     "mcp.server.mcpserver.Message": Name("Message"),
     "mcp.server.mcpserver.prompts.Message": Name("Message"),
     "mcp.server.mcpserver.Resolve": Name("Depends"),

@@ -540,6 +540,7 @@ class RewritePass(cst.CSTTransformer):
         for name in arguments.names():
             if name in names.FIELDS:
                 arguments.rename(name, names.FIELDS[name])
+        arguments.rename("_meta", "meta")
         if new.name in names.FIXED_TYPE:
             arguments.pop("type")
             for name in set(arguments.names()) - set(getattr(content, new.name).__struct_fields__):
@@ -644,6 +645,8 @@ class RewritePass(cst.CSTTransformer):
     def _keep_behaviour(self, arguments: CallArguments, full_name: str) -> None:
         """The options with which a server does what those of the other library do by themselves."""
         for option, (argument, default, text) in advice.KEPT_OPTIONS.items():
+            if option == "error_details" and "MCPServer" in full_name:
+                continue  # version 2 of the official SDK hides the texts, too
             opposite = arguments.pop(argument)
             value = default if opposite is None or is_name(opposite, "None") else _negated(opposite)
             if value != "False":
@@ -995,6 +998,12 @@ class RewritePass(cst.CSTTransformer):
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
         if original_node.value in self._counterparts:
             self._auth.update(code_of(target.target) for target in original_node.targets)
+        if self._bindings.kind(original_node.value) == "own contents" and any(
+            isinstance(target.target, cst.List | cst.Tuple) for target in original_node.targets
+        ):
+            self._note(
+                original_node, "ctx.read_resource() returns a result: its .contents have .text in place of .content"
+            )
         if isinstance(original_node.value, cst.Call) and isinstance(updated_node.value, cst.Await):
             return updated_node.with_changes(value=_plain(updated_node.value))
         return updated_node
