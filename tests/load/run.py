@@ -77,8 +77,8 @@ class Load:
         return self.posts.head("POST", headers, len(text)) + text
 
     async def call(self, name: str, **arguments: Any) -> str:
-        """Call a tool on a connection of its own; return its text."""
-        reader, writer = await asyncio.open_connection(*self.posts.address, limit=64 * MIB)
+        """Call a tool as a caller with another address than those who load the server; return its text."""
+        reader, writer = await asyncio.open_connection(*self.posts.address, limit=64 * MIB, local_addr=("127.0.0.2", 0))
         try:
             async with asyncio.timeout(PATIENCE):
                 writer.write(await self.data(name, **arguments))
@@ -179,7 +179,7 @@ async def streams(scale: float, **settings: Constant) -> None:
 async def calls(scale: float, **settings: Constant) -> None:
     """Many calls in flight: memory for each, and for all of their bodies; each is answered, and nothing is left afterwards."""
     count, large = int(5000 * scale), 40
-    async with loaded(**{"bodies": 8 * MIB, **settings}) as load:
+    async with loaded(**{"bodies": 12 * MIB, **settings}) as load:
         before = await load.figures()
         replies = await _start_waiting(load, count, b"")
         small = await load.figures()
