@@ -61,6 +61,8 @@ def _client(server, expected):
         return create_connected_server_and_client_session(getattr(server, "_mcp_server", server), **options)
     from mcp import Client
 
+    if expected.first("era"):
+        options["mode"] = "legacy"
     return Client(server, **options)
 
 

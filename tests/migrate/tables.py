@@ -59,7 +59,7 @@ def missing_in_gemel(text: str) -> Iterator[str]:
         tree = ast.parse(code.removeprefix("@").replace("…", "_").replace("{_}", "_"), mode="eval").body
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
-                accepted = _keywords(_value(node.func))
+                accepted = keywords_of(_value(node.func))
                 yield from (f"{code}: {word.arg}" for word in node.keywords if word.arg not in accepted)
         head = tree.func if isinstance(tree, ast.Call) else tree
         if isinstance(head, ast.Name | ast.Attribute) and _value(head) is None:
@@ -97,7 +97,7 @@ def _completed(argument: str) -> None:
     """What `function.complete` takes."""
 
 
-def _keywords(function: Any) -> set[str]:
+def keywords_of(function: Any) -> set[str]:
     """The keyword arguments of a function, with the options that it takes as a TypedDict, in all its overloads."""
     found: set[str] = set()
     for one in [function, *get_overloads(function)] if callable(function) else []:

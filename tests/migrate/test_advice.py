@@ -48,8 +48,14 @@ def programs() -> Iterator[tuple[str, str, int, str]]:
         yield f"server.{name}", f"{SDK if name in OF_THE_SDK else SERVER}\nprint(mcp.{name})\n", 5, text
     for name, text in advice.CLIENT_OPTIONS.items():
         yield f"client option {name}", f"{SERVER}\nclient = Client('a.py', {name}=x)\n", 5, text
-    for name, text in advice.CALL_OPTIONS.items():
-        yield f"call option {name}", f"{SERVER}{IN_CLIENT}await client.call_tool('a', {{}}, {name}=x)\n", 8, text
+    for method, keywords in advice.KEYWORD_ADVICE.items():
+        for name, text in keywords.items():
+            call = f'{method}("info", "a", {name}=x)'
+            if method.startswith("ctx."):
+                source, line = f"{SERVER}\n@mcp.tool\nasync def f(ctx: Context) -> None:\n    await {call}\n", 7
+            else:
+                source, line = f"{SERVER}{IN_CLIENT}await {method}({name}=x)\n", 8
+            yield f"{method}({name}=…)", source, line, text
     for name, text in advice.CLIENT_MEMBERS.items():
         yield f"client.{name}", f"{SERVER}{IN_CLIENT}print(client.{name})\n", 8, text
 
@@ -59,6 +65,55 @@ def test_a_name_without_a_counterpart_is_noted_at_its_line(program: tuple[str, s
     _, source, line, text = program
     notes = migrate_source(source).notes
     assert any(note.line == line and note.text.endswith(text) for note in notes), notes
+
+
+@pytest.mark.parametrize(
+    ("method", "old", "new"),
+    [
+        (method, old, new)
+        for method, renamed in advice.RENAMED_KEYWORDS.items()
+        for old, new in renamed.items()
+        if old != "message"  # it becomes the first argument
+    ],
+)
+def test_a_keyword_with_another_name_is_renamed(method: str, old: str, new: str) -> None:
+    if method.startswith("ctx."):
+        source = f'{SERVER}\n@mcp.tool\nasync def f(ctx: Context) -> None:\n    await {method}("a", {old}=x)\n'
+    else:
+        source = f"{SERVER}{IN_CLIENT}{method}({old}=x)\n"
+    line = migrate_source(source).source.splitlines()[-1]
+    assert f"{new}=x" in line
+    assert f"{old}=" not in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('ctx.info(message="a")', 'ctx.info("a")'),
+        ('ctx.info("a", "b")', 'ctx.info("a", logger="b")'),
+        ('ctx.log("a", "error", "b")', 'ctx.log("error", "a", logger="b")'),
+        ('ctx.elicit("a", ["x", "y"])', 'ctx.elicit("a", Literal["x", "y"])'),
+        ('ctx.elicit("a", None)', 'ctx.elicit("a", {"type": "object", "properties": {}})'),
+    ],
+)
+def test_arguments_of_a_context_are_those_of_gemel(old: str, new: str) -> None:
+    source = f"{SERVER}\n@mcp.tool\nasync def f(ctx: Context) -> None:\n    await {old}\n"
+    assert migrate_source(source).source.splitlines()[-1] == f"    await {new}"
+
+
+def test_choices_in_another_form_are_noted() -> None:
+    call = 'ctx.elicit("a", response_type={"x": {"title": "X"}})'
+    notes = migrate_source(f"{SERVER}\n@mcp.tool\nasync def f(ctx: Context) -> None:\n    await {call}\n").notes
+    assert any("write the choices as Literal[…]" in note.text for note in notes)
+
+
+def test_limits_of_the_official_client_are_seconds() -> None:
+    source = (
+        "from datetime import timedelta\n\nfrom mcp import ClientSession\n\n\n"
+        "async def f(session: ClientSession) -> None:\n    await session.call_tool("
+    )
+    for old, new in (("None, timedelta(seconds=5)", "idle=timedelta(seconds=5).total_seconds()"), ("{}, 5", "idle=5")):
+        assert new in migrate_source(f'{source}"a", {old})\n').source
 
 
 @pytest.mark.parametrize("option", sorted(advice.DROPPED_SERVER_OPTIONS))

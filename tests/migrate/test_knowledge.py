@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from typing import Any
 
 import pytest
 
 import gemel
 import gemel.auth
 from tests.interop.peers import ROOT, install, locate
+from tests.migrate.tables import keywords_of
 from tests.migrate.test_originals import GROUPS
 
 pytest.importorskip("libcst")
@@ -37,6 +39,37 @@ for name in json.load(sys.stdin):
         missing.append(name)
 json.dump(missing, sys.stdout)
 """
+#: Prints the keywords of each public method of the classes in its input, as far as they can be imported.
+KEYWORDS = """
+import importlib, inspect, json, sys, warnings
+warnings.simplefilter("ignore")
+found = []
+for label, name in json.load(sys.stdin):
+    module, _, last = name.rpartition(".")
+    try:
+        kind = getattr(importlib.import_module(module), last)
+    except Exception:
+        continue
+    own = {name for base in kind.__mro__ if "pydantic" not in base.__module__ for name in vars(base)}
+    for method in sorted(own):
+        function = getattr(kind, method)
+        if not method.startswith("_") and inspect.isroutine(function):
+            parameters = list(inspect.signature(function).parameters.values())[1:]
+            named = [one.name for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+            found.append((label, method, named))
+json.dump(found, sys.stdout)
+"""
+#: The classes whose methods are called with keywords, and what stands for an object of each in the tables.
+CLASSES = [
+    ("ctx", "fastmcp.Context"),
+    ("ctx", "mcp.server.fastmcp.Context"),
+    ("ctx", "mcp.server.mcpserver.Context"),
+    ("client", "fastmcp.Client"),
+    ("client", "mcp.Client"),
+    ("client", "mcp.ClientSession"),
+]
+#: Methods that are called by another name in Gemel, or noted whatever their arguments are.
+OTHERWISE = {"set_logging_level": "set_log_level", "complete": None}
 TABLES = {
     "names": [*names.NAMES, *names.PROMPT_MESSAGES, *names.SESSIONS, *names.URL_TRANSPORTS, *names.PROXIES],
     "advice": [name for name in advice.NAME_ADVICE if not name.startswith("fastmcp_tasks")],
@@ -75,6 +108,33 @@ def test_each_member_is_one_of_a_class(table: str) -> None:
     assert {name.rpartition(".")[2] for name in missing} - known - of_instances == set()
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("group", GROUPS)
+def test_each_keyword_of_a_method_is_one_of_gemel_or_has_a_text(group: str) -> None:
+    """A call that keeps its name fails when it runs if a keyword isn't known."""
+    left, compared = [], 0
+    for label, method, keywords in run(group, KEYWORDS, CLASSES):
+        ours = getattr({"ctx": gemel.Context, "client": gemel.Client}[label], OTHERWISE.get(method, method) or "", None)
+        if ours is None or method in (advice.CONTEXT_MEMBERS if label == "ctx" else advice.CLIENT_MEMBERS):
+            continue
+        compared += 1
+        name = f"{label}.{method}"
+        known = (
+            keywords_of(ours) | set(advice.RENAMED_KEYWORDS.get(name, {})) | set(advice.KEYWORD_ADVICE.get(name, {}))
+        )
+        left += [f"{name}({keyword}=…)" for keyword in keywords if keyword not in known]
+    assert left == []
+    assert compared > 10
+
+
+def test_each_renamed_keyword_is_one_of_gemel() -> None:
+    for name, renamed in advice.RENAMED_KEYWORDS.items():
+        label, _, method = name.partition(".")
+        assert set(renamed.values()) <= keywords_of(
+            getattr({"ctx": gemel.Context, "client": gemel.Client}[label], method)
+        )
+
+
 def test_what_is_written_exists_in_gemel() -> None:
     for option in (*advice.KEPT_OPTIONS, "on_duplicate"):
         assert option in ServerOptions.__annotations__
@@ -89,20 +149,25 @@ def missing_everywhere(wanted: list[str]) -> list[str]:
     """The names that no installed version has."""
     left = wanted
     for group in GROUPS:
-        if REQUIRED:
-            install(frozenset({group}))
-        python = locate().python(group)
-        if not python.exists():
-            pytest.skip(f"{group} isn't installed: `make interop`")
-        done = subprocess.run(
-            [str(python), "-c", SCRIPT],
-            input=json.dumps(left),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stderr
-        left = json.loads(done.stdout)
+        left = run(group, SCRIPT, left)
     return left
+
+
+def run(group: str, script: str, given: Any) -> Any:
+    """What a script prints for its input, both JSON, in the environment of a group."""
+    if REQUIRED:
+        install(frozenset({group}))
+    python = locate().python(group)
+    if not python.exists():
+        pytest.skip(f"{group} isn't installed: `make interop`")
+    done = subprocess.run(
+        [str(python), "-c", script],
+        input=json.dumps(given),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

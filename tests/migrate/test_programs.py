@@ -55,6 +55,7 @@ async def _check(server: Server[Any], expected: Expected) -> None:
             server,
             era=era,
             on_elicit=(lambda form: None if answer == "decline" else parsed(answer)) if answer else None,
+            on_elicit_url=(lambda page: answer != "decline") if answer else None,
             on_sample=(lambda request: sampled) if sampled else None,
         ) as client:
             names = expected.first("lists")

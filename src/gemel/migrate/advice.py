@@ -322,11 +322,65 @@ CLIENT_OPTIONS = {
     "sampling_handler": "write on_sample=function: it gets CreateMessageParams and returns a text",
     "timeout": "give total= or idle= to the call, or limits=Limits(…) here",
 }
-CALL_OPTIONS = {
-    "progress_callback": "write on_progress=function: it gets one ProgressParams",
-    "progress_handler": "write on_progress=function: it gets one ProgressParams",
-    "version": _VERSION,
+_ALL_PAGES = "the items of all pages are returned; remove the loop over pages"
+_BY_CALLBACKS = "remove it: the callbacks of the client answer, and the call goes on by itself"
+_LISTS = ("list_tools", "list_resources", "list_resource_templates", "list_prompts")
+_LOGS = ("log", "debug", "info", "warning", "error")
+#: Keywords of methods of contexts and clients that have another name in Gemel.
+RENAMED_KEYWORDS: dict[str, dict[str, str]] = {
+    "ctx.elicit": {"response_type": "form", "schema": "form"},
+    **{f"ctx.{method}": {"message": "data", "logger_name": "logger"} for method in _LOGS},
+    "client.call_tool": {"timeout": "total", "read_timeout_seconds": "idle"},
+    "client.listen": {
+        "tools_list_changed": "tools",
+        "prompts_list_changed": "prompts",
+        "resources_list_changed": "resource_list",
+        "resource_subscriptions": "resources",
+    },
+    **{f"client.{method}": {"cache_mode": "cache"} for method in (*_LISTS, "read_resource")},
 }
+_IN_ROUNDS = {
+    "input_responses": _BY_CALLBACKS,
+    "request_state": _BY_CALLBACKS,
+    "allow_input_required": _BY_CALLBACKS,
+}
+_TASK = {
+    "task": "remove it; of tools it is call_tool(…, task=True)",
+    "task_id": "remove it: the server makes the id",
+    "ttl": "remove it; of tools it is task_ttl=, in seconds",
+}
+#: Those without a counterpart, and what to do.
+KEYWORD_ADVICE: dict[str, dict[str, str]] = {
+    "ctx.elicit": {
+        "response_title": "write a class as the form, whose field is Annotated[…, Field(title=…)]",
+        "response_description": "write a class as the form, whose field is Annotated[…, Field(description=…)]",
+    },
+    "ctx.elicit_url": {
+        "elicitation_id": "Gemel makes the id: `page = ctx.elicit_url(…)`, `await page`, "
+        "`await ctx.complete_elicitation(page.elicitation_id)`",
+    },
+    "ctx.sample": dict.fromkeys(
+        ("result_type", "tools", "tool_concurrency", "mask_error_details", "max_steps"), "write the loop in the tool"
+    ),
+    **{f"ctx.{method}": {"extra": "give a dict in place of the text"} for method in _LOGS},
+    "client.call_tool": {
+        **_IN_ROUNDS,
+        "progress_callback": "write on_progress=function: it gets one ProgressParams",
+        "progress_handler": "write on_progress=function: it gets one ProgressParams",
+        "task_id": _TASK["task_id"],
+        "ttl": "write task_ttl=, in seconds",
+        "allow_claimed": "Gemel's client extensions are subclasses of gemel.ClientExtension",
+        "version": _VERSION,
+    },
+    "client.get_prompt": {**_IN_ROUNDS, **_TASK, "version": _VERSION},
+    "client.read_resource": {**_IN_ROUNDS, **_TASK, "version": _VERSION},
+    **{f"client.{method}": {"cursor": _ALL_PAGES, "max_pages": _ALL_PAGES, "params": _ALL_PAGES} for method in _LISTS},
+    "client.set_logging_level": {"meta": "remove it"},
+}
+#: Keywords of these that are left out, since the call does the same without them, or nearly so.
+LEFT_OUT_KEYWORDS = frozenset(
+    {"elicitation_id", "response_title", "response_description", "extra", "cursor", "max_pages", "params"}
+)
 CLIENT_MEMBERS = {
     "call_tool_mcp": "call_tool(…, raise_on_error=False)",
     "complete": "write client.complete(prompt=…, argument=…, value=…)",

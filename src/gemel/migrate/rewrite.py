@@ -70,6 +70,13 @@ _SERVER_CALLS = frozenset(
     }
 )
 _CONTEXT_CALLS = frozenset({*_STATE, "params", "lifespan_context", "request_context", "fastmcp"})
+#: The positional parameters of methods of clients.
+_POSITIONAL = {
+    "call_tool": ("name", "arguments", "read_timeout_seconds", "progress_callback"),
+    "get_prompt": ("name", "arguments"),
+    "read_resource": ("uri",),
+    **dict.fromkeys(("list_tools", "list_resources", "list_resource_templates", "list_prompts"), ("cursor",)),
+}
 _CLIENT_CALLS = frozenset({"initialize", "is_connected", "set_logging_level"})
 #: Options of an HTTP app and of running over HTTP that have another name.
 _RENAMED_HTTP_OPTIONS = {"streamable_http_path": "path", "retry_interval": "retry"}
@@ -95,6 +102,8 @@ _ITEM_OPTIONS = {
 _SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
 _APPENDS_MIDDLEWARE = m.Attribute(value=m.Attribute(attr=m.Name("middleware")), attr=m.Name("append"))
 _WILDCARD = re.compile(r"\{(\w+)\*\}")
+#: A form without fields.
+_NO_FIELDS = '{"type": "object", "properties": {}}'
 _FIELD = m.SimpleStatementLine(body=[m.AnnAssign(target=m.SaveMatchedNode(m.Name(), "name"))])
 
 
@@ -853,16 +862,54 @@ class RewritePass(cst.CSTTransformer):
             return self._log(original_node, updated_node, method)
         if method in _STATE:
             return self._state(original_node, updated_node, method)
-        if method == "elicit" and not self._declining:
-            self._note(original_node, "ctx.elicit() returns the answer itself, and raises gemel.Declined without one")
-        elif method == "sample":
+        if method in ("elicit", "elicit_url"):
+            return self._elicit(original_node, updated_node, method)
+        if method == "sample":
             arguments = CallArguments(updated_node, ("messages", "system_prompt"))
             arguments.name_all_but(1)
-            for option in ("result_type", "tools", "tool_concurrency", "mask_error_details", "max_steps"):
-                if option in arguments:
-                    self._note(original_node, f"ctx.sample({option}=…): write the loop in the tool")
+            self._keywords(original_node, arguments, "ctx.sample")
             return arguments.call()
         return updated_node
+
+    def _keywords(self, node: cst.Call, arguments: CallArguments, method: str) -> None:
+        """Give the keywords of a method Gemel's names, and note those without a counterpart."""
+        for old, new in advice.RENAMED_KEYWORDS.get(method, {}).items():
+            arguments.rename(old, new)
+        for name, text in advice.KEYWORD_ADVICE.get(method, {}).items():
+            if name not in arguments:
+                continue
+            left_out = name in advice.LEFT_OUT_KEYWORDS
+            if left_out:
+                arguments.pop(name)
+            self._note(node, f"{method}({name}=…){' was left out' if left_out else ''}: {text}")
+
+    def _elicit(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
+        """A question to the user, in a form or on a page."""
+        if method == "elicit_url":
+            arguments = CallArguments(updated_node, ("message", "url", "elicitation_id"))
+        else:
+            arguments = CallArguments(updated_node, ("message", "form"))
+        self._keywords(original_node, arguments, f"ctx.{method}")
+        if method == "elicit":
+            self._form(original_node, arguments)
+        if not self._declining:
+            answer = "the answer itself" if method == "elicit" else "nothing"
+            self._note(original_node, f"ctx.{method}() returns {answer}, and raises gemel.Declined without one")
+        return arguments.call()
+
+    def _form(self, node: cst.Call, arguments: CallArguments) -> None:
+        """A list of choices as a `Literal`; no form, which the user only accepts, as one without fields."""
+        form = arguments.get("form")
+        texts = form.elements if isinstance(form, cst.List) else ()
+        if texts and all(isinstance(element.value, cst.SimpleString) for element in texts):
+            arguments.replace("form", cst.parse_expression(f"Literal[{code_of(cst.List(texts))[1:-1]}]"))
+            self.imports.add(Name("Literal", "typing"))
+        elif isinstance(form, cst.List | cst.Dict):
+            self._note(node, "ctx.elicit(…): write the choices as Literal[…], several of them as list[Literal[…]]")
+        elif form is None and not arguments.starred:
+            arguments.set("form", _NO_FIELDS)
+        elif is_name(form, "None"):
+            arguments.replace("form", cst.parse_expression(_NO_FIELDS))
 
     def _state(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.BaseExpression:
         """FastMCP 2 doesn't await these methods, also in async functions."""
@@ -883,23 +930,20 @@ class RewritePass(cst.CSTTransformer):
 
     def _log(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
         """Message first and without a name; `log` has the level first."""
-        parameters = (
-            ("message", "level")
-            if method == "log" and self._fastmcp
-            else ("level", "message")
-            if method == "log"
-            else ("message",)
-        )
-        arguments = CallArguments(updated_node, parameters)
+        rest = ("logger_name", "extra")
+        if method != "log":
+            arguments = CallArguments(updated_node, ("message", *rest))
+        elif self._fastmcp:
+            arguments = CallArguments(updated_node, ("message", "level", *rest))
+        else:
+            arguments = CallArguments(updated_node, ("level", "message"))
+        self._keywords(original_node, arguments, f"ctx.{method}")
         message, level = arguments.pop("message") or arguments.pop("data"), arguments.pop("level")
         if arguments.starred or message is None:
             self._note(
                 original_node, f"ctx.{method}: its parameters are {'level, ' if method == 'log' else ''}data, logger="
             )
             return updated_node
-        arguments.rename("logger_name", "logger")
-        if arguments.pop("extra") is not None:
-            self._note(original_node, f"ctx.{method}(extra=…) was left out: give a dict in place of the text")
         arguments.put_first(message)
         if method == "log":
             arguments.put_first(level if level is not None else '"info"')
@@ -939,27 +983,25 @@ class RewritePass(cst.CSTTransformer):
         self, original_node: cst.Call, updated_node: cst.Call, method: str, owner: str
     ) -> cst.BaseExpression:
         assert isinstance(updated_node.func, cst.Attribute)
-        if method == "set_logging_level":
-            return updated_node.with_changes(func=updated_node.func.with_changes(attr=cst.Name("set_log_level")))
         if method == "is_connected":
             return updated_node.func.with_changes(attr=cst.Name("connected"))
-        if method not in ("call_tool", "read_resource", "get_prompt", "list_tools", "list_resources", "list_prompts"):
-            return updated_node
-        arguments = CallArguments(updated_node, ("uri",) if method == "read_resource" else ("name", "arguments"))
-        for option in arguments.names():
-            if option in advice.CALL_OPTIONS:
-                self._note(original_node, f"{method}({option}=…): {advice.CALL_OPTIONS[option]}")
-        arguments.rename("timeout", "total")
-        arguments.rename("read_timeout_seconds", "idle")
-        if arguments.pop("cursor") is not None:
-            self._note(original_node, f"{method} returns the items of all pages; remove the loop over pages")
+        arguments = CallArguments(updated_node, _POSITIONAL.get(method, ()))
+        arguments.name_all_but(2)
+        self._keywords(original_node, arguments, f"client.{method}")
+        for limit in ("total", "idle"):
+            seconds = arguments.get(limit)
+            if isinstance(seconds, cst.Call) and code_of(seconds.func).rpartition(".")[2] == "timedelta":
+                arguments.replace(limit, cst.Call(_member(seconds, "total_seconds")))
         uri = arguments.get("uri")
         if isinstance(uri, cst.Call) and m.matches(uri.func, m.Name("AnyUrl")) and len(uri.args) == 1:
             arguments.pop("uri")
             arguments.put_first(uri.args[0].value)
         if method == "call_tool" and owner == "session" and "raise_on_error" not in arguments:
             arguments.set("raise_on_error", "False")
-        return arguments.call()
+        func = updated_node.func
+        if method == "set_logging_level":
+            func = func.with_changes(attr=cst.Name("set_log_level"))
+        return arguments.call().with_changes(func=func)
 
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
         kind = self._bindings.kind(original_node.value)

@@ -17,6 +17,7 @@ from gemel.migrate.bindings import Bindings
 from gemel.migrate.names import Name
 
 _DECLINED = "Declined"
+_QUESTION = m.Name("elicit") | m.Name("elicit_url")
 
 
 class StructurePass(cst.CSTTransformer):
@@ -50,7 +51,7 @@ class StructurePass(cst.CSTTransformer):
         return updated_node.with_changes(body=new)
 
     def _asked(self, statement: cst.BaseStatement) -> str | None:
-        """The name in `name = await ctx.elicit(…)`."""
+        """The name in `name = await ctx.elicit(…)`, or in that of `elicit_url`."""
         matched = m.extract(
             statement,
             m.SimpleStatementLine(
@@ -58,7 +59,7 @@ class StructurePass(cst.CSTTransformer):
                     m.Assign(
                         targets=[m.AssignTarget(m.SaveMatchedNode(m.Name(), "name"))],
                         value=m.Await(
-                            m.Call(func=m.Attribute(value=m.SaveMatchedNode(m.Name(), "ctx"), attr=m.Name("elicit")))
+                            m.Call(func=m.Attribute(value=m.SaveMatchedNode(m.Name(), "ctx"), attr=_QUESTION))
                         ),
                     )
                 ]
@@ -73,15 +74,15 @@ class StructurePass(cst.CSTTransformer):
     ) -> list[cst.BaseStatement] | None:
         """The `try` in place of a question and the `if` behind it; None for other shapes."""
         assert isinstance(test, cst.If)
-        parts = _Parts()
-        ask = ask.visit(parts)  # type: ignore[assignment]  # a visit or a pattern keeps the kind of node
-        accepted = self._accepts(test.test, name)
-        if accepted is None:
+        condition, more = _first_condition(test.test) if test.orelse is None else (test.test, None)
+        accepted = self._accepts(condition, name)
+        if accepted is None or (more is not None and not accepted):
             return None
         self.dropped.add("AcceptedElicitation")
         data = _Data(name)
         if accepted:
-            body = test.body.visit(data)
+            inner = test.with_changes(test=more, leading_lines=()) if more is not None else None
+            body = (test.body if inner is None else cst.IndentedBlock([inner])).visit(data)
             otherwise: cst.BaseSuite | None = None
             if isinstance(test.orelse, cst.Else):
                 otherwise = test.orelse.body
@@ -90,7 +91,6 @@ class StructurePass(cst.CSTTransformer):
             handler, needs_error = self._handler(otherwise, name)
             if handler is None or data.other or any(_uses(statement, name) for statement in following):
                 return None
-            self._literal(parts)
             return [_try(ask, handler, needs_error, name, body), *following]  # type: ignore[arg-type]  # a visit or a pattern keeps the kind of node
         if test.orelse is not None or not _ends(test.body):
             return None
@@ -98,12 +98,7 @@ class StructurePass(cst.CSTTransformer):
         changed = [statement.visit(data) for statement in following]
         if handler is None or data.other:
             return None
-        self._literal(parts)
         return [_try(ask, handler, needs_error, name, None), *changed]  # type: ignore[list-item]  # a visit or a pattern keeps the kind of node
-
-    def _literal(self, parts: _Parts) -> None:
-        if parts.literal:
-            self.imports.add(Name("Literal", "typing"))
 
     def _accepts(self, test: cst.BaseExpression, name: str) -> bool | None:
         """Whether a condition holds for an accepted answer; False if it holds for all others, None if it is another one."""
@@ -217,26 +212,12 @@ class _Action(cst.CSTTransformer):
             self.other = True
 
 
-class _Parts(cst.CSTTransformer):
-    """`ctx.elicit(message=…, response_type=…)` with Gemel's parameters; `literal` tells whether it used `Literal`."""
-
-    literal = False
-
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-        if not m.matches(updated_node.func, m.Attribute(attr=m.Name("elicit"))):
-            return updated_node
-        arguments = CallArguments(updated_node, ("message", "form"))
-        for old in ("response_type", "schema"):
-            form = arguments.pop(old)
-            if form is not None:
-                arguments.set("form", form)
-        form = arguments.get("form")
-        if isinstance(form, cst.List) and all(isinstance(element.value, cst.SimpleString) for element in form.elements):
-            arguments.set("form", f"Literal[{code_of(form)[1:-1]}]")
-            self.literal = True
-        elif isinstance(form, cst.Name) and form.value == "None":
-            arguments.set("form", '{"type": "object", "properties": {}}')
-        return arguments.call()
+def _first_condition(test: cst.BaseExpression) -> tuple[cst.BaseExpression, cst.BaseExpression | None]:
+    """The first of the conditions that `and` joins, and the others."""
+    if not isinstance(test, cst.BooleanOperation) or not isinstance(test.operator, cst.And):
+        return test, None
+    first, more = _first_condition(test.left)
+    return first, test.right if more is None else test.with_changes(left=more)
 
 
 def _try(

@@ -1,5 +1,3 @@
-# notes: ctx.elicit() returns the answer itself
-# only: rewrite
 # era: 2025
 # answers: {"again": true}
 # call: book {} = "again: True"
