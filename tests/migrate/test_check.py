@@ -24,7 +24,7 @@ class FastMCP:
         self.tools = []
 
     def tool(self, function):
-        self.tools.append(function.__name__)
+        self.tools.append(function)
         return function
 
     def run(self):
@@ -48,8 +48,19 @@ class Client:
 
     async def list_tools(self):
         schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-        result = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
-        return [Listed(name=name, inputSchema=schema, outputSchema=result) for name in self.server.tools]
+        kinds = {"int": {"type": "integer"}, "datetime": {"type": "string", "format": "date-time"}}
+        return [
+            Listed(
+                name=tool.__name__,
+                inputSchema=schema,
+                outputSchema={
+                    "type": "object",
+                    "properties": {"result": kinds[tool.__annotations__["return"].__name__]},
+                    "required": ["result"],
+                },
+            )
+            for tool in self.server.tools
+        ]
 
     async def list_prompts(self):
         return []
@@ -85,6 +96,18 @@ def test_the_same_lists_are_said_to_be_the_same(
     assert f"{tmp_path}/server.py: 1 tool: same\n" in said
     assert said.endswith("; 0 left to do by hand\n")
     assert "--no-check" in said
+
+
+@pytest.mark.usefixtures("library")
+def test_formats_of_results_that_gemel_does_not_list_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moment = TOOL.replace("-> int", "-> datetime").replace("return a", "return datetime.fromtimestamp(a)")
+    code, said = migrated(
+        tmp_path, f"from datetime import datetime\n\n{HEAD}{TOOL}{moment.replace('add', 'at')}", capsys
+    )
+    assert code == CheckOutcome.SAME
+    assert "2 tools: same, but 1 list times or durations in results without a format" in said
 
 
 @pytest.mark.usefixtures("library")

@@ -75,3 +75,32 @@ def test_an_object_without_the_field_around_it_is_counted() -> None:
 
 def test_a_uri_without_a_scheme_is_the_one_that_gemel_completes() -> None:
     assert list(compare.differences(lists(template="/a/{b}"), lists(template="resource:///a/{b}"))) == []
+
+
+@pytest.mark.parametrize("form", ["date-time", "time", "duration"])
+def test_a_format_that_not_each_result_has_is_counted(form: str) -> None:
+    optional = [{"type": "null"}, {"type": "string"}]
+    for given, listed in (
+        ({"type": "string", "format": form}, {"type": "string"}),
+        ({"anyOf": [{"type": "string", "format": form}, {"type": "null"}]}, {"anyOf": optional}),
+    ):
+        old, new = lists({"outputSchema": in_result(given)}), lists({"outputSchema": in_result(listed)})
+        assert list(compare.differences(old, new)) == []
+        assert compare.formats_left_out(old, new) == 1
+        assert compare.formats_left_out(old, old) == 0
+
+
+def test_the_format_of_a_decimal_is_no_difference() -> None:
+    old, new = in_result({"type": "string"}), in_result({"type": "string", "format": "decimal"})
+    assert list(compare.differences(lists({"outputSchema": old}), lists({"outputSchema": new}))) == []
+
+
+def test_other_formats_are_a_difference() -> None:
+    old, new = in_result({"type": "string", "format": "uuid"}), in_result({"type": "string"})
+    found = compare.differences(lists({"outputSchema": old}), lists({"outputSchema": new}))
+    assert list(found) == ["tool a: outputSchema.properties.result.format is missing"]
+
+
+def test_the_format_of_an_argument_is_a_difference() -> None:
+    old, new = in_result({"type": "string", "format": "date-time"}), in_result({"type": "string"})
+    assert list(compare.differences(lists({"inputSchema": old}), lists({"inputSchema": new}))) != []

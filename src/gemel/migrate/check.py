@@ -185,6 +185,10 @@ def _compared(
                     )
                 if unwrapped := compare.objects_unwrapped(old, lists):
                     told += f", but {unwrapped} with objects as results send them without a field `result` around them"
+                if formats := compare.formats_left_out(old, lists):
+                    told += (
+                        f", but {formats} list times or durations in results without a format, which not each value has"
+                    )
                 yield Verdict(CheckOutcome.SAME, first, name + told)
     for label in before.get("servers", {}):
         if label not in after:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gemel.values.schemas import naive_form
+
 #: Each list with what its entries are called, and the field that tells them apart.
 _LISTS = {
     "tools": ("tool", "name"),
@@ -22,6 +24,8 @@ _IGNORED = frozenset(
 )
 #: Sections of docstrings that schemas express, and whose words can be missing in a description.
 _SECTIONS = re.compile(r"^\s*(args|arguments|parameters|params|returns?|raises|yields)\s*:?\s*$", re.IGNORECASE)
+#: Formats that Gemel lists for what is read, but not for what is sent, which can lack a time zone or have a sign.
+_MOMENTS = frozenset({"date-time", "time", "duration"})
 _BLOCKS = frozenset({"text", "image", "audio", "resource", "resource_link"})
 _WILDCARD = re.compile(r"\{(\w+)\*\}")
 
@@ -57,6 +61,15 @@ def objects_unwrapped(old: Lists, new: Lists) -> int:
     )
 
 
+def formats_left_out(old: Lists, new: Lists) -> int:
+    """Return how many tools list a format of times or durations in results in the original only."""
+    there = {tool["name"]: tool for tool in new["tools"]}
+    return sum(
+        _moments(tool.get("outputSchema")) > _moments(there.get(tool["name"], {}).get("outputSchema")) > -1
+        for tool in old["tools"]
+    )
+
+
 def differences(old: Lists, new: Lists) -> Iterator[str]:
     """Yield what differs, each in one line."""
     for key, (word, field) in _LISTS.items():
@@ -86,7 +99,8 @@ def _entry(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator
         yield from _schemas("inputSchema", old["inputSchema"], new["inputSchema"])
         before, after = old.get("outputSchema"), new.get("outputSchema")
         if before and after:
-            yield from _schemas("outputSchema", _object_in_result(before, after) or before, after)
+            before = _object_in_result(before, after) or before
+            yield from _schemas("outputSchema", _without_moments(before), _without_moments(after))
         elif before and not _is_text_schema(before):
             yield "it has no outputSchema"
         elif after and set(_plain(after, after, ())) - {"type", "description"}:
@@ -161,6 +175,29 @@ def _object_in_result(old: Any, new: Any) -> Any:
         return None
     result = (old.get("properties") or {}).get("result") or {}
     return {**result, "$defs": old.get("$defs", {})} if result.get("type") == "object" else None
+
+
+def _moments(schema: Any) -> int:
+    """How many formats of times and durations a schema lists; -1 if there is no schema."""
+    if schema is None:
+        return -1
+    text = json.dumps(schema)
+    return sum(text.count(f'"format": "{form}"') for form in _MOMENTS)
+
+
+def _without_moments(schema: Any) -> Any:
+    """An output schema without formats of times and durations, the patterns in their place, and the format of a decimal."""
+    if isinstance(schema, list):
+        return [_without_moments(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    left = {key: _without_moments(inner) for key, inner in schema.items()}
+    if schema.get("type") == "string":
+        if schema.get("format") in (*_MOMENTS, "decimal"):
+            del left["format"]
+        if isinstance(schema.get("pattern"), str) and naive_form(schema["pattern"]) is not None:
+            del left["pattern"]
+    return left
 
 
 def _is_block(schema: Mapping[str, Any]) -> bool:
