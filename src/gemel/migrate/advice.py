@@ -266,7 +266,8 @@ CONTEXT_MEMBERS = {
     "request_context": "ctx.headers, ctx.meta, ctx.state and ctx.request_id have what it held",
     "sample_step": "write the loop around ctx.sample()",
     "send_notification": "use ctx.notify(method, params), or server.notify(Changed(…))",
-    "session": "ctx.sample(), ctx.elicit() and ctx.list_roots() ask the client; server.notify(Changed(…)) tells of changes",
+    "session": "ctx.sample(), ctx.elicit() and ctx.list_roots() ask the client; server.notify(Changed(…)) and "
+    "ctx.complete_elicitation() tell it",
     "session_id": "ctx.session_state keeps values for a session, which stateless clients lack; ctx.principal tells callers apart",
     "transport": "ctx.headers is empty unless the call came over HTTP",
 }

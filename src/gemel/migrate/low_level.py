@@ -85,13 +85,6 @@ _NOTIFICATIONS = {
     "on_progress": "notifications/progress",
     "on_roots_list_changed": "notifications/roots/list_changed",
 }
-#: Methods of version 1 by which the session of a request tells of changes, and the kind of the change.
-_TELLING = {
-    "send_resource_updated": "resource",
-    "send_tool_list_changed": "tools",
-    "send_prompt_list_changed": "prompts",
-    "send_resource_list_changed": "resources",
-}
 #: What the functions of version 1 may return that can't be told apart in advance.
 _MIXED = re.compile(r"ReadResourceContents|Iterable|bytes|CreateTaskResult")
 
@@ -476,7 +469,7 @@ class LowLevelPass(cst.CSTTransformer):
                         value=m.SaveMatchedNode(m.Attribute(attr=m.Name("request_context")), "context"),
                         attr=m.Name("session"),
                     ),
-                    attr=m.OneOf(*map(m.Name, _TELLING)),
+                    attr=m.OneOf(*map(m.Name, names.NOTICES)),
                 )
             ),
         )
@@ -491,7 +484,7 @@ class LowLevelPass(cst.CSTTransformer):
         method = cst.ensure_type(updated_node.expression.func, cst.Attribute).attr.value
         self.imports.add(Name("Changed"))
         uri = "".join(f", str({code_of(argument.value)})" for argument in updated_node.expression.args)
-        return cst.parse_expression(f'{code_of(context.value)}.notify(Changed("{_TELLING[method]}"{uri}))')
+        return cst.parse_expression(f'{code_of(context.value)}.notify(Changed("{names.NOTICES[method]}"{uri}))')
 
     def visit_With(self, node: cst.With) -> None:
         """Find `server.run(read, write, …)` in `async with stdio_server() as (read, write)`."""

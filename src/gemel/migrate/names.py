@@ -222,6 +222,17 @@ QUESTIONS = {
         ("ListRoots", "list_roots", Name("ListRootsResult", "gemel.schema.roots")),
     )
 }
+#: Methods of contexts and of their sessions that tell the client of a change, and the kind of `Changed`.
+NOTICES = {
+    "send_resource_updated": "resource",
+    "send_tool_list_changed": "tools",
+    "send_prompt_list_changed": "prompts",
+    "send_resource_list_changed": "resources",
+    "notify_resource_updated": "resource",
+    "notify_tools_changed": "tools",
+    "notify_prompts_changed": "prompts",
+    "notify_resources_changed": "resources",
+}
 ACCEPTED = frozenset(
     f"{module}.AcceptedElicitation"
     for module in ("fastmcp.server.elicitation", "fastmcp.server.context", "mcp.server.elicitation")

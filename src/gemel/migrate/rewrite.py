@@ -100,6 +100,7 @@ _ITEM_OPTIONS = {
     "prompt": PromptOptions.__annotations__,
 }
 _SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
+_SAMPLES = m.Attribute(value=m.Attribute(attr=m.Name("session")), attr=m.Name("create_message"))
 _APPENDS_MIDDLEWARE = m.Attribute(value=m.Attribute(attr=m.Name("middleware")), attr=m.Name("append"))
 _WILDCARD = re.compile(r"\{(\w+)\*\}")
 #: A form without fields.
@@ -146,6 +147,9 @@ class RewritePass(cst.CSTTransformer):
         self._counterparts: dict[cst.CSTNode, Counterpart] = {}
         self._replaced_members: set[cst.CSTNode] = set()
         self._auth: set[str] = set()
+        #: `ctx.session.create_message(…)`, and awaited notices of changes, with the server that gives them.
+        self._sampling: set[cst.Call] = set()
+        self._notices: dict[cst.CSTNode, str] = {}
         #: Of each function around: the parameter that is the context, and whether it asks the client.
         self._contexts: list[str] = []
         self._asking: list[bool] = []
@@ -368,6 +372,8 @@ class RewritePass(cst.CSTTransformer):
 
     def _context_attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         name = original_node.attr.value
+        if original_node in self._replaced_members:
+            return updated_node
         if name == "lifespan_context":
             return updated_node.with_changes(attr=cst.Name("state"))
         if name == "params":
@@ -399,6 +405,11 @@ class RewritePass(cst.CSTTransformer):
             middleware = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
             if self._bindings.kind(middleware.value) == "server":
                 self._appended.add(middleware)
+        if m.matches(node.func, _SAMPLES):
+            session = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
+            if self._bindings.kind(session.value) == "context":
+                self._sampling.add(node)
+                self._replaced_members.add(session)
         full_name = self._bindings.imported(node.func)
         found: Counterpart | None = None
         if full_name is not None:
@@ -420,6 +431,8 @@ class RewritePass(cst.CSTTransformer):
             if counterpart.note is not None:
                 self._note(original_node, counterpart.note)
             return counterpart.expression
+        if original_node in self._sampling:
+            return self._sample(updated_node)
         full_name = self._bindings.imported(original_node.func)
         if full_name is not None:
             return self._global_call(original_node, updated_node, full_name)
@@ -844,10 +857,24 @@ class RewritePass(cst.CSTTransformer):
         return arguments.call().with_changes(func=updated_node.func.with_changes(attr=cst.Name(new)))
 
     def visit_Await(self, node: cst.Await) -> None:
-        self._awaited.add(node.expression)
+        call = node.expression
+        self._awaited.add(call)
+        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+            return
+        if call.func.attr.value not in names.NOTICES:
+            return
+        owner = call.func.value
+        through = isinstance(owner, cst.Attribute) and owner.attr.value == "session"
+        context = owner.value if isinstance(owner, cst.Attribute) and through else owner
+        servers = [name for name, kind in self._bindings.members().items() if kind == "server"]
+        if len(servers) == 1 and self._bindings.kind(context) == "context":
+            self._notices[node] = servers[0]
+            self._replaced_members.add(owner if through else call.func)
 
     def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
         call = original_node.expression
+        if original_node in self._notices:
+            return self._notice(updated_node, self._notices[original_node])
         if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
             owner, method = self._bindings.kind(call.func.value), call.func.attr.value
             if owner == "server" and method == "import_server":
@@ -870,6 +897,21 @@ class RewritePass(cst.CSTTransformer):
             self._keywords(original_node, arguments, "ctx.sample")
             return arguments.call()
         return updated_node
+
+    def _sample(self, call: cst.Call) -> cst.Call:
+        """`ctx.session.create_message(…)` as `ctx.sample(…)`, which has its keywords."""
+        arguments = CallArguments(call, ("messages",))
+        arguments.pop("related_request_id")  # it belongs to the call that is running
+        session = cst.ensure_type(cst.ensure_type(call.func, cst.Attribute).value, cst.Attribute)
+        return arguments.call().with_changes(func=session.with_changes(attr=cst.Name("sample")))
+
+    def _notice(self, node: cst.Await, server: str) -> cst.BaseExpression:
+        """`await ctx.session.send_resource_updated(uri)` and the like as `server.notify(Changed("resource", uri))`."""
+        call = cst.ensure_type(node.expression, cst.Call)
+        kind = names.NOTICES[cst.ensure_type(call.func, cst.Attribute).attr.value]
+        self.imports.add(Name("Changed"))
+        uri = "".join(f", str({code_of(argument.value)})" for argument in call.args)
+        return cst.parse_expression(f'{server}.notify(Changed("{kind}"{uri}))')
 
     def _keywords(self, node: cst.Call, arguments: CallArguments, method: str) -> None:
         """Give the keywords of a method Gemel's names, and note those without a counterpart."""
