@@ -136,7 +136,9 @@ def test_the_page_says_what_is_wrong_with_each_response_of_http(browser: Browser
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_the_page_says_why_each_hostile_opening_fails_and_connects_at_last(browser: Browser, era: str) -> None:
     method = "server/discover" if era == "2026" else "initialize"
-    openings = [case.answers[0] for case in client_cases() if (case.era, case.method) == (era, method)]
+    openings = [
+        case.answers[0] for case in client_cases() if (case.era, case.method) == (era, method) and "ok" not in case.ends
+    ]
     left = iter(openings)
 
     def next_opening(message: dict[str, Any]) -> bytes | None:
