@@ -175,7 +175,7 @@ REFUSED: tuple[tuple[Any, str], ...] = (
     (Names.model_construct(cast("Any", [1.5, None, float("inf")])), r"infinity at `root\[2\]`.* use None"),
     ({"x": np.float32("nan")}, r"NaN at `x`.* use None"),
     ({"x": float("inf")}, r"infinity at `x`.* use None"),
-    ({"x": np.datetime64("NaT")}, r"datetime64 without a value at `x`.* use None"),
+    ({"x": np.datetime64("NaT", "s")}, r"datetime64 without a value at `x`.* use None"),
     ({"x": np.ma.masked}, r"MaskedConstant without a value at `x`.* use None"),
     ({"x": ...}, r"ellipsis at `x`.* convert it to a str"),
     ({"a": {(1, 2): 3}}, r"tuple as a key at `a`.* use strings as keys"),

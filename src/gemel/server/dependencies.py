@@ -207,13 +207,16 @@ class Dependencies:
             async with clock:
                 while opened:
                     exc = await _closed(opened.pop(), exc, clock)
+            return exc
         except TimeoutError:
             if not clock.expired():
                 raise
             logger.warning(
                 "%s: clean-up of dependencies took longer than %g seconds and is abandoned", ctx.method, limit
             )
-        return exc
+            return exc
+        finally:
+            del exc  # see `OpenGenerator.close`
 
 
 async def _closed(generator: OpenGenerator, exc: BaseException | None, clock: asyncio.Timeout) -> BaseException | None:
