@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -31,10 +31,7 @@ def prompt_tools(*, structured_text: bool = False) -> Router:
     Example:
         server.include(prompt_tools())
     """
-    router = Router(structured_text=structured_text)
-    router.tool(_list_prompts, name="list_prompts", annotations=_READS)
-    router.tool(_get_prompt, name="get_prompt", annotations=_READS)
-    return router
+    return _router(structured_text, list_prompts=_list_prompts, get_prompt=_get_prompt)
 
 
 def resource_tools(*, structured_text: bool = False) -> Router:
@@ -52,9 +49,13 @@ def resource_tools(*, structured_text: bool = False) -> Router:
     Example:
         server.include(resource_tools())
     """
+    return _router(structured_text, list_resources=_list_resources, read_resource=_read_resource)
+
+
+def _router(structured_text: bool, **tools: Callable[..., Awaitable[str]]) -> Router:
     router = Router(structured_text=structured_text)
-    router.tool(_list_resources, name="list_resources", annotations=_READS)
-    router.tool(_read_resource, name="read_resource", annotations=_READS)
+    for name, function in tools.items():
+        router.tool(function, name=name, annotations=_READS)
     return router
 
 
