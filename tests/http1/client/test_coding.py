@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gemel import InvalidResponse
-from gemel.http1.client.connection import BUFFER_BYTES, Unpacker
+from gemel.http1.client.connection import BUFFER_BYTES, SocketResponse, Unpacker
 from gemel.http1.client.pool import SocketWire
 from gemel.http1.client.wire import WireResponse
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer
@@ -47,6 +47,27 @@ async def test_compressed_content_may_come_in_any_pieces_and_members(wire: Socke
 
     async with ScriptedServer(script) as server:
         assert await content(await wire.open("POST", server.url, [], b"{}")) == text
+
+
+async def test_the_rest_of_a_member_may_arrive_with_the_end_while_its_beginning_is_unpacked(wire: SocketWire) -> None:
+    first, second = gzip.compress(b"a"), gzip.compress(b"b")
+    go_on = asyncio.Event()
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        length = len(first) + len(second)
+        await answer.raw(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % length)
+        await answer.raw(first + second[:3])
+        await go_on.wait()
+        await answer.raw(second[3:])
+
+    async with ScriptedServer(script) as server:
+        response = await wire.open("POST", server.url, [], b"{}")
+        assert await response.read() == b"a"
+        go_on.set()
+        assert isinstance(response, SocketResponse)
+        while not response.ended:  # noqa: ASYNC110 - the response has no event for it
+            await asyncio.sleep(0.001)
+        assert await content(response) == b"b"
 
 
 async def test_much_that_came_in_few_bytes_lets_others_have_their_turn(wire: SocketWire) -> None:

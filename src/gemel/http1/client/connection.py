@@ -154,8 +154,7 @@ class SocketResponse:
                     piece = self._unpacker.unpack(b"" if self._unpacker.waiting else self._take())
                     if piece:
                         return piece
-                    if self._unpacker.waiting:
-                        continue
+                    continue
             elif self._chunks:
                 return self._take()
             if self.error is not None:
