@@ -76,6 +76,8 @@ def test_the_documents_and_examples_are_typed(tmp_path: Path) -> None:
         directory = tmp_path / str(number)
         directory.mkdir()
         for name, text in files.items():
-            (directory / name).write_text(text, encoding="utf-8")
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
         found.append(mypy([directory / name for name in files], directory))
     assert not "".join(found)
