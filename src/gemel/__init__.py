@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gemel.client.extensions import ClientExtension as ClientExtension
     from gemel.client.extensions import ClientMethod as ClientMethod
     from gemel.client.extensions import SentMethod as SentMethod
+    from gemel.client.extensions import declared_extension as declared_extension
     from gemel.client.group.group import ClientGroup as ClientGroup
     from gemel.client.methods import ClientContext as ClientContext
     from gemel.client.methods import is_not_found as is_not_found
@@ -291,6 +292,7 @@ _HOME = {
     "UrlElicitationRequired": "gemel.client.url_elicitation",
     "content_to_text": "gemel.client.content",
     "current_context": "gemel.server.context",
+    "declared_extension": "gemel.client.extensions",
     "fetch_contract": "gemel.contracts.fetch",
     "is_not_found": "gemel.client.methods",
     "metrics_app": "gemel.server.metrics",

@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 import pytest
 
-from gemel import Apps, Client, ClientExtension, Context, Csp, DefinitionError, Depends, Server, Tool, tools_for_model
+from gemel import (
+    Apps,
+    Client,
+    Context,
+    Csp,
+    DefinitionError,
+    Depends,
+    Server,
+    Tool,
+    declared_extension,
+    tools_for_model,
+)
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -180,9 +191,6 @@ def test_mistakes_are_told_at_registration() -> None:
         return str(caught.value)
 
     wrong: Any = "user"
-    assert message(lambda: apps.tool("x", ui="ui://a/c")) == (
-        "There is no page 'ui://a/c': register it first, with @apps.page('ui://a/c')"
-    )
     assert message(lambda: apps.tool("x", ui="ui://a/b", audience=wrong)) == (
         'audience=\'user\' is not possible: use "model", "app" or "both"'
     )
@@ -198,8 +206,44 @@ def test_mistakes_are_told_at_registration() -> None:
     assert message(lambda: apps.add_page("ui://a/d", PAGE, **unknown)) == (
         "@apps.page has no option 'border': did you mean 'prefers_border'?"
     )
-    assert message(lambda: Apps().add_page("ui://a/d", PAGE)) == (
-        "These apps belong to no server yet: write apps = server.add_extension(Apps())"
+
+
+@both_eras
+async def test_pages_and_tools_may_be_registered_in_any_order_and_before_the_server(era: Era) -> None:
+    """APP-04, APP-05."""
+    apps = Apps()
+
+    @apps.tool(ui="ui://a/b")
+    def show() -> str:
+        return "shown"
+
+    @apps.tool(audience="app")
+    def refresh() -> str:
+        return "fresh"
+
+    @apps.tool()
+    def count() -> int:
+        return 1
+
+    apps.add_page("ui://a/b", PAGE)
+    async with BareEnd(Server("pages", extensions=[apps]), era, capabilities=SHOWS) as end:
+        assert await metas(end) == {
+            "show": {"ui": {"resourceUri": "ui://a/b"}},
+            "refresh": {"ui": {"visibility": ["app"]}},
+            "count": None,
+        }
+        assert await end.text("show") == "shown"
+
+
+async def test_a_server_whose_tool_has_a_page_that_is_missing_does_not_start() -> None:
+    """APP-05."""
+    apps = Apps()
+    apps.tool("show", ui="ui://a/c")(lambda: "shown")
+    with pytest.raises(DefinitionError) as caught:
+        async with Server("pages", extensions=[apps]).running():
+            pass
+    assert str(caught.value) == (
+        "The tool 'show' has the page 'ui://a/c', which is not registered: write @apps.page('ui://a/c')"
     )
 
 
@@ -235,14 +279,8 @@ def test_a_host_offers_its_model_no_tool_that_is_for_pages_alone(meta: Any, offe
 async def test_a_tool_for_pages_alone_is_listed_for_the_page_and_not_offered_to_the_model() -> None:
     """APP-06: what a server of ours lists for a client that shows pages."""
 
-    class Pages(ClientExtension):
-        id = Apps.id
-
-        @property
-        def settings(self) -> dict[str, Any]:
-            return {"mimeTypes": [MIME]}
-
-    async with Client(weather(), extensions=[Pages()]) as client:
+    shows_pages = declared_extension(Apps.id, {"mimeTypes": [MIME]})
+    async with Client(weather(), extensions=[shows_pages]) as client:
         tools = await client.list_tools()
     assert [tool.name for tool in tools] == ["forecast", "refresh", "paint", "plain"]
     assert [tool.name for tool in tools_for_model(tools)] == ["forecast", "paint", "plain"]

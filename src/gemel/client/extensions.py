@@ -136,6 +136,31 @@ class ClientExtension:
         raise NotImplementedError(f"{type(self).__name__} has result_types and no resolve()")
 
 
+def declared_extension(extension_id: str, settings: Mapping[str, Any] | None = None) -> ClientExtension:
+    """Make an extension that the client only declares, such as that of a host which shows the pages of MCP Apps.
+
+    Args:
+        extension_id: The id, with a prefix, like "com.example/search".
+        settings: The settings in the capabilities of the client. Default: none.
+
+    Returns:
+        The extension, for `Client(target, extensions=[…])`.
+
+    Example:
+        >>> shows_pages = declared_extension(Apps.id, {"mimeTypes": ["text/html;profile=mcp-app"]})
+    """
+    given = dict(settings or {})
+
+    class Declared(ClientExtension):
+        id = extension_id
+
+        @property
+        def settings(self) -> Mapping[str, Any]:
+            return given
+
+    return Declared()
+
+
 class _ExtensionsOfEra:
     """The extensions that exist in one era, and what they serve by name."""
 

@@ -6,10 +6,9 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from gemel.client.extensions import ClientExtension
-from gemel.extensions.apps import MIME_TYPE, Apps
+from gemel.extensions.apps import MIME_TYPE
 from gemel.http1.asgi import Receive, Scope, Send
 
 #: Pages that are kept, and bytes of one.
@@ -20,17 +19,6 @@ _ORIGIN = re.compile(
     r"(?:https?|wss?)://(?:\*\.)?[A-Za-z0-9.-]+(?::\d{1,5})?|(?:https?|wss?)://\[[0-9A-Fa-f:.]+\](?::\d{1,5})?"
 )
 _MAX_ORIGINS = 100
-
-
-class ShowsApps(ClientExtension):
-    """Declares that the client shows pages."""
-
-    id: ClassVar[str] = Apps.id
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The type of pages."""
-        return {"mimeTypes": [MIME_TYPE]}
 
 
 class Frames:

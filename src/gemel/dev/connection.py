@@ -11,6 +11,7 @@ import msgspec
 
 from gemel.channel import Channel, ChannelKind, Serve, Transport
 from gemel.client.client import Client
+from gemel.client.extensions import declared_extension
 from gemel.client.subscriptions import Subscription
 from gemel.client.targets import transport_for
 from gemel.dev.commands import Capability
@@ -200,9 +201,9 @@ class EraConnection:
             from gemel.extensions.tasks.client import TasksClient
 
             client.add_extension(TasksClient())
-        from gemel.dev.apps import ShowsApps
+        from gemel.extensions.apps import MIME_TYPE, Apps
 
-        client.add_extension(ShowsApps())
+        client.add_extension(declared_extension(Apps.id, {"mimeTypes": [MIME_TYPE]}))
         return client
 
     def find_url(self) -> str | None:

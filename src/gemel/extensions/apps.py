@@ -81,6 +81,8 @@ class Apps(Extension):
         @apps.tool(ui="ui://weather/card")
         async def forecast(city: str) -> Day: ...
 
+    Pages and tools may be registered in any order, also before the server is made with `extensions=[apps]`.
+
     Clients that don't show pages get the tool without its page, so its result must say everything in text as well; tools
     for pages only (`audience="app"`) are hidden from them.
     """
@@ -89,7 +91,11 @@ class Apps(Extension):
 
     def __init__(self) -> None:
         self._server: Server[Any] | None = None
+        #: What was registered before there was a server.
+        self._waiting: list[Callable[[Server[Any]], None]] = []
         self._pages: set[str] = set()
+        #: The page of each tool that has one.
+        self._shown: dict[str, str] = {}
 
     def attach(self, server: Server[Any]) -> None:
         """Called by `server.add_extension`.
@@ -98,6 +104,29 @@ class Apps(Extension):
             server: The server that tools and pages are added to.
         """
         self._server = server
+        for register in self._waiting:
+            register(server)
+        self._waiting.clear()
+
+    def check(self) -> None:
+        """Check that the pages of all tools are registered.
+
+        Raises:
+            DefinitionError: One is not.
+        """
+        for tool, page in self._shown.items():
+            if page not in self._pages:
+                raise DefinitionError(
+                    f"The tool {tool!r} has the page {shorten(page)!r}, which is not registered: "
+                    f"write @apps.page({shorten(page)!r})"
+                )
+
+    def _register(self, register: Callable[[Server[Any]], None]) -> None:
+        """Register something at the server, or when there is one."""
+        if self._server is None:
+            self._waiting.append(register)
+        else:
+            register(self._server)
 
     @staticmethod
     def shown_by(client: Context[Any] | Caller) -> bool:
@@ -161,7 +190,12 @@ class Apps(Extension):
         meta = _page_meta(uri, options)
         shared = {key: value for key, value in options.items() if key in ResourceOptions.__annotations__}
         given = cast("ResourceOptions", {**shared, "mime_type": MIME_TYPE, "meta": meta})
-        self._home().resource(uri, **given)(_page(function, uri, meta))
+        page = _page(function, uri, meta)
+
+        def register(server: Server[Any]) -> None:
+            server.resource(uri, **given)(page)
+
+        self._register(register)
         self._pages.add(uri)
 
     # ---------------------------------------------------------------- tools
@@ -171,7 +205,7 @@ class Apps(Extension):
         called: str | None = None,
         /,
         *,
-        ui: str,
+        ui: str | None = None,
         audience: Audience = "both",
         fallback: bool = True,
         **options: Unpack[ToolOptions],
@@ -180,7 +214,7 @@ class Apps(Extension):
 
         Args:
             called: The name of the tool. Default: the function's name.
-            ui: The URI of the page, which is registered already.
+            ui: The URI of the page that clients show with the result. Default: none, for tools that pages call.
             audience: Who may call the tool: "model", "app" (the page), or "both".
             fallback: Whether clients that don't show pages get the tool without its page.
             **options: See ToolOptions.
@@ -189,18 +223,14 @@ class Apps(Extension):
             The decorator.
 
         Raises:
-            DefinitionError: There is no such page, or an option isn't possible.
+            DefinitionError: An option isn't possible.
         """
         if audience not in get_args(Audience):
             raise DefinitionError(f'audience={audience!r} is not possible: use "model", "app" or "both"')
-        if ui not in self._pages:
-            raise DefinitionError(
-                f"There is no page {shorten(ui)!r}: register it first, with @apps.page({shorten(ui)!r})"
-            )
-        shown: dict[str, Any] = {"resourceUri": ui}
+        shown: dict[str, Any] = {} if ui is None else {"resourceUri": ui}
         if audience != "both":
             shown["visibility"] = [audience]
-        meta = {**(options.get("meta") or {}), "ui": shown}
+        meta = {**(options.get("meta") or {}), **({"ui": shown} if shown else {})}
         named = with_name("@apps.tool", called, options)
         condition = options.get("visible")
         plain = fallback and audience != "app"
@@ -213,15 +243,12 @@ class Apps(Extension):
             return _without_page(listing) if plain else None
 
         def register(function: FunctionT) -> FunctionT:
-            self._home().add_tool(function, {**named, "meta": meta}, view=view)
+            self._register(lambda server: server.add_tool(function, {**named, "meta": meta or None}, view=view))
+            if ui is not None:
+                self._shown[named.get("name") or function.__name__] = ui
             return function
 
         return register
-
-    def _home(self) -> Server[Any]:
-        if self._server is None:
-            raise DefinitionError("These apps belong to no server yet: write apps = server.add_extension(Apps())")
-        return self._server
 
 
 def tools_for_model(tools: Iterable[Tool]) -> list[Tool]:

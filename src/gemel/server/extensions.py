@@ -122,6 +122,13 @@ class BaseExtension(Generic[ServerT]):
             server: The `Server` that it is added to.
         """
 
+    def check(self) -> None:
+        """Check that what was registered fits together; called when the server begins to serve.
+
+        Raises:
+            DefinitionError: It does not, so that the server doesn't start.
+        """
+
     @asynccontextmanager
     async def lifespan(self, server: ServerT) -> AsyncIterator[None]:
         """Run around the time in which the server serves, as an async context manager; for work in the background.

@@ -1020,6 +1020,8 @@ class LoopState:
         server._open_backend()
         try:
             server._check_authorization()
+            for extension in server._extensions.all:
+                extension.check()
             if self.users == 1 and server._has_given_backend:
                 authority = getattr(server.auth, "authority", "")
                 await warn_of_namesake(server.backend, server._own_name, authority, server.catalog.offered_names)
