@@ -332,6 +332,14 @@ async def test_arguments_come_by_name_where_a_function_or_its_decorator_wants_th
     async def with_context(first: str, ctx: Context[Any], second: str = "-") -> str:
         return f"{ctx.method}: {await in_order(first, second)}"
 
+    async def method(ctx: Context[Any]) -> str:
+        return ctx.method
+
+    @functools.wraps(method)
+    async def around(*args: Any, **named: Any) -> str:
+        return await method(*args, **named)
+
+    server.tool("around")(around)
     server.tool("in_order")(in_order)
     server.tool("limited", timeout=30)(in_order)
     server.tool("by_name")(by_name)
@@ -341,6 +349,7 @@ async def test_arguments_come_by_name_where_a_function_or_its_decorator_wants_th
             assert (await client.call_tool(name, arguments)).text == "a - c"
             assert (await client.call_tool(name, {"first": 2.0}, raise_on_error=False)).is_error
         assert (await client.call_tool("by_name", arguments)).text == "['first', 'second', 'third']: a - c"
+        assert (await client.call_tool("around")).text == "tools/call"
         assert (await client.call_tool("with_context", {"second": "b", "first": "a"})).text == "tools/call: a b -"
 
 

@@ -356,7 +356,7 @@ class Tools(Entries[RegisteredTool]):
 
 def _takes_by_position(function: ToolFunction, signature: Signature) -> bool:
     """Whether a function takes just these arguments, in this order and by position. A decorator may want their names."""
-    if type(function) is not FunctionType:
+    if type(function) is not FunctionType or signature.injected:
         return False
     code = function.__code__
     return code.co_varnames[: code.co_argcount] == tuple(map(_name_of, signature.parameters))
