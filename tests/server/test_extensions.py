@@ -220,10 +220,19 @@ async def test_its_tools_and_resources_come_with_it(era: Era) -> None:
 # ---------------------------------------------------------------- tools/call
 
 
+class DictJobs(Jobs):
+    """Writes its results out."""
+
+    async def call_tool(self, ctx: Context[Any], params: CallToolParams, call_next: CallTool) -> Any:
+        result = await super().call_tool(ctx, params, call_next)
+        return {"resultType": "job", "jobId": "1"} if isinstance(result, JobResult) else result
+
+
 @pytest.mark.foreign_words("a result of the extension's own type")
-async def test_a_result_of_its_own_type_reaches_only_who_declared_it_on_this_request() -> None:
+@pytest.mark.parametrize("kind", [Jobs, DictJobs])
+async def test_a_result_of_its_own_type_reaches_only_who_declared_it_on_this_request(kind: type[Jobs]) -> None:
     """A-121, T-43."""
-    async with BareEnd(served(), capabilities=DECLARED) as end:
+    async with BareEnd(served(kind()), capabilities=DECLARED) as end:
         result = await end.call_tool("slow")
         assert result["resultType"] == "job"
         assert result["jobId"] == "1"

@@ -410,7 +410,7 @@ def _typed_result(result: Any, row: Method | None, method: str) -> Any:
     if dump is not None:
         result = dump(mode="json", by_alias=True, exclude_none=True)
     if isinstance(result, Mapping):
-        if row is None or row.result is None:
+        if row is None or row.result is None or result.get("resultType", "complete") not in _CORE_RESULT_TYPES:
             return dict(result)
         try:
             return msgspec.convert(result, row.result)
