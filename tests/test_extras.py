@@ -43,6 +43,7 @@ DOORS: dict[str, list[str]] = {
         "from gemel import Client, SkillsClient; SkillsClient(Client('http://127.0.0.1/'))",
     ],
     "openapi": ["Server.from_openapi('api.yaml', base_url='http://127.0.0.1')"],
+    "prefab": ["import gemel.extensions.prefab"],
     "migrate": ["gemel migrate server.py"],
     **{
         name: [f"import gemel.adapters.{name.replace('-', '_')}"]
