@@ -11,6 +11,7 @@
 # era: 2025                         the era in which the original works
 # packages: fastmcp-2               the environment of the original, if not that of its name
 # only: rewrite                     the result doesn't run; or an era, in which alone it works
+# extends: text                     what it sends that is not in the protocol
 # differs: text                     a difference of the lists that is meant
 # becomes: text, # notes: text      parts of the rewritten source, and of the notes
 """

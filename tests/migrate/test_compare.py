@@ -104,3 +104,55 @@ def test_other_formats_are_a_difference() -> None:
 def test_the_format_of_an_argument_is_a_difference() -> None:
     old, new = in_result({"type": "string", "format": "date-time"}), in_result({"type": "string"})
     assert list(compare.differences(lists({"inputSchema": old}), lists({"inputSchema": new}))) != []
+
+
+UI = "ui://a/page.html"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"resourceUri": UI}, {"resourceUri": UI, "visibility": ["model", "app"]}),
+        ({"resourceUri": "ui://prefab/renderer/0f3a/renderer.html"}, {"resourceUri": "ui://prefab/renderer.html"}),
+    ],
+)
+def test_the_same_page_of_a_tool_written_otherwise_is_no_difference(old: Any, new: Any) -> None:
+    found = compare.differences(lists({"_meta": {"ui": old}}), lists({"_meta": {"ui": new}}))
+    assert list(found) == []
+
+
+@pytest.mark.parametrize("new", [None, {"resourceUri": "ui://b"}, {"resourceUri": UI, "visibility": ["app"]}])
+def test_another_page_or_audience_of_a_tool_is_a_difference(new: Any) -> None:
+    (found,) = compare.differences(lists({"_meta": {"ui": {"resourceUri": UI}}}), lists({"_meta": {"ui": new}}))
+    assert found.startswith("tool a: _meta.ui was ")
+
+
+def page(**ui: Any) -> dict[str, Any]:
+    """The lists of a server with one page."""
+    resource = {"uri": UI, "name": "page", "mimeType": "text/html;profile=mcp-app", "_meta": {"ui": ui}}
+    return {**lists(), "resources": [resource]}
+
+
+def test_what_a_page_may_use_is_compared_without_the_order_of_its_origins() -> None:
+    old = page(csp={"resourceDomains": ["https://a.org", "https://b.org"], "connectDomains": []})
+    assert list(compare.differences(old, page(csp={"resourceDomains": ["https://b.org", "https://a.org"]}))) == []
+    (found,) = compare.differences(old, page(csp={"resourceDomains": ["https://a.org"]}))
+    assert found.startswith(f"resource {UI}: _meta.ui was ")
+
+
+def extended(**extensions: Any) -> dict[str, Any]:
+    """The lists of a server with these extensions."""
+    return {**lists(), "capabilities": {"extensions": extensions}}
+
+
+def test_extensions_of_a_program_are_compared_with_their_settings() -> None:
+    old = extended(**{"com.example/a": {"most": 1}, "io.modelcontextprotocol/ui": {}})
+    assert list(compare.differences(old, extended(**{"com.example/a": {"most": 1}}))) == []
+    assert compare.count(old) == "1 extension"
+    assert compare.lists_something(old)
+    found = compare.differences(old, extended(**{"com.example/a": {}, "com.example/b": {}}))
+    assert list(found) == [
+        "the extension com.example/b was not there before",
+        "the settings of the extension com.example/a differ",
+    ]
+    assert list(compare.differences(old, extended())) == ["the extension com.example/a is missing"]

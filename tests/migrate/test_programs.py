@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gemel import Client, Server
+from gemel import Apps, Client, Server, declared_extension
 from tests.migrate.expectations import PROGRAMS, Expected, expected_of, load, parsed, value_of
 
 libcst = pytest.importorskip("libcst")
@@ -25,7 +25,13 @@ def test_there_are_enough_programs_of_each_kind() -> None:
     assert sum(path.name.startswith("mcp") for path in FILES) >= 20
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def program(path: Path) -> Any:
+    """A program as a parameter."""
+    reason = expected_of(path).first("extends")
+    return pytest.param(path, id=path.stem, marks=[] if reason is None else [pytest.mark.foreign_words(reason)])
+
+
+@pytest.mark.parametrize("path", [program(path) for path in FILES])
 def test_a_rewritten_program_does_the_same(path: Path, tmp_path: Path) -> None:
     """Rewriting it again changes nothing; what is left of the other library is noted, at a line of the program."""
     original = path.read_text(encoding="utf-8")
@@ -57,6 +63,7 @@ async def _check(server: Server[Any], expected: Expected) -> None:
             on_elicit=(lambda form: None if answer == "decline" else parsed(answer)) if answer else None,
             on_elicit_url=(lambda page: answer != "decline") if answer else None,
             on_sample=(lambda request: sampled) if sampled else None,
+            extensions=[declared_extension(Apps.id, {"mimeTypes": ["text/html;profile=mcp-app"]})],
         ) as client:
             names = expected.first("lists")
             if names is not None:

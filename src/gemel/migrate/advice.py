@@ -59,8 +59,12 @@ _AUTH = {
 #: The beginning of a full name to what to do; the longest that fits counts.
 NAME_ADVICE = {
     "fastmcp": "it has no counterpart in Gemel; see docs/migration/from-fastmcp.md",
-    "fastmcp.FastMCPApp": "pages of apps are served by gemel.Apps",
-    "fastmcp.apps": "pages of apps are served by gemel.Apps",
+    "fastmcp.apps": "write gemel.Apps, or PrefabApps of gemel.extensions.prefab; see docs/migration/from-fastmcp.md",
+    "fastmcp.apps.approval": "await ctx.elicit(question, bool) in the tool; see docs/migration/from-fastmcp.md",
+    "fastmcp.apps.choice": "await ctx.elicit(question, Literal['a', 'b']) in the tool; see docs/migration/from-fastmcp.md",
+    "fastmcp.apps.file_upload": "write a page that calls a tool with the files; see docs/migration/from-fastmcp.md",
+    "fastmcp.apps.form": "await ctx.elicit(question, Model) in the tool; see docs/migration/from-fastmcp.md",
+    "fastmcp.apps.generative": "return the interface from a tool, with PrefabApps; see docs/migration/from-fastmcp.md",
     "fastmcp.client.auth": "write Client(url, auth='oauth'), or auth= one of the objects of gemel.auth",
     "fastmcp.client.transports": "give Client the URL, file or command line itself, with headers=, env= and cwd=",
     "fastmcp.dependencies": "use Annotated[…, Depends(function)]; a function with a Context parameter reads the rest",
@@ -100,11 +104,8 @@ NAME_ADVICE = {
     "mcp.ClientSessionGroup": "use ClientGroup",
     "mcp.client.session_group": "use ClientGroup",
     "mcp.client.CacheConfig": "write cache=Store, see docs/clients.md",
-    "mcp.client.ClaimContext": "Gemel's client extensions are subclasses of gemel.ClientExtension",
-    "mcp.client.ClientExtension": "Gemel's client extensions are subclasses of gemel.ClientExtension",
     "mcp.client.ResultClaim": "Gemel's client extensions are subclasses of gemel.ClientExtension",
     "mcp.client.ClientRequestContext": "callbacks of Client get the parameters of the request; see docs/clients.md",
-    "mcp.client.advertise": "Gemel's client extensions are subclasses of gemel.ClientExtension",
     "mcp.client.auth": "write Client(url, auth='oauth'), or auth= one of the objects of gemel.auth",
     "mcp.client.subscriptions": "use `async with client.listen(…) as changes`",
     "mcp.client": "give Client the URL, file or command line itself",
@@ -113,7 +114,7 @@ NAME_ADVICE = {
     "mcp.shared.exceptions": "on a client catch gemel.PeerError; on a server raise a subclass of gemel.ProtocolError",
     "mcp.server.Server": "write @server.tool(name, input_schema={…}) for each tool, or @server.request('tools/call')",
     "mcp.server.lowlevel": "write @server.tool(name, input_schema={…}) for each tool, or @server.request('tools/call')",
-    "mcp.server.apps": "pages of apps are served by gemel.Apps",
+    "mcp.server.apps": "apps are objects of gemel.Apps: page(), add_page() and tool()",
     "mcp.server.caching": "write cache={'tools/list': CacheHint(ttl=…)} with gemel.CacheHint",
     "mcp.server.context": "write a function `async def middleware(ctx, call_next)`, see docs/servers.md",
     "mcp.server.extension": "Gemel's extensions are subclasses of gemel.Extension",
@@ -132,7 +133,6 @@ NAME_ADVICE = {
     "mcp.server.mcpserver.prompts.base.Prompt": "register the function: server.prompt(function)",
     "mcp.server.mcpserver.prompts.base.UserMessage": "write gemel.Message(text)",
     "mcp.server.mcpserver.resources": "register a function with @server.resource(uri), or a folder with server.add_files()",
-    "mcp.server.mcpserver.require_client_extension": "gemel has require_client_extension",
     "mcp.server.session": "ctx.sample(), ctx.elicit() and server.notify(Changed(…)) do what the session did",
     "mcp.shared.auth": "gemel.auth has the objects for logins and tokens; see docs/authorization.md",
     "mcp.shared.path_security": "values such as '..' are refused before the function runs; else use pathlib's is_relative_to()",
@@ -242,7 +242,7 @@ HTTP_OPTIONS = {
 }
 
 ITEM_OPTIONS = {
-    "app": "pages of apps are served by gemel.Apps",
+    "app": "write apps = server.add_extension(Apps()) where the server is made, and @apps.tool(ui=…) or @apps.page(uri)",
     "auth": 'write scopes=["scope"], without_scopes="hide"',
     "exclude_args": "take them out of the signature, or inject them with Annotated[…, Depends(function)]",
     "enabled": "call server.disable(name)",
@@ -397,6 +397,21 @@ CLIENT_MEMBERS = {
     "subscribe_resource": "use `async with client.listen(resources=[uri]) as changes`",
     "transport": "options of the transport are arguments of Client",
 }
+
+
+#: Members of the objects of apps of the other libraries.
+APPS_MEMBERS = {
+    "add_resource": "write @apps.page(uri), or apps.add_page(uri, path)",
+    "add_tool": "write apps.tool()(function)",
+    "resources": "register pages with apps.page() or apps.add_page()",
+    "run": "make a server: Server(name, extensions=[apps]).run()",
+    "tools": "register tools with apps.tool()",
+}
+#: What is said once about tools that are for pages alone.
+FOR_PAGES = (
+    "clients that don't show pages neither list nor call the tools with audience='app'; a test declares that it shows them: see "
+    "docs/servers/extensions.md"
+)
 
 
 def name_advice(full_name: str) -> str:

@@ -64,6 +64,19 @@ class CallArguments:
         """Replace the value of an argument where it stands."""
         self._args = [(other, arg.with_changes(value=value) if other == name else arg) for other, arg in self._args]
 
+    def spread(self, name: str) -> None:
+        """Put the keyword arguments of a call, which is the value of an argument, in place of that argument."""
+        at = next((index for index, (other, _) in enumerate(self._args) if other == name), None)
+        if at is None:
+            return
+        arg = self._args[at][1]
+        inner = CallArguments(cst.ensure_type(arg.value, cst.Call))
+        parts = [(key, _keyword(key, value)) for key in inner.names() if (value := inner.get(key)) is not None]
+        if len(parts) == 1:
+            key, part = parts[0]
+            parts = [(key, _named(arg, key).with_changes(value=part.value))]
+        self._args[at : at + 1] = parts
+
     def make_positional(self, name: str) -> None:
         """Put an argument in front, without its keyword."""
         value = self.pop(name)

@@ -145,6 +145,19 @@ class Bindings:
         (full_name,) = full_names
         return full_name.name if full_name.source is QualifiedNameSource.IMPORT else None
 
+    def is_from(self, node: cst.BaseExpression, package: str) -> bool:
+        """Whether a name, or one in a union or in brackets, was imported from a package."""
+        return any(
+            (self._import(found) or "").partition(".")[0] == package
+            for found in m.findall(node, m.Name() | m.Attribute())
+        )
+
+    def assignment(self, node: cst.Name) -> cst.CSTNode | None:
+        """Return the target of the assignment that alone binds a name; None for what is bound otherwise."""
+        scope: Any = self._scopes.get(node)
+        found = list(scope[node.value]) if scope is not None else []
+        return found[0].node if len(found) == 1 and isinstance(found[0], Assignment) else None
+
     def is_taken(self, name: str, new: Name) -> bool:
         """Whether a name is bound anywhere in the module, other than to an import that becomes the same name of Gemel."""
         for scope in {scope for scope in self._scopes.values() if isinstance(scope, Scope)}:
@@ -341,6 +354,10 @@ class Bindings:
                 return "context"
             if full_name in names.MEDIA:
                 return "media"
+            if full_name in names.APPS:
+                return "apps"
+            if full_name in names.PREFAB_APPS:
+                return "prefab apps"
             owner, _, member = full_name.rpartition(".")
             if owner in names.SERVERS and member in ("as_proxy", "from_openapi", "from_fastapi"):
                 return "server"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gemel.schema.base import RESERVED
 from gemel.values.schemas import naive_form
 
 #: Each list with what its entries are called, and the field that tells them apart.
@@ -27,6 +28,10 @@ _SECTIONS = re.compile(r"^\s*(args|arguments|parameters|params|returns?|raises|y
 #: Formats that Gemel lists for what is read, but not for what is sent, which can lack a time zone or have a sign.
 _MOMENTS = frozenset({"date-time", "time", "duration"})
 _BLOCKS = frozenset({"text", "image", "audio", "resource", "resource_link"})
+#: The URI of the page of prefab, which FastMCP writes with a digest of its options.
+_PREFAB = re.compile(r"ui://prefab/renderer/\w+/")
+#: What a client does with a page, and with a tool that has one (MCP Apps).
+_PAGE_OPTIONS = ("csp", "permissions", "domain", "prefersBorder")
 _WILDCARD = re.compile(r"\{(\w+)\*\}")
 
 Lists = Mapping[str, Any]
@@ -35,12 +40,13 @@ Lists = Mapping[str, Any]
 def count(lists: Lists) -> str:
     """Say how many entries a server lists: `27 tools, 1 prompt`."""
     counted = [(len(lists[key]), word) for key, (word, _) in _LISTS.items() if lists[key]]
+    counted += [(len(found), "extension") for found in (_extensions(lists),) if found]
     return ", ".join(f"{number} {word if number == 1 else f'{word}s'}" for number, word in counted) or "nothing"
 
 
 def lists_something(lists: Lists) -> bool:
-    """Whether any list has an entry."""
-    return any(lists[key] for key in _LISTS)
+    """Whether any list has an entry, or the server has an extension of its own."""
+    return any(lists[key] for key in _LISTS) or bool(_extensions(lists))
 
 
 def text_schemas_left_out(old: Lists, new: Lists) -> int:
@@ -82,13 +88,27 @@ def differences(old: Lists, new: Lists) -> Iterator[str]:
                 yield from (f"{word} {name}: {text}" for text in _entry(key, entry, after[name]))
     if (old["instructions"] or "").split() != (new["instructions"] or "").split():
         yield "the instructions differ"
+    before, after = _extensions(old), _extensions(new)
+    yield from (f"the extension {name} is missing" for name in before if name not in after)
+    yield from (f"the extension {name} was not there before" for name in after if name not in before)
+    yield from (
+        f"the settings of the extension {name} differ"
+        for name in before
+        if before[name] != after.get(name, before[name])
+    )
     for name in _CAPABILITIES:
         if (name in old["capabilities"]) != (name in new["capabilities"]):
             yield f"the capability {name} {'is missing' if name in old['capabilities'] else 'was not there before'}"
 
 
+def _extensions(lists: Lists) -> dict[str, Any]:
+    """The extensions that a program adds itself. What those of the protocol add is in the lists."""
+    extensions = lists["capabilities"].get("extensions") or {}
+    return {name: settings for name, settings in extensions.items() if not name.startswith(RESERVED)}
+
+
 def _identity(entry: Mapping[str, Any], field: str) -> str:
-    text = _WILDCARD.sub(r"{+\1}", str(entry[field]))
+    text = _PREFAB.sub("ui://prefab/", _WILDCARD.sub(r"{+\1}", str(entry[field])))
     return text.removeprefix("resource://")  # Gemel's for a URI without a scheme
 
 
@@ -110,10 +130,33 @@ def _entry(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator
         for name, value in _hints(old).items():
             if _hints(new).get(name) != value:
                 yield f"annotations: {name} was {json.dumps(value)}, is {json.dumps(_hints(new).get(name))}"
+        if _shown(old) != _shown(new):
+            yield f"_meta.ui was {json.dumps(_shown(old))}, is {json.dumps(_shown(new))}"
     elif key == "prompts":
         yield from _arguments(old.get("arguments") or (), new.get("arguments") or ())
-    elif _mime_type(old) != _mime_type(new):
-        yield f"mimeType was {_mime_type(old)}, is {_mime_type(new)}"
+    else:
+        if _mime_type(old) != _mime_type(new):
+            yield f"mimeType was {_mime_type(old)}, is {_mime_type(new)}"
+        if _page(old) != _page(new):
+            yield f"_meta.ui was {_short(_page(old))}, is {_short(_page(new))}"
+
+
+def _ui(entry: Mapping[str, Any]) -> dict[str, Any]:
+    ui = (entry.get("_meta") or {}).get("ui")
+    return ui if isinstance(ui, dict) else {}
+
+
+def _shown(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """The page of a tool, and who may call it, which is both by default."""
+    audience = sorted(_ui(tool).get("visibility") or ("app", "model"))
+    return {"page": _PREFAB.sub("ui://prefab/", str(_ui(tool).get("resourceUri") or "")), "audience": audience}
+
+
+def _page(resource: Mapping[str, Any]) -> dict[str, Any]:
+    """What a page may use, and how it is shown."""
+    options = {name: _ui(resource)[name] for name in _PAGE_OPTIONS if _ui(resource).get(name)}
+    csp = {key: sorted(domains) for key, domains in options.get("csp", {}).items() if domains}
+    return {**options, **({"csp": csp} if csp else {})}
 
 
 def _arguments(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> Iterator[str]:

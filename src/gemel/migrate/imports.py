@@ -14,6 +14,9 @@ from gemel.migrate import names
 from gemel.migrate.arguments import code_of
 from gemel.migrate.names import Name
 
+#: The packages from which an import may lose its use.
+_REWRITTEN = (*names.PACKAGES, "gemel", "collections", "typing")
+
 ImportT = TypeVar("ImportT", cst.ImportFrom, cst.Import)
 
 
@@ -37,7 +40,7 @@ def statements_of(module: cst.Module) -> Iterator[cst.ImportFrom | cst.Import]:
 
 
 def remove_imports(module: cst.Module, dropped: set[str]) -> cst.Module:
-    """Remove the imports of the foreign packages that the rewriting left without a use.
+    """Remove the imports that the rewriting left without a use: those of the foreign packages, of Gemel, and of types.
 
     Args:
         module: The rewritten module.
@@ -90,7 +93,8 @@ class _Remover(cst.CSTTransformer):
     def leave_ImportFrom(
         self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom
     ) -> cst.ImportFrom | cst.RemovalSentinel:
-        if not list(statements_of(cst.Module([cst.SimpleStatementLine([original_node])]))):
+        home = code_of(original_node.module) if original_node.module is not None else ""
+        if original_node.relative or home.partition(".")[0] not in _REWRITTEN:
             return updated_node
         if isinstance(updated_node.names, cst.ImportStar):
             return updated_node

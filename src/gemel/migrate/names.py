@@ -107,6 +107,21 @@ NAMES: dict[str, Name] = {
     "fastmcp.tools.ToolResult": Name("CallToolResult"),
     "fastmcp.tools.base.ToolResult": Name("CallToolResult"),
     "fastmcp.tools.tool.ToolResult": Name("CallToolResult"),
+    "fastmcp.apps.ResourceCSP": Name("Csp"),
+    "fastmcp.apps.config.ResourceCSP": Name("Csp"),
+    "fastmcp.apps.UI_MIME_TYPE": Name("MIME_TYPE", "gemel.extensions.apps"),
+    "fastmcp.apps.config.UI_MIME_TYPE": Name("MIME_TYPE", "gemel.extensions.apps"),
+    "mcp.server.apps.APP_MIME_TYPE": Name("MIME_TYPE", "gemel.extensions.apps"),
+    "mcp.server.apps.Apps": Name("Apps"),
+    "mcp.server.apps.ResourceCsp": Name("Csp"),
+    "mcp.server.mcpserver.require_client_extension": Name("require_client_extension"),
+    "mcp.server.extension.Extension": Name("Extension"),
+    "mcp.client.ClaimContext": Name("ClientContext"),
+    "mcp.client.extension.ClaimContext": Name("ClientContext"),
+    "mcp.client.ClientExtension": Name("ClientExtension"),
+    "mcp.client.extension.ClientExtension": Name("ClientExtension"),
+    "mcp.client.advertise": Name("declared_extension"),
+    "mcp.client.extension.advertise": Name("declared_extension"),
     "mcp.Client": Name("Client"),
     "mcp.client.Client": Name("Client"),
     "mcp.client.client.Client": Name("Client"),
@@ -153,6 +168,14 @@ NAMES: dict[str, Name] = {
     },
     **{f"{module}.{name}": Name(name, home) for module in _TYPE_MODULES for name, home in WIRE_TYPES.items()},
     **{f"{module}.{old}": new for module in _TYPE_MODULES for old, new in _RENAMED_TYPES.items()},
+}
+
+#: Names that are members of a class in Gemel.
+MEMBERS = {
+    "fastmcp.apps.UI_EXTENSION_ID": ("Apps", "id"),
+    "fastmcp.apps.config.UI_EXTENSION_ID": ("Apps", "id"),
+    "mcp.server.apps.EXTENSION_ID": ("Apps", "id"),
+    "mcp.server.apps.client_supports_apps": ("Apps", "shown_by"),
 }
 
 #: Names of the protocol in camel case, which are in snake case in Gemel.
@@ -210,6 +233,10 @@ PROCESS_PARAMETERS = frozenset({"mcp.StdioServerParameters", "mcp.client.stdio.S
 PROXIES = frozenset({"fastmcp.server.create_proxy", "fastmcp.server.proxy.create_proxy"})
 CURRENT_CONTEXT = frozenset({"fastmcp.dependencies.CurrentContext", "fastmcp.server.dependencies.CurrentContext"})
 CACHE_HINTS = frozenset(old for old, new in NAMES.items() if new.name == "CacheHint")
+#: Objects that hold apps; those of FastMCP show interfaces of prefab.
+APPS = frozenset({"mcp.server.apps.Apps"})
+PREFAB_APPS = frozenset({"fastmcp.FastMCPApp", "fastmcp.apps.FastMCPApp", "fastmcp.apps.app.FastMCPApp"})
+APP_CONFIGS = frozenset({"fastmcp.apps.AppConfig", "fastmcp.apps.config.AppConfig"})
 HEADERS = frozenset({"fastmcp.server.dependencies.get_http_headers"})
 DEPENDS = frozenset({"fastmcp.dependencies.Depends", "fastmcp.server.dependencies.Depends"})
 #: What the dependencies of the official SDK return to ask the client: the method of a context, and the type of its answer.

@@ -213,8 +213,12 @@ async def _list_gemel(server: Any) -> dict[str, Any]:
     import msgspec
 
     from gemel.client.client import Client
+    from gemel.client.extensions import declared_extension
+    from gemel.extensions.apps import MIME_TYPE, Apps
 
-    async with Client(server, era="2025") as client:
+    # Other servers list pages of apps, and tools for them, for all clients.
+    shows_pages = declared_extension(Apps.id, {"mimeTypes": [MIME_TYPE]})
+    async with Client(server, era="2025", extensions=[shows_pages]) as client:
         capabilities = msgspec.to_builtins(client.server_capabilities)
         return {
             "instructions": client.instructions,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import libcst as cst
 import libcst.matchers as m
 
 from gemel.client.client import Client
 from gemel.migrate import advice, names
+from gemel.migrate.apps import AppsRewrite
 from gemel.migrate.arguments import CallArguments, code_of, is_name, text_of
 from gemel.migrate.bindings import Bindings
+from gemel.migrate.extension_classes import ExtensionClasses
 from gemel.migrate.names import NAMES, Name
 from gemel.migrate.providers import Counterpart, added_counterpart, auth_counterpart
 from gemel.schema import content
@@ -22,6 +24,8 @@ from gemel.server.options import ServerOptions
 from gemel.server.server import Server
 
 _ITEMS = ("tool", "resource", "prompt")
+#: What functions are registered at.
+_REGISTRIES = ("server", "apps", "prefab apps")
 _LOGS = ("debug", "info", "warning", "error")
 _TRANSPORTS = {"streamable-http": "http", "http": "http", "stdio": "stdio", "sse": "http"}
 _RUNS = {
@@ -161,6 +165,8 @@ class RewritePass(cst.CSTTransformer):
         self._returns: dict[cst.CSTNode, str] = {}
         #: What the servers do as the other library does, other than Gemel by default.
         self.kept: set[str] = set()
+        self._apps = AppsRewrite(bindings, self._note)
+        self._extensions = ExtensionClasses(bindings, self._note)
 
     def _note(self, node: cst.CSTNode, text: str) -> None:
         note = (self._bindings.line(node), text)
@@ -170,6 +176,7 @@ class RewritePass(cst.CSTTransformer):
     # ---------------------------------------------------------------- imports and names
 
     def visit_Module(self, node: cst.Module) -> None:
+        self._apps.scan(node)
         for annotation in m.findall(node, m.Annotation(annotation=m.SimpleString())):
             self._quoted.update(re.findall(r"\w+", code_of(annotation.annotation)))  # type: ignore[attr-defined]  # found by its kind
         for function in m.findall(node, m.FunctionDef()):
@@ -184,6 +191,8 @@ class RewritePass(cst.CSTTransformer):
                 self._middleware.add(function.name.value)
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
+        self.imports |= self._apps.imports | self._extensions.imports
+        self.dropped |= self._apps.dropped | self._extensions.dropped
         if self._http_node is not None and not self._runs:
             options = ", ".join(f"{option}={code_of(value)}" for option, value in self._http_options)
             self._note(self._http_node, f"Server({options}) was left out: give it to run('http', …), where that is")
@@ -194,6 +203,7 @@ class RewritePass(cst.CSTTransformer):
 
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
         self._bases.pop()
+        updated_node = self._extensions.rewrite(original_node, updated_node)
         name = original_node.name.value
         if name not in self._results or original_node.bases or original_node.keywords or original_node.decorators:
             return updated_node
@@ -257,7 +267,10 @@ class RewritePass(cst.CSTTransformer):
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel:
-        """Imports from several modules stand on lines of their own."""
+        """Imports from several modules stand on lines of their own; a server that has apps gets them behind it."""
+        added = self._apps.added(original_node)
+        if added:
+            return cst.FlattenSentinel([updated_node, *added])
         if len(original_node.body) != 1 or len(updated_node.body) < 2:
             return updated_node
         lines = [
@@ -271,6 +284,8 @@ class RewritePass(cst.CSTTransformer):
         full_name = self._bindings.imported(original_node)
         if full_name is None:
             return updated_node
+        if full_name in names.MEMBERS:
+            return self._member_of_class(original_node, full_name)
         new = NAMES.get(full_name)
         if new is None:
             self.dropped.add(original_node.value)
@@ -300,6 +315,8 @@ class RewritePass(cst.CSTTransformer):
         elif owner == "media" and not hasattr(Image, name):
             text = advice.MEDIA_MEMBERS.get(name, "Image, Audio and File have content(), base64 and family")
             self._note(original_node, f".{name}: {text}")
+        elif original_node in self._replaced_members:
+            return updated_node
         elif owner in ("client", "session") and name in advice.CLIENT_MEMBERS:
             self._note(original_node, f"client.{name}: {advice.CLIENT_MEMBERS[name]}")
         elif owner in ("client", "session") and name not in _CLIENT_CALLS and not hasattr(Client, name):
@@ -342,6 +359,8 @@ class RewritePass(cst.CSTTransformer):
         self, original_node: cst.Attribute, updated_node: cst.Attribute, full_name: str
     ) -> cst.BaseExpression:
         """`types.TextContent` and `fastmcp.FastMCP` by the plain name."""
+        if full_name in names.MEMBERS:
+            return self._member_of_class(original_node, full_name)
         new = NAMES.get(full_name)
         base = original_node.value
         while isinstance(base, cst.Attribute):
@@ -355,6 +374,13 @@ class RewritePass(cst.CSTTransformer):
             return cst.parse_expression(f"{new.module}.{new.name}")
         self.imports.add(new)
         return cst.Name(new.name, lpar=original_node.lpar, rpar=original_node.rpar)
+
+    def _member_of_class(self, node: cst.Name | cst.Attribute, full_name: str) -> cst.Attribute:
+        """A name that is a member of a class of Gemel."""
+        self._dropped_in(node)
+        home, name = names.MEMBERS[full_name]
+        self.imports.add(Name(home))
+        return cst.Attribute(cst.Name(home), cst.Name(name), lpar=node.lpar, rpar=node.rpar)
 
     def _own_contents(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         """`(await ctx.read_resource(uri))[0].content` and `….contents[0].content` as `….contents[0].text`."""
@@ -410,6 +436,9 @@ class RewritePass(cst.CSTTransformer):
             if self._bindings.kind(session.value) == "context":
                 self._sampling.add(node)
                 self._replaced_members.add(session)
+        sending = self._extensions.sends(node)
+        if sending is not None:
+            self._replaced_members.add(sending)
         full_name = self._bindings.imported(node.func)
         found: Counterpart | None = None
         if full_name is not None:
@@ -433,6 +462,9 @@ class RewritePass(cst.CSTTransformer):
             return counterpart.expression
         if original_node in self._sampling:
             return self._sample(updated_node)
+        of_apps = self._apps.call(original_node, updated_node, self._item)
+        if of_apps is not None:
+            return of_apps
         full_name = self._bindings.imported(original_node.func)
         if full_name is not None:
             return self._global_call(original_node, updated_node, full_name)
@@ -636,7 +668,8 @@ class RewritePass(cst.CSTTransformer):
                 # Clients may subscribe; without changes they are told nothing.
                 arguments.pop(option)
             elif self._is_counterpart(option, arguments.get(option), CallArguments(original_node).get(option)):
-                pass
+                if option == "providers":
+                    arguments.rename(option, "extensions")
             elif option in _RENAMED_SERVER_OPTIONS:
                 arguments.rename(option, _RENAMED_SERVER_OPTIONS[option])
             elif option in advice.SERVER_OPTIONS:
@@ -660,6 +693,8 @@ class RewritePass(cst.CSTTransformer):
         """Whether the value of an option was rewritten to one of Gemel, or is one as it stands."""
         if option == "middleware":
             return self._are_functions(value)
+        if option in ("extensions", "providers") and original is not None:
+            return self._apps.are_extensions(original, option)
         if option == "auth" and original is not None:
             return original in self._counterparts or code_of(original) in self._auth
         return False
@@ -716,13 +751,16 @@ class RewritePass(cst.CSTTransformer):
             return arguments.call()
         return updated_node
 
-    def _item(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
+    def _item(
+        self, original_node: cst.Call, updated_node: cst.Call, method: str, known: Collection[str] = ()
+    ) -> cst.Call:
+        """A tool, resource or prompt. Options that are known are those of Gemel already."""
         positional = ("uri",) if method == "resource" else ("name",)
         arguments = CallArguments(updated_node, positional)
         for option in arguments.names():
             if option in advice.ITEM_OPTIONS:
                 self._note(original_node, f"@server.{method}({option}=…): {advice.ITEM_OPTIONS[option]}")
-            elif option not in (*_ITEM_OPTIONS[method], "uri", "structured_output", "run_in_thread"):
+            elif option not in (*_ITEM_OPTIONS[method], *known, "uri", "structured_output", "run_in_thread"):
                 self._note(
                     original_node, f"@server.{method}({option}=…): Gemel has no such option; see docs/servers.md"
                 )
@@ -873,6 +911,10 @@ class RewritePass(cst.CSTTransformer):
 
     def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
         call = original_node.expression
+        if isinstance(call, cst.Call) and isinstance(updated_node.expression, cst.Call):
+            sent = self._extensions.sent(call, updated_node.expression)
+            if sent is not None:
+                return sent
         if original_node in self._notices:
             return self._notice(updated_node, self._notices[original_node])
         if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
@@ -1011,8 +1053,10 @@ class RewritePass(cst.CSTTransformer):
         auth = text_of(arguments.get("auth"))
         if auth is not None and auth != "oauth":
             arguments.set("auth", f"lambda: {f'Bearer {auth}'!r}")
+        given = CallArguments(original_node).get("extensions")
+        fitting = {"auth": auth is not None, "extensions": given is not None and self._are_client_extensions(given)}
         for option in arguments.names():
-            if option in advice.CLIENT_OPTIONS and not (option == "auth" and auth is not None):
+            if option in advice.CLIENT_OPTIONS and not fitting.get(option):
                 self._note(original_node, f"Client({option}=…): {advice.CLIENT_OPTIONS[option]}")
         if original_node.args and isinstance(original_node.args[0].value, cst.Dict):
             self._note(original_node, "Client({…}): write ClientGroup.from_config({…}) for several servers")
@@ -1020,6 +1064,14 @@ class RewritePass(cst.CSTTransformer):
             self.imports.add(Name("Client"))
             return arguments.call().with_changes(func=cst.Name("Client"))
         return arguments.call()
+
+    def _are_client_extensions(self, given: cst.BaseExpression) -> bool:
+        """Whether these are objects of classes of the program, or extensions that are only declared."""
+        return isinstance(given, cst.List) and all(
+            (self._bindings.kind(element.value) or "").startswith("object ")
+            or (isinstance(element.value, cst.Call) and self._bindings.imported(element.value.func) in NAMES)
+            for element in given.elements
+        )
 
     def _client_call(
         self, original_node: cst.Call, updated_node: cst.Call, method: str, owner: str
@@ -1126,8 +1178,11 @@ class RewritePass(cst.CSTTransformer):
         return (
             isinstance(inner, cst.Attribute)
             and inner.attr.value in _ITEMS
-            and self._bindings.kind(inner.value) == "server"
+            and self._bindings.kind(inner.value) in _REGISTRIES
         )
+
+    def leave_Decorator(self, original_node: cst.Decorator, updated_node: cst.Decorator) -> cst.Decorator:
+        return self._apps.decorator(original_node, updated_node)
 
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
