@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import libcst as cst
@@ -149,8 +149,20 @@ def add_imports(module: cst.Module, required: Iterable[Name]) -> cst.Module:
     for home, more in homes.items():
         if home in place:
             body[place[home]] = _extended(body[place[home]], more)
+    others: set[str | None] = set()
     for home in sorted(set(homes) - set(place), reverse=True):
         at = _first_place(body)
+        if not home.startswith("gemel") and home not in sys.stdlib_module_names:
+            outside = [statement for statement in body if _home(statement) in others]
+            first = next(
+                (index for index, statement in enumerate(body) if (_home(statement) or "").startswith("gemel")), at
+            )
+            first = body.index(outside[0]) if outside else first
+            body.insert(first, _statement(home, homes[home]).with_changes(leading_lines=_blank(body[first])))
+            if outside:
+                body[first + 1] = body[first + 1].with_changes(leading_lines=())
+            others.add(home)
+            continue
         if home.startswith("gemel."):
             at = next((index + 1 for index, statement in enumerate(body) if _home(statement) == "gemel"), at)
         if home in sys.stdlib_module_names:
@@ -160,6 +172,12 @@ def add_imports(module: cst.Module, required: Iterable[Name]) -> cst.Module:
                 body[at] = body[at].with_changes(leading_lines=[cst.EmptyLine(indent=False)])
         body.insert(at, _statement(home, homes[home]))
     return module.with_changes(body=body)
+
+
+def _blank(statement: cst.CSTNode) -> Sequence[cst.EmptyLine]:
+    """The lines in front of a statement, if nothing but blank."""
+    lines = statement.leading_lines if isinstance(statement, cst.SimpleStatementLine) else ()
+    return lines if all(line.comment is None for line in lines) else ()
 
 
 def _home(statement: cst.CSTNode) -> str | None:

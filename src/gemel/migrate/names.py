@@ -51,6 +51,7 @@ WIRE_TYPES = {
     "ReadResourceResult": "gemel",
     "Resource": "gemel",
     "ResourceLink": "gemel",
+    "Result": "gemel.schema.base",
     "ResourceTemplate": "gemel",
     "Root": "gemel",
     "SamplingMessage": "gemel",
