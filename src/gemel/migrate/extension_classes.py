@@ -11,6 +11,7 @@ import libcst.matchers as m
 from gemel.migrate.arguments import CallArguments, code_of, text_of
 from gemel.migrate.bindings import Bindings
 from gemel.migrate.names import Name
+from gemel.protocol.eras.detect import ERAS
 
 _SERVER_BASES = frozenset({"mcp.server.extension.Extension"})
 _CLIENT_BASES = frozenset({"mcp.client.ClientExtension", "mcp.client.extension.ClientExtension"})
@@ -18,10 +19,7 @@ _MODELS = frozenset(
     f"{home}.{name}" for home in ("mcp.types", "mcp_types") for name in ("RequestParams", "Result", "Request")
 )
 #: The revisions of each era.
-_ERAS = {
-    "2025": frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}),
-    "2026": frozenset({"2026-07-28"}),
-}
+_ERAS = {name: frozenset(era.revisions) for name, era in ERAS.items()}
 #: Methods of the classes of both sides that are rewritten, and what to do about those that can't be.
 _REMEDIES = {
     "tools": "tools(): register them in `def attach(self, server)` with server.tool(function)",
