@@ -407,6 +407,8 @@ APPS_MEMBERS = {
     "run": "make a server: Server(name, extensions=[apps]).run()",
     "tools": "register tools with apps.tool()",
 }
+#: What is said of a program that has apps of its own beside those of its servers.
+ONE_OF_APPS = "a server has one object of apps: register the tools and pages of both at one"
 #: What is said once about tools that are for pages alone.
 FOR_PAGES = (
     "clients that don't show pages neither list nor call the tools with audience='app'; a test declares that it shows them: see "

@@ -8,14 +8,17 @@ from typing import NamedTuple
 import libcst as cst
 import libcst.matchers as m
 
+from gemel.extensions.apps import MIME_TYPE
 from gemel.migrate import advice, names
 from gemel.migrate.arguments import CallArguments, code_of, is_name, text_of
 from gemel.migrate.bindings import Bindings
+from gemel.migrate.imports import statements_of
 from gemel.migrate.names import Name
 
 _APPS = Name("Apps")
 _PREFAB_APPS = Name("PrefabApps", "gemel.extensions.prefab")
 _PATH = Name("Path", "pathlib")
+_STR = cst.Name("str")
 _REGISTERS = m.Call(func=m.Attribute(attr=m.Name("tool") | m.Name("resource")))
 #: What a page may use, as both other libraries write it, to its name in the protocol.
 _PERMISSIONS = {
@@ -69,10 +72,7 @@ class AppsRewrite:
         Args:
             module: The module, before anything is rewritten.
         """
-        if (
-            not m.findall(module, m.ImportFrom(module=m.Name("fastmcp") | m.Attribute()))
-            or "fastmcp" not in module.code
-        ):
+        if not any(code_of(found).split()[1].startswith("fastmcp") for found in statements_of(module)):
             return
         shown = {
             code_of(uri)
@@ -82,18 +82,16 @@ class AppsRewrite:
             and (uri := CallArguments(call).get("resource_uri")) is not None
         }
         found: list[cst.CSTNode] = []
+        returns: dict[cst.BaseExpression, cst.BaseExpression] = {}
         for function in m.findall(module, m.FunctionDef()):
             assert isinstance(function, cst.FunctionDef)
-            returned = function.returns.annotation if function.returns is not None else None
-            for decorator in function.decorators:
-                member = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
-                if (
-                    self._is_member(member, "tool")
-                    and returned is not None
-                    and self._bindings.is_from(returned, "prefab_ui")
-                ):
-                    self._prefab.add(decorator.decorator)
-                    found.append(decorator.decorator)
+            if function.returns is not None:
+                returns.update({part.decorator: function.returns.annotation for part in function.decorators})
+        for decorator, returned in returns.items():
+            member = decorator.func if isinstance(decorator, cst.Call) else decorator
+            if self._is_member(member, "tool") and self._bindings.is_from(returned, "prefab_ui"):
+                self._prefab.add(decorator)
+                found.append(decorator)
         for call in m.findall(module, _REGISTERS):
             assert isinstance(call, cst.Call)
             app = CallArguments(call).get("app")
@@ -102,9 +100,16 @@ class AppsRewrite:
                 continue
             if is_name(app, "True"):
                 self._prefab.add(call)
+                if call in returns and self._bindings.imported(returns[call]) not in names.TOOL_RESULTS:
+                    self._note(call, "@server.tool(app=True): return a PrefabApp or a component of Prefab")
             if given or (self._is_member(call.func, "resource") and self._is_page(call, shown)):
                 found.append(call)
+                if self._is_member(call.func, "resource") and code_of(returns.get(call, _STR)) != "str":
+                    self._note(call, "@apps.page(uri): return the HTML document, a str")
         self._place(found)
+        made = [call for call in m.findall(module, m.Call()) if self._bindings.kind(call) == "prefab apps"]
+        if made and self._registering:
+            self._note(made[0], advice.ONE_OF_APPS)
 
     def _is_member(self, node: cst.BaseExpression, name: str) -> bool:
         """Whether this is a method of a server."""
@@ -114,7 +119,10 @@ class AppsRewrite:
 
     def _is_page(self, call: cst.Call, shown: set[str]) -> bool:
         """Whether a resource is the page of a tool, which FastMCP tells by its URI."""
-        uri = CallArguments(call, ("uri",)).get("uri")
+        arguments = CallArguments(call, ("uri",))
+        uri, mime_type = arguments.get("uri"), arguments.get("mime_type")
+        if mime_type is not None and text_of(mime_type) != MIME_TYPE:
+            return False
         text = text_of(uri)
         return uri is not None and ((text or "").startswith("ui://") or code_of(uri) in shown)
 
@@ -196,6 +204,24 @@ class AppsRewrite:
             option == "extensions" and kind.startswith("object ") for kind in others
         )
 
+    def is_added(self, node: cst.Call) -> bool:
+        """Return whether a call is `server.add_provider(app)`.
+
+        Args:
+            node: The call before anything in it was rewritten.
+        """
+        return (
+            self._is_member(node.func, "add_provider")
+            and len(node.args) == 1
+            and self._bindings.kind(node.args[0].value) == "prefab apps"
+        )
+
+    def _function(self, call: cst.Call) -> cst.BaseExpression | None:
+        """The function that a call registers, if it is not a decorator."""
+        first = call.args[0] if call.args else None
+        is_function = first is not None and first.keyword is None and code_of(first.value) in self._bindings.functions
+        return first.value if first is not None and is_function else None
+
     def call(self, original_node: cst.Call, updated_node: cst.Call, item: Item) -> cst.BaseExpression | None:
         """Return a call that is about apps as that of Gemel; None for any other call.
 
@@ -214,16 +240,14 @@ class AppsRewrite:
             return cst.Call(cst.Name(_PREFAB_APPS.name))
         if not isinstance(original_node.func, cst.Attribute):
             return None
-        if self._is_member(original_node.func, "add_provider") and len(original_node.args) == 1:
-            added = self._bindings.kind(original_node.args[0].value)
-            return (
-                updated_node.with_changes(func=_method(updated_node, "add_extension"))
-                if added == "prefab apps"
-                else None
-            )
+        if self.is_added(original_node):
+            return updated_node.with_changes(func=_method(updated_node, "add_extension"))
         owner, method = self._bindings.kind(original_node.func.value), original_node.func.attr.value
         if owner == "prefab apps" and method in ("tool", "ui"):
-            return item(original_node, self._of_app(original_node, updated_node, method), "tool", ("audience",))
+            function = self._function(original_node)
+            call = updated_node if function is None else updated_node.with_changes(args=updated_node.args[1:])
+            register = item(original_node, self._of_app(original_node, call, method), "tool", ("audience",))
+            return _applied(register, function)
         if owner == "apps" and method == "tool":
             return self._tool(original_node, CallArguments(updated_node), item)
         if owner == "apps" and method == "add_html_resource":
@@ -238,13 +262,16 @@ class AppsRewrite:
         """`server.tool(app=…)` and `server.resource(uri, app=…)`."""
         assert isinstance(old.func, cst.Attribute)
         method = old.func.attr.value
-        arguments = CallArguments(new, ("uri",) if method == "resource" else ("name",))
+        function = self._function(old)
+        call = new if function is None else new.with_changes(args=new.args[1:])
+        arguments = CallArguments(call, ("uri",) if method == "resource" else ("name",))
         app, given = arguments.get("app"), CallArguments(old).get("app")
         func = cst.parse_expression(found.variable)
         self._drop(old)
         if old in self._prefab:
             arguments.pop("app")
-            return item(old, arguments.call(), "tool", ()).with_changes(func=cst.Attribute(func, cst.Name("ui")))
+            register = item(old, arguments.call(), "tool", ()).with_changes(func=cst.Attribute(func, cst.Name("ui")))
+            return _applied(register, function)
         known = isinstance(given, cst.Call) and self._bindings.imported(given.func) in names.APP_CONFIGS
         if app is not None and (not known or CallArguments(cst.ensure_type(app, cst.Call)).starred):
             self._note(old, f"@server.{method}(app=…): {advice.ITEM_OPTIONS['app']}")
@@ -254,10 +281,10 @@ class AppsRewrite:
             for name in _PAGE_OPTIONS:
                 if arguments.pop(name) is not None:
                     self._note(old, f"AppConfig({name}=…) of a tool was left out: give it to @apps.page(…)")
-            return self._tool(old, arguments, item).with_changes(func=cst.Attribute(func, cst.Name("tool")))
-        mime_type = text_of(arguments.pop("mime_type"))
-        if mime_type not in (None, "text/html;profile=mcp-app"):
-            self._note(old, "@server.resource(mime_type=…) was left out: pages are text/html;profile=mcp-app")
+            register = self._tool(old, arguments, item).with_changes(func=cst.Attribute(func, cst.Name("tool")))
+            return _applied(register, function)
+        if text_of(arguments.pop("mime_type")) not in (None, MIME_TYPE):
+            self._note(old, f"@server.resource(mime_type=…) was left out: pages are {MIME_TYPE}")
         for name in ("resource_uri", "visibility"):
             if arguments.pop(name) is not None:
                 self._note(old, f"AppConfig({name}=…) of a page was left out: it belongs to the tool")
@@ -367,6 +394,11 @@ class AppsRewrite:
 
 def _method(call: cst.Call, name: str) -> cst.BaseExpression:
     return cst.ensure_type(call.func, cst.Attribute).with_changes(attr=cst.Name(name))
+
+
+def _applied(register: cst.Call, function: cst.BaseExpression | None) -> cst.Call:
+    """A decorator, called with the function if there is one."""
+    return register if function is None else cst.Call(register, [cst.Arg(function)])
 
 
 def _texts(node: cst.BaseExpression | None) -> set[str] | None:

@@ -436,6 +436,8 @@ class RewritePass(cst.CSTTransformer):
             if self._bindings.kind(session.value) == "context":
                 self._sampling.add(node)
                 self._replaced_members.add(session)
+        if self._apps.is_added(node):
+            self._replaced_members.add(node.func)
         sending = self._extensions.sends(node)
         if sending is not None:
             self._replaced_members.add(sending)

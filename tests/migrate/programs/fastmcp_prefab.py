@@ -1,4 +1,4 @@
-# lists: add list_tasks lookup tasks
+# lists: add drop list_tasks lookup tasks
 # call: add {"task": "sweep"} = ["wash", "sweep"]
 # call: lookup {"word": "w"} = ["wash"]
 # call: list_tasks {} = ["wash"]
@@ -6,7 +6,9 @@
 # becomes: @app.tool(audience="app")
 # becomes: @app.tool("lookup", audience="app")
 # becomes: @app.ui(audience="model")
-# becomes: extensions=[app]
+# call: drop {"task": "wash"} = []
+# becomes: app.tool(name="drop", audience="app")(remove)
+# becomes: mcp.add_extension(app)
 # notes: neither list nor call the tools with audience='app'
 from prefab_ui.actions.mcp import CallTool
 from prefab_ui.app import PrefabApp
@@ -36,6 +38,14 @@ def list_tasks() -> list[str]:
     return list(known)
 
 
+def remove(task: str) -> list[str]:
+    """Remove a task."""
+    return [other for other in known if other != task]
+
+
+app.tool(remove, name="drop")
+
+
 @app.ui
 def tasks() -> PrefabApp:
     """Show the tasks."""
@@ -46,4 +56,5 @@ def tasks() -> PrefabApp:
     return PrefabApp(view=view, state={"tasks": list(known)})
 
 
-mcp = FastMCP("Tasks", providers=[app])
+mcp = FastMCP("Tasks")
+mcp.add_provider(app)
