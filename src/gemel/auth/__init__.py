@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from gemel.auth.server.introspection import IntrospectionAuth as IntrospectionAuth
     from gemel.auth.server.jwt import JWTAuth as JWTAuth
     from gemel.auth.server.proxy.providers import Auth0 as Auth0
+    from gemel.auth.server.proxy.providers import Clerk as Clerk
     from gemel.auth.server.proxy.providers import Cognito as Cognito
     from gemel.auth.server.proxy.providers import Discord as Discord
     from gemel.auth.server.proxy.providers import EntraID as EntraID
     from gemel.auth.server.proxy.providers import GitHub as GitHub
     from gemel.auth.server.proxy.providers import Google as Google
+    from gemel.auth.server.proxy.providers import HuggingFace as HuggingFace
     from gemel.auth.server.proxy.providers import Keycloak as Keycloak
     from gemel.auth.server.proxy.providers import Okta as Okta
     from gemel.auth.server.proxy.providers import OpenID as OpenID
@@ -60,6 +62,7 @@ _HOME = {
     "BrowserLogin": "gemel.auth.client.user",
     "CallbackLogin": "gemel.auth.client.user",
     "ClientCredentials": "gemel.auth.client.machine",
+    "Clerk": "gemel.auth.server.proxy.providers",
     "Cognito": "gemel.auth.server.proxy.providers",
     "DPoP": "gemel.auth.client.dpop",
     "DPoPProofs": "gemel.auth.server.dpop",
@@ -74,6 +77,7 @@ _HOME = {
     "GitHub": "gemel.auth.server.proxy.providers",
     "GitHubActionsToken": "gemel.auth.client.workload",
     "Google": "gemel.auth.server.proxy.providers",
+    "HuggingFace": "gemel.auth.server.proxy.providers",
     "IntrospectionAuth": "gemel.auth.server.introspection",
     "JWTAuth": "gemel.auth.server.jwt",
     "Keycloak": "gemel.auth.server.proxy.providers",

@@ -47,6 +47,7 @@ from gemel.jsonrpc import ABSENT, RequestId
 from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
+from gemel.protocol.http.request import Principal
 from gemel.protocol.records import Call, Record
 from gemel.protocol.revisions.adapt import shape
 from gemel.protocol.states import CallState
@@ -323,6 +324,11 @@ class Context(Record, Generic[StateT]):
     def principal(self) -> str | None:
         """Who was authenticated for this request; None for nobody."""
         return self._call.origin.principal
+
+    @property
+    def caller(self) -> Principal | None:
+        """Who was authenticated for this request, with scopes, claims and client as the token says them; None for nobody."""
+        return self._call.origin.caller
 
     @property
     def session_state(self) -> SessionState:

@@ -54,6 +54,7 @@ class Idp:
         rotates: Whether a refresh token is good once.
         refuses: The error that the token endpoint answers with.
         expires_in: Seconds of access tokens.
+        granted: The scopes in token responses; None for no word of them.
         requests: What arrived: paths with their parameters.
         headers: The headers of these requests.
         held: Paths whose requests wait until the event is set.
@@ -68,6 +69,7 @@ class Idp:
         self.answer: Callable[[dict[str, str]], dict[str, str]] = lambda parameters: parameters
         self.refuses: str | None = None
         self.expires_in: int | None = 3600
+        self.granted: str | None = None
         self.sends_refresh_tokens = True
         self.sends_id_tokens = True
         self.renews_id_tokens = False
@@ -151,6 +153,8 @@ class Idp:
         answer: dict[str, Any] = {"access_token": f"upstream-{secrets.token_hex(8)}", "token_type": "Bearer"}
         if self.expires_in is not None:
             answer["expires_in"] = self.expires_in
+        if self.granted is not None:
+            answer["scope"] = self.granted
         if self.sends_refresh_tokens:
             answer["refresh_token"] = f"upstream-refresh-{secrets.token_hex(8)}"
         self.tokens += [value for name, value in answer.items() if name in ("access_token", "refresh_token")]

@@ -23,7 +23,7 @@ from gemel.auth.server.proxy.upstream import (
     refresh_tokens,
 )
 from gemel.errors import AuthorizationFailed, DefinitionError
-from tests.auth.proxy.rig import SECRET, rig, serve_idp, serve_proxy
+from tests.auth.proxy.rig import SECRET, provider_of, rig, serve_idp, serve_proxy
 
 APP = {"client_id": "app", "client_secret": SECRET}
 ALL: dict[str, tuple[Callable[..., Provider], dict[str, Any], str | None]] = {
@@ -44,6 +44,8 @@ ALL: dict[str, tuple[Callable[..., Provider], dict[str, Any], str | None]] = {
         "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_Abc",
     ),
     "WorkOS": (providers.WorkOS, {"domain": "a.authkit.app"}, "https://a.authkit.app"),
+    "Clerk": (providers.Clerk, {"domain": "a.clerk.accounts.dev"}, "https://a.clerk.accounts.dev"),
+    "HuggingFace": (providers.HuggingFace, {}, "https://huggingface.co"),
     "Discord": (providers.Discord, {}, None),
     "OpenID": (providers.OpenID, {"issuer": "https://id.test"}, "https://id.test"),
 }
@@ -114,6 +116,25 @@ def test_the_metadata_of_another_issuer_is_refused(name: str) -> None:
 def test_what_is_no_name_makes_no_provider(make: Callable[..., Provider], options: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError):
         make(**{**APP, **options})
+
+
+async def test_a_login_without_a_scope_that_the_provider_must_grant_is_refused() -> None:
+    """Providers may grant less than was asked for (RFC 6749 §5.1), now or when tokens are renewed."""
+    async with serve_idp() as idp:
+        provider = msgspec.structs.replace(provider_of(idp), scopes=["openid", "repo"])
+        async with serve_proxy(idp, provider=provider, provider_scopes=["repo"]) as site:
+            idp.granted = "openid"
+            answer = await site.login(await site.register(), None)
+            assert answer["error"] == "access_denied"
+            idp.granted, idp.expires_in = "openid,repo", 1
+            tokens = await site.tokens()
+            idp.granted = "openid"
+            assert (await site.refresh(tokens["client_id"], tokens["refresh_token"])).status == 400
+
+
+def test_a_scope_that_the_provider_must_grant_is_asked_for() -> None:
+    with pytest.raises(DefinitionError, match="'repo' is not asked for"):
+        OAuthProxy(providers.GitHub(**APP), url="https://notes.example.com/mcp", provider_scopes=["repo"])
 
 
 @pytest.mark.parametrize(

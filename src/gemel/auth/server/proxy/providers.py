@@ -306,6 +306,53 @@ def WorkOS(
     )
 
 
+def Clerk(
+    *, domain: str, client_id: str, client_secret: str | None = None, scopes: Sequence[str] = _OPENID
+) -> Provider:
+    """Clerk.
+
+    Args:
+        domain: The domain of the instance, such as "example.clerk.accounts.dev".
+        client_id: The id of the OAuth application.
+        client_secret: Its secret; None for a public application.
+        scopes: What the login asks for.
+
+    Returns:
+        The provider.
+
+    Raises:
+        DefinitionError: The domain is not a host name.
+    """
+    return Provider(
+        title="Clerk",
+        client_id=client_id,
+        client_secret=client_secret,
+        issuer=f"https://{_name('domain', domain)}",
+        scopes=scopes,
+    )
+
+
+def HuggingFace(*, client_id: str, client_secret: str | None = None, scopes: Sequence[str] = _OPENID) -> Provider:
+    """Hugging Face. `preferred_username` is in the claims.
+
+    Args:
+        client_id: The id of the connected application.
+        client_secret: Its secret; None for a public application.
+        scopes: What the login asks for.
+
+    Returns:
+        The provider.
+    """
+    return Provider(
+        title="Hugging Face",
+        client_id=client_id,
+        client_secret=client_secret,
+        issuer="https://huggingface.co",
+        scopes=scopes,
+        secret_in="header",
+    )
+
+
 def Discord(*, client_id: str, client_secret: str, scopes: Sequence[str] = ("identify",)) -> Provider:
     """Discord. The user's id is a number as text; `username` is in the claims.
 

@@ -142,6 +142,8 @@ class OAuthProxy(TokenAuth):
         issuer: The public base URL of the authorization endpoints; by default the origin of `url`.
         scopes: Scopes that clients may ask for. They are scopes of this server, not of the provider.
         required_scopes: Scopes that every token has; a part of `scopes`.
+        provider_scopes: Scopes that the provider must grant, a part of those that it is asked for. A login without them is
+            refused, and ends when the provider takes them back.
         allow: Called with the claims of the user at each login, and again at each refresh: whether this user may. By default
             everybody may who can log in at the provider, which for public ones is everybody.
         backend: Where grants are kept, encrypted: `sqlite:///path`, or an object. By default the backend of the server if other
@@ -175,6 +177,7 @@ class OAuthProxy(TokenAuth):
         issuer: str | None = None,
         scopes: Sequence[str] = (),
         required_scopes: Sequence[str] = (),
+        provider_scopes: Sequence[str] = (),
         allow: Allow | None = None,
         backend: Backend | str | None = None,
         keys: Sequence[bytes] = (),
@@ -207,7 +210,13 @@ class OAuthProxy(TokenAuth):
             raise DefinitionError(
                 "access_ttl and refresh_ttl are seconds, more than 0; grace and remember_consent at least 0"
             )
+        unasked = sorted(set(provider_scopes) - set(provider.scopes))
+        if unasked:
+            raise DefinitionError(
+                f"provider_scopes: {unasked[0]!r} is not asked for: write it into scopes= of the provider"
+            )
         self._provider = provider
+        self._provider_scopes = frozenset(provider_scopes)
         self._allow = allow
         self._remember_consent = remember_consent
         local = is_loopback_name(urlsplit(self.issuer).hostname or "")
@@ -506,7 +515,9 @@ class OAuthProxy(TokenAuth):
         if await self._grants.has_grant(login.id):
             raise _completed()
         provider = self._provider
-        tokens = await self._run(exchange_code(provider, endpoints, code, login.verifier, self.callback_url))
+        tokens = await self._run(
+            exchange_code(provider, endpoints, code, login.verifier, self.callback_url, granted=self._provider_scopes)
+        )
         claims = await self._run(read_user(provider, endpoints, tokens, login.nonce))
         if not await self._is_allowed(claims):
             return self._redirect(login.redirect_uri, login.state, error="access_denied")
@@ -586,7 +597,8 @@ class OAuthProxy(TokenAuth):
     async def _renew(self, grant: Grant) -> None:
         """Renew the tokens of the provider in a grant. Raises UpstreamRefused and AuthorizationFailed."""
         endpoints = await self._endpoints()
-        grant.upstream = await self._run(refresh_tokens(self._provider, endpoints, grant.upstream))
+        refresh = refresh_tokens(self._provider, endpoints, grant.upstream, granted=self._provider_scopes)
+        grant.upstream = await self._run(refresh)
         if grant.upstream.id_token is not None:
             grant.claims = renew_claims(self._provider, grant.claims, grant.upstream.id_token)
 

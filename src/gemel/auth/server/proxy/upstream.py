@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import base64
 import logging
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
 
@@ -74,6 +75,7 @@ class _TokenResponse(msgspec.Struct):
     expires_in: float | str | None = None
     refresh_token: str | None = None
     id_token: str | None = None
+    scope: str | None = None
 
 
 def discover(provider: Provider) -> Flow[Endpoints]:
@@ -117,7 +119,13 @@ def discover(provider: Provider) -> Flow[Endpoints]:
 
 
 def exchange_code(
-    provider: Provider, endpoints: Endpoints, code: str, verifier: str, redirect_uri: str
+    provider: Provider,
+    endpoints: Endpoints,
+    code: str,
+    verifier: str,
+    redirect_uri: str,
+    *,
+    granted: Collection[str] = (),
 ) -> Flow[UpstreamTokens]:
     """Exchange a code of the provider for its tokens.
 
@@ -127,41 +135,45 @@ def exchange_code(
         code: The code.
         verifier: The PKCE verifier of the authorization request.
         redirect_uri: The redirect URI of the authorization request.
+        granted: Scopes that the tokens must have.
 
     Returns:
         The tokens.
 
     Raises:
-        UpstreamRefused: The provider does not accept the code.
+        UpstreamRefused: The provider does not accept the code, or the tokens lack one of the scopes.
         AuthorizationFailed: The provider can't be reached, or its answer can't be used.
     """
     form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
     if provider.pkce:
         form["code_verifier"] = verifier
     response = yield _token_request(provider, endpoints, endpoints.token, form)
-    return _read_tokens(provider, response, [code, verifier, provider.client_secret or ""])
+    return _read_tokens(provider, response, [code, verifier, provider.client_secret or ""], granted)
 
 
-def refresh_tokens(provider: Provider, endpoints: Endpoints, tokens: UpstreamTokens) -> Flow[UpstreamTokens]:
+def refresh_tokens(
+    provider: Provider, endpoints: Endpoints, tokens: UpstreamTokens, *, granted: Collection[str] = ()
+) -> Flow[UpstreamTokens]:
     """Get new tokens of the provider.
 
     Args:
         provider: The provider.
         endpoints: Its endpoints.
         tokens: Tokens with a refresh token.
+        granted: Scopes that the new tokens must have.
 
     Returns:
         The new tokens, with the old refresh token if the provider sends no other.
 
     Raises:
-        UpstreamRefused: The provider does not accept the refresh token.
+        UpstreamRefused: The provider does not accept the refresh token, or the new tokens lack one of the scopes.
         AuthorizationFailed: The provider can't be reached, or its answer can't be used.
     """
     if tokens.refresh is None:
         raise UpstreamRefused(f"{provider.title} gave no refresh token")
     form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh}
     response = yield _token_request(provider, endpoints, endpoints.token, form)
-    renewed = _read_tokens(provider, response, [tokens.refresh, provider.client_secret or ""])
+    renewed = _read_tokens(provider, response, [tokens.refresh, provider.client_secret or ""], granted)
     if renewed.refresh is None:
         renewed.refresh = tokens.refresh
     return renewed
@@ -290,7 +302,9 @@ def _token_request(provider: Provider, endpoints: Endpoints, url: str, form: Map
     return HttpRequest("POST", url, headers, urlencode(fields).encode())
 
 
-def _read_tokens(provider: Provider, response: HttpResponse, secrets: Sequence[str]) -> UpstreamTokens:
+def _read_tokens(
+    provider: Provider, response: HttpResponse, secrets: Sequence[str], granted: Collection[str]
+) -> UpstreamTokens:
     """Read a token response. Raises UpstreamRefused if the same request can't succeed later."""
     if not is_success(response):
         error = read_error(response, f"{provider.title} gives no tokens", secrets)
@@ -302,6 +316,10 @@ def _read_tokens(provider: Provider, response: HttpResponse, secrets: Sequence[s
     texts = (answer.access_token, answer.refresh_token, answer.id_token)
     if not answer.access_token or any(len(text or "") > _MAX_TOKEN for text in texts):
         raise AuthorizationFailed(f"{provider.title} sent no access token, or one that is too long")
+    # Without `scope` all that was asked for is granted (RFC 6749 §5.1). GitHub separates scopes with commas.
+    missing = set() if answer.scope is None else set(granted) - set(re.split("[ ,]+", answer.scope))
+    if missing:
+        raise UpstreamRefused(f"{provider.title} did not grant the scopes {shorten(' '.join(sorted(missing)))}")
     try:
         seconds = None if answer.expires_in is None else float(answer.expires_in)
     except ValueError:
