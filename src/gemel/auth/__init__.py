@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gemel.auth.server.exchange import TokenExchange as TokenExchange
     from gemel.auth.server.introspection import IntrospectionAuth as IntrospectionAuth
     from gemel.auth.server.jwt import JWTAuth as JWTAuth
+    from gemel.auth.server.proxy.providers import OCI as OCI
     from gemel.auth.server.proxy.providers import Auth0 as Auth0
     from gemel.auth.server.proxy.providers import Clerk as Clerk
     from gemel.auth.server.proxy.providers import Cognito as Cognito
@@ -85,6 +86,7 @@ _HOME = {
     "MemoryTokenStore": "gemel.auth.client.stores",
     "OAuth": "gemel.auth.client.oauth",
     "OAuthProxy": "gemel.auth.server.proxy.proxy",
+    "OCI": "gemel.auth.server.proxy.providers",
     "Okta": "gemel.auth.server.proxy.providers",
     "OpenID": "gemel.auth.server.proxy.providers",
     "PasteLogin": "gemel.auth.client.user",

@@ -212,6 +212,7 @@ HTTP_LEFT = {
     "uvicorn_config": "write the options of run('http', …), or serve server.http_app() with uvicorn",
     "stateless": "write sessions=False",
 }
+ANY_HOST = "every Host is accepted, as before; name the hosts instead, and web pages of other sites in allowed_origins="
 #: Members that servers of the other libraries have, and hardly anything else.
 ANYWHERE = {
     "_lowlevel_server": "the server has no inner one: give version= and the like to Server(…)",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import libcst as cst
+import libcst.matchers as m
 
 _TIGHT = cst.AssignEqual(whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace(""))
 
@@ -98,14 +99,50 @@ class CallArguments:
         """Return the call with these arguments."""
         args = [arg for _, arg in self._args]
         if len(args) != len(self._call.args) and args:
-            args = [
-                arg if isinstance(arg.comma, cst.Comma) and _breaks(arg.comma) else arg.with_changes(comma=_COMMA)
-                for arg in args
-            ]
-            # The end of the call stays as it was: on the same line, or on one of its own.
             end = self._call.args[-1] if self._call.args else cst.Arg(cst.Name("x"))
+            args = [self._between(arg, end) for arg in args]
+            # The end of the call stays as it was: on the same line, or on one of its own.
             args[-1] = args[-1].with_changes(comma=end.comma, whitespace_after_arg=end.whitespace_after_arg)
         return self._call.with_changes(args=args)
+
+    def _between(self, arg: cst.Arg, end: cst.Arg) -> cst.Arg:
+        """An argument that is followed by others: on the line of the next one, or on one of its own as before."""
+        before = self._call.whitespace_before_args
+        if not isinstance(arg.comma, cst.Comma) or not _breaks(arg.comma):
+            return arg.with_changes(comma=_COMMA)
+        if arg.comma is end.comma and isinstance(before, cst.ParenthesizedWhitespace):
+            return arg.with_changes(comma=arg.comma.with_changes(whitespace_after=before))
+        return arg
+
+
+def in_lines(call: cst.Call, original: cst.Call) -> cst.Call:
+    """Return a call with an argument on each line, if the one that it replaces was so; the comments of that stand at its end.
+
+    Args:
+        call: The call that was made anew. A first argument that is a call itself is laid out in the same way.
+        original: The call in the source.
+    """
+    if "\n" not in code_of(original) or not call.args:
+        return call
+    comments = [comment for comment in m.findall(original, m.Comment()) if isinstance(comment, cst.Comment)]
+    last = original.args[-1] if original.args else None
+    end = last.comma.whitespace_after if last is not None and isinstance(last.comma, cst.Comma) else None
+    if last is not None and not isinstance(end, cst.ParenthesizedWhitespace):
+        end = last.whitespace_after_arg
+    return _laid_out(call, comments, end.last_line.value if isinstance(end, cst.ParenthesizedWhitespace) else "")
+
+
+def _laid_out(call: cst.Call, comments: Sequence[cst.Comment], indent: str) -> cst.Call:
+    inner = indent + "    "
+    args = [arg.with_changes(comma=cst.Comma(whitespace_after=_line(inner))) for arg in call.args]
+    if isinstance(args[0].value, cst.Call) and args[0].keyword is None:
+        args[0] = args[0].with_changes(value=_laid_out(args[0].value, (), inner))
+    lines = [
+        cst.EmptyLine(indent=True, whitespace=cst.SimpleWhitespace(inner), comment=comment) for comment in comments
+    ]
+    end = cst.ParenthesizedWhitespace(empty_lines=lines, indent=True, last_line=cst.SimpleWhitespace(indent))
+    args[-1] = args[-1].with_changes(comma=cst.Comma(whitespace_after=end))
+    return call.with_changes(args=args, whitespace_before_args=_line(inner))
 
 
 def _line(indent: str) -> cst.ParenthesizedWhitespace:

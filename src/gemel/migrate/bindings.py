@@ -24,6 +24,7 @@ from libcst.metadata import (
 )
 
 from gemel.migrate import names
+from gemel.migrate.authorization import is_auth, is_login, is_verifier_class
 from gemel.migrate.names import Name
 from gemel.migrate.project import Sources
 
@@ -49,6 +50,7 @@ _GIVES = {
     ("server", "list_resource_templates"): "template list",
     ("server", "list_prompts"): "prompt list",
     ("server", "as_proxy"): "server",
+    ("server", "http_app"): "app",
 }
 #: What the members of a list are.
 _MEMBERS = {
@@ -72,7 +74,7 @@ _ATTRIBUTES = {
 
 
 #: What is followed from a call into the function: a value of another kind may stand for itself there.
-_PASSED = ("server", "low-level server", "client", "session", "context")
+_PASSED = ("server", "low-level server", "client", "session", "context", "access token")
 #: Reads of one kind at most: a name that is first None, and later a server, is a server.
 _NOTHING = "none"
 
@@ -109,6 +111,8 @@ class Bindings:
         self._kinds: dict[cst.CSTNode, str] = {}
         self._attributes: dict[tuple[str, str], set[str]] = {}
         self._bases: dict[str, list[str]] = {}
+        #: The classes whose instances verify tokens with a method of their own.
+        self.verifiers: set[str] = set()
         self._fixtures: dict[str, str] = {}
         scope = self._scopes.get(wrapper.module)
         self._globals = scope if isinstance(scope, Scope) else None
@@ -227,6 +231,23 @@ class Bindings:
             if base != identity:
                 found = found or self.attribute(base, name)
         return found
+
+    def annotation(self, node: cst.Name) -> str | None:
+        """Return the code of the annotation of the parameter that a name is; None for another name."""
+        scope: Any = self._scopes.get(node)
+        found = [part.node for part in (scope[node.value] if scope is not None else ()) if isinstance(part, Assignment)]
+        parameter = found[0] if len(found) == 1 else None
+        if not isinstance(parameter, cst.Param) or parameter.annotation is None:
+            return None
+        return cst.Module([]).code_for_node(parameter.annotation.annotation)
+
+    def verifies(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression is an instance of a class of the program that verifies tokens with a method of its own."""
+        path, _, name = (self.kind(node) or "").removeprefix("object ").rpartition(":")
+        module = (
+            self if path == str(self._path) else self._program.module(Path(path)) if self._program and path else None
+        )
+        return module is not None and name in module.verifiers
 
     def server_base(self, node: cst.ClassDef) -> str | None:
         """Return the full name of the server class that a class derives from."""
@@ -358,6 +379,10 @@ class Bindings:
                 return "apps"
             if full_name in names.PREFAB_APPS:
                 return "prefab apps"
+            if full_name in names.CALLER or full_name in names.ACCESS_TOKENS:
+                return "access token"
+            if is_auth(full_name):
+                return "auth proxy" if is_login(full_name) else "auth"
             owner, _, member = full_name.rpartition(".")
             if owner in names.SERVERS and member in ("as_proxy", "from_openapi", "from_fastapi"):
                 return "server"
@@ -405,6 +430,10 @@ class Bindings:
         """What an instance of a class is: one of another library by its full name, or one of the program by its kind."""
         if full_name in names.CONTEXTS:
             return "context"
+        if full_name in names.ACCESS_TOKENS:
+            return "access token"
+        if is_auth(full_name):
+            return "auth proxy" if is_login(full_name) else "auth"
         if full_name in names.SERVERS:
             return "server"
         if full_name in names.LOW_LEVEL:
@@ -456,6 +485,8 @@ class Bindings:
             self._bind(node, f"class with __init__ {base}" if "__init__" in own else f"class {base}")
         else:
             self._bind(node, f"type {identity}")
+            if is_verifier_class(node, self.imported):
+                self.verifiers.add(name)
             kinds = [self.kind(argument.value) or "" for argument in node.bases]
             self._bases[name] = [kind.partition(" ")[2] for kind in kinds if kind.startswith("type ")]
         for member in node.body.body:

@@ -14,8 +14,6 @@ from gemel.migrate import names
 from gemel.migrate.arguments import code_of
 from gemel.migrate.names import Name
 
-#: The packages from which an import may lose its use.
-_REWRITTEN = (*names.PACKAGES, "gemel", "collections", "typing")
 
 ImportT = TypeVar("ImportT", cst.ImportFrom, cst.Import)
 
@@ -40,7 +38,7 @@ def statements_of(module: cst.Module) -> Iterator[cst.ImportFrom | cst.Import]:
 
 
 def remove_imports(module: cst.Module, dropped: set[str]) -> cst.Module:
-    """Remove the imports that the rewriting left without a use: those of the foreign packages, of Gemel, and of types.
+    """Remove the imports that the rewriting left without a use.
 
     Args:
         module: The rewritten module.
@@ -93,16 +91,11 @@ class _Remover(cst.CSTTransformer):
     def leave_ImportFrom(
         self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom
     ) -> cst.ImportFrom | cst.RemovalSentinel:
-        home = code_of(original_node.module) if original_node.module is not None else ""
-        if original_node.relative or home.partition(".")[0] not in _REWRITTEN:
-            return updated_node
         if isinstance(updated_node.names, cst.ImportStar):
             return updated_node
         return _without(updated_node, self._unused)
 
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> cst.Import | cst.RemovalSentinel:
-        if not list(statements_of(cst.Module([cst.SimpleStatementLine([original_node])]))):
-            return updated_node
         return _without(updated_node, self._unused)
 
 

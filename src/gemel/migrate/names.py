@@ -72,6 +72,7 @@ _RENAMED_TYPES = {
     "ReadResourceRequestParams": Name("ReadResourceParams", "gemel.schema.resources"),
     "ResourceTemplateReference": Name("ResourceReference", "gemel.schema.completion"),
     "SetLevelRequestParams": Name("SetLevelParams", "gemel.schema.notifications"),
+    "SubscriptionsListenRequestParams": Name("ListenParams", "gemel.schema.subscriptions"),
     "SubscribeRequestParams": Name("SubscribeParams", "gemel.schema.resources"),
     "UnsubscribeRequestParams": Name("SubscribeParams", "gemel.schema.resources"),
     "BlobResourceContents": Name("ResourceContents"),
@@ -123,6 +124,9 @@ NAMES: dict[str, Name] = {
     "mcp.client.extension.ClientExtension": Name("ClientExtension"),
     "mcp.client.advertise": Name("declared_extension"),
     "mcp.client.extension.advertise": Name("declared_extension"),
+    "fastmcp.server.auth.AccessToken": Name("Principal"),
+    "fastmcp.server.auth.auth.AccessToken": Name("Principal"),
+    "mcp.server.auth.provider.AccessToken": Name("Principal"),
     "mcp.Client": Name("Client"),
     "mcp.client.Client": Name("Client"),
     "mcp.client.client.Client": Name("Client"),
@@ -239,6 +243,30 @@ APPS = frozenset({"mcp.server.apps.Apps"})
 PREFAB_APPS = frozenset({"fastmcp.FastMCPApp", "fastmcp.apps.FastMCPApp", "fastmcp.apps.app.FastMCPApp"})
 APP_CONFIGS = frozenset({"fastmcp.apps.AppConfig", "fastmcp.apps.config.AppConfig"})
 HEADERS = frozenset({"fastmcp.server.dependencies.get_http_headers"})
+#: Access tokens of requests: the classes, the functions that return that of the current one, and dependencies that are filled with
+#: one, or with one of its claims.
+ACCESS_TOKENS = frozenset(old for old, new in NAMES.items() if new.name == "Principal")
+CALLER = frozenset(
+    {
+        "fastmcp.server.dependencies.get_access_token",
+        "mcp.server.auth.middleware.auth_context.get_access_token",
+    }
+)
+CURRENT_TOKEN = frozenset(
+    f"fastmcp{module}.dependencies.{name}"
+    for module in ("", ".server")
+    for name in ("CurrentAccessToken", "TokenClaim")
+)
+#: What their attributes are called in a `Principal`; for scopes an order is made.
+TOKEN_FIELDS = {"claims": "claims", "client_id": "client", "expires_at": "expires"}
+TOKEN_VERIFIERS = frozenset(
+    {
+        "fastmcp.server.auth.TokenVerifier",
+        "fastmcp.server.auth.auth.TokenVerifier",
+        "mcp.server.auth.provider.TokenVerifier",
+    }
+)
+AUTH_SETTINGS = frozenset({"mcp.server.auth.settings.AuthSettings"})
 DEPENDS = frozenset({"fastmcp.dependencies.Depends", "fastmcp.server.dependencies.Depends"})
 #: What the dependencies of the official SDK return to ask the client: the method of a context, and the type of its answer.
 QUESTIONS = {

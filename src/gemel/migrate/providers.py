@@ -1,10 +1,8 @@
-"""Calls of FastMCP's identity providers, skills providers and transforms, and what they are in Gemel."""
+"""Calls of FastMCP's skills providers and transforms, and what they are in Gemel."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import libcst as cst
 
@@ -19,28 +17,6 @@ class Counterpart(NamedTuple):
     imports: tuple[Name, ...]
     note: str | None = None
 
-
-class _Provider(NamedTuple):
-    """A provider of `gemel.auth`, its options by those of FastMCP's class, and options that it doesn't need."""
-
-    name: str
-    options: Mapping[str, str] = {}
-    needless: tuple[str, ...] = ()
-
-
-_AUTH = "fastmcp.server.auth.providers"
-_APPLICATION = {"client_id": "client_id", "client_secret": "client_secret"}
-#: Providers that differ in names of options only, as long as no other options are given.
-_PROVIDERS = {
-    f"{_AUTH}.github.GitHubProvider": _Provider("GitHub"),
-    f"{_AUTH}.google.GoogleProvider": _Provider("Google"),
-    f"{_AUTH}.discord.DiscordProvider": _Provider("Discord"),
-    f"{_AUTH}.aws.AWSCognitoProvider": _Provider("Cognito", {"user_pool_id": "user_pool"}, ("aws_region",)),
-}
-_LOGIN_NOTE = (
-    "OAuthProxy lets in whoever can log in, as before, unless allow= is given; url= is the public URL of the endpoint: compare its "
-    "path with that of run('http', path=…); see docs/authorization.md"
-)
 
 _SKILL_MODULES = ("fastmcp.server.providers.skills", "fastmcp.skills")
 #: Folders of skills below the home folder, by the class that reads them.
@@ -58,46 +34,6 @@ _SKILLS_NOTE = (
     "new skills are found at the next start"
 )
 _TRANSFORMS = {"PromptsAsTools": "prompt_tools", "ResourcesAsTools": "resource_tools"}
-
-
-def auth_counterpart(call: cst.Call, full_name: str) -> Counterpart | None:
-    """Return the `OAuthProxy` for an identity provider of FastMCP; None if its options say more than Gemel's.
-
-    Args:
-        call: The call of the provider.
-        full_name: The full name of what is called.
-    """
-    provider = _PROVIDERS.get(full_name)
-    arguments = CallArguments(call)
-    if provider is None or arguments.starred or any(arg.keyword is None for arg in call.args):
-        return None
-    options = {**_APPLICATION, **provider.options}
-    if set(arguments.names()) - set(provider.needless) != {"base_url", *options}:
-        return None
-    url = _endpoint(arguments.pop("base_url"))
-    if url is None:
-        return None
-    for option in provider.needless:
-        arguments.pop(option)
-    for old, new in options.items():
-        arguments.rename(old, new)
-    inner = arguments.call().with_changes(func=cst.Name(provider.name))
-    outer = CallArguments(cst.Call(cst.Name("OAuthProxy")))
-    outer.put_first(inner)
-    outer.set("url", url)
-    return Counterpart(outer.call(), (Name("OAuthProxy", "gemel.auth"), Name(provider.name, "gemel.auth")), _LOGIN_NOTE)
-
-
-def _endpoint(base_url: cst.BaseExpression | None) -> str | None:
-    """The code of the URL of the endpoint; None for a base URL that has a path."""
-    text = text_of(base_url)
-    if text is not None:
-        return f'"{text.rstrip("/")}/mcp"' if urlsplit(text).path in ("", "/") else None
-    if base_url is None:
-        return None
-    simple = isinstance(base_url, cst.Name | cst.Attribute | cst.Call) or base_url.lpar
-    code = code_of(base_url)
-    return f"{code if simple else f'({code})'}.rstrip('/') + '/mcp'"
 
 
 def added_counterpart(server: cst.BaseExpression, method: str, added: cst.Call, full_name: str) -> Counterpart | None:

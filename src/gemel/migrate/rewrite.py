@@ -11,11 +11,24 @@ import libcst.matchers as m
 from gemel.client.client import Client
 from gemel.migrate import advice, names
 from gemel.migrate.apps import AppsRewrite
-from gemel.migrate.arguments import CallArguments, code_of, is_name, text_of
+from gemel.migrate.arguments import CallArguments, code_of, in_lines, is_name, text_of
+from gemel.migrate.authorization import Verifiers, auth_counterpart, is_auth
 from gemel.migrate.bindings import Bindings
 from gemel.migrate.extension_classes import ExtensionClasses
 from gemel.migrate.names import NAMES, Name
-from gemel.migrate.providers import Counterpart, added_counterpart, auth_counterpart
+from gemel.migrate.providers import Counterpart, added_counterpart
+from gemel.migrate.tokens import (
+    CALLER,
+    CLIENT_NOTE,
+    TOKEN_NOTE,
+    Rewritten,
+    injected_token,
+    own_verifier_auth,
+    principal,
+    state_keys,
+    token_attribute,
+    verifier_auth,
+)
 from gemel.schema import content
 from gemel.server.context import Context
 from gemel.server.features.content import Image
@@ -48,7 +61,8 @@ _FIELD_KINDS = frozenset(
     {"tool", "resource", "template", "prompt", "contents", "content", "tool result", "resource result", "prompt result"}
 )
 #: Options of servers of the official SDK, and of FastMCP 2, that belong to HTTP.
-_HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path")
+_SECURITY = ("transport_security", "host_origin_protection")
+_HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path", *_SECURITY)
 _RENAMED_SERVER_OPTIONS = {"list_page_size": "page_size", "cache_hints": "cache"}
 #: What the request context of the official SDK has, and the context of Gemel itself.
 _REQUEST_CONTEXT = {"lifespan_context": "state", "request_id": "request_id"}
@@ -84,7 +98,6 @@ _POSITIONAL = {
 _CLIENT_CALLS = frozenset({"initialize", "is_connected", "set_logging_level"})
 #: Options of an HTTP app and of running over HTTP that have another name.
 _RENAMED_HTTP_OPTIONS = {"streamable_http_path": "path", "retry_interval": "retry"}
-_SECURITY = ("transport_security", "host_origin_protection")
 #: Errors of the protocol by their codes.
 _ERRORS = {
     "PARSE_ERROR": "ParseError",
@@ -147,10 +160,10 @@ class RewritePass(cst.CSTTransformer):
         self._has_state = False
         #: `server.middleware` where a function is appended to it.
         self._appended: set[cst.CSTNode] = set()
-        #: The calls that are replaced as a whole, with the members that they call, and variables that hold the results.
+        #: The calls that are replaced as a whole, with the members that they call, and the calls in their arguments.
         self._counterparts: dict[cst.CSTNode, Counterpart] = {}
         self._replaced_members: set[cst.CSTNode] = set()
-        self._auth: set[str] = set()
+        self._within: set[cst.CSTNode] = set()
         #: `ctx.session.create_message(…)`, and awaited notices of changes, with the server that gives them.
         self._sampling: set[cst.Call] = set()
         self._notices: dict[cst.CSTNode, str] = {}
@@ -205,6 +218,10 @@ class RewritePass(cst.CSTTransformer):
         self._bases.pop()
         updated_node = self._extensions.rewrite(original_node, updated_node)
         name = original_node.name.value
+        if name in self._bindings.verifiers and original_node.bases:
+            self._dropped_in(original_node.bases[0])
+            parentheses = cst.MaybeSentinel.DEFAULT
+            return updated_node.with_changes(bases=[], lpar=parentheses, rpar=parentheses)
         if name not in self._results or original_node.bases or original_node.keywords or original_node.decorators:
             return updated_node
         fields = {
@@ -310,6 +327,8 @@ class RewritePass(cst.CSTTransformer):
             return updated_node.value.with_changes(attr=cst.Name(_REQUEST_CONTEXT[name]))
         if owner == "context":
             return self._context_attribute(original_node, updated_node)
+        if owner == "access token":
+            return self._token_attribute(original_node, updated_node)
         if owner == "server" and original_node not in self._appended:
             self._server_member(original_node)
         elif owner == "media" and not hasattr(Image, name):
@@ -338,6 +357,16 @@ class RewritePass(cst.CSTTransformer):
         if name == "content" and _is_first(original_node.value):
             return self._own_contents(original_node, updated_node)
         return updated_node
+
+    def _token_attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
+        """An attribute of an access token, as that of the caller."""
+        name = original_node.attr.value
+        if name == "client_id" and self._fastmcp:
+            self._note(original_node, CLIENT_NOTE)
+        found = token_attribute(updated_node)
+        if found is None:
+            self._note(original_node, TOKEN_NOTE if name == "token" else f".{name}: a Principal has no such member")
+        return found or updated_node
 
     def _server_member(self, node: cst.Attribute) -> None:
         """A note for a member of a server that Gemel's servers lack, and that isn't one of a class of the program."""
@@ -443,8 +472,13 @@ class RewritePass(cst.CSTTransformer):
             self._replaced_members.add(sending)
         full_name = self._bindings.imported(node.func)
         found: Counterpart | None = None
-        if full_name is not None:
-            found = auth_counterpart(node, full_name)
+        if full_name is not None and node not in self._within:
+            authorized = auth_counterpart(node, full_name, Verifiers(self._bindings.imported, self._bindings.verifies))
+            if isinstance(authorized, str):
+                reason = f"{authorized}; " if authorized else ""
+                self._note(node, f"{full_name.rpartition('.')[2]}(…): {reason}{advice.name_advice(full_name)}")
+            else:
+                found = authorized
         elif isinstance(node.func, cst.Attribute) and self._bindings.kind(node.func.value) == "server":
             added = node.args[0].value if len(node.args) == 1 else None
             added_name = self._bindings.imported(added.func) if isinstance(added, cst.Call) else None
@@ -453,6 +487,7 @@ class RewritePass(cst.CSTTransformer):
         if found is not None and not any(self._bindings.is_taken(name.name, name) for name in found.imports):
             self._counterparts[node] = found
             self._replaced_members.add(node.func)
+            self._within.update(m.findall(node, m.Call()))
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         counterpart = self._counterparts.get(original_node)
@@ -461,7 +496,7 @@ class RewritePass(cst.CSTTransformer):
             self.imports.update(counterpart.imports)
             if counterpart.note is not None:
                 self._note(original_node, counterpart.note)
-            return counterpart.expression
+            return in_lines(counterpart.expression, original_node)
         if original_node in self._sampling:
             return self._sample(updated_node)
         of_apps = self._apps.call(original_node, updated_node, self._item)
@@ -528,9 +563,26 @@ class RewritePass(cst.CSTTransformer):
             return arguments.call()
         if full_name in names.PROCESS_PARAMETERS:
             return self._command_line(original_node, updated_node)
+        if full_name in names.CALLER and not updated_node.args:
+            self.imports.add(Name("current_context"))
+            return cst.parse_expression(CALLER)
+        if full_name in names.ACCESS_TOKENS:
+            made = principal(updated_node)
+            if made is None:
+                self._note(
+                    original_node,
+                    "AccessToken(…): write Principal(name, scopes=frozenset(…), claims=…, expires=…, client=…)",
+                )
+            return made or updated_node
         if full_name in names.HEADERS and not updated_node.args:
             self.imports.add(Name("current_context"))
             return cst.parse_expression("current_context().headers")
+        owner = full_name.rpartition(".")[0]
+        if short == "model_validate" and owner in NAMES and isinstance(updated_node.func, cst.Attribute):
+            self.imports.add(Name("", "msgspec"))
+            return cst.parse_expression(
+                f"msgspec.convert({code_of(updated_node.args[0].value)}, {code_of(updated_node.func.value)})"
+            )
         if full_name in names.TOOL_RESULTS:
             return self._tool_result(original_node, updated_node)
         if full_name in names.CACHE_HINTS:
@@ -658,6 +710,7 @@ class RewritePass(cst.CSTTransformer):
             arguments.put_first('"FastMCP"')
         if not low_level:
             self._keep_behaviour(arguments, full_name)
+        self._authorize(original_node, arguments)
         moved: list[tuple[str, cst.BaseExpression]] = []
         for option in arguments.names():
             if option in advice.DROPPED_SERVER_OPTIONS:
@@ -674,6 +727,9 @@ class RewritePass(cst.CSTTransformer):
                     arguments.rename(option, "extensions")
             elif option in _RENAMED_SERVER_OPTIONS:
                 arguments.rename(option, _RENAMED_SERVER_OPTIONS[option])
+            elif option in advice.HTTP_LEFT and option not in ServerOptions.__annotations__:
+                arguments.pop(option)
+                self._note(original_node, f"Server({option}=…) was left out: {advice.HTTP_LEFT[option]}")
             elif option in advice.SERVER_OPTIONS:
                 self._note(original_node, f"Server({option}=…): {advice.SERVER_OPTIONS[option]}")
             elif option not in ("name", "lifespan", *ServerOptions.__annotations__):
@@ -681,6 +737,32 @@ class RewritePass(cst.CSTTransformer):
         self._http_options.extend(moved)
         self._http_node = original_node if moved else self._http_node
         return arguments.call()
+
+    def _authorize(self, node: cst.Call, arguments: CallArguments) -> None:
+        """Token verifiers of the program, and the keys of request state."""
+        original = CallArguments(node)
+        verifier, auth = original.get("token_verifier"), original.get("auth")
+        made: Rewritten | str | None
+        if verifier is not None:
+            made = verifier_auth(self._bindings, arguments.get("token_verifier") or verifier, verifier, auth)
+        else:
+            made = own_verifier_auth(self._bindings, arguments.get("auth") or auth, auth) if auth is not None else None
+        if isinstance(made, str):
+            self._note(node, f"Server(token_verifier=…): {made}")
+        elif made is not None:
+            arguments.pop("token_verifier")
+            original_auth = auth if isinstance(auth, cst.Call) else node
+            whole = made.expression
+            arguments.replace("auth", in_lines(whole, original_auth) if isinstance(whole, cst.Call) else whole)
+            self.imports.update(made.imports)
+            for value in (verifier, auth):
+                if value is not None:
+                    self._dropped_in(value)
+        keys = state_keys(self._bindings, original.get("request_state_security"))
+        if keys is not None:
+            self._dropped_in(original.get("request_state_security") or node)
+            arguments.pop("request_state_security")
+            arguments.set("state_keys", keys)
 
     def _are_functions(self, middleware: cst.BaseExpression | None) -> bool:
         """Whether these are functions of the module that take a context and the next function."""
@@ -697,8 +779,9 @@ class RewritePass(cst.CSTTransformer):
             return self._are_functions(value)
         if option in ("extensions", "providers") and original is not None:
             return self._apps.are_extensions(original, option)
-        if option == "auth" and original is not None:
-            return original in self._counterparts or code_of(original) in self._auth
+        if option == "auth":
+            made_here = isinstance(value, cst.Call) and m.matches(value.func, m.Name("TokenAuth"))
+            return made_here or self._bindings.kind(original) in ("auth", "auth proxy")
         return False
 
     def _keep_behaviour(self, arguments: CallArguments, full_name: str) -> None:
@@ -816,7 +899,9 @@ class RewritePass(cst.CSTTransformer):
             self._note(original_node, 'run(transport=…): the transports are called "stdio" and "http" ("socket")')
         elif transport in _TRANSPORTS:
             arguments.pop("transport")
-            if _TRANSPORTS[transport] == "http":
+            if _TRANSPORTS[transport] == "stdio":
+                arguments.pop("routes")
+            else:
                 for option, value in self._http_options:
                     if option in advice.HTTP_OPTIONS and advice.HTTP_OPTIONS[option] not in arguments:
                         arguments.set(option, value)
@@ -857,14 +942,19 @@ class RewritePass(cst.CSTTransformer):
         for old, new in _RENAMED_HTTP_OPTIONS.items():
             arguments.rename(old, new)
         for option in _SECURITY:
-            given = arguments.pop(option)
+            of_server = dict(self._http_options).get(option)
+            given = arguments.pop(option) or of_server
             if given is None or is_name(given, "None"):
                 continue
             inner = CallArguments(given) if isinstance(given, cst.Call) else None
-            if inner is None or inner.starred or is_name(inner.get("enable_dns_rebinding_protection"), "False"):
+            if inner is None or inner.starred:
                 self._note(node, f"{method}({option}=…) was left out: {advice.HTTP_LEFT[option]}")
                 continue
             self._dropped_in(given)
+            if is_name(inner.get("enable_dns_rebinding_protection"), "False"):
+                arguments.set("allowed_hosts", '["*"]')
+                self._note(node, f"{method}({option}=…): {advice.ANY_HOST}")
+                continue
             for name in ("allowed_hosts", "allowed_origins"):
                 value = inner.get(name)
                 if value is not None:
@@ -1134,8 +1224,6 @@ class RewritePass(cst.CSTTransformer):
         return updated_node
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
-        if original_node.value in self._counterparts:
-            self._auth.update(code_of(target.target) for target in original_node.targets)
         if self._bindings.kind(original_node.value) == "own contents" and any(
             isinstance(target.target, cst.List | cst.Tuple) for target in original_node.targets
         ):
@@ -1316,6 +1404,11 @@ class RewritePass(cst.CSTTransformer):
         without = new.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT)
         if full_name in names.CURRENT_CONTEXT:
             return without
+        if full_name in names.CURRENT_TOKEN and (function := injected_token(old.default, full_name or "")) is not None:
+            self._dropped_in(old.default)
+            self.imports |= {Name("Annotated", "typing"), Name("Depends"), Name("current_context")}
+            injected = cst.parse_expression(f"Annotated[{code_of(new.annotation.annotation)}, Depends({function})]")
+            return without.with_changes(annotation=new.annotation.with_changes(annotation=injected))
         if full_name in names.DEPENDS and new.default is not None:
             self.imports.add(Name("Annotated", "typing"))
             self.imports.add(Name("Depends"))
@@ -1324,8 +1417,12 @@ class RewritePass(cst.CSTTransformer):
         return None
 
     def leave_Annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation:
-        """`Context[ServerSession, State]` as `Context[State]`."""
+        """`Context[ServerSession, State]` as `Context[State]`, and providers by the class of all that authorize."""
         inner = original_node.annotation
+        if is_auth(self._bindings.imported(inner)):
+            self._dropped_in(inner)
+            self.imports.add(Name("TokenAuth", "gemel.auth"))
+            return updated_node.with_changes(annotation=cst.Name("TokenAuth"))
         if isinstance(inner, cst.Subscript) and self._bindings.kind_of_annotation(inner.value) == "context":
             assert isinstance(updated_node.annotation, cst.Subscript)
             slices = updated_node.annotation.slice

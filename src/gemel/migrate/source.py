@@ -17,6 +17,7 @@ from gemel.migrate.imports import add_imports, remove_imports, statements_of
 from gemel.migrate.low_level import LowLevelPass
 from gemel.migrate.names import Name
 from gemel.migrate.rewrite import RewritePass
+from gemel.migrate.serving import ServingPass, speaks_of_serving
 from gemel.migrate.structure import StructurePass
 
 
@@ -104,6 +105,7 @@ def _migrate(source: str, path: Path, program: Program) -> Migration:
     factories = [name for name in factories if name in bindings.functions and _takes_nothing(bindings.functions[name])]
     low_level_notes: list[Note] = []
     imports: set[Name] = set()
+    dropped: set[str] = set()
     if _LOW_LEVEL.search(source):
         low_level = LowLevelPass(bindings, first.module)
         if low_level.refused is not None:
@@ -114,12 +116,16 @@ def _migrate(source: str, path: Path, program: Program) -> Migration:
         imports = low_level.imports
         module = remove_imports(first.module.visit(low_level), low_level.dropped)
         first = MetadataWrapper(module, unsafe_skip_copy=True)
+    if speaks_of_serving(source):
+        serving = ServingPass(Bindings(first, lines, program, path, low_level="server"), first.module)
+        first = MetadataWrapper(first.module.visit(serving), unsafe_skip_copy=True)
+        imports, dropped = imports | serving.imports, serving.dropped
     structure = StructurePass(Bindings(first, program=program, path=path))
     module = first.module.visit(structure)
     second = MetadataWrapper(module, unsafe_skip_copy=True)
     rewrite = RewritePass(Bindings(second, lines, program, path, low_level="server"))
     module = second.module.visit(rewrite)
-    module = remove_imports(module, rewrite.dropped | structure.dropped)
+    module = remove_imports(module, rewrite.dropped | structure.dropped | dropped)
     module = add_imports(module, rewrite.imports | structure.imports | imports)
     notes = [*low_level_notes, *(Note(*note) for note in rewrite.notes)]
     notes += _left_imports(module, source)

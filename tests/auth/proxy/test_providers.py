@@ -45,6 +45,7 @@ ALL: dict[str, tuple[Callable[..., Provider], dict[str, Any], str | None]] = {
     ),
     "WorkOS": (providers.WorkOS, {"domain": "a.authkit.app"}, "https://a.authkit.app"),
     "Clerk": (providers.Clerk, {"domain": "a.clerk.accounts.dev"}, "https://a.clerk.accounts.dev"),
+    "OCI": (providers.OCI, {"domain": "idcs-1.identity.oraclecloud.com"}, None),
     "HuggingFace": (providers.HuggingFace, {}, "https://huggingface.co"),
     "Discord": (providers.Discord, {}, None),
     "OpenID": (providers.OpenID, {"issuer": "https://id.test"}, "https://id.test"),
@@ -130,6 +131,12 @@ async def test_a_login_without_a_scope_that_the_provider_must_grant_is_refused()
             tokens = await site.tokens()
             idp.granted = "openid"
             assert (await site.refresh(tokens["client_id"], tokens["refresh_token"])).status == 400
+
+
+def test_the_scopes_of_an_own_api_at_entra_are_asked_for_and_needed() -> None:
+    provider = providers.EntraID(**APP, tenant="contoso.com", api_scopes=["read"])
+    assert provider.scopes[-1] == "api://app/read"
+    assert provider.required_scopes == ["api://app/read"]
 
 
 def test_a_scope_that_the_provider_must_grant_is_asked_for() -> None:

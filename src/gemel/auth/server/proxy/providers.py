@@ -32,6 +32,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
         userinfo_endpoint: Where the user is read if there is no ID token.
         revocation_endpoint: Where tokens are revoked (RFC 7009).
         scopes: What the login asks for.
+        required_scopes: Those of them that the provider must grant; a login without them is refused.
         parameters: More parameters of the authorization request.
         subject: The member of the user's claims that identifies the user and never changes.
         secret_in: Where the secret is sent: in the header `Authorization` or in the body. If the metadata of the issuer says that
@@ -49,6 +50,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     userinfo_endpoint: str | None = None
     revocation_endpoint: str | None = None
     scopes: Sequence[str] = ()
+    required_scopes: Sequence[str] = ()
     parameters: Mapping[str, str] = {}
     subject: str = "sub"
     secret_in: Literal["body", "header"] = "body"
@@ -133,7 +135,12 @@ def Google(*, client_id: str, client_secret: str, scopes: Sequence[str] = _OPENI
 
 
 def EntraID(
-    *, tenant: str, client_id: str, client_secret: str, scopes: Sequence[str] = (*_OPENID, "offline_access")
+    *,
+    tenant: str,
+    client_id: str,
+    client_secret: str,
+    scopes: Sequence[str] = (*_OPENID, "offline_access"),
+    api_scopes: Sequence[str] = (),
 ) -> Provider:
     """Microsoft Entra ID (Azure AD), version 2.0 of its endpoints. The user is identified by `oid`.
 
@@ -142,6 +149,8 @@ def EntraID(
         client_id: The application id.
         client_secret: A secret of the application.
         scopes: What the login asks for.
+        api_scopes: Scopes that the application itself exposes ("Expose an API", with the default URI api://CLIENT_ID), such as
+            "read". The login asks for them, too, and is refused without them.
 
     Returns:
         The provider.
@@ -149,13 +158,15 @@ def EntraID(
     Raises:
         DefinitionError: The tenant is not an id or a name.
     """
+    api = [f"api://{client_id}/{scope}" for scope in api_scopes]
     return Provider(
         title="Microsoft",
         client_id=client_id,
         client_secret=client_secret,
         issuer=f"https://login.microsoftonline.com/{_name('tenant', tenant)}/v2.0",
         other_issuers=("https://login.microsoftonline.com/{tid}/v2.0",),
-        scopes=scopes,
+        scopes=(*scopes, *api),
+        required_scopes=api,
         subject="oid",
     )
 
@@ -275,6 +286,35 @@ def Cognito(*, user_pool: str, client_id: str, client_secret: str, scopes: Seque
         client_id=client_id,
         client_secret=client_secret,
         issuer=f"https://cognito-idp.{region}.amazonaws.com/{user_pool}",
+        scopes=scopes,
+        secret_in="header",
+    )
+
+
+def OCI(*, domain: str, client_id: str, client_secret: str, scopes: Sequence[str] = _OPENID) -> Provider:
+    """Oracle Cloud Infrastructure: an identity domain. Its metadata names an issuer that all domains share.
+
+    Args:
+        domain: The host of the domain, such as "idcs-0123456789abcdef.identity.oraclecloud.com".
+        client_id: The id of the integrated application.
+        client_secret: Its secret.
+        scopes: What the login asks for.
+
+    Returns:
+        The provider.
+
+    Raises:
+        DefinitionError: The domain is not a host name.
+    """
+    base = f"https://{_name('domain', domain)}/oauth2/v1"
+    return Provider(
+        title="Oracle Cloud",
+        client_id=client_id,
+        client_secret=client_secret,
+        authorization_endpoint=f"{base}/authorize",
+        token_endpoint=f"{base}/token",
+        userinfo_endpoint=f"{base}/userinfo",
+        revocation_endpoint=f"{base}/revoke",
         scopes=scopes,
         secret_in="header",
     )

@@ -210,13 +210,14 @@ class OAuthProxy(TokenAuth):
             raise DefinitionError(
                 "access_ttl and refresh_ttl are seconds, more than 0; grace and remember_consent at least 0"
             )
-        unasked = sorted(set(provider_scopes) - set(provider.scopes))
+        needed = {*provider_scopes, *provider.required_scopes}
+        unasked = sorted(needed - set(provider.scopes))
         if unasked:
             raise DefinitionError(
                 f"provider_scopes: {unasked[0]!r} is not asked for: write it into scopes= of the provider"
             )
         self._provider = provider
-        self._provider_scopes = frozenset(provider_scopes)
+        self._provider_scopes = frozenset(needed)
         self._allow = allow
         self._remember_consent = remember_consent
         local = is_loopback_name(urlsplit(self.issuer).hostname or "")
