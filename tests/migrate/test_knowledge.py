@@ -16,7 +16,7 @@ from tests.migrate.tables import keywords_of
 from tests.migrate.test_originals import GROUPS
 
 pytest.importorskip("libcst")
-from gemel.migrate import advice, names  # needs libcst
+from gemel.migrate import advice, authorization, names  # needs libcst
 from gemel.server.options import ServerOptions  # libcst first
 
 REQUIRED = "REQUIRE_PEERS" in os.environ
@@ -72,6 +72,11 @@ CLASSES = [
 OTHERWISE = {"set_logging_level": "set_log_level", "complete": None}
 TABLES = {
     "names": [*names.NAMES, *names.PROMPT_MESSAGES, *names.SESSIONS, *names.URL_TRANSPORTS, *names.PROXIES],
+    "authorization": [
+        f"fastmcp.server.auth.{module}{name}"
+        for name in authorization.CLASSES
+        for module in ("", "oidc_proxy.", *(f"providers.{provider}." for provider in authorization.MODULES))
+    ],
     "advice": [name for name in advice.NAME_ADVICE if not name.startswith("fastmcp_tasks")],
     "members of servers": [
         f"{server}.{name}"
@@ -92,9 +97,10 @@ def test_each_name_is_one_of_the_other_libraries() -> None:
 
 
 @pytest.mark.timeout(300)
-def test_each_name_that_is_rewritten_is_one_of_a_module() -> None:
-    missing = missing_everywhere(TABLES["names"])  # a name stands in several modules, in each version in others
-    known = {name.rpartition(".")[2] for name in set(TABLES["names"]) - set(missing)}
+@pytest.mark.parametrize("table", ["names", "authorization"])
+def test_each_name_that_is_rewritten_is_one_of_a_module(table: str) -> None:
+    missing = missing_everywhere(TABLES[table])  # a name stands in several modules, in each version in others
+    known = {name.rpartition(".")[2] for name in set(TABLES[table]) - set(missing)}
     assert {name.rpartition(".")[2] for name in missing} - known == set()
 
 

@@ -562,6 +562,29 @@ _CONVERTERS: dict[str, Callable[[cst.Call, Verifiers], Counterpart]] = {
 }
 
 
+#: The classes that are converted, and the modules of providers that have them.
+CLASSES = frozenset({*_PRESETS, *_ISSUERS, *_CONVERTERS})
+MODULES = (
+    "auth0",
+    "aws",
+    "azure",
+    "clerk",
+    "descope",
+    "discord",
+    "github",
+    "google",
+    "huggingface",
+    "introspection",
+    "jwt",
+    "keycloak",
+    "oci",
+    "propelauth",
+    "scalekit",
+    "supabase",
+    "workos",
+)
+
+
 def unwrapped(value: cst.BaseExpression) -> cst.BaseExpression:
     """Return the text in `AnyHttpUrl(…)`, and anything else as it is.
 

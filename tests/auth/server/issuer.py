@@ -85,7 +85,7 @@ class Issuer:
             return
         if asked.path == "/keys":
             await answer.json(self.keys, self.status)
-        elif asked.path == "/introspect":
+        elif asked.path.endswith("/introspect"):
             token = parse_qs(asked.body.decode())["token"][0]
             await answer.json(self.answers.get(token, {"active": False}), self.status)
         elif asked.path.startswith("/.well-known/oauth-authorization-server"):
