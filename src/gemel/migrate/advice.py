@@ -89,7 +89,7 @@ NAME_ADVICE = {
     "fastmcp.server.dependencies": "take a Context parameter: ctx.headers, ctx.principal, ctx.scopes",
     "fastmcp.server.dependencies.get_access_token": "take a Context parameter: ctx.caller has claims and scopes of the token",
     "mcp.server.auth.middleware.auth_context": "take a Context parameter: ctx.caller has claims and scopes of the token",
-    "mcp.server.auth.provider.OAuthAuthorizationServerProvider": "write auth=OAuthProxy(provider) of gemel.auth; Gemel keeps no accounts",
+    "mcp.server.auth.provider.OAuthAuthorizationServerProvider": "write auth=OAuthProxy(provider); Gemel keeps no accounts",
     "fastmcp.server.elicitation": "ctx.elicit() returns the answer itself and raises gemel.Declined without one",
     "fastmcp.server.middleware": "write a function `async def middleware(ctx, call_next)`, see docs/servers.md",
     "fastmcp.server.middleware.caching": _CACHING,
@@ -231,6 +231,7 @@ ANYWHERE = {
     "sse_app": "write server.http_app(sse_path='/sse')",
     "streamable_http_app": "write server.http_app(…)",
 }
+APP_LIFESPAN = ".lifespan: remove it, as an outer app needs no lifespan of the server's app"
 MEDIA_MEMBERS = {
     "to_image_content": "write image.content()",
     "to_audio_content": "write audio.content()",

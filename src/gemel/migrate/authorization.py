@@ -136,6 +136,12 @@ _AUDIENCE_NOTE = (
 _SAME = ("scopes_supported", "resource_name", "resource_documentation")
 
 
+#: Methods of FastMCP's verifiers that do more than to judge a token.
+_PROVIDER_METHODS = frozenset(
+    {"get_middleware", "get_routes", "get_well_known_routes", "load_access_token", "set_mcp_path"}
+)
+
+
 class _Refused(Exception):
     """A call says more than Gemel's counterpart can; the text says what to do."""
 
@@ -283,11 +289,14 @@ def is_verifier_class(node: cst.ClassDef, full_name: Callable[[cst.BaseExpressio
     """
     methods = {part.name.value for part in node.body.body if isinstance(part, cst.FunctionDef)}
     bases = [full_name(base.value) for base in node.bases]
-    if "verify_token" not in methods or any(base not in TOKEN_VERIFIERS for base in bases):
+    if (
+        "verify_token" not in methods
+        or methods & _PROVIDER_METHODS
+        or any(base not in TOKEN_VERIFIERS for base in bases)
+    ):
         return False
-    inherited = m.Attribute(m.Name("self"), m.Name("required_scopes") | m.Name("base_url"))
     given = m.Call(m.Attribute(m.Call(m.Name("super"))), args=[m.AtLeastN(n=1)])
-    return not m.findall(node, inherited | given)
+    return not m.findall(node, m.Name("required_scopes") | m.Attribute(m.Name("self"), m.Name("base_url")) | given)
 
 
 def auth_counterpart(call: cst.Call, full_name: str, around: Verifiers) -> Counterpart | str | None:

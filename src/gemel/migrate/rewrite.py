@@ -329,6 +329,8 @@ class RewritePass(cst.CSTTransformer):
             return self._context_attribute(original_node, updated_node)
         if owner == "access token":
             return self._token_attribute(original_node, updated_node)
+        if owner == "app" and name == "lifespan":
+            self._note(original_node, advice.APP_LIFESPAN)
         if owner == "server" and original_node not in self._appended:
             self._server_member(original_node)
         elif owner == "media" and not hasattr(Image, name):
@@ -1407,6 +1409,7 @@ class RewritePass(cst.CSTTransformer):
         if full_name in names.CURRENT_TOKEN and (function := injected_token(old.default, full_name or "")) is not None:
             self._dropped_in(old.default)
             self.imports |= {Name("Annotated", "typing"), Name("Depends"), Name("current_context")}
+            self.imports |= {Name("Principal")} if "Principal(" in function else set()
             injected = cst.parse_expression(f"Annotated[{code_of(new.annotation.annotation)}, Depends({function})]")
             return without.with_changes(annotation=new.annotation.with_changes(annotation=injected))
         if full_name in names.DEPENDS and new.default is not None:

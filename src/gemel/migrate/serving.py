@@ -1,4 +1,4 @@
-"""What stands around a server over HTTP, before its calls are rewritten: objects of settings, session managers, further routes."""
+"""What stands around a server over HTTP, before its calls are rewritten: objects of settings, lifespans of apps, further routes."""
 
 from __future__ import annotations
 
@@ -115,15 +115,15 @@ class ServingPass(cst.CSTTransformer):
     # ---------------------------------------------------------------- session managers
 
     def _runs_manager(self, node: cst.CSTNode | None) -> bool:
-        """Whether an expression is `server.session_manager.run()`."""
-        if not m.matches(
-            node or cst.Pass(), m.Call(m.Attribute(m.Attribute(attr=m.Name("session_manager")), m.Name("run")))
-        ):
+        """Whether an expression is `server.session_manager.run()`, or `app.lifespan(…)` of a server's app."""
+        if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
             return False
-        manager = cst.ensure_type(
-            cst.ensure_type(cst.ensure_type(node, cst.Call).func, cst.Attribute).value, cst.Attribute
-        )
-        return self._bindings.kind(manager.value) == "server"
+        owner = node.func.value
+        if node.func.attr.value == "lifespan":
+            return self._bindings.kind(owner) == "app"
+        if not m.matches(node.func, m.Attribute(m.Attribute(attr=m.Name("session_manager")), m.Name("run"))):
+            return False
+        return self._bindings.kind(cst.ensure_type(owner, cst.Attribute).value) == "server"
 
     def _enters_manager(self, node: cst.SimpleStatementLine) -> bool:
         """Whether a statement is `await stack.enter_async_context(server.session_manager.run())`."""
@@ -164,7 +164,7 @@ class ServingPass(cst.CSTTransformer):
             decorated = any((dotted(part.decorator) or "").endswith("asynccontextmanager") for part in node.decorators)
             name = node.name.value
             given = len(m.findall(module, m.Arg(keyword=m.Name("lifespan"), value=m.Name(name))))
-            manages = bool(m.findall(node, m.Attribute(attr=m.Name("session_manager"))))
+            manages = any(self._runs_manager(call) for call in m.findall(node, m.Call()))
             if decorated and manages and given and uses.names[name] == given + 1 and self._is_idle(node.body.body):
                 yield name
 

@@ -43,7 +43,7 @@ def principal(call: cst.Call) -> cst.Call | None:
     if arguments.starred or client is None or scopes is None or set(arguments.names()) - set(_FIELDS):
         return None
     claims, expires = arguments.get("claims"), arguments.get("expires_at")
-    made = CallArguments(cst.Call(cst.Name("Principal")))
+    made = CallArguments(cst.Call(call.func))
     if subject is None or is_name(subject, "None"):
         made.put_first(client)
     else:
@@ -83,7 +83,7 @@ def injected_token(default: cst.Call, full_name: str) -> str | None:
         full_name: The full name of what is called.
     """
     if full_name.endswith("CurrentAccessToken"):
-        return f"lambda: {CALLER}"
+        return f"lambda: Principal(*{CALLER})"  # fails without one, as before
     claim = default.args[0].value if len(default.args) == 1 else None
     return None if claim is None else f"lambda: str(current_context().claims[{code_of(claim)}])"
 

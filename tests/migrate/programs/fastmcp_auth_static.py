@@ -1,6 +1,6 @@
 # lists: admin whoami
 # becomes: StaticTokens(
-# becomes: token: Annotated[Principal, Depends(lambda: current_context().caller)]
+# becomes: token: Annotated[Principal, Depends(lambda: Principal(*current_context().caller))]
 # becomes: subject: Annotated[str, Depends(lambda: str(current_context().claims["sub"]))]
 # notes: where FastMCP's providers wrote the id of the user
 from fastmcp import FastMCP
