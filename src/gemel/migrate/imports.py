@@ -14,7 +14,6 @@ from gemel.migrate import names
 from gemel.migrate.arguments import code_of
 from gemel.migrate.names import Name
 
-
 ImportT = TypeVar("ImportT", cst.ImportFrom, cst.Import)
 
 
