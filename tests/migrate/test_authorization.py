@@ -128,6 +128,16 @@ async def test_a_route_beside_the_endpoint_is_served_and_hosts_are_checked(monke
         assert await _status(f"{base}/mcp", Origin="https://evil.example.com") == 403
 
 
+async def test_a_mounted_server_is_protected_and_its_metadata_is_at_the_root_of_the_host() -> None:
+    from tests.docs.serving import asgi
+
+    async with asgi(rewritten("fastmcp_auth_mounted")["app"]) as base:
+        assert await _status(f"{base}/notes/mcp", method="POST") == 401
+        for path in ("oauth-protected-resource/notes/mcp", "oauth-authorization-server/notes"):
+            assert await _status(f"{base}/.well-known/{path}") == 200
+        assert await _status(f"{base}/notes/authorize") == 400
+
+
 async def _status(url: str, method: str = "GET", **headers: str) -> int:
     """The status of a request."""
     import asyncio

@@ -39,6 +39,8 @@ _AUTH = {
     "providers.azure": _PROXY.format("EntraID(tenant=…, "),
     "providers.azure.AzureJWTVerifier": _JWT,
     "providers.clerk": _PROXY.format("Clerk(domain=…, "),
+    "DebugTokenVerifier": "write auth=TokenAuth(verify) of gemel.auth, with a function from a token to a Principal or None",
+    "providers.debug": "write auth=TokenAuth(verify) of gemel.auth, with a function from a token to a Principal or None",
     "providers.descope": f"{_JWT}: clients register at Descope",
     "providers.discord": _PROXY.format("Discord("),
     "providers.github": _PROXY.format("GitHub("),
