@@ -71,7 +71,13 @@ CLASSES = [
 #: Methods that are called by another name in Gemel, or noted whatever their arguments are.
 OTHERWISE = {"set_logging_level": "set_log_level", "complete": None}
 TABLES = {
-    "names": [*names.NAMES, *names.PROMPT_MESSAGES, *names.SESSIONS, *names.URL_TRANSPORTS, *names.PROXIES],
+    "names": [
+        *(name for name in names.NAMES if not name.startswith("fastmcp_tasks")),
+        *names.PROMPT_MESSAGES,
+        *names.SESSIONS,
+        *names.URL_TRANSPORTS,
+        *names.PROXIES,
+    ],
     "authorization": [
         f"fastmcp.server.auth.{module}{name}"
         for name in authorization.CLASSES

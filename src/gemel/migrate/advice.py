@@ -136,7 +136,6 @@ NAME_ADVICE = {
     "mcp.server.mcpserver.Sample": "take a Context in the dependency, and await ctx.sample(…) there",
     "mcp.server.mcpserver.prompts.Prompt": "register the function: server.prompt(function)",
     "mcp.server.mcpserver.prompts.base.Prompt": "register the function: server.prompt(function)",
-    "mcp.server.mcpserver.prompts.base.UserMessage": "write gemel.Message(text)",
     "mcp.server.mcpserver.resources": "register a function with @server.resource(uri), or a folder with server.add_files()",
     "mcp.server.session": "ctx.sample(), ctx.elicit() and server.notify(Changed(…)) do what the session did",
     "mcp.shared.auth": "gemel.auth has the objects for logins and tokens; see docs/authorization.md",

@@ -98,8 +98,8 @@ class CallArguments:
     def call(self) -> cst.Call:
         """Return the call with these arguments."""
         args = [arg for _, arg in self._args]
-        if len(args) != len(self._call.args) and args:
-            end = self._call.args[-1] if self._call.args else cst.Arg(cst.Name("x"))
+        end = self._call.args[-1] if self._call.args else cst.Arg(cst.Name("x"))
+        if args and (len(args) != len(self._call.args) or args[-1].value is not end.value):
             args = [self._between(arg, end) for arg in args]
             # The end of the call stays as it was: on the same line, or on one of its own.
             args[-1] = args[-1].with_changes(comma=end.comma, whitespace_after_arg=end.whitespace_after_arg)
@@ -109,7 +109,7 @@ class CallArguments:
         """An argument that is followed by others: on the line of the next one, or on one of its own as before."""
         before = self._call.whitespace_before_args
         if not isinstance(arg.comma, cst.Comma) or not _breaks(arg.comma):
-            return arg.with_changes(comma=_COMMA)
+            return arg.with_changes(comma=_COMMA, whitespace_after_arg=cst.SimpleWhitespace(""))
         if arg.comma is end.comma and isinstance(before, cst.ParenthesizedWhitespace):
             return arg.with_changes(comma=arg.comma.with_changes(whitespace_after=before))
         return arg

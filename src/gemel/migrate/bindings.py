@@ -371,6 +371,8 @@ class Bindings:
                 return self._low_level
             if full_name in names.PROCESS_PARAMETERS:
                 return "process"
+            if full_name in names.TEMPLATE_PARSERS:
+                return "uri template"
             if full_name.endswith(".get_context"):
                 return "context"
             if full_name in names.MEDIA:

@@ -172,6 +172,32 @@ def _blank(statement: cst.CSTNode) -> Sequence[cst.EmptyLine]:
     return lines if all(line.comment is None for line in lines) else ()
 
 
+def add_code(module: cst.Module, codes: Iterable[str]) -> cst.Module:
+    """Insert functions and classes behind the imports at the top of a module.
+
+    Args:
+        module: The rewritten module.
+        codes: The code of each.
+    """
+    added: list[cst.BaseStatement | cst.SimpleStatementLine] = []
+    for code in codes:
+        statement = cst.parse_statement(code)
+        assert isinstance(statement, cst.FunctionDef | cst.ClassDef)
+        added.append(statement.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2))
+    at = _first_place(list(module.body))
+    while at < len(module.body) and m.matches(module.body[at], _IMPORTING):
+        at += 1
+    body = list(module.body)
+    if added and at < len(body) and isinstance(body[at], cst.SimpleStatementLine):
+        blank = [cst.EmptyLine(indent=False)]
+        lines = list(cst.ensure_type(body[at], cst.SimpleStatementLine).leading_lines)
+        body[at] = body[at].with_changes(leading_lines=blank * (2 - len(lines)) + lines)
+    return module.with_changes(body=[*body[:at], *added, *body[at:]])
+
+
+_IMPORTING = m.SimpleStatementLine(body=[m.Import() | m.ImportFrom()])
+
+
 def _home(statement: cst.CSTNode) -> str | None:
     """The module of a statement that is one `from … import …`."""
     if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:

@@ -70,6 +70,7 @@ _RENAMED_TYPES = {
     "PaginatedRequestParams": Name("PageParams", "gemel.schema.base"),
     "PromptReference": Name("PromptReference", "gemel.schema.completion"),
     "ReadResourceRequestParams": Name("ReadResourceParams", "gemel.schema.resources"),
+    "RequestParams": Name("BaseModel", "pydantic"),
     "ResourceTemplateReference": Name("ResourceReference", "gemel.schema.completion"),
     "SetLevelRequestParams": Name("SetLevelParams", "gemel.schema.notifications"),
     "SubscriptionsListenRequestParams": Name("ListenParams", "gemel.schema.subscriptions"),
@@ -151,8 +152,10 @@ NAMES: dict[str, Name] = {
     "mcp.server.mcpserver.context.Context": Name("Context"),
     "mcp.server.mcpserver.Message": Name("Message"),
     "mcp.server.mcpserver.prompts.Message": Name("Message"),
+    "mcp.shared.uri_template.UriTemplate": Name("UriTemplate"),
     "mcp.server.mcpserver.Resolve": Name("Depends"),
     "mcp.server.mcpserver.resolve.Resolve": Name("Depends"),
+    "fastmcp_tasks.TasksExtension": Name("Tasks"),
     "fastmcp.utilities.logging.get_logger": Name("getLogger", "logging"),
     "mcp.server.fastmcp.utilities.logging.get_logger": Name("getLogger", "logging"),
     "mcp.server.mcpserver.utilities.logging.get_logger": Name("getLogger", "logging"),
@@ -236,6 +239,12 @@ URL_TRANSPORTS = frozenset(
 )
 PROCESS_PARAMETERS = frozenset({"mcp.StdioServerParameters", "mcp.client.stdio.StdioServerParameters"})
 PROXIES = frozenset({"fastmcp.server.create_proxy", "fastmcp.server.proxy.create_proxy"})
+TEMPLATE_PARSERS = frozenset({"mcp.shared.uri_template.UriTemplate.parse"})
+#: The error that asks a client to open pages.
+REQUIRED_PAGES = frozenset(f"{module}.UrlElicitationRequiredError" for module in ("mcp", "mcp.shared.exceptions"))
+RESOURCE_SECURITY = frozenset(
+    f"mcp.server.mcpserver{module}.ResourceSecurity" for module in ("", ".resources", ".resources.templates")
+)
 CURRENT_CONTEXT = frozenset({"fastmcp.dependencies.CurrentContext", "fastmcp.server.dependencies.CurrentContext"})
 CACHE_HINTS = frozenset(old for old, new in NAMES.items() if new.name == "CacheHint")
 #: Objects that hold apps; those of FastMCP show interfaces of prefab.
@@ -278,6 +287,8 @@ QUESTIONS = {
         ("ListRoots", "list_roots", Name("ListRootsResult", "gemel.schema.roots")),
     )
 }
+#: What marks a dependency in the official SDK.
+RESOLVERS = frozenset(old for old in NAMES if old.endswith(".Resolve"))
 #: Methods of contexts and of their sessions that tell the client of a change, and the kind of `Changed`.
 NOTICES = {
     "send_resource_updated": "resource",
@@ -289,10 +300,26 @@ NOTICES = {
     "notify_prompts_changed": "prompts",
     "notify_resources_changed": "resources",
 }
-ACCEPTED = frozenset(
-    f"{module}.AcceptedElicitation"
-    for module in ("fastmcp.server.elicitation", "fastmcp.server.context", "mcp.server.elicitation")
+#: Modules with the classes of answers, and the action that each class stands for.
+_ANSWER_MODULES = (
+    "fastmcp.server.elicitation",
+    "fastmcp.server.context",
+    "mcp.server.elicitation",
+    "mcp.server.mcpserver",
+    "mcp.server.mcpserver.resolve",
 )
+ANSWERS = {
+    f"{module}.{name}": action
+    for module in _ANSWER_MODULES
+    for name, action in (
+        ("AcceptedElicitation", "accept"),
+        ("AcceptedUrlElicitation", "accept"),
+        ("DeclinedElicitation", "decline"),
+        ("CancelledElicitation", "cancel"),
+    )
+}
+#: The union of these classes, as an annotation.
+ANSWER_UNIONS = frozenset(f"{module}.ElicitationResult" for module in _ANSWER_MODULES)
 PROTOCOL_ERRORS = frozenset(
     f"{module}.{name}"
     for module in ("mcp", "mcp.shared.exceptions", "fastmcp.exceptions")

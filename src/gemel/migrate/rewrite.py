@@ -17,6 +17,7 @@ from gemel.migrate.bindings import Bindings
 from gemel.migrate.extension_classes import ExtensionClasses
 from gemel.migrate.names import NAMES, Name
 from gemel.migrate.providers import Counterpart, added_counterpart
+from gemel.migrate.registrations import registration
 from gemel.migrate.tokens import (
     CALLER,
     CLIENT_NOTE,
@@ -29,6 +30,7 @@ from gemel.migrate.tokens import (
     token_attribute,
     verifier_auth,
 )
+from gemel.migrate.written import PROGRESS, WRITTEN
 from gemel.schema import content
 from gemel.server.context import Context
 from gemel.server.features.content import Image
@@ -49,7 +51,13 @@ _RUNS = {
     "run_streamable_http_async": "http",
     "run_sse_async": "sse",
 }
+#: Methods of low-level servers that add a handler, and the decorator that does it in Gemel.
+_ADDED_HANDLERS = {"add_request_handler": "request", "add_notification_handler": "notification"}
+#: The low-level server inside of another one.
+_INNER = ("_lowlevel_server", "_mcp_server")
 _APPS = ("http_app", "streamable_http_app", "sse_app")
+_SCREENS = ("reject_path_traversal", "reject_absolute_paths", "reject_null_bytes")
+_TASK_MODES = {"optional": "True", "required": '"required"', "forbidden": "False"}
 _PAGES = {
     ("tool page", "tools"),
     ("resource page", "resources"),
@@ -66,6 +74,9 @@ _HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path", *_SECURITY)
 _RENAMED_SERVER_OPTIONS = {"list_page_size": "page_size", "cache_hints": "cache"}
 #: What the request context of the official SDK has, and the context of Gemel itself.
 _REQUEST_CONTEXT = {"lifespan_context": "state", "request_id": "request_id"}
+#: Members of sessions of the official SDK that contexts of Gemel have.
+_SESSION_MEMBERS = {"client_capabilities": "client_capabilities", "send_elicit_complete": "complete_elicitation"}
+_RENAMED_MEMBERS = {"params": "decoded_params", "close_sse_stream": "close_stream"}
 #: Methods of FastMCP's context that keep values, and those of `ctx.session_state`.
 _STATE = {"get_state": "get", "set_state": "set", "delete_state": "delete"}
 _STATE_NOTE = (
@@ -78,6 +89,7 @@ _SERVER_CALLS = frozenset(
         *_ITEMS,
         *_RUNS,
         *_APPS,
+        *_ADDED_HANDLERS,
         "add_tool",
         "mount",
         "import_server",
@@ -87,7 +99,7 @@ _SERVER_CALLS = frozenset(
         "from_fastapi",
     }
 )
-_CONTEXT_CALLS = frozenset({*_STATE, "params", "lifespan_context", "request_context", "fastmcp"})
+_CONTEXT_CALLS = frozenset({*_STATE, "params", "close_sse_stream", "lifespan_context", "request_context", "fastmcp"})
 #: The positional parameters of methods of clients.
 _POSITIONAL = {
     "call_tool": ("name", "arguments", "read_timeout_seconds", "progress_callback"),
@@ -119,6 +131,16 @@ _ITEM_OPTIONS = {
 _SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
 _SAMPLES = m.Attribute(value=m.Attribute(attr=m.Name("session")), attr=m.Name("create_message"))
 _APPENDS_MIDDLEWARE = m.Attribute(value=m.Attribute(attr=m.Name("middleware")), attr=m.Name("append"))
+_REMOVES = m.Call(
+    func=m.Attribute(
+        value=m.SaveMatchedNode(m.DoNotCare(), "server"),
+        attr=m.Name("remove_tool") | m.Name("remove_prompt") | m.Name("remove_resource"),
+    )
+)
+_SUPPRESSES = m.Call(
+    func=m.Name("suppress") | m.Attribute(attr=m.Name("suppress")),
+    args=[m.Arg(m.SaveMatchedNode(m.DoNotCare(), "error"))],
+)
 _WILDCARD = re.compile(r"\{(\w+)\*\}")
 #: A form without fields.
 _NO_FIELDS = '{"type": "object", "properties": {}}'
@@ -164,6 +186,10 @@ class RewritePass(cst.CSTTransformer):
         self._counterparts: dict[cst.CSTNode, Counterpart] = {}
         self._replaced_members: set[cst.CSTNode] = set()
         self._within: set[cst.CSTNode] = set()
+        #: `ctx.session.client_capabilities` and the like.
+        self._of_sessions: set[cst.CSTNode] = set()
+        #: Calls that add an object made of a function to a server, with the full name of what makes it.
+        self._registrations: dict[cst.CSTNode, str] = {}
         #: `ctx.session.create_message(…)`, and awaited notices of changes, with the server that gives them.
         self._sampling: set[cst.Call] = set()
         self._notices: dict[cst.CSTNode, str] = {}
@@ -180,6 +206,15 @@ class RewritePass(cst.CSTTransformer):
         self.kept: set[str] = set()
         self._apps = AppsRewrite(bindings, self._note)
         self._extensions = ExtensionClasses(bindings, self._note)
+        #: Functions and classes of the other library that are written out, and the names that the module defines.
+        self.written: list[str] = []
+        self._defined: set[str] = set()
+        #: Loops around a node.
+        self._loops = 0
+        #: Whether the module adds the extension for tasks.
+        self._has_tasks = False
+        #: Callbacks of clients that lose their first parameter, by their names.
+        self._callbacks: set[str] = set()
 
     def _note(self, node: cst.CSTNode, text: str) -> None:
         note = (self._bindings.line(node), text)
@@ -190,6 +225,11 @@ class RewritePass(cst.CSTTransformer):
 
     def visit_Module(self, node: cst.Module) -> None:
         self._apps.scan(node)
+        self._defined = {
+            found.name.value
+            for found in m.findall(node, m.FunctionDef() | m.ClassDef())
+            if isinstance(found, cst.FunctionDef | cst.ClassDef)
+        }
         for annotation in m.findall(node, m.Annotation(annotation=m.SimpleString())):
             self._quoted.update(re.findall(r"\w+", code_of(annotation.annotation)))  # type: ignore[attr-defined]  # found by its kind
         for function in m.findall(node, m.FunctionDef()):
@@ -239,6 +279,8 @@ class RewritePass(cst.CSTTransformer):
         return updated_node.with_changes(decorators=[decorator])
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        names_imported = node.names if not isinstance(node.names, cst.ImportStar) else ()
+        self._has_tasks = self._has_tasks or any(code_of(alias.name) == "TasksExtension" for alias in names_imported)
         self._fastmcp = self._fastmcp or (node.module is not None and code_of(node.module).startswith("fastmcp"))
         return False
 
@@ -259,16 +301,28 @@ class RewritePass(cst.CSTTransformer):
         for alias in original_node.names:
             name = code_of(alias.name)
             new = NAMES.get(f"{module}.{name}")
+            if self._writes(f"{module}.{name}", alias):
+                self.written.append(f"{module}.{name}")
+                continue
             if new is None:
                 left.append(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT))
                 continue
             ours.setdefault(new.module, []).append(self._alias(original_node, alias, name, new))
-        if not ours:
+        if not ours and len(left) == len(original_node.names):
             return updated_node
+        if not ours and not left:
+            return cst.RemoveFromParent()
         statements: list[cst.BaseSmallStatement] = [_import_from(home, aliases) for home, aliases in ours.items()]
         if left:
             statements.append(updated_node.with_changes(names=left, lpar=None, rpar=None))
         return cst.FlattenSentinel(statements)
+
+    def _writes(self, full_name: str, alias: cst.ImportAlias) -> bool:
+        """Whether an imported function or class is written out in the module."""
+        if full_name not in WRITTEN or alias.asname is not None:
+            return False
+        needed = {full_name, *WRITTEN[full_name].needs}
+        return not self._defined & {name.rpartition(".")[2] for name in needed}
 
     def _alias(self, node: cst.CSTNode, alias: cst.ImportAlias, old: str, new: Name) -> cst.ImportAlias:
         plain = cst.ImportAlias(cst.Name(new.name))
@@ -306,6 +360,9 @@ class RewritePass(cst.CSTTransformer):
         new = NAMES.get(full_name)
         if new is None:
             self.dropped.add(original_node.value)
+            if full_name in names.PROMPT_MESSAGES and not self._bindings.is_taken("Message", Name("Message")):
+                self.imports.add(Name("Message"))
+                return cst.Name("Message", lpar=original_node.lpar, rpar=original_node.rpar)
             return updated_node
         if original_node.value in self._renamed and self._renamed[original_node.value] == new.name:
             return updated_node.with_changes(value=new.name)
@@ -325,6 +382,9 @@ class RewritePass(cst.CSTTransformer):
         ):
             assert isinstance(updated_node.value, cst.Attribute)
             return updated_node.value.with_changes(attr=cst.Name(_REQUEST_CONTEXT[name]))
+        if original_node in self._of_sessions:
+            assert isinstance(updated_node.value, cst.Attribute)
+            return updated_node.with_changes(value=updated_node.value.value, attr=cst.Name(_SESSION_MEMBERS[name]))
         if owner == "context":
             return self._context_attribute(original_node, updated_node)
         if owner == "access token":
@@ -333,6 +393,8 @@ class RewritePass(cst.CSTTransformer):
             self._note(original_node, advice.APP_LIFESPAN)
         if owner == "server" and original_node not in self._appended:
             self._server_member(original_node)
+        elif owner == "uri template" and name == "variable_names":
+            return cst.Call(cst.Name("list"), [cst.Arg(updated_node.with_changes(attr=cst.Name("names")))])
         elif owner == "media" and not hasattr(Image, name):
             text = advice.MEDIA_MEMBERS.get(name, "Image, Audio and File have content(), base64 and family")
             self._note(original_node, f".{name}: {text}")
@@ -433,8 +495,8 @@ class RewritePass(cst.CSTTransformer):
             return updated_node
         if name == "lifespan_context":
             return updated_node.with_changes(attr=cst.Name("state"))
-        if name == "params":
-            return updated_node.with_changes(attr=cst.Name("decoded_params"))
+        if name in ("params", "close_sse_stream"):
+            return updated_node.with_changes(attr=cst.Name(_RENAMED_MEMBERS[name]))
         if name in _STATE:
             if not self._has_state:
                 self._has_state = True
@@ -449,6 +511,14 @@ class RewritePass(cst.CSTTransformer):
 
     def visit_Attribute(self, node: cst.Attribute) -> bool:
         inner = node.value
+        if (
+            isinstance(inner, cst.Attribute)
+            and inner.attr.value == "session"
+            and node.attr.value in _SESSION_MEMBERS
+            and self._bindings.kind(inner.value) == "context"
+        ):
+            self._of_sessions.add(node)
+            self._replaced_members.add(inner)
         if m.matches(inner, m.Attribute(attr=m.Name("request_context"))):
             assert isinstance(inner, cst.Attribute)
             if self._bindings.kind(inner.value) == "context" and node.attr.value not in _REQUEST_CONTEXT:
@@ -485,7 +555,11 @@ class RewritePass(cst.CSTTransformer):
             added = node.args[0].value if len(node.args) == 1 else None
             added_name = self._bindings.imported(added.func) if isinstance(added, cst.Call) else None
             if isinstance(added, cst.Call) and added_name is not None:
-                found = added_counterpart(node.func.value, node.func.attr.value, added, added_name)
+                method = node.func.attr.value
+                found = added_counterpart(node.func.value, method, added, added_name)
+                if registration(method, added, added_name, in_loop=self._loops > 0) is not None:
+                    self._registrations[node] = added_name
+                    self._replaced_members.add(node.func)
         if found is not None and not any(self._bindings.is_taken(name.name, name) for name in found.imports):
             self._counterparts[node] = found
             self._replaced_members.add(node.func)
@@ -504,6 +578,8 @@ class RewritePass(cst.CSTTransformer):
         of_apps = self._apps.call(original_node, updated_node, self._item)
         if of_apps is not None:
             return of_apps
+        if original_node in self._registrations:
+            return self._registration(original_node, updated_node, self._registrations[original_node])
         full_name = self._bindings.imported(original_node.func)
         if full_name is not None:
             return self._global_call(original_node, updated_node, full_name)
@@ -563,6 +639,11 @@ class RewritePass(cst.CSTTransformer):
             if names.PROMPT_MESSAGES[full_name] == "assistant":
                 arguments.set("role", '"assistant"')
             return arguments.call()
+        if full_name in names.TEMPLATE_PARSERS and len(updated_node.args) == 1:
+            assert isinstance(updated_node.func, cst.Attribute)
+            return updated_node.with_changes(func=updated_node.func.value)
+        if full_name in names.REQUIRED_PAGES:
+            return self._required_pages(original_node, updated_node)
         if full_name in names.PROCESS_PARAMETERS:
             return self._command_line(original_node, updated_node)
         if full_name in names.CALLER and not updated_node.args:
@@ -631,6 +712,20 @@ class RewritePass(cst.CSTTransformer):
         return cst.parse_expression(
             f"{name or 'ProtocolError'}({code_of(message)}{more}{'' if name else f', code={text}'})"
         )
+
+    def _required_pages(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        """`UrlElicitationRequiredError(pages)` as the error of the protocol, -32042."""
+        arguments = CallArguments(updated_node, ("elicitations", "message"))
+        pages, message = arguments.pop("elicitations"), arguments.pop("message")
+        if pages is None or arguments.names() or arguments.starred:
+            return updated_node
+        self._dropped_in(original_node.func)
+        self.imports.add(Name("ProtocolError"))
+        error = CallArguments(updated_node.with_changes(func=cst.Name("ProtocolError"), args=[]))
+        error.put_first(cst.Dict([cst.DictElement(cst.SimpleString('"elicitations"'), pages)]))
+        error.put_first(message or '"URL elicitation required"')
+        error.set("code", "-32042")
+        return error.call()
 
     def leave_ExceptHandler(
         self, original_node: cst.ExceptHandler, updated_node: cst.ExceptHandler
@@ -723,6 +818,8 @@ class RewritePass(cst.CSTTransformer):
                 moved.append((option, value))
             elif option == "subscriptions" and is_name(arguments.get(option), "False"):
                 # Clients may subscribe; without changes they are told nothing.
+                arguments.pop(option)
+            elif option == "resource_security" and self._is_default_security(CallArguments(original_node).get(option)):
                 arguments.pop(option)
             elif self._is_counterpart(option, arguments.get(option), CallArguments(original_node).get(option)):
                 if option == "providers":
@@ -821,6 +918,8 @@ class RewritePass(cst.CSTTransformer):
         if method == "get_context" and not updated_node.args:
             self.imports.add(Name("current_context"))
             return updated_node.with_changes(func=cst.Name("current_context"))
+        if method in _ADDED_HANDLERS and len(updated_node.args) == 3:
+            return self._handler(original_node, updated_node, method)
         if method == "add_middleware":
             self._note(original_node, "add_middleware: it takes a function `async def middleware(ctx, call_next)`")
         if method in ("enable", "disable"):
@@ -838,6 +937,19 @@ class RewritePass(cst.CSTTransformer):
             return arguments.call()
         return updated_node
 
+    def _handler(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
+        """`add_request_handler("method", Params, handler)` as `request("method", params=Params)(handler)`."""
+        arguments = CallArguments(updated_node, ("method", "params_type", "handler"))
+        handler = arguments.pop("handler")
+        if handler is None:
+            return updated_node
+        arguments.make_positional("method")
+        arguments.rename("params_type", "params")
+        func = cst.ensure_type(updated_node.func, cst.Attribute).with_changes(attr=cst.Name(_ADDED_HANDLERS[method]))
+        if isinstance(func.value, cst.Attribute) and func.value.attr.value in _INNER:
+            func = func.with_changes(value=func.value.value)
+        return cst.Call(arguments.call().with_changes(func=func), args=[cst.Arg(handler)])
+
     def _item(
         self, original_node: cst.Call, updated_node: cst.Call, method: str, known: Collection[str] = ()
     ) -> cst.Call:
@@ -845,6 +957,10 @@ class RewritePass(cst.CSTTransformer):
         positional = ("uri",) if method == "resource" else ("name",)
         arguments = CallArguments(updated_node, positional)
         for option in arguments.names():
+            if option == "security" and self._screens(original_node, arguments):
+                continue
+            if option == "task" and self._task(arguments):
+                continue
             if option in advice.ITEM_OPTIONS:
                 self._note(original_node, f"@server.{method}({option}=…): {advice.ITEM_OPTIONS[option]}")
             elif option not in (*_ITEM_OPTIONS[method], *known, "uri", "structured_output", "run_in_thread"):
@@ -867,6 +983,52 @@ class RewritePass(cst.CSTTransformer):
             arguments.replace("uri", cst.SimpleString(_WILDCARD.sub(r"{+\1}", uri.value)))
         return arguments.call()
 
+    def _screens(self, original_node: cst.Call, arguments: CallArguments) -> bool:
+        """`security=ResourceSecurity(…)` that exempts all variables as `screen=False`, one with defaults left out; else False."""
+        original = CallArguments(original_node, ("uri",))
+        given, uri = original.get("security"), text_of(original.get("uri"))
+        if not isinstance(given, cst.Call) or self._bindings.imported(given.func) not in names.RESOURCE_SECURITY:
+            return False
+        checks = CallArguments(given)
+        exempt = checks.get("exempt_params")
+        if self._is_default_security(given):
+            arguments.pop("security")
+        elif all(is_name(checks.get(check), "False") for check in _SCREENS):
+            arguments.pop("security")
+            arguments.set("screen", "False")
+        elif checks.names() == ["exempt_params"] and isinstance(exempt, cst.Set | cst.List | cst.Tuple):
+            exempted = {text_of(element.value) for element in exempt.elements}
+            if uri is None or not set(re.findall(r"\w+", " ".join(re.findall(r"\{(.*?)\}", uri)))) <= exempted:
+                return False
+            arguments.pop("security")
+            arguments.set("screen", "False")
+        else:
+            return False
+        self._dropped_in(given)
+        return True
+
+    def _is_default_security(self, given: cst.BaseExpression | None) -> bool:
+        """Whether this is `ResourceSecurity()`, which checks what Gemel does."""
+        if not isinstance(given, cst.Call) or given.args:
+            return False
+        is_default = self._bindings.imported(given.func) in names.RESOURCE_SECURITY
+        if is_default:
+            self._dropped_in(given)
+        return is_default
+
+    def _task(self, arguments: CallArguments) -> bool:
+        """`task=TaskConfig(mode=…)` as Gemel's value; False if it is not known, or without the extension."""
+        given = arguments.get("task")
+        if isinstance(given, cst.Call) and code_of(given.func).rpartition(".")[2] == "TaskConfig":
+            config = CallArguments(given)
+            mode = text_of(config.get("mode")) if "mode" in config else "optional"
+            if set(config.names()) - {"mode", "poll_interval"} or mode not in _TASK_MODES:
+                return False
+            self._dropped_in(given)
+            arguments.replace("task", cst.parse_expression(_TASK_MODES[mode]))
+            return self._has_tasks or mode == "forbidden"
+        return is_name(given, "False") or (is_name(given, "True") and self._has_tasks)
+
     def _add_tool(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         """`add_tool(function, …)` and `add_tool(Tool.from_function(function, …))` as `tool(function, …)`."""
         assert isinstance(updated_node.func, cst.Attribute)
@@ -881,6 +1043,23 @@ class RewritePass(cst.CSTTransformer):
         arguments = CallArguments(updated_node, ("fn", "name", "title", "description"))
         arguments.name_all_but(1)
         return self._item(original_node, arguments.call().with_changes(func=register), "tool")
+
+    def _registration(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.Call:
+        """`add_prompt(Prompt.from_function(f))` as `prompt(f)`, `add_resource(TextResource(…))` as `resource(uri)(function)`."""
+        original_added = cst.ensure_type(original_node.args[0].value, cst.Call)
+        added = cst.ensure_type(updated_node.args[0].value, cst.Call)
+        server = cst.ensure_type(updated_node.func, cst.Attribute)
+        method = server.attr.value
+        found = registration(method, added, full_name, in_loop=self._loops > 0)
+        assert found is not None
+        self._dropped_in(original_added.func)
+        if "Path(" in code_of(found.function):
+            self.imports.add(Name("Path", "pathlib"))
+        register = found.options.with_changes(func=server.with_changes(attr=cst.Name(found.kind)))
+        registered = self._item(original_node, register, found.kind)
+        if found.kind == "prompt":
+            return registered
+        return cst.Call(registered, args=[cst.Arg(found.function)])
 
     def _dropped_in(self, node: cst.CSTNode) -> None:
         for name in m.findall(node, m.Name()):
@@ -1199,7 +1378,11 @@ class RewritePass(cst.CSTTransformer):
             return updated_node.with_changes(value=_member(updated_node.value, "content"))
         return updated_node
 
+    def visit_For(self, node: cst.For) -> None:
+        self._loops += 1
+
     def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
+        self._loops -= 1
         if self._bindings.kind(original_node.iter) == "contents list" and not isinstance(
             original_node.iter, cst.Attribute
         ):
@@ -1251,7 +1434,35 @@ class RewritePass(cst.CSTTransformer):
 
     def leave_Try(self, original_node: cst.Try, updated_node: cst.Try) -> cst.Try:
         self._declining -= _catches_declined(original_node)
-        return updated_node
+        if not self._removes(original_node.body):
+            return updated_node
+        handlers = [
+            new.with_changes(type=cst.Name("KeyError")) if old.type is not None and self._is_missing(old.type) else new
+            for old, new in zip(original_node.handlers, updated_node.handlers, strict=True)
+        ]
+        return updated_node.with_changes(handlers=handlers)
+
+    def leave_With(self, original_node: cst.With, updated_node: cst.With) -> cst.With:
+        """`with suppress(ValueError)` around the removal of a prompt as `with suppress(KeyError)`."""
+        if not self._removes(original_node.body):
+            return updated_node
+        items = []
+        for old, new in zip(original_node.items, updated_node.items, strict=True):
+            suppressed = m.extract(old.item, _SUPPRESSES)
+            error = suppressed["error"] if suppressed is not None else None
+            if isinstance(error, cst.BaseExpression) and self._is_missing(error) and isinstance(new.item, cst.Call):
+                new = new.with_changes(item=new.item.with_changes(args=[cst.Arg(cst.Name("KeyError"))]))
+            items.append(new)
+        return updated_node.with_changes(items=items)
+
+    def _removes(self, body: cst.BaseSuite) -> bool:
+        """Whether a block does nothing but remove a tool, prompt or resource of a server."""
+        removed = m.extract(body, m.IndentedBlock(body=[m.SimpleStatementLine(body=[m.Expr(_REMOVES)])]))
+        return removed is not None and self._bindings.kind(removed["server"]) == "server"  # type: ignore[arg-type]  # one node
+
+    def _is_missing(self, error: cst.BaseExpression) -> bool:
+        """Whether this is what the official SDK raises where there is nothing to remove."""
+        return is_name(error, "ValueError") or (self._bindings.imported(error) or "").endswith(".ToolError")
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self._contexts.append(self._context_name(node.params.params))
@@ -1404,6 +1615,10 @@ class RewritePass(cst.CSTTransformer):
             return None
         full_name = self._bindings.imported(old.default.func)
         without = new.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT)
+        if full_name in PROGRESS and full_name in self.written:
+            self.imports |= {Name("Annotated", "typing"), Name("Depends")}
+            annotation = cst.parse_expression("Annotated[Progress, Depends(Progress)]")
+            return without.with_changes(annotation=new.annotation.with_changes(annotation=annotation))
         if full_name in names.CURRENT_CONTEXT:
             return without
         if full_name in names.CURRENT_TOKEN and (function := injected_token(old.default, full_name or "")) is not None:

@@ -11,14 +11,16 @@ import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from gemel.migrate import advice, names
+from gemel.migrate.answers import AnswersPass
 from gemel.migrate.arguments import code_of
 from gemel.migrate.bindings import Bindings, Program
-from gemel.migrate.imports import add_imports, remove_imports, statements_of
+from gemel.migrate.imports import add_code, add_imports, remove_imports, statements_of
 from gemel.migrate.low_level import LowLevelPass
 from gemel.migrate.names import Name
 from gemel.migrate.rewrite import RewritePass
 from gemel.migrate.serving import ServingPass, speaks_of_serving
 from gemel.migrate.structure import StructurePass
+from gemel.migrate.written import written_out
 
 
 class Note(NamedTuple):
@@ -122,11 +124,21 @@ def _migrate(source: str, path: Path, program: Program) -> Migration:
         imports, dropped = imports | serving.imports, serving.dropped
     structure = StructurePass(Bindings(first, program=program, path=path))
     module = first.module.visit(structure)
+    if "elicit" in source.casefold():
+        answers = AnswersPass(
+            Bindings(MetadataWrapper(module, unsafe_skip_copy=True), program=program, path=path), module
+        )
+        module = module.visit(answers)
+        structure.imports |= answers.imports
+        structure.dropped |= answers.dropped
     second = MetadataWrapper(module, unsafe_skip_copy=True)
     rewrite = RewritePass(Bindings(second, lines, program, path, low_level="server"))
     module = second.module.visit(rewrite)
+    written = written_out(rewrite.written)
+    imports |= {name for one in written for name in one.imports}
     module = remove_imports(module, rewrite.dropped | structure.dropped | dropped)
     module = add_imports(module, rewrite.imports | structure.imports | imports)
+    module = add_code(module, [one.code for one in written])
     notes = [*low_level_notes, *(Note(*note) for note in rewrite.notes)]
     notes += _left_imports(module, source)
     return Migration(

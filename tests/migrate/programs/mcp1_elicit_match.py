@@ -1,6 +1,3 @@
-# notes: ctx.elicit() returns the answer itself
-# becomes: form=Again
-# only: rewrite
 # era: 2025
 # answers: {"again": true}
 # call: book {} = "again: True"

@@ -460,6 +460,9 @@ class UriTemplate:
     def __repr__(self) -> str:
         return f"UriTemplate({self.text!r})"
 
+    def __str__(self) -> str:
+        return self.text
+
     @property
     def variables(self) -> tuple[Variable, ...]:
         """All variables, in order."""

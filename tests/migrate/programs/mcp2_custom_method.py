@@ -1,0 +1,22 @@
+# prints: {'indexed': 3}
+# becomes: server.request("bookshop/reindex", params=ReindexParams)(reindex)
+# only: rewrite
+from mcp.server import Server, ServerRequestContext
+from mcp.types import RequestParams
+from pydantic import BaseModel
+
+
+class ReindexParams(RequestParams):
+    full: bool = False
+
+
+class ReindexResult(BaseModel):
+    indexed: int
+
+
+async def reindex(ctx: ServerRequestContext, params: ReindexParams) -> ReindexResult:
+    return ReindexResult(indexed=3 if params.full else 0)
+
+
+server = Server("bookshop")
+server.add_request_handler("bookshop/reindex", ReindexParams, reindex)
