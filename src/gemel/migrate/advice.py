@@ -329,6 +329,10 @@ CLIENT_OPTIONS = {
     "sampling_handler": "write on_sample=function: it gets CreateMessageParams and returns a text",
     "timeout": "give total= or idle= to the call, or limits=Limits(…) here",
 }
+WRAPPED = (
+    "structured content of 2026-07-28 is not wrapped in a field `result`: use .data, which is the same in both eras, or write "
+    "Client(…, era='2025')"
+)
 _ALL_PAGES = "the items of all pages are returned; remove the loop over pages"
 _BY_CALLBACKS = "remove it: the callbacks of the client answer, and the call goes on by itself"
 _LISTS = ("list_tools", "list_resources", "list_resource_templates", "list_prompts")

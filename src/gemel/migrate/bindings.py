@@ -60,10 +60,12 @@ _MEMBERS = {
     "prompt list": "prompt",
     "contents list": "contents",
     "content list": "content",
+    "tool data": "tool data",
 }
 #: What an attribute of an object of one kind is.
 _ATTRIBUTES = {
     ("tool result", "content"): "content list",
+    ("tool result", "data"): "tool data",
     ("resource result", "contents"): "contents list",
     ("tool page", "tools"): "tool list",
     ("resource page", "resources"): "resource list",
@@ -397,6 +399,9 @@ class Bindings:
             return "object " + called.removeprefix("type ")
         if isinstance(node.func, cst.Name) and node.func.value == "list" and len(node.args) == 1:
             return self.kind(node.args[0].value)
+        if isinstance(node.func, cst.Name) and node.func.value == "next" and node.args:
+            generator = node.args[0].value  # `next(tool for tool in tools if …)`
+            return self.kind(generator.elt) if isinstance(generator, cst.GeneratorExp) else None
         if isinstance(node.func, cst.Attribute):
             return _GIVES.get((self.kind(node.func.value) or "", node.func.attr.value))
         return None
@@ -511,6 +516,9 @@ class Bindings:
         kind = self.kind_of_annotation(node.returns.annotation) if node.returns is not None else None
         if kind is None:
             kind = _only({self.kind(value) for value in returned})
+        decorators = " ".join(dotted(part) or "" for found in node.decorators for part in _called(found.decorator))
+        if "fixture" in decorators:
+            kind = kind or _only({self.kind(value) for value in self._collector.yielded.get(node, ())})
         owner, _, name = qualified.rpartition(".")
         given = self._program.given.get((self._path, qualified), {}) if self._program is not None else {}
         parameters = node.params
@@ -520,7 +528,6 @@ class Bindings:
             else:
                 called_with = _only(set(given.get(parameter.name.value, ())))
                 self._bind(parameter, called_with or self._fixtures.get(parameter.name.value))
-        decorators = " ".join(dotted(part) or "" for found in node.decorators for part in _called(found.decorator))
         if kind is None or kind == _NOTHING or kind.startswith("gives "):
             if owner:
                 self._bound.setdefault((f"{self._path}:{owner}", name), set()).add("?")
@@ -659,6 +666,8 @@ class _Collector(cst.CSTVisitor):
         self.functions: dict[str, cst.FunctionDef] = {}
         #: Each function with its name, which has that of its class in front, and what it returns.
         self.functions_by_node: dict[cst.FunctionDef, tuple[str, list[cst.BaseExpression]]] = {}
+        #: What generator functions yield.
+        self.yielded: dict[cst.FunctionDef, list[cst.BaseExpression]] = {}
         self._around: list[cst.ClassDef | cst.FunctionDef | cst.Lambda] = []
 
     def visit_ClassDef(self, node: cst.ClassDef) -> None:
@@ -689,6 +698,11 @@ class _Collector(cst.CSTVisitor):
         inner = self._around[-1] if self._around else None
         if isinstance(inner, cst.FunctionDef) and node.value is not None:
             self.functions_by_node[inner][1].append(node.value)
+
+    def visit_Yield(self, node: cst.Yield) -> None:
+        inner = self._around[-1] if self._around else None
+        if isinstance(inner, cst.FunctionDef) and isinstance(node.value, cst.BaseExpression):
+            self.yielded.setdefault(inner, []).append(node.value)
 
     def visit_Call(self, node: cst.Call) -> None:
         self.calls.append(node)

@@ -131,6 +131,7 @@ _ITEM_OPTIONS = {
 _SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
 _SAMPLES = m.Attribute(value=m.Attribute(attr=m.Name("session")), attr=m.Name("create_message"))
 _APPENDS_MIDDLEWARE = m.Attribute(value=m.Attribute(attr=m.Name("middleware")), attr=m.Name("append"))
+_RESULT = m.SimpleString(value=m.MatchIfTrue(lambda text: text[1:-1] == "result"))
 _REMOVES = m.Call(
     func=m.Attribute(
         value=m.SaveMatchedNode(m.DoNotCare(), "server"),
@@ -209,6 +210,8 @@ class RewritePass(cst.CSTTransformer):
         #: Functions and classes of the other library that are written out, and the names that the module defines.
         self.written: list[str] = []
         self._defined: set[str] = set()
+        #: What is called.
+        self._called: set[cst.CSTNode] = set()
         #: Loops around a node.
         self._loops = 0
         #: Whether the module adds the extension for tasks.
@@ -406,6 +409,9 @@ class RewritePass(cst.CSTTransformer):
             self._note(original_node, f"client.{name}: Gemel's Client has no such member; see docs/clients.md")
         elif owner is None and name in advice.ANYWHERE and not self._is_own_member(name):
             self._note(original_node, f".{name}: if this is a server, {advice.ANYWHERE[name]}")
+        elif owner == "tool data" and original_node not in self._called:
+            key = cst.SubscriptElement(cst.Index(cst.SimpleString(f'"{name}"')))
+            return cst.Subscript(updated_node.value, [key], lpar=updated_node.lpar, rpar=updated_node.rpar)
         elif owner is not None and (owner, name) in _PAGES:
             return updated_node.value
         elif owner in _FIELD_KINDS and name in names.FIELDS:
@@ -528,6 +534,7 @@ class RewritePass(cst.CSTTransformer):
     # ---------------------------------------------------------------- calls
 
     def visit_Call(self, node: cst.Call) -> None:
+        self._called.add(node.func)
         if m.matches(node.func, _APPENDS_MIDDLEWARE):
             middleware = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
             if self._bindings.kind(middleware.value) == "server":
@@ -1369,6 +1376,23 @@ class RewritePass(cst.CSTTransformer):
         if method == "set_logging_level":
             func = func.with_changes(attr=cst.Name("set_log_level"))
         return arguments.call().with_changes(func=func)
+
+    def visit_Subscript(self, node: cst.Subscript) -> None:
+        if m.matches(node, m.Subscript(slice=[m.SubscriptElement(m.Index(_RESULT))])):
+            self._wrapped(node.value)
+
+    def visit_Comparison(self, node: cst.Comparison) -> None:
+        if m.matches(node.comparisons[0].comparator, m.Dict([m.DictElement(_RESULT)])):
+            self._wrapped(node.left)
+
+    def _wrapped(self, node: cst.BaseExpression) -> None:
+        """A note for the field `result` of structured content."""
+        structured = m.Attribute(attr=m.Name("structured_content") | m.Name("structuredContent"))
+        if (
+            m.matches(node, structured)
+            and self._bindings.kind(cst.ensure_type(node, cst.Attribute).value) == "tool result"
+        ):
+            self._note(node, advice.WRAPPED)
 
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
         kind = self._bindings.kind(original_node.value)
