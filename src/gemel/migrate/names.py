@@ -80,6 +80,7 @@ _RENAMED_TYPES = {
     "CallToolRequestParams": Name("CallToolParams", "gemel.schema.tools"),
     "CreateMessageRequestParams": Name("CreateMessageParams"),
     "ElicitRequestFormParams": Name("ElicitFormParams"),
+    "ElicitRequestParams": Name("ElicitFormParams"),
     "ElicitRequestURLParams": Name("ElicitUrlParams"),
     "LoggingMessageNotificationParams": Name("LogParams"),
     "ProgressNotificationParams": Name("ProgressParams"),
@@ -229,6 +230,8 @@ SESSIONS = frozenset(
         "mcp.shared.memory.create_connected_server_and_client_session",
     }
 )
+#: Options of clients that are callbacks, and how many parameters those have: the first of two is the context.
+CALLBACKS = {"elicitation_callback": 2, "sampling_callback": 2, "logging_callback": 1}
 PROCESS_TRANSPORTS = frozenset({"mcp.stdio_client", "mcp.client.stdio.stdio_client"})
 URL_TRANSPORTS = frozenset(
     {

@@ -69,7 +69,6 @@ _FIELD_KINDS = frozenset(
     {"tool", "resource", "template", "prompt", "contents", "content", "tool result", "resource result", "prompt result"}
 )
 #: Options of servers of the official SDK, and of FastMCP 2, that belong to HTTP.
-_SECURITY = ("transport_security", "host_origin_protection")
 _HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path", *_SECURITY)
 _RENAMED_SERVER_OPTIONS = {"list_page_size": "page_size", "cache_hints": "cache"}
 #: What the request context of the official SDK has, and the context of Gemel itself.
@@ -110,6 +109,13 @@ _POSITIONAL = {
 _CLIENT_CALLS = frozenset({"initialize", "is_connected", "set_logging_level"})
 #: Options of an HTTP app and of running over HTTP that have another name.
 _RENAMED_HTTP_OPTIONS = {"streamable_http_path": "path", "retry_interval": "retry"}
+#: Callbacks of clients of the official SDK that return what Gemel's may, and eras by the modes of both other libraries.
+_CALLBACK_OPTIONS = {
+    "elicitation_callback": "on_elicit",
+    "sampling_callback": "on_sample",
+    "logging_callback": "on_log",
+}
+_MODES = {"legacy": "2025", "2026-07-28": "2026"}
 #: Errors of the protocol by their codes.
 _ERRORS = {
     "PARSE_ERROR": "ParseError",
@@ -131,6 +137,12 @@ _ITEM_OPTIONS = {
 _SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
 _SAMPLES = m.Attribute(value=m.Attribute(attr=m.Name("session")), attr=m.Name("create_message"))
 _APPENDS_MIDDLEWARE = m.Attribute(value=m.Attribute(attr=m.Name("middleware")), attr=m.Name("append"))
+#: What callbacks say that serve pages, or answer with an error.
+_NOT_OF_FORMS = (
+    m.Attribute(attr=m.Name("url") | m.Name("mode") | m.Name("elicitation_id"))
+    | m.Name("ElicitRequestURLParams")
+    | m.Name("ErrorData")
+)
 _RESULT = m.SimpleString(value=m.MatchIfTrue(lambda text: text[1:-1] == "result"))
 _REMOVES = m.Call(
     func=m.Attribute(
@@ -245,6 +257,33 @@ class RewritePass(cst.CSTTransformer):
             first = parameters[0].annotation if len(parameters) == 2 else None
             if first is not None and self._bindings.kind_of_annotation(first.annotation) == "context":
                 self._middleware.add(function.name.value)
+
+        self._callbacks = self._found_callbacks(node)
+
+    def _found_callbacks(self, module: cst.Module) -> set[str]:
+        """Functions that serve requests as callbacks of clients, and nothing else, and don't need their context."""
+        found: set[str] = set()
+        uses = [name.value for name in m.findall(module, m.Name()) if isinstance(name, cst.Name)]
+        for call in m.findall(module, m.Call()):
+            assert isinstance(call, cst.Call)
+            if self._bindings.imported(call.func) not in names.SESSIONS:
+                continue
+            arguments = CallArguments(call)
+            for option, parameters in names.CALLBACKS.items():
+                value = arguments.get(option)
+                function = self._bindings.functions.get(value.value) if isinstance(value, cst.Name) else None
+                if function is None or len(function.params.params) != parameters:
+                    continue
+                first = function.params.params[0].name.value
+                given = sum(use == function.name.value for use in uses) - 1
+                as_option = sum(
+                    m.matches(arg, m.Arg(value=m.Name(function.name.value), keyword=m.Name(option)))
+                    for arg in m.findall(module, m.Arg())
+                )
+                needed = parameters == 2 and m.findall(function.body, m.Name(first))
+                if given == as_option and not needed and not m.findall(function, _NOT_OF_FORMS):
+                    found.add(function.name.value)
+        return found
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
         self.imports |= self._apps.imports | self._extensions.imports
@@ -1326,6 +1365,16 @@ class RewritePass(cst.CSTTransformer):
             arguments.replace("target", server.value)
         if "roots" in arguments:
             arguments.rename("roots", "on_roots")
+        for old, new in _CALLBACK_OPTIONS.items():
+            callback = arguments.get(old)
+            if isinstance(callback, cst.Name) and callback.value in self._callbacks:
+                arguments.rename(old, new)
+        mode = text_of(arguments.get("mode"))
+        if mode == "auto":
+            arguments.pop("mode")
+        elif mode in _MODES:
+            arguments.replace("mode", cst.SimpleString(f'"{_MODES[mode]}"'))
+            arguments.rename("mode", "era")
         if "verify" in arguments:
             arguments.rename("verify", "tls")
         arguments.pop("name")
@@ -1517,6 +1566,10 @@ class RewritePass(cst.CSTTransformer):
         self._tools.pop()
         self._async.pop()
         context, asking = self._contexts.pop(), self._asking.pop()
+        if original_node.name.value in self._callbacks and len(original_node.params.params) == 2:
+            return updated_node.with_changes(
+                params=updated_node.params.with_changes(params=updated_node.params.params[1:])
+            )
         if asking:
             return self._asker(original_node, updated_node, context)
         for decorator in original_node.decorators:
