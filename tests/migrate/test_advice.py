@@ -44,6 +44,9 @@ def programs() -> Iterator[tuple[str, str, int, str]]:
         attribute = "request_context.experimental" if name == "request_context" else name
         function = f"@mcp.tool\nasync def f(ctx: Context) -> str:\n    return ctx.{attribute}\n"
         yield f"ctx.{name}", f"{SERVER}\n{function}", 7, text
+    for name, text in advice.SESSION_MEMBERS.items():
+        function = f"@mcp.tool\nasync def f(ctx: Context) -> str:\n    return ctx.session.{name}()\n"
+        yield f"ctx.session.{name}", f"{SERVER}\n{function}", 7, text
     for name, text in advice.SERVER_MEMBERS.items():
         yield f"server.{name}", f"{SDK if name in OF_THE_SDK else SERVER}\nprint(mcp.{name})\n", 5, text
     for name, text in advice.CLIENT_OPTIONS.items():

@@ -59,6 +59,13 @@ _AUTH = {
     "providers.workos.AuthKitProvider": f"{_JWT}: clients register at AuthKit",
 }
 
+#: What a function of the official SDK returns to be called again with the answer.
+_INPUT_REQUESTS = {
+    "CreateMessageRequest": "ask with await ctx.sample(messages, max_tokens=…)",
+    "ElicitRequest": "ask with await ctx.elicit(message, form)",
+    "InputRequest": "ask with ctx.elicit(), ctx.sample() or ctx.list_roots()",
+    "ListRootsRequest": "ask with await ctx.list_roots()",
+}
 #: The beginning of a full name to what to do; the longest that fits counts.
 NAME_ADVICE = {
     "fastmcp": "it has no counterpart in Gemel; see docs/migration/from-fastmcp.md",
@@ -145,6 +152,11 @@ NAME_ADVICE = {
     "mcp.server.transport_security": "name the hosts in allowed_hosts=, the pages in allowed_origins= of http_app() or run()",
     "mcp.server.elicitation": "ctx.elicit() returns the answer itself and raises gemel.Declined without one",
     "mcp.server.stdio": "await server.run_async() serves stdio",
+    **{
+        f"{module}.{name}": f"{text}; see {SDK_GUIDE}"
+        for module in ("mcp.types", "mcp_types")
+        for name, text in _INPUT_REQUESTS.items()
+    },
     "mcp.types": "Gemel's wire types are in gemel and gemel.schema",
     "mcp_types": "Gemel's wire types are in gemel and gemel.schema",
 }
@@ -258,8 +270,14 @@ ITEM_OPTIONS = {
     "version": _VERSION,
 }
 
+_ROUNDS = (
+    "ask with await ctx.elicit(message, form), ctx.sample() or ctx.list_roots(), which return the answer, and go on behind it; see "
+    "docs/migration/from-official-sdk.md"
+)
 CONTEXT_MEMBERS = {
-    "input_responses": "ask with ctx.elicit() or ctx.sample(), which return the answer in both eras",
+    "input_responses": _ROUNDS,
+    "request_state": _ROUNDS,
+    "reset_visibility": "use @server.visibility",
     "notify_resource_updated": "use server.notify(Changed('resource', uri))",
     "notify_tools_changed": "register or remove the tool: clients are told",
     "notify_prompts_changed": "register or remove the prompt: clients are told",
@@ -278,6 +296,18 @@ CONTEXT_MEMBERS = {
     "transport": "ctx.headers is empty unless the call came over HTTP",
 }
 
+#: Members of the session of the official SDK that contexts of Gemel have in another form.
+SESSION_MEMBERS = {
+    "check_client_capability": "look at ctx.client_capabilities: `ctx.client_capabilities.sampling is not None`",
+    "client_params": "ctx.client_info and ctx.client_capabilities have its parts",
+    "elicit": "use ctx.elicit(message, form)",
+    "elicit_form": "use ctx.elicit(message, form)",
+    "elicit_url": "use ctx.elicit_url(message, url)",
+    "list_roots": "ctx.list_roots() returns the roots themselves",
+    "send_log_message": "use ctx.log(level, data, logger=…)",
+    "send_ping": "use ctx.ping()",
+    "send_progress_notification": "use ctx.report_progress(progress, total, message)",
+}
 SERVER_MEMBERS = {
     "_custom_starlette_routes": "give routes={path: asgi_app} to run('http', …) or http_app()",
     "_lowlevel_server": "the server has no inner one: give version=, instructions= and the like to Server(…)",

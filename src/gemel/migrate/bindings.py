@@ -458,6 +458,9 @@ class Bindings:
         if isinstance(target, cst.Name | cst.Param | cst.FunctionDef | cst.ClassDef):
             if kind is not None:
                 self._kinds[target] = kind
+        elif isinstance(target, cst.List | cst.Tuple) and kind == "own contents":
+            for element in target.elements:
+                self._bind(element.value, "own content")
         elif isinstance(target, cst.Attribute):
             owner = self.kind(target.value) or ""
             text = owner.partition(" ")[2] if owner.startswith(("object ", "type ")) else dotted(target.value)

@@ -69,6 +69,7 @@ _FIELD_KINDS = frozenset(
     {"tool", "resource", "template", "prompt", "contents", "content", "tool result", "resource result", "prompt result"}
 )
 #: Options of servers of the official SDK, and of FastMCP 2, that belong to HTTP.
+_SECURITY = ("transport_security", "host_origin_protection")
 _HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path", *_SECURITY)
 _RENAMED_SERVER_OPTIONS = {"list_page_size": "page_size", "cache_hints": "cache"}
 #: What the request context of the official SDK has, and the context of Gemel itself.
@@ -457,6 +458,8 @@ class RewritePass(cst.CSTTransformer):
             return updated_node.with_changes(attr=cst.Name(names.FIELDS[name]))
         elif owner == "own contents" and name == "contents":
             return updated_node
+        elif owner == "own content" and name == "content":
+            return updated_node.with_changes(attr=cst.Name("text"))
         elif name in names.FIELDS and owner is None and self._speaks_of_mcp(original_node):
             self._note(original_node, f".{name}: if this is an object of the protocol, it is .{names.FIELDS[name]}")
         elif (
@@ -563,6 +566,14 @@ class RewritePass(cst.CSTTransformer):
             and self._bindings.kind(inner.value) == "context"
         ):
             self._of_sessions.add(node)
+            self._replaced_members.add(inner)
+        elif (
+            isinstance(inner, cst.Attribute)
+            and inner.attr.value == "session"
+            and node.attr.value in advice.SESSION_MEMBERS
+            and self._bindings.kind(inner.value) == "context"
+        ):
+            self._note(node, f"ctx.session.{node.attr.value}: {advice.SESSION_MEMBERS[node.attr.value]}")
             self._replaced_members.add(inner)
         if m.matches(inner, m.Attribute(attr=m.Name("request_context"))):
             assert isinstance(inner, cst.Attribute)
@@ -1482,12 +1493,11 @@ class RewritePass(cst.CSTTransformer):
         return updated_node
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
-        if self._bindings.kind(original_node.value) == "own contents" and any(
-            isinstance(target.target, cst.List | cst.Tuple) for target in original_node.targets
-        ):
-            self._note(
-                original_node, "ctx.read_resource() returns a result: its .contents have .text in place of .content"
-            )
+        unpacked = [
+            target.target for target in original_node.targets if isinstance(target.target, cst.List | cst.Tuple)
+        ]
+        if unpacked and self._bindings.kind(original_node.value) == "own contents":
+            return updated_node.with_changes(value=_member(updated_node.value, "contents"))
         if isinstance(original_node.value, cst.Call) and isinstance(updated_node.value, cst.Await):
             return updated_node.with_changes(value=_plain(updated_node.value))
         return updated_node
