@@ -33,6 +33,7 @@ _SKILLS_NOTE = (
     "add_skills: digests of the files come with skills/list in place of _manifest resources; a folder without skills is an error; "
     "new skills are found at the next start"
 )
+_TOOLS_NOTE = "the descriptions of these tools are Gemel's own; list_resources gives the MIME type null where none is given, in place of text/plain"
 _TRANSFORMS = {"PromptsAsTools": "prompt_tools", "ResourcesAsTools": "resource_tools"}
 
 
@@ -50,7 +51,8 @@ def added_counterpart(server: cst.BaseExpression, method: str, added: cst.Call, 
         if len(added.args) != 1 or code_of(added.args[0].value) != code_of(server):
             return None
         function = _TRANSFORMS[short]
-        return Counterpart(_method(server, "include", f"{function}(structured_text=True)"), (Name(function),))
+        call = _method(server, "include", f"{function}(structured_text=True)")
+        return Counterpart(call, (Name(function),), _TOOLS_NOTE)
     if method != "add_provider" or not full_name.startswith(_SKILL_MODULES):
         return None
     arguments = CallArguments(added, () if short in _SKILL_FOLDERS else ("folder",))

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import libcst as cst
+import libcst.matchers as m
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from gemel.migrate import advice, names
 from gemel.migrate.answers import AnswersPass
 from gemel.migrate.arguments import code_of
-from gemel.migrate.bindings import Bindings, Program
-from gemel.migrate.imports import add_code, add_imports, remove_imports, statements_of
+from gemel.migrate.bindings import Bindings, Program, dotted
+from gemel.migrate.imports import add_code, add_imports, local_name, remove_imports, statements_of
 from gemel.migrate.low_level import LowLevelPass
 from gemel.migrate.names import Name
 from gemel.migrate.rewrite import RewritePass
@@ -157,11 +158,10 @@ def _takes_nothing(function: cst.FunctionDef) -> bool:
 
 def _left_imports(module: cst.Module, source: str) -> Iterable[Note]:
     """A note for each import of the foreign packages that is still there."""
+    lines = source.splitlines()
     for statement in statements_of(module):
         text = code_of(statement).strip()
-        line = next(
-            (number for number, text_line in enumerate(source.splitlines(), 1) if _names_in(statement, text_line)), 1
-        )
+        line = next((number for number, text_line in enumerate(lines, 1) if _names_in(statement, text_line)), 1)
         if isinstance(statement, cst.ImportFrom):
             home = code_of(statement.module) if statement.module is not None else ""
             if isinstance(statement.names, cst.ImportStar):
@@ -170,7 +170,32 @@ def _left_imports(module: cst.Module, source: str) -> Iterable[Note]:
                 name = f"{home}.{code_of(alias.name)}"
                 yield Note(line, f"`{name}`: {advice.name_advice(name)}")
         else:
-            yield Note(line, f"`{text}`: {advice.name_advice(code_of(statement.names[0].name))}")
+            used = list(_used_through(module, statement))
+            for name in used:
+                first = next((number for number, found in enumerate(lines, 1) if name.local in found), line)
+                yield Note(first, f"`{name.full}`: {advice.name_advice(name.full)}")
+            if not used:
+                yield Note(line, f"`{text}`: {advice.name_advice(code_of(statement.names[0].name))}")
+
+
+class _Used(NamedTuple):
+    """A name of an imported module as the program writes it, and its full name."""
+
+    local: str
+    full: str
+
+
+def _used_through(module: cst.Module, statement: cst.Import) -> Iterable[_Used]:
+    """The names of the modules of an import that a program uses, each once."""
+    modules = {local_name(alias): code_of(alias.name) for alias in statement.names}
+    found: dict[str, _Used] = {}
+    for node in m.findall(module, m.Attribute()):
+        text = dotted(node)
+        for local, full in modules.items():
+            if text is not None and text.startswith(f"{local}."):
+                # `import mcp.types` makes the name `mcp`
+                found[text] = _Used(text, text if full.startswith(f"{local}.") else f"{full}{text[len(local) :]}")
+    return [name for text, name in found.items() if not any(other.startswith(f"{text}.") for other in found)]
 
 
 def _names_in(statement: cst.ImportFrom | cst.Import, line: str) -> bool:
