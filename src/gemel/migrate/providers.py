@@ -33,8 +33,15 @@ _SKILLS_NOTE = (
     "add_skills: digests of the files come with skills/list in place of _manifest resources; a folder without skills is an error; "
     "new skills are found at the next start"
 )
-_TOOLS_NOTE = "the descriptions of these tools are Gemel's own; list_resources gives the MIME type null where none is given, in place of text/plain"
-_TRANSFORMS = {"PromptsAsTools": "prompt_tools", "ResourcesAsTools": "resource_tools"}
+#: What makes the tools in Gemel, and what differs.
+_TRANSFORMS = {
+    "PromptsAsTools": ("prompt_tools", "the descriptions of list_prompts and get_prompt are Gemel's own"),
+    "ResourcesAsTools": (
+        "resource_tools",
+        "the descriptions of list_resources and read_resource are Gemel's own; a resource without mime_type= is listed with null, not "
+        "text/plain",
+    ),
+}
 
 
 def added_counterpart(server: cst.BaseExpression, method: str, added: cst.Call, full_name: str) -> Counterpart | None:
@@ -50,9 +57,9 @@ def added_counterpart(server: cst.BaseExpression, method: str, added: cst.Call, 
     if method == "add_transform" and short in _TRANSFORMS and full_name.startswith("fastmcp.server.transforms"):
         if len(added.args) != 1 or code_of(added.args[0].value) != code_of(server):
             return None
-        function = _TRANSFORMS[short]
+        function, note = _TRANSFORMS[short]
         call = _method(server, "include", f"{function}(structured_text=True)")
-        return Counterpart(call, (Name(function),), _TOOLS_NOTE)
+        return Counterpart(call, (Name(function),), note)
     if method != "add_provider" or not full_name.startswith(_SKILL_MODULES):
         return None
     arguments = CallArguments(added, () if short in _SKILL_FOLDERS else ("folder",))

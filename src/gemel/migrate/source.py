@@ -171,9 +171,9 @@ def _left_imports(module: cst.Module, source: str) -> Iterable[Note]:
                 yield Note(line, f"`{name}`: {advice.name_advice(name)}")
         else:
             used = list(_used_through(module, statement))
-            for name in used:
-                first = next((number for number, found in enumerate(lines, 1) if name.local in found), line)
-                yield Note(first, f"`{name.full}`: {advice.name_advice(name.full)}")
+            for local, full in used:
+                first = next((number for number, found in enumerate(lines, 1) if local in found), line)
+                yield Note(first, f"`{full}`: {advice.name_advice(full)}")
             if not used:
                 yield Note(line, f"`{text}`: {advice.name_advice(code_of(statement.names[0].name))}")
 
