@@ -233,6 +233,16 @@ SESSIONS = frozenset(
         "mcp.shared.memory.create_connected_server_and_client_session",
     }
 )
+#: Requests that a function of the official SDK returns, and their methods.
+INPUT_REQUESTS = {
+    f"{module}.{name}": method
+    for module in ("mcp.types", "mcp_types")
+    for name, method in (
+        ("ElicitRequest", "elicitation/create"),
+        ("CreateMessageRequest", "sampling/createMessage"),
+        ("ListRootsRequest", "roots/list"),
+    )
+}
 #: Options of clients that are callbacks, and how many parameters those have: the first of two is the context.
 CALLBACKS = {"elicitation_callback": 2, "sampling_callback": 2, "logging_callback": 1}
 PROCESS_TRANSPORTS = frozenset({"mcp.stdio_client", "mcp.client.stdio.stdio_client"})

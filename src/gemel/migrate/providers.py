@@ -38,8 +38,8 @@ _TRANSFORMS = {
     "PromptsAsTools": ("prompt_tools", "the descriptions of list_prompts and get_prompt are Gemel's own"),
     "ResourcesAsTools": (
         "resource_tools",
-        "the descriptions of list_resources and read_resource are Gemel's own; a resource without mime_type= is listed with null, not "
-        "text/plain",
+        "the descriptions of list_resources and read_resource are Gemel's own; a resource without mime_type= is listed with null, "
+        "not text/plain",
     ),
 }
 

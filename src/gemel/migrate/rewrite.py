@@ -699,6 +699,12 @@ class RewritePass(cst.CSTTransformer):
         if full_name in names.TEMPLATE_PARSERS and len(updated_node.args) == 1:
             assert isinstance(updated_node.func, cst.Attribute)
             return updated_node.with_changes(func=updated_node.func.value)
+        if full_name in names.INPUT_REQUESTS:
+            self._dropped_in(original_node.func)
+            self.imports.add(Name("InputRequest", "gemel.schema.input_required"))
+            arguments = CallArguments(updated_node.with_changes(func=cst.Name("InputRequest")))
+            arguments.set("method", f'"{names.INPUT_REQUESTS[full_name]}"')
+            return arguments.call()
         if full_name in names.REQUIRED_PAGES:
             return self._required_pages(original_node, updated_node)
         if full_name in names.PROCESS_PARAMETERS:

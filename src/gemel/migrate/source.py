@@ -19,9 +19,10 @@ from gemel.migrate.imports import add_code, add_imports, local_name, remove_impo
 from gemel.migrate.low_level import LowLevelPass
 from gemel.migrate.names import Name
 from gemel.migrate.rewrite import RewritePass
+from gemel.migrate.rounds import RoundsPass
 from gemel.migrate.serving import ServingPass, speaks_of_serving
 from gemel.migrate.structure import StructurePass
-from gemel.migrate.written import written_out
+from gemel.migrate.written import Written, written_out
 
 
 class Note(NamedTuple):
@@ -132,15 +133,23 @@ def _migrate(source: str, path: Path, program: Program) -> Migration:
         module = module.visit(answers)
         structure.imports |= answers.imports
         structure.dropped |= answers.dropped
+    asking: list[Written] = []
+    asking_notes: list[tuple[int, str]] = []
+    if "input_responses" in source:
+        asked = MetadataWrapper(module, unsafe_skip_copy=True)
+        rounds = RoundsPass(Bindings(asked, lines, program, path), module)
+        module = module.visit(rounds)
+        asking, asking_notes = rounds.written, rounds.notes
     second = MetadataWrapper(module, unsafe_skip_copy=True)
     rewrite = RewritePass(Bindings(second, lines, program, path, low_level="server"))
     module = second.module.visit(rewrite)
-    written = written_out(rewrite.written)
+    written = [*written_out(rewrite.written), *asking]
     imports |= {name for one in written for name in one.imports}
     module = remove_imports(module, rewrite.dropped | structure.dropped | dropped)
     module = add_imports(module, rewrite.imports | structure.imports | imports)
     module = add_code(module, [one.code for one in written])
     notes = [*low_level_notes, *(Note(*note) for note in rewrite.notes)]
+    notes += [Note(*note) for note in asking_notes]
     notes += _left_imports(module, source)
     return Migration(
         module.code, tuple(sorted(set(notes))), serves or bool(factories), tuple(factories), tuple(sorted(rewrite.kept))

@@ -87,6 +87,57 @@ class Progress:
     ),
 }
 WRITTEN["fastmcp.server.dependencies.Progress"] = WRITTEN["fastmcp.dependencies.Progress"]
+#: What calls a function of the official SDK that returns `InputRequiredResult` again with the answers.
+IN_ROUNDS = Written(
+    '''\
+async def in_rounds(ctx: Context, run: Callable[[dict[str, Any] | None, str | None], Awaitable[Any]]) -> Any:
+    """Call a function with the answers to what it asks, until it returns something else."""
+
+    def ask(key: str, request: InputRequest) -> Awaitable[Any]:
+        params = request.params
+        if request.method == "roots/list":
+            return ctx.list_roots(key=key)
+        if request.method == "sampling/createMessage":
+            options = {name: getattr(params, name) for name in params.__struct_fields__}
+            return ctx.sample(**{name: value for name, value in options.items() if value is not None}, key=key)
+        if isinstance(params, ElicitUrlParams):
+            return ctx.elicit_url(params.message, params.url, key=key)
+        return ctx.elicit(params.message, params.requested_schema, key=key)
+
+    async def answer(request: InputRequest, question: Awaitable[Any]) -> Any:
+        try:
+            value = await question
+        except Declined as declined:
+            return ElicitResult(action=declined.action, content=None)
+        if request.method == "roots/list":
+            return ListRootsResult(roots=value)
+        return value if request.method == "sampling/createMessage" else ElicitResult(action="accept", content=value)
+
+    responses, state = None, None
+    for number in range(10):
+        result = await run(responses, state)
+        if not isinstance(result, InputRequiredResult):
+            return result
+        requests = result.input_requests or {}
+        questions = {key: ask(f"{number}.{key}", request) for key, request in requests.items()}
+        responses = {key: await answer(requests[key], question) for key, question in questions.items()}
+        state = result.request_state or None
+    raise ToolError("Too many questions")
+''',
+    (
+        Name("Any", "typing"),
+        Name("Awaitable", "collections.abc"),
+        Name("Callable", "collections.abc"),
+        Name("Context"),
+        Name("Declined"),
+        Name("ElicitResult"),
+        Name("ElicitUrlParams"),
+        Name("InputRequest", "gemel.schema.input_required"),
+        Name("InputRequiredResult"),
+        Name("ListRootsResult", "gemel.schema.roots"),
+        Name("ToolError"),
+    ),
+)
 #: The class that counts progress, as the default of a parameter.
 PROGRESS = frozenset(name for name in WRITTEN if name.endswith(".Progress"))
 
