@@ -114,3 +114,7 @@ def test_the_most_specific_template_sorts_first() -> None:
         "x://b{/a*}",
         "x://{+a}",
     ]
+
+
+def test_a_template_is_printed_as_its_text() -> None:
+    assert str(UriTemplate("weather://{city}/now")) == "weather://{city}/now"
