@@ -298,7 +298,6 @@ CONTEXT_MEMBERS = {
 
 #: Members of the session of the official SDK that contexts of Gemel have in another form.
 SESSION_MEMBERS = {
-    "check_client_capability": "look at ctx.client_capabilities: `ctx.client_capabilities.sampling is not None`",
     "client_params": "ctx.client_info and ctx.client_capabilities have its parts",
     "elicit": "use ctx.elicit(message, form)",
     "elicit_form": "use ctx.elicit(message, form)",

@@ -30,7 +30,7 @@ from gemel.migrate.tokens import (
     token_attribute,
     verifier_auth,
 )
-from gemel.migrate.written import PROGRESS, WRITTEN
+from gemel.migrate.written import DECLARES, PROGRESS, WRITTEN, Written
 from gemel.schema import content
 from gemel.server.context import Context
 from gemel.server.features.content import Image
@@ -137,6 +137,7 @@ _ITEM_OPTIONS = {
 }
 _SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
 _SAMPLES = m.Attribute(value=m.Attribute(attr=m.Name("session")), attr=m.Name("create_message"))
+_CHECKS = m.Attribute(value=m.Attribute(attr=m.Name("session")), attr=m.Name("check_client_capability"))
 _APPENDS_MIDDLEWARE = m.Attribute(value=m.Attribute(attr=m.Name("middleware")), attr=m.Name("append"))
 #: What callbacks say that serve pages, or answer with an error.
 _NOT_OF_FORMS = (
@@ -222,6 +223,9 @@ class RewritePass(cst.CSTTransformer):
         self._extensions = ExtensionClasses(bindings, self._note)
         #: Functions and classes of the other library that are written out, and the names that the module defines.
         self.written: list[str] = []
+        #: What is written out in place of methods.
+        self.written_for_calls: list[Written] = []
+        self._checked: set[cst.CSTNode] = set()
         self._defined: set[str] = set()
         #: What is called.
         self._called: set[cst.CSTNode] = set()
@@ -589,6 +593,11 @@ class RewritePass(cst.CSTTransformer):
             middleware = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
             if self._bindings.kind(middleware.value) == "server":
                 self._appended.add(middleware)
+        if m.matches(node.func, _CHECKS) and len(node.args) == 1 and "declares" not in self._defined:
+            session = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
+            if self._bindings.kind(session.value) == "context":
+                self._checked.add(node)
+                self._replaced_members.add(session)
         if m.matches(node.func, _SAMPLES):
             session = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
             if self._bindings.kind(session.value) == "context":
@@ -635,6 +644,12 @@ class RewritePass(cst.CSTTransformer):
         of_apps = self._apps.call(original_node, updated_node, self._item)
         if of_apps is not None:
             return of_apps
+        if original_node in self._checked:
+            session = cst.ensure_type(cst.ensure_type(updated_node.func, cst.Attribute).value, cst.Attribute)
+            declared = cst.Arg(session.with_changes(attr=cst.Name("client_capabilities")))
+            self.written_for_calls = [DECLARES]
+            plain = updated_node.args[0].with_changes(keyword=None, equal=cst.MaybeSentinel.DEFAULT)
+            return updated_node.with_changes(func=cst.Name("declares"), args=[declared, plain])
         if original_node in self._registrations:
             return self._registration(original_node, updated_node, self._registrations[original_node])
         full_name = self._bindings.imported(original_node.func)

@@ -143,7 +143,7 @@ def _migrate(source: str, path: Path, program: Program) -> Migration:
     second = MetadataWrapper(module, unsafe_skip_copy=True)
     rewrite = RewritePass(Bindings(second, lines, program, path, low_level="server"))
     module = second.module.visit(rewrite)
-    written = [*written_out(rewrite.written), *asking]
+    written = [*written_out(rewrite.written), *asking, *rewrite.written_for_calls]
     imports |= {name for one in written for name in one.imports}
     module = remove_imports(module, rewrite.dropped | structure.dropped | dropped)
     module = add_imports(module, rewrite.imports | structure.imports | imports)

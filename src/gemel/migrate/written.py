@@ -138,6 +138,25 @@ async def in_rounds(ctx: Context, run: Callable[[dict[str, Any] | None, str | No
         Name("ToolError"),
     ),
 )
+#: `ctx.session.check_client_capability(…)` of the official SDK.
+DECLARES = Written(
+    '''\
+def declares(declared: ClientCapabilities, wanted: ClientCapabilities) -> bool:
+    """Whether a client declared these capabilities."""
+    for name in ("roots", "sampling", "elicitation", "experimental", "extensions"):
+        if getattr(wanted, name) is not None and getattr(declared, name) is None:
+            return False
+    if wanted.roots is not None and wanted.roots.list_changed and not declared.roots.list_changed:
+        return False
+    for part in ("tools", "context"):
+        if getattr(wanted.sampling, part, None) is not None and getattr(declared.sampling, part) is None:
+            return False
+    if any(declared.experimental.get(key) != value for key, value in (wanted.experimental or {}).items()):
+        return False
+    return all(identifier in declared.extensions for identifier in wanted.extensions or ())
+''',
+    (Name("ClientCapabilities", "gemel.schema.lifecycle"),),
+)
 #: The class that counts progress, as the default of a parameter.
 PROGRESS = frozenset(name for name in WRITTEN if name.endswith(".Progress"))
 
