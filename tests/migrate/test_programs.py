@@ -53,6 +53,14 @@ def test_a_rewritten_program_does_the_same(path: Path, tmp_path: Path) -> None:
     asyncio.run(_check(names["mcp"], expected))
 
 
+async def test_a_handler_of_a_custom_method_is_kept() -> None:
+    path = PROGRAMS / "mcp2_custom_method.py"
+    names = load(path, migrate_source(path.read_text(encoding="utf-8")).source)
+    for era in ("2025", "2026"):
+        async with Client(names["mcp"], era=era) as client:
+            assert (await client.request("bookshop/reindex", {"full": True}))["indexed"] == 3
+
+
 async def _check(server: Server[Any], expected: Expected) -> None:
     answer, sampled = expected.first("answers"), expected.first("sampled")
     eras: Any = expected.all("only") or ("2025", "2026")

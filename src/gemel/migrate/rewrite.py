@@ -354,7 +354,11 @@ class RewritePass(cst.CSTTransformer):
             if new is None:
                 left.append(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT))
                 continue
-            ours.setdefault(new.module, []).append(self._alias(original_node, alias, name, new))
+            renamed = self._alias(original_node, alias, name, new)
+            if renamed.asname is None and not new.module.startswith("gemel"):
+                self.imports.add(new)  # the module may import it already
+            else:
+                ours.setdefault(new.module, []).append(renamed)
         if not ours and len(left) == len(original_node.names):
             return updated_node
         if not ours and not left:

@@ -1,5 +1,4 @@
-# prints: {'indexed': 3}
-# becomes: server.request("bookshop/reindex", params=ReindexParams)(reindex)
+# becomes: mcp.request("bookshop/reindex", params=ReindexParams)(reindex)
 # only: rewrite
 from mcp.server import Server, ServerRequestContext
 from mcp.types import RequestParams
@@ -18,5 +17,5 @@ async def reindex(ctx: ServerRequestContext, params: ReindexParams) -> ReindexRe
     return ReindexResult(indexed=3 if params.full else 0)
 
 
-server = Server("bookshop")
-server.add_request_handler("bookshop/reindex", ReindexParams, reindex)
+mcp = Server("bookshop")
+mcp.add_request_handler("bookshop/reindex", ReindexParams, reindex)
