@@ -37,6 +37,7 @@ WIRE_TYPES = {
     "Icon": "gemel",
     "ImageContent": "gemel",
     "Implementation": "gemel",
+    "InputRequest": "gemel.schema.input_required",
     "InputRequiredResult": "gemel",
     "ListPromptsResult": "gemel.schema.prompts",
     "ListResourceTemplatesResult": "gemel.schema.resources",

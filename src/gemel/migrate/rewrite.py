@@ -55,6 +55,10 @@ _RUNS = {
 _ADDED_HANDLERS = {"add_request_handler": "request", "add_notification_handler": "notification"}
 #: The low-level server inside of another one.
 _INNER = ("_lowlevel_server", "_mcp_server")
+_HANDLER = ("method", "params_type", "handler")
+_ADDS_INSIDE = m.Attribute(
+    value=m.Attribute(attr=m.OneOf(*map(m.Name, _INNER))), attr=m.OneOf(*map(m.Name, _ADDED_HANDLERS))
+)
 _APPS = ("http_app", "streamable_http_app", "sse_app")
 _SCREENS = ("reject_path_traversal", "reject_absolute_paths", "reject_null_bytes")
 _TASK_MODES = {"optional": "True", "required": '"required"', "forbidden": "False"}
@@ -227,6 +231,8 @@ class RewritePass(cst.CSTTransformer):
         self.written_for_calls: list[Written] = []
         self._checked: set[cst.CSTNode] = set()
         self._defined: set[str] = set()
+        #: Names in annotations.
+        self._annotated: set[cst.CSTNode] = set()
         #: What is called.
         self._called: set[cst.CSTNode] = set()
         #: Loops around a node.
@@ -411,6 +417,9 @@ class RewritePass(cst.CSTTransformer):
         new = NAMES.get(full_name)
         if new is None:
             self.dropped.add(original_node.value)
+            if full_name in names.INPUT_REQUESTS and original_node in self._annotated:
+                self.imports.add(Name("InputRequest", "gemel.schema.input_required"))
+                return cst.Name("InputRequest", lpar=original_node.lpar, rpar=original_node.rpar)
             if full_name in names.PROMPT_MESSAGES and not self._bindings.is_taken("Message", Name("Message")):
                 self.imports.add(Name("Message"))
                 return cst.Name("Message", lpar=original_node.lpar, rpar=original_node.rpar)
@@ -597,6 +606,8 @@ class RewritePass(cst.CSTTransformer):
             middleware = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
             if self._bindings.kind(middleware.value) == "server":
                 self._appended.add(middleware)
+        if self._adds_inside(node):
+            self._replaced_members.add(cst.ensure_type(node.func, cst.Attribute).value)
         if m.matches(node.func, _CHECKS) and len(node.args) == 1 and "declares" not in self._defined:
             session = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
             if self._bindings.kind(session.value) == "context":
@@ -675,6 +686,8 @@ class RewritePass(cst.CSTTransformer):
             return updated_node.with_changes(func=updated_node.func.value.with_changes(attr=cst.Name("add_middleware")))
         if owner == "server":
             return self._server_call(original_node, updated_node, method)
+        if self._adds_inside(original_node):
+            return self._handler(original_node, updated_node, method)
         if owner == "context":
             return self._context_call(original_node, updated_node, method)
         if owner in ("client", "session"):
@@ -1000,7 +1013,7 @@ class RewritePass(cst.CSTTransformer):
         if method == "get_context" and not updated_node.args:
             self.imports.add(Name("current_context"))
             return updated_node.with_changes(func=cst.Name("current_context"))
-        if method in _ADDED_HANDLERS and len(updated_node.args) == 3:
+        if method in _ADDED_HANDLERS and len(updated_node.args) == len(_HANDLER):
             return self._handler(original_node, updated_node, method)
         if method == "add_middleware":
             self._note(original_node, "add_middleware: it takes a function `async def middleware(ctx, call_next)`")
@@ -1019,9 +1032,16 @@ class RewritePass(cst.CSTTransformer):
             return arguments.call()
         return updated_node
 
+    def _adds_inside(self, call: cst.Call) -> bool:
+        """Whether this is `server._lowlevel_server.add_request_handler(…)`."""
+        if not m.matches(call.func, _ADDS_INSIDE) or len(call.args) != len(_HANDLER):
+            return False
+        inner = cst.ensure_type(cst.ensure_type(call.func, cst.Attribute).value, cst.Attribute)
+        return self._bindings.kind(inner.value) == "server"
+
     def _handler(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
         """`add_request_handler("method", Params, handler)` as `request("method", params=Params)(handler)`."""
-        arguments = CallArguments(updated_node, ("method", "params_type", "handler"))
+        arguments = CallArguments(updated_node, _HANDLER)
         handler = arguments.pop("handler")
         if handler is None:
             return updated_node
@@ -1745,6 +1765,9 @@ class RewritePass(cst.CSTTransformer):
             kind = f"Annotated[{code_of(new.annotation.annotation)}, {code_of(new.default)}]"
             return without.with_changes(annotation=new.annotation.with_changes(annotation=cst.parse_expression(kind)))
         return None
+
+    def visit_Annotation(self, node: cst.Annotation) -> None:
+        self._annotated.update(m.findall(node, m.Name()))
 
     def leave_Annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation:
         """`Context[ServerSession, State]` as `Context[State]`, and providers by the class of all that authorize."""

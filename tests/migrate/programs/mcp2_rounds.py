@@ -23,7 +23,13 @@ from mcp.types import (
 mcp = MCPServer("library")
 
 FORM = {"type": "object", "properties": {"days": {"type": "integer"}}, "required": ["days"]}
-ASK = ElicitRequest(params=ElicitRequestFormParams(message="How many days?", requested_schema=FORM))
+
+
+def question(message: str) -> ElicitRequest:
+    return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=FORM))
+
+
+ASK = question("How many days?")
 
 
 @mcp.tool()
@@ -41,8 +47,8 @@ async def lend(title: str, ctx: Context) -> str | InputRequiredResult:
 async def both(title: str, ctx: Context) -> str | InputRequiredResult:
     responses = ctx.input_responses
     if not responses:
-        question = SamplingMessage(role="user", content=TextContent(type="text", text=title))
-        model = CreateMessageRequest(params=CreateMessageRequestParams(messages=[question], max_tokens=10))
+        about = SamplingMessage(role="user", content=TextContent(type="text", text=title))
+        model = CreateMessageRequest(params=CreateMessageRequestParams(messages=[about], max_tokens=10))
         return InputRequiredResult(input_requests={"days": ASK, "model": model}, request_state="asked")
     return f"{responses['days'].content['days']} days, {responses['model'].content.text}, {ctx.request_state}"
 
