@@ -75,8 +75,9 @@ _ATTRIBUTES = {
 }
 
 
+_SERVERS = ("server", "low-level server")
 #: What is followed from a call into the function: a value of another kind may stand for itself there.
-_PASSED = ("server", "low-level server", "client", "session", "context", "access token")
+_PASSED = (*_SERVERS, "client", "session", "context", "access token")
 #: Reads of one kind at most: a name that is first None, and later a server, is a server.
 _NOTHING = "none"
 
@@ -307,6 +308,25 @@ class Bindings:
         """A server by its expression, and where that is a name of a function, by the function."""
         scope = self._scopes.get(node)
         return f"{dotted(node)} {id(scope) if scope is not self._globals and isinstance(node, cst.Name) else ''}"
+
+    @property
+    def makes_servers(self) -> bool:
+        """Whether any call makes a server."""
+        return any(self.kind(call) in _SERVERS for call in self._collector.calls)
+
+    @property
+    def runners(self) -> list[str]:
+        """The functions of the module, not methods, that run a server."""
+        return [
+            name
+            for name, function in self.functions.items()
+            if "." not in name and any(map(self._runs, m.findall(function, m.Call(func=m.Attribute()))))
+        ]
+
+    def _runs(self, node: cst.CSTNode) -> bool:
+        assert isinstance(node, cst.Call)
+        assert isinstance(node.func, cst.Attribute)
+        return node.func.attr.value in names.RUNS and self.kind(node.func.value) in _SERVERS
 
     def counts(self) -> tuple[int, int]:
         """Return how much is known, which only grows."""

@@ -1,6 +1,7 @@
 """Runs migrated programs beside their originals, each in a process of its own, and compares what their servers list.
 
-The programs are imported, not started: their files stay as they are, and the new sources reach the process in memory.
+The programs are imported. One that makes its server only when it is run, is run then, without arguments, until it serves. The files
+stay as they are, and the new sources reach the process in memory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,6 +31,8 @@ from gemel.migrate.project import Sources
 
 #: How long a program may take until it is imported and its servers are listed.
 SECONDS = 60.0
+#: Programs begin so where a file is executed.
+_MAIN = re.compile(r"""^if __name__ == ["']__main__["']:""", re.MULTILINE)
 _IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
 
 
@@ -55,6 +59,15 @@ class Verdict(NamedTuple):
     line: int = 0
 
 
+class Entry(NamedTuple):
+    """Where a program begins: a function without arguments, or a file that is executed, and the name of the program."""
+
+    module: str
+    path: Path
+    function: str
+    name: str
+
+
 def programs(files: Sequence[FileMigration]) -> list[list[FileMigration]]:
     """Return the changed files in groups: those of a group import each other, and are run in one process."""
     known = [file for file in files if file.source is not None]  # what connects two others may be unchanged
@@ -67,8 +80,51 @@ def programs(files: Sequence[FileMigration]) -> list[list[FileMigration]]:
     return [
         files
         for files in found
-        if any(file.diff for file in files) and any(file.serves and _can_be_imported(file) for file in files)
+        if any(file.diff for file in files)
+        and (
+            any(file.serves and _can_be_imported(file) for file in files)
+            or (any(file.makes for file in files) and entries(files))
+        )
     ]
+
+
+def entries(program: Sequence[FileMigration]) -> list[Entry]:
+    """Return where a program may begin: the scripts of its project, files that are executed, functions that run a server."""
+    known = Sources({file.path: file.before for file in program})
+    roots = list(dict.fromkeys(known.root(file.path) for file in program))
+    found = list(_scripts(roots))
+    for file in program:
+        place = known.root(file.path) / known.module_name(file.path).partition(".")[0] / "__main__.py"
+        if place.is_file():
+            found.append(Entry(f"{place.parent.name}.__main__", place.absolute(), "", place.parent.name))
+    made = [file for file in program if file.serves or file.makes]
+    for file in made:
+        if _MAIN.search(file.before):
+            found.append(Entry(known.module_name(file.path), file.path.absolute(), "", file.path.stem))
+    for file in made:
+        module = known.module_name(file.path)
+        found += [Entry(module, file.path.absolute(), name, file.path.stem) for name in file.runners]
+    return list(dict.fromkeys(found))
+
+
+def _scripts(roots: Sequence[Path]) -> Iterator[Entry]:
+    """The `[project.scripts]` of the nearest pyproject.toml around each folder, if they are in it."""
+    for root in roots:
+        project = next(
+            (path for folder in (root, *root.parents) if (path := folder / "pyproject.toml").is_file()), None
+        )
+        if project is None:
+            continue
+        try:
+            scripts = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["scripts"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        for name, target in scripts.items():
+            module, _, function = str(target).partition(":")
+            base = root.joinpath(*module.split("."))
+            files = [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]
+            if files and function.isidentifier():
+                yield Entry(module, files[0].absolute(), function, name)
 
 
 def check(program: Sequence[FileMigration], python: str | None = None) -> list[Verdict]:
@@ -81,25 +137,64 @@ def check(program: Sequence[FileMigration], python: str | None = None) -> list[V
     Returns:
         A verdict for each server, or one for the whole program.
     """
+    imported = [file.path for file in program if file.serves and _can_be_imported(file)]
+    first = imported[0] if imported else next(file.path for file in program if file.makes)
+    before, after = _run_both(program, python)
+    if "failure" in after:
+        return [_failed(first, program, after["failure"], before.get("failure"), python)]
+    if _lists_something(before, after):
+        return list(_compared(first, program, before, after["servers"], python))
+    nothing = Verdict(CheckOutcome.UNKNOWN, first, "not checked: no server is there after the import")
+    verdicts = list(_compared(first, program, before, after["servers"], python)) or [nothing]
+    for entry in entries(program):
+        before, after = _run_both(program, python, entry)
+        found = _ran(entry, first, program, before, after, python)
+        verdicts = [*(verdict for verdict in verdicts if verdict.outcome == CheckOutcome.FAILS), *found]
+        if _lists_something(before, after) or any(
+            part.get("failure", {}).get("type") == "timeout" for part in (before, after)
+        ):
+            break
+    return verdicts
+
+
+def _lists_something(*runs: Mapping[str, Any]) -> bool:
+    """Whether a server lists something, or can't be listed."""
+    servers = [lists for run in runs for lists in run.get("servers", {}).values()]
+    return any("failure" in lists or compare.lists_something(lists) for lists in servers)
+
+
+def _ran(
+    entry: Entry,
+    first: Path,
+    program: Sequence[FileMigration],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    python: str | None,
+) -> list[Verdict]:
+    """The verdicts for a program that was run."""
+    if "failure" in after:
+        return [_failed(first, program, after["failure"], before.get("failure"), python)]
+    if after["servers"] or before.get("servers"):
+        return list(_compared(first, program, before, after["servers"], python))
+    text = f"not checked: {entry.name} serves nothing, if it is run without arguments"
+    return [Verdict(CheckOutcome.UNKNOWN, first, text)]
+
+
+def _run_both(
+    program: Sequence[FileMigration], python: str | None, entry: Entry | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Import or run the old and the new version at the same time."""
     new = {file.path: file.source or "" for file in program}
     old = {file.path: file.before for file in program}
     stopped = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(_run, python or sys.executable, old, program, stopped)
+        running = pool.submit(_run, python or sys.executable, old, program, stopped, entry)
         try:
-            after = _run(sys.executable, new, program, stopped)
-            before = running.result()
+            after = _run(sys.executable, new, program, stopped, entry)
+            return running.result(), after
         except BaseException:  # Ctrl-C
             stopped.set()
             raise
-    first = next(file.path for file in program if file.serves and _can_be_imported(file))
-    if "failure" in after:
-        return [_failed(first, program, after["failure"], before.get("failure"), python)]
-    if not after["servers"]:
-        return [
-            Verdict(CheckOutcome.UNKNOWN, first, "not checked: no server is there after the import, only in a function")
-        ]
-    return list(_compared(first, program, before, after["servers"], python))
 
 
 def _can_be_imported(file: FileMigration) -> bool:
@@ -198,13 +293,19 @@ def _compared(
 def _described(failure: Mapping[str, Any]) -> str:
     if failure["type"] in ("", "timeout", "end"):
         return str(failure["text"])
+    if failure["type"] == "SystemExit":
+        return f"it ends with code {failure['text'] or 0}, if it is run without arguments"
     return f"{failure['type']}: {failure['text']}" if failure["text"] else str(failure["type"])
 
 
 def _run(
-    python: str, sources: Mapping[Path, str], program: Sequence[FileMigration], stopped: threading.Event
+    python: str,
+    sources: Mapping[Path, str],
+    program: Sequence[FileMigration],
+    stopped: threading.Event,
+    entry: Entry | None,
 ) -> dict[str, Any]:
-    """Import the files that have servers, and list these."""
+    """Import the files that have servers, or run the program, and list the servers."""
     known = Sources(sources)
     packages = {name for text in sources.values() for name in _IMPORT.findall(text)} & {"gemel", *PACKAGES}
     job = {
@@ -216,6 +317,7 @@ def _run(
             for file in program
             if file.serves and _can_be_imported(file)
         ],
+        "run": entry and {**entry._asdict(), "path": str(entry.path)},
         "seconds": SECONDS,
     }
     with tempfile.TemporaryDirectory(prefix="gemel-migrate-", ignore_cleanup_errors=True) as folder:
@@ -224,8 +326,10 @@ def _run(
         script = pkgutil.get_data("gemel.migrate", "probe.py")
         assert script is not None
         command = [python, "-c", script.decode(), str(given), str(result)]
+        place = Path(folder, "work")
+        place.mkdir()
         try:
-            ended = _execute(command, stopped)
+            ended = _execute(command, stopped, place if entry else None)
         except OSError as exc:
             return {"failure": _failure("end", f"{python} can't be run: {exc.strerror or exc}")}
         if result.exists():
@@ -233,7 +337,9 @@ def _run(
                 found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
                 return found
         if ended is None:
-            return {"failure": _failure("timeout", f"no end of the import within {SECONDS:g} s")}
+            return {
+                "failure": _failure("timeout", f"no end of the {'program' if entry else 'import'} within {SECONDS:g} s")
+            }
         return {"failure": _failure("end", f"the process ended with code {ended}")}
 
 
@@ -241,13 +347,14 @@ def _failure(kind: str, text: str) -> dict[str, Any]:
     return {"type": kind, "text": text, "missing": None, "path": None, "line": 0}
 
 
-def _execute(command: Sequence[str], stopped: threading.Event) -> int | None:
+def _execute(command: Sequence[str], stopped: threading.Event, folder: Path | None) -> int | None:
     """Run a command without input and output, within the time limit, and end all that it started. None: the time was up."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}  # equal sets have one order
     if os.name == "nt":
-        return _execute_in_job(command, environment)
+        return _execute_in_job(command, environment, folder)
     process = subprocess.Popen(
         command,
+        cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -271,10 +378,10 @@ def _execute(command: Sequence[str], stopped: threading.Event) -> int | None:
         process.wait()
 
 
-def _execute_in_job(command: Sequence[str], environment: Mapping[str, str]) -> int | None:
+def _execute_in_job(command: Sequence[str], environment: Mapping[str, str], folder: Path | None) -> int | None:
     from gemel.transports.stream.windows_job import start_in_job
 
-    process, job = start_in_job(subprocess.list2cmdline(command), environment, None)
+    process, job = start_in_job(subprocess.list2cmdline(command), environment, folder)
     assert process.stdin is not None
     process.stdin.close()
     for stream in (process.stdout, process.stderr):

@@ -31,6 +31,9 @@ class FileMigration(NamedTuple):
     #: Whether the module has servers, and its functions without parameters that return one.
     serves: bool = False
     factories: tuple[str, ...] = ()
+    #: Whether the module makes a server anywhere, and its functions without parameters that run one.
+    makes: bool = False
+    runners: tuple[str, ...] = ()
     #: What the servers do as the other library does, other than Gemel by default.
     kept: tuple[str, ...] = ()
 
@@ -103,6 +106,8 @@ def migrate_paths(paths: Iterable[str | Path]) -> Iterator[FileMigration]:
                     encoding,
                     serves=result.serves,
                     factories=result.factories,
+                    makes=result.makes,
+                    runners=result.runners,
                     kept=result.kept,
                 )
 

@@ -217,6 +217,16 @@ FIELDS = {
 #: Types whose `type="…"` is fixed in Gemel and not an argument.
 FIXED_TYPE = frozenset({"TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource"})
 
+#: The methods that run a server, each with its transport where it has but one.
+RUNS: dict[str, str | None] = {
+    "run": None,
+    "run_async": None,
+    "run_stdio_async": "stdio",
+    "run_http_async": "http",
+    "run_streamable_http_async": "http",
+    "run_sse_async": "sse",
+}
+
 LOW_LEVEL = frozenset({"mcp.server.Server", "mcp.server.lowlevel.Server", "mcp.server.lowlevel.server.Server"})
 SERVERS = frozenset(old for old, new in NAMES.items() if new.name == "Server") - LOW_LEVEL
 CONTEXTS = frozenset(old for old, new in NAMES.items() if new.name == "Context")

@@ -1,11 +1,13 @@
-"""Imports a program and lists its servers; a script for the interpreter that has the program's packages, without Gemel's own.
+"""Imports or runs a program and lists its servers; a script for the interpreter that has the program's packages, not Gemel's own.
 
 python probe.py JOB RESULT: JOB is the JSON of a job, RESULT the file that gets the JSON of what was found. The program is read from
-the sources in the job where it has them, so that a file on the disk can have another version.
+the sources in the job where it has them, so that a file on the disk can have another version. A server that is run is listed
+instead.
 """
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import importlib.machinery
 import importlib.util
@@ -14,6 +16,7 @@ import json
 import os
 import sys
 import traceback
+import types
 from typing import Any
 
 #: The classes of servers, each with the function below that lists it. A subclass is of the first class that fits.
@@ -24,15 +27,22 @@ SERVERS = (
     ("mcp.server.mcpserver", "MCPServer", "_list_sdk"),
     ("mcp.server.lowlevel", "Server", "_list_sdk"),
 )
-#: What serves: a program that does so when it is imported is listed then. The low-level server ends with its input.
+#: What serves: a program that does so is stopped there. The low-level server is stopped if it reads from `stdio_server`.
 RUNS = ("run", "run_async", "run_stdio_async", "run_http_async", "run_sse_async", "run_streamable_http_async")
+LOW_LEVEL = "mcp.server.lowlevel"
 
 
 class _Serves(BaseException):
-    """Ends the import of a program that runs its server."""
+    """Ends a program that runs its server; the server is None if the program gave an app to uvicorn."""
 
     def __init__(self, server: Any) -> None:
         self.server = server
+
+
+#: The servers that the program ran, also if it caught the exception.
+_ran: list[Any] = []
+#: What `stdio_server` gave to read from.
+_inputs: list[Any] = []
 
 
 def main() -> None:
@@ -59,8 +69,9 @@ def _probe(job: dict[str, Any]) -> dict[str, Any]:
     kinds = tuple(kind for kind, _ in classes)
     servers: dict[int, tuple[str, Any]] = {}
     try:
-        with _stopping(tuple(kind for kind in kinds if not kind.__module__.startswith("mcp.server.lowlevel"))):
-            for label, value in _servers(job["modules"], kinds, sources):
+        with _stopping(kinds):
+            found = _run(job["run"], kinds) if job["run"] else _servers(job["modules"], kinds, sources)
+            for label, value in found:
                 servers.setdefault(id(value), (label, value))
     except BaseException as exc:
         return {"failure": _failure(exc, sources)}
@@ -104,6 +115,43 @@ def _servers(modules: list[dict[str, Any]], kinds: tuple[type, ...], sources: di
         yield "run()", value
 
 
+def _run(entry: dict[str, Any], kinds: tuple[type, ...]) -> Any:
+    """Run the program as its user does, without arguments, and yield the server that it runs."""
+    sys.argv = [entry["name"]]
+    try:
+        if entry["function"]:
+            value = _made(_load(entry["module"], entry["path"]), entry["function"])
+            if isinstance(value, kinds):
+                yield "run()", value
+        else:
+            _run_as_main(entry)
+    except BaseException as exc:
+        serving = _serving(exc)
+        if serving is None and not _ran:
+            raise
+        if serving is not None and serving.server is None:
+            yield from (("run()", value) for value in _only_server(kinds))
+    yield from (("run()", value) for value in _ran[:1])
+
+
+def _run_as_main(entry: dict[str, Any]) -> None:
+    """Execute a file as `python -m` does."""
+    spec: Any = importlib.util.spec_from_file_location(entry["module"], entry["path"])
+    if spec.parent:
+        importlib.import_module(spec.parent)
+    module: Any = types.ModuleType("__main__")
+    module.__file__, module.__package__, module.__spec__ = entry["path"], spec.parent, spec
+    sys.modules["__main__"] = module
+    exec(spec.loader.get_code(entry["module"]), vars(module))
+
+
+def _only_server(kinds: tuple[type, ...]) -> Any:
+    """The server that the program made, if it made one; that of a FastMCP has another one inside."""
+    made = [value for value in gc.get_objects() if issubclass(type(value), kinds)]
+    outer = [value for value in made if not _is_low_level(type(value))] or made
+    return outer if len(outer) == 1 else []
+
+
 def _read_from(sources: dict[str, str]) -> None:
     """Let the import read these sources in place of the files."""
     loader: Any = importlib.machinery.SourceFileLoader
@@ -130,17 +178,69 @@ def _classes(packages: list[str]) -> Any:
 
 @contextlib.contextmanager
 def _stopping(kinds: tuple[Any, ...]) -> Any:
-    """Let no server serve meanwhile."""
-    methods = [(kind, run, vars(kind)[run]) for kind in kinds for run in RUNS if run in vars(kind)]
-    for kind, run, _ in methods:
-        setattr(kind, run, _stop)
+    """Let no server serve meanwhile, nor uvicorn."""
+    with contextlib.ExitStack() as stack:
+        for kind in kinds:
+            if kind.__module__.startswith(LOW_LEVEL):
+                stack.enter_context(_replaced(kind, "run", _stopping_at_input(vars(kind)["run"])))
+                with contextlib.suppress(ImportError):
+                    stack.enter_context(
+                        _replaced(importlib.import_module("mcp.server.stdio"), "stdio_server", _empty_stdio)
+                    )
+            else:
+                for run in RUNS:
+                    if run in vars(kind):
+                        stack.enter_context(_replaced(kind, run, _stop))
+        with contextlib.suppress(ImportError):
+            uvicorn = importlib.import_module("uvicorn")
+            for home, name in ((uvicorn, "run"), (uvicorn.Server, "run"), (uvicorn.Server, "serve")):
+                stack.enter_context(_replaced(home, name, _stop_app))
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(home: Any, name: str, value: Any) -> Any:
+    before = vars(home)[name]
+    setattr(home, name, value)
     yield
-    for kind, run, method in methods:
-        setattr(kind, run, method)
+    setattr(home, name, before)
 
 
 def _stop(server: Any, *_: Any, **__: Any) -> None:
+    _ran.append(server)
     raise _Serves(server)
+
+
+def _stop_app(*_: Any, **__: Any) -> None:
+    raise _Serves(None)
+
+
+def _stopping_at_input(run: Any) -> Any:
+    """The method `run` of a low-level server, which programs also give the streams of a client in the same process."""
+
+    def stopping(server: Any, read: Any, *arguments: Any, **keywords: Any) -> Any:
+        if any(read is one for one in _inputs):
+            _stop(server)
+        return run(server, read, *arguments, **keywords)
+
+    return stopping
+
+
+@contextlib.asynccontextmanager
+async def _empty_stdio(*_: Any, **__: Any) -> Any:
+    """In place of `stdio_server`: streams whose input has ended."""
+    import anyio
+
+    send, read = anyio.create_memory_object_stream[Any](0)
+    write, receive = anyio.create_memory_object_stream[Any](0)
+    async with send, read, write, receive:
+        await send.aclose()
+        _inputs.append(read)
+        yield read, write
+
+
+def _is_low_level(kind: type) -> bool:
+    return any(base.__module__.startswith(LOW_LEVEL) for base in kind.__mro__)
 
 
 def _serving(exc: BaseException) -> "_Serves | None":
@@ -194,6 +294,8 @@ def _failure(exc: BaseException, sources: dict[str, str]) -> dict[str, Any]:
     """What went wrong, and where in the program."""
     while isinstance(exc, BaseExceptionGroup) and exc.exceptions:
         exc = exc.exceptions[0]
+    if isinstance(exc, SystemExit) and exc.__context__ is not None:  # `except Exception: sys.exit(1)`
+        return _failure(exc.__context__, sources)
     place, line = None, 0
     for frame, number in traceback.walk_tb(exc.__traceback__):
         if os.path.realpath(frame.f_code.co_filename) in sources:

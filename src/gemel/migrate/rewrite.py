@@ -43,14 +43,6 @@ _ITEMS = ("tool", "resource", "prompt")
 _REGISTRIES = ("server", "apps", "prefab apps")
 _LOGS = ("debug", "info", "warning", "error")
 _TRANSPORTS = {"streamable-http": "http", "http": "http", "stdio": "stdio", "sse": "http"}
-_RUNS = {
-    "run": None,
-    "run_async": None,
-    "run_stdio_async": "stdio",
-    "run_http_async": "http",
-    "run_streamable_http_async": "http",
-    "run_sse_async": "sse",
-}
 #: Methods of low-level servers that add a handler, and the decorator that does it in Gemel.
 _ADDED_HANDLERS = {"add_request_handler": "request", "add_notification_handler": "notification"}
 #: The low-level server inside of another one.
@@ -91,7 +83,7 @@ _STATE_NOTE = (
 _SERVER_CALLS = frozenset(
     {
         *_ITEMS,
-        *_RUNS,
+        *names.RUNS,
         *_APPS,
         *_ADDED_HANDLERS,
         "add_tool",
@@ -1004,7 +996,7 @@ class RewritePass(cst.CSTTransformer):
             return self._item(original_node, updated_node, method)
         if method == "add_tool":
             return self._add_tool(original_node, updated_node)
-        if method in _RUNS:
+        if method in names.RUNS:
             return self._run(original_node, updated_node, method)
         if method in _APPS:
             return self._app(original_node, updated_node, method)
@@ -1173,7 +1165,7 @@ class RewritePass(cst.CSTTransformer):
         arguments = CallArguments(updated_node, ("transport",))
         expression = arguments.get("transport")
         self._runs = True
-        transport = _RUNS[method] or text_of(expression) or ("stdio" if expression is None else None)
+        transport = names.RUNS[method] or text_of(expression) or ("stdio" if expression is None else None)
         if len(updated_node.args) > 1 and updated_node.args[1].keyword is None:
             self._note(original_node, "server.run(read, write, …): await server.run_async() serves stdio by itself")
             return updated_node

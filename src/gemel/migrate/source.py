@@ -40,6 +40,9 @@ class Migration(NamedTuple):
     #: Whether the module has servers of its own or of others, and its functions without parameters that return one.
     serves: bool = False
     factories: tuple[str, ...] = ()
+    #: Whether the module makes a server anywhere, and its functions without parameters that run one.
+    makes: bool = False
+    runners: tuple[str, ...] = ()
     #: What the servers do as the other library does, other than Gemel by default.
     kept: tuple[str, ...] = ()
     #: Whether the module can't be rewritten, so that the modules around it stay as they are, too.
@@ -107,6 +110,8 @@ def _migrate(source: str, path: Path, program: Program) -> Migration:
     serves = any(kind in _SERVERS for kind in members.values())
     factories = [name for name, kind in members.items() if kind in ("gives server", "gives low-level server")]
     factories = [name for name in factories if name in bindings.functions and _takes_nothing(bindings.functions[name])]
+    makes = bindings.makes_servers
+    runners = tuple(name for name in bindings.runners if _takes_nothing(bindings.functions[name]))
     low_level_notes: list[Note] = []
     imports: set[Name] = set()
     dropped: set[str] = set()
@@ -152,7 +157,13 @@ def _migrate(source: str, path: Path, program: Program) -> Migration:
     notes += [Note(*note) for note in asking_notes]
     notes += _left_imports(module, source)
     return Migration(
-        module.code, tuple(sorted(set(notes))), serves or bool(factories), tuple(factories), tuple(sorted(rewrite.kept))
+        module.code,
+        tuple(sorted(set(notes))),
+        serves or bool(factories),
+        tuple(factories),
+        makes,
+        runners,
+        tuple(sorted(rewrite.kept)),
     )
 
 
