@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from gemel import Client, PeerError
-from tests.migrate_servers.published import Call
+from tests.migrate_servers.published import Call, execute
 
 #: Seconds until a server has answered the first request, and for one call.
 STARTING, CALLING = 90.0, 60.0
@@ -31,6 +31,14 @@ class Seen(NamedTuple):
     lists: dict[str, Any]
     #: The results of the calls, as on the wire; for an error of the protocol its code and message.
     answers: list[dict[str, Any]]
+
+
+class Officially(msgspec.Struct):
+    """What the client of the official SDK saw of a server: the version of the protocol, the lists, and the answer to one call."""
+
+    version: str
+    lists: dict[str, Any]
+    answer: dict[str, Any]
 
 
 class NotStarted(Exception):
@@ -75,6 +83,47 @@ async def drive(
     finally:
         await client.close()
     return Seen(first_answer, max((size for size in memory if size), default=None), lists, answers)
+
+
+def drive_officially(
+    interpreter: Path,
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    call: Call,
+    log: Path,
+    *,
+    mode: Literal["auto", "legacy"],
+) -> Officially:
+    """Start a server, list, and make one call with the client of the official SDK.
+
+    Args:
+        interpreter: The interpreter that has the official SDK.
+        command: The command line of the server.
+        folder: Its working directory.
+        environment: All its variables.
+        call: The call.
+        log: The file that gets what the server prints.
+        mode: How the client negotiates; "legacy" is the handshake.
+
+    Raises:
+        NotStarted: The client fails.
+    """
+    job = {
+        "command": list(command),
+        "folder": str(folder),
+        "environment": dict(environment),
+        "call": msgspec.to_builtins(call),
+        "log": str(log),
+        "mode": mode,
+    }
+    script = str(Path(__file__).with_name("official.py"))
+    _, printed = execute([str(interpreter), script], folder, {}, STARTING + CALLING, json.dumps(job))
+    try:
+        return msgspec.json.decode(printed, type=Officially)
+    except msgspec.MsgspecError:
+        errors = [line.strip("| ") for line in printed.splitlines() if "Error" in line]
+        raise NotStarted(f"the official client: {(errors or ['no answer'])[-1]}") from None
 
 
 async def _lists(client: Client) -> dict[str, Any]:

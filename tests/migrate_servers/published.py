@@ -27,6 +27,8 @@ from tests.programs import find
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "migrate-servers"
 SERVERS = Path(__file__).with_name("servers")
+#: The version of the official SDK whose client also drives the servers.
+OFFICIAL = "2.3.0"
 #: Seconds for an installation, and for one migration with its check.
 INSTALLING, MIGRATING = 900, 240
 #: Seconds until a service accepts connections.
@@ -106,7 +108,7 @@ class Published(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     @property
     def interpreter(self) -> Path:
         """The interpreter of the environment."""
-        return self.place / "env" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+        return _interpreter(self.place)
 
     @property
     def copy(self) -> Path:
@@ -187,15 +189,28 @@ def install(server: Published) -> None:
     """Install the packages of a server into an environment of its own, unless they are there. Raises Problem."""
     if sys.version_info < server.python:
         raise NotHere(f"it needs Python {server.python[0]}.{server.python[1]}")
-    wanted = [f"{name}=={version}" for name, version in server.versions.items()]
-    mark = server.place / "installed.sha256"
-    print_of = hashlib.sha256(json.dumps([sys.version, wanted, _NEEDED]).encode()).hexdigest()
+    _install(server.place, [*(f"{name}=={version}" for name, version in server.versions.items()), *_NEEDED])
+
+
+def official_client() -> Path:
+    """Return the interpreter of an environment that has the client of the official SDK. Raises Problem."""
+    _install(CACHE / "official-client", [f"mcp=={OFFICIAL}"])
+    return _interpreter(CACHE / "official-client")
+
+
+def _interpreter(place: Path) -> Path:
+    return place / "env" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def _install(place: Path, wanted: Sequence[str]) -> None:
+    mark = place / "installed.sha256"
+    print_of = hashlib.sha256(json.dumps([sys.version, *wanted]).encode()).hexdigest()
     if mark.exists() and mark.read_text() == print_of:
         return
-    shutil.rmtree(server.place, ignore_errors=True)
-    venv.create(server.place / "env", with_pip=False)
-    pip = [sys.executable, "-m", "pip", "--python", str(server.interpreter), "install", "--quiet"]
-    code, printed = execute([*pip, "--disable-pip-version-check", *wanted, *_NEEDED], server.place, {}, INSTALLING)
+    shutil.rmtree(place, ignore_errors=True)
+    venv.create(place / "env", with_pip=False)
+    pip = [sys.executable, "-m", "pip", "--python", str(_interpreter(place)), "install", "--quiet"]
+    code, printed = execute([*pip, "--disable-pip-version-check", *wanted], place, {}, INSTALLING)
     if code:
         raise Problem(f"not installed: {_last(printed)}")
     mark.write_text(print_of)
@@ -221,6 +236,9 @@ def migrate(server: Published) -> int | Literal["unknown"]:
             if not found:
                 raise Problem(f"the package has no module {module}")
             shutil.copy(found[0], server.copy)
+    # As in the source of the package, which says what its program calls.
+    project = f'[project]\nname = "{server.package}"\n\n[project.scripts]\n"{server.package}" = "{server.entry}"\n'
+    (server.copy / "pyproject.toml").write_text(project, encoding="utf-8")
     command = [str(server.interpreter), "-m", "gemel", "migrate", "--write", str(server.copy)]
     code, printed = execute(command, server.place, environment_of(server, migrated=False, gemel_too=True), MIGRATING)
     (server.place / "migrate.log").write_text(printed, encoding="utf-8")
@@ -279,9 +297,16 @@ def working_folder(server: Published) -> Path:
 
 
 def execute(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float, given: str = ""
 ) -> tuple[int | None, str]:
     """Run a command in a process group of its own, which ends with it.
+
+    Args:
+        command: The command line.
+        folder: The working directory.
+        environment: All variables of the process; those of this one if there are none.
+        seconds: The time limit.
+        given: What the command reads from its standard input.
 
     Returns:
         The exit code, None if the time was up, and what was printed.
@@ -290,7 +315,7 @@ def execute(
         command,
         cwd=folder,
         env=dict(environment) or None,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -298,7 +323,7 @@ def execute(
         start_new_session=True,
     )
     try:
-        printed, _ = process.communicate(timeout=seconds)
+        printed, _ = process.communicate(given, timeout=seconds)
         return process.returncode, printed
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)

@@ -14,11 +14,13 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
 from typing import Literal
 
 from gemel.migrate import compare
 from tests.migrate_servers import driving
-from tests.migrate_servers.driving import NotStarted, Seen
+from tests.migrate_servers.driving import NotStarted, Officially, Seen
 from tests.migrate_servers.published import (
     ROOT,
     NotHere,
@@ -30,6 +32,7 @@ from tests.migrate_servers.published import (
     matches,
     migrate,
     names,
+    official_client,
     placed,
     read,
     serving,
@@ -39,7 +42,7 @@ from tests.ports import free_port
 from tools.measured import write_measured
 
 PAGE = ROOT / "docs" / "migration" / "published-servers.md"
-#: How often each server is started; the quickest start counts.
+#: How often each server is started, original and copy in turn; times and sizes are medians.
 STARTS = 3
 #: How many calls of a server have to succeed in the original.
 CALLS = 2
@@ -58,6 +61,8 @@ class Report:
     stopped: str = ""
     lists: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
+    #: What the client of the official SDK sees otherwise, in the lists and the first answer; None if it was not tried.
+    official: list[str] | None = None
     #: Tools whose text results list an output schema in the original only.
     text_schemas: int = 0
     #: What isn't as the data file says.
@@ -71,7 +76,8 @@ class Report:
     @property
     def unexplained(self) -> list[str]:
         """The differences for which the data file has no reason."""
-        return [text for text in (*self.lists, *self.answers) if not self.server.explains(text)]
+        seen = (*self.lists, *self.answers, *(self.official or ()))
+        return [text for text in dict.fromkeys(seen) if not self.server.explains(text)]
 
 
 def try_server(name: str) -> Report:
@@ -90,8 +96,8 @@ def try_server(name: str) -> Report:
 def _try(report: Report) -> None:
     server = report.server
     try:
-        report.old = _best(server, migrated=False)
         report.left = migrate(server)
+        report.old = _start(server, migrated=False)
     except (Problem, NotStarted) as exc:
         report.problem = str(exc)
         report.unexpected.append(report.problem)
@@ -106,29 +112,73 @@ def _try(report: Report) -> None:
         if driving.succeeded(answer) == call.fails:
             report.unexpected.append(f"the original answers {call.name} otherwise than the data file says: {answer}")
     try:
-        report.new = _best(server, migrated=True)
+        report.new = _start(server, migrated=True)
+        _measure(report, report.old, report.new)
     except NotStarted as exc:
-        report.stopped = str(exc)
+        report.stopped, report.new = str(exc), None
     else:
         report.lists = list(compare.differences(report.old.lists, report.new.lists))
         report.text_schemas = compare.text_schemas_left_out(report.old.lists, report.new.lists)
         for call, old, new in zip(server.calls, report.old.answers, report.new.answers, strict=True):
             report.answers += driving.differences(call, old, new, server.changing)
+        report.official = _official(server)
     report.unexpected += _unexpected(report)
 
 
-def _best(server: Published, *, migrated: bool) -> Seen:
-    """Run a server several times; the time and the memory are the least that were seen. Raises NotStarted."""
+def _start(server: Published, *, migrated: bool) -> Seen:
+    """Run a server once. Raises NotStarted."""
     command, environment = command_of(server), environment_of(server, migrated=migrated)
-    log = server.place / ("migrated.log" if migrated else "original.log")
-    seen = [
-        asyncio.run(driving.drive(command, working_folder(server), environment, server.calls, log))
-        for _ in range(STARTS)
-    ]
-    return seen[0]._replace(
-        first_answer=min(one.first_answer for one in seen),
-        memory=min((one.memory for one in seen if one.memory), default=None),
+    return asyncio.run(
+        driving.drive(command, working_folder(server), environment, server.calls, _log(server, migrated=migrated))
     )
+
+
+def _measure(report: Report, old: Seen, new: Seen) -> None:
+    """Run both a few times more, and set times and sizes to the medians."""
+    before, after = [old], [new]
+    for _ in range(STARTS - 1):
+        before.append(_start(report.server, migrated=False))
+        after.append(_start(report.server, migrated=True))
+    report.old, report.new = _medians(before), _medians(after)
+
+
+def _medians(seen: Sequence[Seen]) -> Seen:
+    sizes = [one.memory for one in seen if one.memory]
+    return seen[0]._replace(
+        first_answer=median(one.first_answer for one in seen), memory=median(sizes) if sizes else None
+    )
+
+
+def _official(server: Published) -> list[str]:
+    """What differs for the client of the official SDK: the lists, and the answer to the first call."""
+    try:
+        try:
+            old = _drive_officially(server, migrated=False, mode="auto")
+        except NotStarted:  # an old server that ends at a request it doesn't know
+            old = _drive_officially(server, migrated=False, mode="legacy")
+        new = _drive_officially(server, migrated=True, mode="auto" if old.version >= "2026" else "legacy")
+    except (Problem, NotStarted) as exc:
+        return [str(exc)]
+    return [
+        *compare.differences(old.lists, new.lists),
+        *driving.differences(server.calls[0], old.answer, new.answer, server.changing),
+    ]
+
+
+def _drive_officially(server: Published, *, migrated: bool, mode: Literal["auto", "legacy"]) -> Officially:
+    return driving.drive_officially(
+        official_client(),
+        command_of(server),
+        working_folder(server),
+        environment_of(server, migrated=migrated),
+        server.calls[0],
+        _log(server, migrated=migrated),
+        mode=mode,
+    )
+
+
+def _log(server: Published, *, migrated: bool) -> Path:
+    return server.place / ("migrated.log" if migrated else "original.log")
 
 
 def _unexpected(report: Report) -> list[str]:
@@ -152,25 +202,26 @@ def _unexpected(report: Report) -> list[str]:
 def table(reports: Sequence[Report]) -> str:
     """Return the table as Markdown."""
     lines = [
-        "| server | written for | left by hand | starts | lists | answers | first answer | memory |",
-        "|---|---|---|---|---|---|---|---|",
+        "| server | written for | left by hand | starts | lists | answers | official client | first answer | memory |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for report in reports:
         server = report.server
         name = f"{server.package} {server.versions[server.package]}"
         if report.problem or report.old is None:
-            lines.append(f"| {name} | {server.library} | not tried here | | | | | |")
+            lines.append(f"| {name} | {server.library} | not tried here | | | | | | |")
             continue
         left = str(report.left)
         old, new = report.old, report.new
         if new is None:
-            lines.append(f"| {name} | {server.library} | {left} | no | | | {old.first_answer:.1f} s | {_size(old)} |")
+            lines.append(f"| {name} | {server.library} | {left} | no | | | | {old.first_answer:.1f} s | {_size(old)} |")
             continue
-        lists = _said(report.lists, server)
+        lists, answers = _said(report.lists, server), _said(report.answers, server)
+        official = _said(report.official or (), server)
         if report.text_schemas and lists == "same":
             lists = f"same, {report.text_schemas} text schemas less"
         lines.append(
-            f"| {name} | {server.library} | {left} | yes | {lists} | {_said(report.answers, server)} of {len(old.answers)} "
+            f"| {name} | {server.library} | {left} | yes | {lists} | {answers} of {len(old.answers)} | {official} "
             f"| {old.first_answer:.1f} → {new.first_answer:.1f} s | {_size(old)} → {_size(new)} |"
         )
     return "\n".join([*lines, "", summary(reports)])
