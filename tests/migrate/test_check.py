@@ -141,6 +141,59 @@ def test_a_function_that_runs_the_server_it_makes_is_no_failure(
     assert "1 tool: same" in said
 
 
+#: A program whose server exists only while it runs.
+PROGRAM = (
+    "import sys\nfrom pathlib import Path\nfrom fastmcp import FastMCP\n\n\ndef main(name):\n    mcp = FastMCP(name)\n\n"
+    "    @mcp.tool\n    def add(a: int) -> int:\n        return a\n\n"
+)
+MAIN = '\n\nif __name__ == "__main__":\n    main("a")\n'
+
+
+@pytest.mark.usefixtures("library")
+def test_a_program_that_makes_its_server_when_it_runs_is_run_in_an_empty_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = "    assert not list(Path().iterdir())\n    Path('made').touch()\n    assert sys.argv[1:] == []\n"
+    code, said = migrated(tmp_path, f"{PROGRAM}{made}    mcp.run()\n{MAIN}", capsys)
+    assert code == CheckOutcome.SAME, said
+    assert "1 tool: same" in said
+    assert said.endswith("; 0 left to do by hand\n")
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.usefixtures("library")
+def test_a_program_is_run_by_the_scripts_of_its_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    package = tmp_path / "src" / "shop"
+    package.mkdir(parents=True)
+    (package / "server.py").write_text(f"{PROGRAM}    mcp.run()\n")
+    (package / "__init__.py").write_text("from .server import main\n\n\ndef cli():\n    main('a')\n")
+    scripts = '[project.scripts]\nhelp = "shop:missing"\nshop = "shop:cli"\nelsewhere = "pytest:main"\n'
+    (tmp_path / "pyproject.toml").write_text(scripts)
+    code = main(["migrate", str(tmp_path)])
+    said = capsys.readouterr().err
+    assert code == CheckOutcome.SAME, said
+    assert "1 tool: same" in said
+
+
+@pytest.mark.usefixtures("library")
+def test_a_program_that_needs_arguments_is_not_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = migrated(tmp_path, f"{PROGRAM}    mcp.run()\n{MAIN.replace('main(', 'sys.exit(2) or main(')}", capsys)
+    assert code == CheckOutcome.UNKNOWN
+    assert "it ends with code 2, if it is run without arguments" in said
+    assert "0 left" not in said
+
+
+@pytest.mark.usefixtures("library")
+def test_a_program_that_no_longer_runs_is_named_with_its_line_and_cause(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fails = "    try:\n        print(mcp.tools)\n        mcp.run()\n    except Exception:\n        sys.exit(1)\n"
+    code, said = migrated(tmp_path, PROGRAM + fails + MAIN, capsys)
+    assert code == CheckOutcome.FAILS
+    assert f"{tmp_path}/server.py:14: doesn't start: AttributeError: " in said
+
+
 @pytest.mark.usefixtures("library")
 def test_files_that_an_unchanged_file_connects_are_one_program(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
