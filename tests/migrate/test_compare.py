@@ -53,6 +53,18 @@ def test_other_words_are_a_difference() -> None:
     assert list(found) == ["tool a: the description differs"]
 
 
+def test_words_that_stand_in_another_description_are_counted() -> None:
+    old, new = (
+        lists({"description": text, "inputSchema": {**OBJECT, "properties": {"a": {"description": more}}}})
+        for text, more in (("Adds.", "A number.\n\nExamples: 1"), ("Adds.\n\nExamples: 1", "A number."))
+    )
+    assert list(compare.differences(old, new)) == []
+    assert compare.words_moved(old, new) == 1
+    assert compare.words_moved(old, old) == 0
+    new["tools"][0]["description"] = "Adds."
+    assert list(compare.differences(old, new)) == ["tool a: inputSchema.properties.a.description differs"]
+
+
 def test_an_output_schema_that_allows_any_object_says_nothing_new() -> None:
     assert list(compare.differences(lists({}), lists({"outputSchema": OBJECT}))) == []
     other = {"outputSchema": in_result({"type": "integer"})}

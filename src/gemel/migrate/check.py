@@ -284,6 +284,8 @@ def _compared(
                     told += (
                         f", but {formats} list times or durations in results without a format, which not each value has"
                     )
+                if moved := compare.words_moved(old, lists):
+                    told += f", but {moved} have words of their docstrings in another one of their descriptions"
                 yield Verdict(CheckOutcome.SAME, first, name + told)
     for label in before.get("servers", {}):
         if label not in after:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -76,6 +77,12 @@ def formats_left_out(old: Lists, new: Lists) -> int:
     )
 
 
+def words_moved(old: Lists, new: Lists) -> int:
+    """Return how many tools have the words of their docstrings distributed otherwise over the descriptions."""
+    there = {tool["name"]: tool for tool in new["tools"]}
+    return sum(_has_words_moved(tool, there.get(tool["name"], {})) for tool in old["tools"])
+
+
 def differences(old: Lists, new: Lists) -> Iterator[str]:
     """Yield what differs, each in one line."""
     for key, (word, field) in _LISTS.items():
@@ -113,10 +120,12 @@ def _identity(entry: Mapping[str, Any], field: str) -> str:
 
 
 def _entry(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    if not _same_description(old.get("description") or "", new.get("description") or ""):
+    moved = key == "tools" and _has_words_moved(old, new)
+    if not moved and not _same_description(old.get("description") or "", new.get("description") or ""):
         yield "the description differs"
     if key == "tools":
-        yield from _schemas("inputSchema", old["inputSchema"], new["inputSchema"])
+        found = _schemas("inputSchema", old["inputSchema"], new["inputSchema"])
+        yield from (text for text in found if not (moved and text.endswith(".description differs")))
         before, after = old.get("outputSchema"), new.get("outputSchema")
         if before and after:
             before = _object_in_result(before, after) or before
@@ -185,6 +194,21 @@ def _hints(tool: Mapping[str, Any]) -> dict[str, Any]:
 def _same_description(old: str, new: str) -> bool:
     """Whether the words are the same, apart from sections about parameters and results, which can stand in their schemas."""
     return old.split() == new.split() or _without_sections(old) == _without_sections(new)
+
+
+def _has_words_moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether two tools have the same words in all, some in another description: readers differ in where a section ends."""
+    before, after = list(_descriptions(old)), list(_descriptions(new))
+    return before != after and Counter(word for text in before for word in text) == Counter(
+        word for text in after for word in text
+    )
+
+
+def _descriptions(tool: Mapping[str, Any]) -> Iterator[list[str]]:
+    """The words of the description, and of those of the parameters."""
+    yield (tool.get("description") or "").split()
+    for _, schema in sorted(((tool.get("inputSchema") or {}).get("properties") or {}).items()):
+        yield str(schema.get("description") or "").split() if isinstance(schema, dict) else []
 
 
 def _without_sections(text: str) -> list[str]:
