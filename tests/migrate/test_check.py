@@ -240,6 +240,20 @@ def test_a_package_that_is_missing_is_no_fault_of_the_program(
 
 
 @pytest.mark.usefixtures("library")
+def test_a_file_that_needs_a_missing_package_does_not_keep_the_others_from_the_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "server.py").write_text(HEAD + TOOL)
+    (tmp_path / "app" / "test_server.py").write_text(f"import nothing_of_this_name\n\nfrom server import mcp\n{HEAD}")
+    code = main(["migrate", str(tmp_path / "app")])
+    said = capsys.readouterr().err
+    assert code == CheckOutcome.UNKNOWN
+    assert "server.py: 1 tool: same\n" in said
+    assert "test_server.py: not checked: ModuleNotFoundError: No module named 'nothing_of_this_name'" in said
+
+
+@pytest.mark.usefixtures("library")
 def test_an_original_that_ends_at_the_same_line_does_not_start_either(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -150,7 +150,7 @@ NAME_ADVICE = {
     "mcp.server.auth": "write Server(auth=…) with gemel.auth: JWTAuth, IntrospectionAuth, TokenAuth, or OAuthProxy(provider)",
     "mcp.server.transport_security": "name the hosts in allowed_hosts=, the pages in allowed_origins= of http_app() or run()",
     "mcp.server.elicitation": "ctx.elicit() returns the answer itself and raises gemel.Declined without one",
-    "mcp.server.streamable_http.EventStore": "remove it: events are kept for replay by themselves; several processes share backend=…",
+    "mcp.server.streamable_http.EventStore": "remove it: events are kept for replay; several processes share backend=…",
     "mcp.server.stdio": "await server.run_async() serves stdio",
     **{
         f"{module}.{name}": f"{text}; see {SDK_GUIDE}"

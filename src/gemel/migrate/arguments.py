@@ -98,8 +98,8 @@ class CallArguments:
     def call(self) -> cst.Call:
         """Return the call with these arguments."""
         args = [arg for _, arg in self._args]
-        end = self._call.args[-1] if self._call.args else cst.Arg(cst.Name("x"))
-        if args and (len(args) != len(self._call.args) or args[-1].value is not end.value):
+        if args and [id(arg) for arg in args] != [id(arg) for arg in self._call.args]:
+            end = self._call.args[-1] if self._call.args else cst.Arg(cst.Name("x"))
             args = [self._between(arg, end) for arg in args]
             # The end of the call stays as it was: on the same line, or on one of its own.
             args[-1] = args[-1].with_changes(comma=end.comma, whitespace_after_arg=end.whitespace_after_arg)

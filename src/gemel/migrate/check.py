@@ -142,8 +142,9 @@ def check(program: Sequence[FileMigration], python: str | None = None) -> list[V
     before, after = _run_both(program, python)
     if "failure" in after:
         return [_failed(first, program, after["failure"], before.get("failure"), python)]
+    skipped = [_failed(first, program, failure, None, python) for failure in after["skipped"]]
     if _lists_something(before, after):
-        return list(_compared(first, program, before, after["servers"], python))
+        return [*_compared(first, program, before, after["servers"], python), *skipped]
     nothing = Verdict(CheckOutcome.UNKNOWN, first, "not checked: no server is there after the import")
     verdicts = list(_compared(first, program, before, after["servers"], python)) or [nothing]
     for entry in entries(program):
@@ -154,7 +155,7 @@ def check(program: Sequence[FileMigration], python: str | None = None) -> list[V
             part.get("failure", {}).get("type") == "timeout" for part in (before, after)
         ):
             break
-    return verdicts
+    return [*verdicts, *skipped]
 
 
 def _lists_something(*runs: Mapping[str, Any]) -> bool:

@@ -68,9 +68,10 @@ def _probe(job: dict[str, Any]) -> dict[str, Any]:
     classes = list(_classes(job["packages"]))
     kinds = tuple(kind for kind, _ in classes)
     servers: dict[int, tuple[str, Any]] = {}
+    skipped: list[dict[str, Any]] = []
     try:
         with _stopping(kinds):
-            found = _run(job["run"], kinds) if job["run"] else _servers(job["modules"], kinds, sources)
+            found = _run(job["run"], kinds) if job["run"] else _servers(job["modules"], kinds, sources, skipped)
             for label, value in found:
                 servers.setdefault(id(value), (label, value))
     except BaseException as exc:
@@ -82,11 +83,13 @@ def _probe(job: dict[str, Any]) -> dict[str, Any]:
             lists[label] = asyncio.run(asyncio.wait_for(globals()[lister](value), job["seconds"]))
         except BaseException as exc:
             lists[label] = {"failure": _failure(exc, sources)}
-    return {"servers": lists}
+    return {"servers": lists, "skipped": skipped}
 
 
-def _servers(modules: list[dict[str, Any]], kinds: tuple[type, ...], sources: dict[str, str]) -> Any:
-    """Import the modules, and yield each server with its name."""
+def _servers(
+    modules: list[dict[str, Any]], kinds: tuple[type, ...], sources: dict[str, str], skipped: list[dict[str, Any]]
+) -> Any:
+    """Import the modules, and yield each server with its name; a module that needs a missing package is skipped, if not all do."""
     served: list[Any] = []
     loaded = []
     for module in modules:
@@ -94,10 +97,14 @@ def _servers(modules: list[dict[str, Any]], kinds: tuple[type, ...], sources: di
             loaded.append(_load(module["name"], module["path"]))
         except BaseException as exc:
             serving = _serving(exc)
-            if serving is None:
+            if serving is not None:
+                served.append(serving.server)
+                loaded.append(sys.modules.get(module["name"]))
+                continue
+            if not isinstance(exc, ModuleNotFoundError) or len(skipped) == len(modules) - 1:
                 raise
-            served.append(serving.server)
-            loaded.append(sys.modules.get(module["name"]))
+            skipped.append(_failure(exc, sources))
+            loaded.append(None)
     for module, found in zip(modules, loaded, strict=True):
         if found is not None:
             yield from _values(found, kinds, sources)
