@@ -78,11 +78,12 @@ def test_output_schemas_of_content_blocks_are_counted_like_those_of_texts() -> N
         assert compare.text_schemas_left_out(old, new) == 1
 
 
-def test_an_object_without_the_field_around_it_is_counted() -> None:
-    old, new = lists({"outputSchema": in_result(OBJECT)}), lists({"outputSchema": OBJECT})
+@pytest.mark.parametrize("value", [OBJECT, {"type": "string"}, {"type": "array", "items": {"type": "integer"}}])
+def test_a_result_without_the_field_around_it_is_counted(value: dict[str, Any]) -> None:
+    old, new = lists({"outputSchema": in_result(value)}), lists({"outputSchema": value})
     assert list(compare.differences(old, new)) == []
-    assert compare.objects_unwrapped(old, new) == 1
-    assert compare.objects_unwrapped(old, old) == 0
+    assert compare.results_unwrapped(old, new) == 1
+    assert compare.results_unwrapped(old, old) == 0
 
 
 def test_a_uri_without_a_scheme_is_the_one_that_gemel_completes() -> None:

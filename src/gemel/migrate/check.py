@@ -279,8 +279,8 @@ def _compared(
                     told += (
                         f", but {left_out} with text results list no output schema, as Gemel sends texts as they are"
                     )
-                if unwrapped := compare.objects_unwrapped(old, lists):
-                    told += f", but {unwrapped} with objects as results send them without a field `result` around them"
+                if unwrapped := compare.results_unwrapped(old, lists):
+                    told += f", but {unwrapped} send objects as results without a field `result` around them"
                 if formats := compare.formats_left_out(old, lists):
                     told += (
                         f", but {formats} list times or durations in results without a format, which not each value has"

@@ -59,11 +59,11 @@ def text_schemas_left_out(old: Lists, new: Lists) -> int:
     )
 
 
-def objects_unwrapped(old: Lists, new: Lists) -> int:
-    """Return how many tools with objects as results have them in a field `result` in the original only."""
+def results_unwrapped(old: Lists, new: Lists) -> int:
+    """Return how many tools have their results in a field `result` in the original only."""
     there = {tool["name"]: tool for tool in new["tools"]}
     return sum(
-        _object_in_result(tool.get("outputSchema"), there.get(tool["name"], {}).get("outputSchema")) is not None
+        _value_in_result(tool.get("outputSchema"), there.get(tool["name"], {}).get("outputSchema")) is not None
         for tool in old["tools"]
     )
 
@@ -128,7 +128,7 @@ def _entry(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator
         yield from (text for text in found if not (moved and text.endswith(".description differs")))
         before, after = old.get("outputSchema"), new.get("outputSchema")
         if before and after:
-            before = _object_in_result(before, after) or before
+            before = _value_in_result(before, after) or before
             yield from _schemas("outputSchema", _without_moments(before), _without_moments(after))
         elif before and not _is_text_schema(before):
             yield "it has no outputSchema"
@@ -236,12 +236,17 @@ def _is_text_schema(schema: Any) -> bool:
     return _is_block(plain)
 
 
-def _object_in_result(old: Any, new: Any) -> Any:
-    """The schema of an object that version 1 of the official SDK has in a field `result`, and the new server has not; or None."""
+def _value_in_result(old: Any, new: Any) -> Any:
+    """The schema of what the original has in a field `result`, and the new server has not; or None.
+
+    Version 1 of the official SDK does so with objects, and version 2 with other values also in the revision 2026-07-28, which does
+    not need it.
+    """
     if not isinstance(old, dict) or not isinstance(new, dict) or "result" in (new.get("properties") or ()):
         return None
-    result = (old.get("properties") or {}).get("result") or {}
-    return {**result, "$defs": old.get("$defs", {})} if result.get("type") == "object" else None
+    if list(old.get("properties") or ()) != ["result"]:
+        return None
+    return {**old["properties"]["result"], "$defs": old.get("$defs", {})}
 
 
 def _moments(schema: Any) -> int:
