@@ -217,8 +217,15 @@ def test_without_the_library_it_only_says_that_the_program_starts(
 ) -> None:
     code, said = migrated(tmp_path, HEAD + TOOL, capsys)
     assert code == CheckOutcome.UNKNOWN
-    assert "starts: 1 tool; not compared, as fastmcp isn't installed" in said
+    assert "starts: 1 tool; not compared, as fastmcp isn't installed\n" in said
     assert "0 left" not in said
+
+
+@pytest.mark.usefixtures("library")
+def test_another_version_of_the_library_is_told_from_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = HEAD.replace("from fastmcp import", "from fastmcp.server import") + TOOL
+    said = migrated(tmp_path, source, capsys)[1]
+    assert "not compared, as fastmcp isn't installed in a version that has fastmcp.server\n" in said
 
 
 def test_a_program_that_does_not_start_is_named_with_its_line(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -118,12 +119,14 @@ def drive_officially(
         "mode": mode,
     }
     script = str(Path(__file__).with_name("official.py"))
-    _, printed = execute([str(interpreter), script], folder, {}, STARTING + CALLING, json.dumps(job))
-    try:
-        return msgspec.json.decode(printed, type=Officially)
-    except msgspec.MsgspecError:
-        errors = [line.strip("| ") for line in printed.splitlines() if "Error" in line]
-        raise NotStarted(f"the official client: {(errors or ['no answer'])[-1]}") from None
+    with TemporaryDirectory() as place:
+        given, result = Path(place, "job.json"), Path(place, "result.json")
+        given.write_bytes(msgspec.json.encode(job))
+        _, printed = execute([str(interpreter), script, str(given), str(result)], folder, {}, STARTING + CALLING)
+        if result.exists():
+            return msgspec.json.decode(result.read_bytes(), type=Officially)
+    errors = [line.strip("| ") for line in printed.splitlines() if "Error" in line]
+    raise NotStarted(f"the official client: {(errors or ['no answer'])[-1]}")
 
 
 async def _lists(client: Client) -> dict[str, Any]:

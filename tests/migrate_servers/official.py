@@ -1,8 +1,8 @@
 """Starts a server over stdio, lists what it offers and makes one call, with the client of the official SDK, version 2.
 
-python official.py, in an environment that has the package mcp: the job is read from standard input, the result is written to
-standard output, both as JSON. The job has the command line, the working directory, the variables, a file for what the server
-prints, a call as in a data file, and how the protocol is negotiated: "auto" or "legacy", the handshake.
+python official.py JOB RESULT, in an environment that has the package mcp: two files with JSON. The job has the command line, the
+working directory, the variables, a file for what the server prints, a call as in a data file, and how the protocol is negotiated:
+"auto" or "legacy", the handshake.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import json
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
@@ -60,11 +61,12 @@ def _plain(model: Any) -> Any:
 
 
 def main() -> None:
-    """Do the job on standard input."""
-    job = json.load(sys.stdin)
+    """Do the job."""
+    given, result = map(Path, sys.argv[1:])
+    job = json.loads(given.read_text(encoding="utf-8"))
     with open(job["log"], "a", encoding="utf-8") as log:
         found = asyncio.run(asyncio.wait_for(drive(job, log), 90))
-    json.dump(found, sys.stdout)
+    result.write_text(json.dumps(found), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -297,7 +297,7 @@ def working_folder(server: Published) -> Path:
 
 
 def execute(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float, given: str = ""
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float
 ) -> tuple[int | None, str]:
     """Run a command in a process group of its own, which ends with it.
 
@@ -306,7 +306,6 @@ def execute(
         folder: The working directory.
         environment: All variables of the process; those of this one if there are none.
         seconds: The time limit.
-        given: What the command reads from its standard input.
 
     Returns:
         The exit code, None if the time was up, and what was printed.
@@ -315,7 +314,7 @@ def execute(
         command,
         cwd=folder,
         env=dict(environment) or None,
-        stdin=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -323,7 +322,7 @@ def execute(
         start_new_session=True,
     )
     try:
-        printed, _ = process.communicate(given, timeout=seconds)
+        printed, _ = process.communicate(timeout=seconds)
         return process.returncode, printed
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)

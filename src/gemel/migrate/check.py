@@ -211,7 +211,7 @@ def _failed(
     missing = (new["missing"] or "").partition(".")[0]
     what = _described(new)
     if missing in PACKAGES:
-        what = f"it still needs {missing}, which isn't installed here: see the notes"
+        what = f"{_not_installed(new['missing'])} here, and it is still needed: see the notes"
     elif missing:
         return Verdict(
             CheckOutcome.UNKNOWN, path, f"not checked: {what}; run `gemel migrate` where {missing} is installed"
@@ -254,9 +254,8 @@ def _compared(
             continue
         counted = compare.count(lists)
         if failure is not None and (failure["missing"] or "").partition(".")[0] in PACKAGES:
-            package = failure["missing"].partition(".")[0]
             where = f" for {python}" if python else ""
-            text = f"{counted}; not compared, as {package} isn't installed{where}"
+            text = f"{counted}; not compared, as {_not_installed(failure['missing'])}{where}"
             yield Verdict(CheckOutcome.UNKNOWN, first, f"{name}starts: {text}")
         elif failure is not None or old is None or "failure" in old:
             why = _described(failure or (old or {}).get("failure") or {"type": "", "text": "it has no such server"})
@@ -291,6 +290,12 @@ def _compared(
     for label in before.get("servers", {}):
         if label not in after:
             yield Verdict(CheckOutcome.DIFFERS, first, f"the server {label} is missing")
+
+
+def _not_installed(module: str) -> str:
+    """Why a module of the original's library can't be imported: the package is missing, or has another version."""
+    package, dot, _ = module.partition(".")
+    return f"{package} isn't installed" + (f" in a version that has {module}" if dot else "")
 
 
 def _described(failure: Mapping[str, Any]) -> str:

@@ -219,12 +219,18 @@ def _is_union(annotation: Any) -> bool:
 
 
 def described_by(annotation: Any) -> str | None:
-    """The description in `Annotated`: a string, `Doc("...")`, `msgspec.Meta(description=)` or pydantic's Field."""
+    """The description in `Annotated`: a string, `Doc("...")`, `msgspec.Meta(description=)` or pydantic's Field.
+
+    That of `Annotated[...] | None` counts, too.
+    """
     for item in reversed(metadata_of(annotation)):
         text = item if isinstance(item, str) else getattr(item, "description", None)
         text = text or getattr(item, "documentation", None)
         if isinstance(text, str):
             return inspect.cleandoc(text)
+    if _is_union(plain := bare(annotation)):
+        others = [member for member in typing.get_args(plain) if member is not type(None)]
+        return described_by(others[0]) if len(others) == 1 else None
     return None
 
 
