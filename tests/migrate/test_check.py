@@ -212,6 +212,19 @@ def test_files_that_an_unchanged_file_connects_are_one_program(
     assert "1 tool: same" in said
 
 
+@pytest.mark.usefixtures("library")
+def test_a_file_without_a_server_connects_those_around_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = tmp_path / "app" / "parts"
+    parts.mkdir(parents=True)
+    (parts / "__init__.py").write_text("from .sums import failure\n")
+    (parts / "sums.py").write_text(
+        "from fastmcp.exceptions import ToolError\n\n\ndef failure() -> ToolError:\n    return ToolError('x')\n"
+    )
+    (tmp_path / "app" / "server.py").write_text(f"from parts import failure\n{HEAD}\nERROR = failure()\n{TOOL}")
+    main(["migrate", str(tmp_path / "app")])
+    assert "server.py: starts: 1 tool" in capsys.readouterr().err
+
+
 def test_without_the_library_it_only_says_that_the_program_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

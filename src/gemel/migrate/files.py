@@ -6,14 +6,15 @@ import difflib
 import io
 import os
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import libcst as cst
 
 from gemel.errors import StartError
-from gemel.migrate.source import Note, migrate_sources
+from gemel.migrate.project import Sources
+from gemel.migrate.source import Migration, Note, migrate_sources
 from gemel.user_files import replace_file, writing
 
 #: Folders that hold no source of the project.
@@ -68,7 +69,8 @@ def migrate_paths(paths: Iterable[str | Path]) -> Iterator[FileMigration]:
         paths: Files and folders. Hidden folders, environments, build results and symbolic links in a folder are left out.
 
     Yields:
-        Each file for which there is something to change or to say, and each that has servers.
+        Each file for which there is something to change or to say, each that has servers, and each by way of which one of them
+        imports another.
 
     Raises:
         StartError: A path doesn't exist.
@@ -85,13 +87,15 @@ def migrate_paths(paths: Iterable[str | Path]) -> Iterator[FileMigration]:
             if b"mcp" in data:
                 note = Note(1, f"can't be decoded: {exc}; declare the encoding (PEP 263)")
                 yield FileMigration(path, "", None, (note,))
-    results = migrate_sources({path: text for path, (text, _) in decoded.items()})
+    texts = {path: text for path, (text, _) in decoded.items()}
+    results = migrate_sources(texts)
+    linking = _linking(texts, {path for path, result in results.items() if _says_something(result, texts[path])})
     for path, (before, encoding) in decoded.items():
         result = results[path]
         if isinstance(result, cst.ParserSyntaxError):
             note = Note(1, f"can't be parsed: {str(result).splitlines()[0]}")
             yield FileMigration(path, before, None, (note,))
-        elif result.source != before or result.notes or result.serves:
+        elif path in linking or _says_something(result, before):
             try:
                 result.source.encode(encoding)
             except UnicodeError as exc:
@@ -110,6 +114,30 @@ def migrate_paths(paths: Iterable[str | Path]) -> Iterator[FileMigration]:
                     runners=result.runners,
                     kept=result.kept,
                 )
+
+
+def _says_something(result: Migration | cst.ParserSyntaxError, before: str) -> bool:
+    return isinstance(result, Migration) and bool(result.source != before or result.notes or result.serves)
+
+
+def _linking(texts: Mapping[Path, str], ends: set[Path]) -> set[Path]:
+    """The other files by way of which one of these files imports another one of them."""
+    sources = Sources(texts)
+    importing: dict[Path, set[Path]] = {path: set() for path in ends}
+    new = list(ends)
+    while new:
+        path = new.pop()
+        for imported in sources.imported_by(path):
+            if imported not in importing:
+                importing[imported] = set()
+                new.append(imported)
+            importing[imported].add(path)
+    found, new = set(ends), list(ends)
+    while new:
+        more = importing[new.pop()] - found
+        found |= more
+        new += more
+    return found - ends
 
 
 def _other_line(old: str, new: str, line: int) -> int:
