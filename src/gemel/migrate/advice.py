@@ -229,11 +229,15 @@ HTTP_LEFT = {
     "stateless": "write sessions=False",
 }
 ANY_HOST = "every Host is accepted, as before; name the hosts instead, and web pages of other sites in allowed_origins="
+_TOOL_MANAGER = (
+    "use `async with Client(server) as client`: await client.list_tools(); to change a tool, give input_schema=, output_schema= and "
+    "the like to tool(…)"
+)
 #: Members that servers of the other libraries have, and hardly anything else.
 ANYWHERE = {
     "_lowlevel_server": "the server has no inner one: give version= and the like to Server(…)",
     "_mcp_server": "the server has no inner one: give version= and the like to Server(…)",
-    "_tool_manager": "use `async with Client(server) as client`: await client.list_tools()",
+    "_tool_manager": _TOOL_MANAGER,
     "create_initialization_options": "remove it: await server.run_async() needs none",
     "custom_route": "give routes={path: asgi_app} to run('http', …) or http_app()",
     "import_server": "write server.include(…)",
@@ -313,7 +317,7 @@ SERVER_MEMBERS = {
     "_mcp_server": "the server has no inner one: give version=, instructions= and the like to Server(…)",
     "_prompt_manager": "use `async with Client(server) as client`: await client.list_prompts()",
     "_resource_manager": "use `async with Client(server) as client`: await client.list_resources()",
-    "_tool_manager": "use `async with Client(server) as client`: await client.list_tools()",
+    "_tool_manager": _TOOL_MANAGER,
     "create_initialization_options": "remove it: await server.run_async() needs none",
     "middleware": "call server.add_middleware(function) for each",
     "providers": "use include(), mount(), add_files() or add_skills()",
@@ -338,6 +342,31 @@ SERVER_MEMBERS = {
     "render_prompt": "use `async with Client(server) as client`",
     "session_manager": "mount server.http_app(); it needs no lifespan of the outer app",
     "settings": "give host=, port= and the like to run('http', …)",
+}
+
+_AS_MIDDLEWARE = "write it as middleware, `async def middleware(ctx, call_next)`, and give that to add_middleware()"
+#: Methods by which the other libraries serve, and which Gemel doesn't call: what a class that overrides one is told. FastMCP also
+#: has them with an underscore in front, and with `_mcp` behind.
+OVERRIDDEN = {
+    **dict.fromkeys(
+        (
+            "call_tool",
+            "get_prompt",
+            "get_tool",
+            "list_prompts",
+            "list_resource_templates",
+            "list_resources",
+            "list_tools",
+            "read_resource",
+            "render_prompt",
+        ),
+        _AS_MIDDLEWARE,
+    ),
+    **dict.fromkeys(("sse_app", "streamable_http_app"), "override http_app(), which run('http', …) calls"),
+    **dict.fromkeys(
+        ("run_http_async", "run_sse_async", "run_stdio_async", "run_streamable_http_async"),
+        "do the same where run() or run_async() is called",
+    ),
 }
 
 CLIENT_OPTIONS = {

@@ -298,6 +298,12 @@ class RewritePass(cst.CSTTransformer):
 
     def visit_ClassDef(self, node: cst.ClassDef) -> None:
         self._bases.append(self._bindings.server_base(node))
+        for member in node.body.body if self._bases[-1] is not None else ():
+            if isinstance(member, cst.FunctionDef):
+                name = member.name.value
+                text = advice.OVERRIDDEN.get(name.removeprefix("_").removesuffix("_mcp"))
+                if text is not None:
+                    self._note(member, f"{node.name.value}.{name}: Gemel's servers call no such method: {text}")
 
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
         self._bases.pop()
