@@ -230,8 +230,8 @@ HTTP_LEFT = {
 }
 ANY_HOST = "every Host is accepted, as before; name the hosts instead, and web pages of other sites in allowed_origins="
 _TOOL_MANAGER = (
-    "use `async with Client(server) as client`: await client.list_tools(); to change a tool, give input_schema=, output_schema= and "
-    "the like to tool(…)"
+    "use `async with Client(server) as client`: await client.list_tools(); to change a tool, give input_schema=, output_schema= "
+    "and the like to tool(…)"
 )
 #: Members that servers of the other libraries have, and hardly anything else.
 ANYWHERE = {
