@@ -62,13 +62,21 @@ class ExtensionClasses:
             updated_node: The class.
         """
         for index, base in enumerate(original_node.bases):
-            node = base.value.value if isinstance(base.value, cst.Subscript) else base.value
-            full_name = self._bindings.imported(node)
+            full_name = self._bindings.imported(_without_parameters(base.value))
             if full_name in _MODELS:
                 return self._model(original_node, updated_node, index)
             if full_name in _SERVER_BASES | _CLIENT_BASES:
                 return self._extension(original_node, updated_node, full_name in _CLIENT_BASES)
         return updated_node
+
+    def models(self, node: cst.ClassDef) -> list[cst.BaseExpression]:
+        """Return the bases of a class that are models of the protocol.
+
+        Args:
+            node: The class before anything in it was rewritten.
+        """
+        bases = [_without_parameters(base.value) for base in node.bases]
+        return [base for base in bases if self._bindings.imported(base) in _MODELS]
 
     # ---------------------------------------------------------------- models
 
@@ -306,6 +314,10 @@ _NAME_PARAM = m.SimpleStatementLine(body=[m.Assign(targets=[m.AssignTarget(m.Nam
 _IDENTIFIER = m.SimpleStatementLine(
     body=[m.Assign(targets=[m.AssignTarget(m.Name("identifier"))]) | m.AnnAssign(target=m.Name("identifier"))]
 )
+
+
+def _without_parameters(base: cst.BaseExpression) -> cst.BaseExpression:
+    return base.value if isinstance(base, cst.Subscript) else base
 
 
 def _annotation(parameter: cst.Param) -> cst.BaseExpression:

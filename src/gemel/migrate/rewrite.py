@@ -304,6 +304,7 @@ class RewritePass(cst.CSTTransformer):
                 text = advice.OVERRIDDEN.get(name.removeprefix("_").removesuffix("_mcp"))
                 if text is not None:
                     self._note(member, f"{node.name.value}.{name}: Gemel's servers call no such method: {text}")
+        self._replaced_members.update(self._extensions.models(node))
 
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
         self._bases.pop()
@@ -428,6 +429,8 @@ class RewritePass(cst.CSTTransformer):
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         full_name = self._bindings.imported(original_node)
+        if full_name is not None and original_node in self._replaced_members:
+            return updated_node
         if full_name is not None:
             return self._global_attribute(original_node, updated_node, full_name)
         owner, name = self._bindings.kind(original_node.value), original_node.attr.value
