@@ -181,7 +181,7 @@ async def test_a_page_that_returns_no_document_is_the_authors_mistake(caplog: py
 
 
 def test_mistakes_are_told_at_registration() -> None:
-    """APP-03, APP-04, APP-05, APP-07."""
+    """APP-03, APP-05, APP-07."""
     apps = Server("mistaken").add_extension(Apps())
     apps.add_page("ui://a/b", PAGE)
 
@@ -236,7 +236,7 @@ async def test_pages_and_tools_may_be_registered_in_any_order_and_before_the_ser
 
 
 async def test_a_server_whose_tool_has_a_page_that_is_missing_does_not_start() -> None:
-    """APP-05."""
+    """APP-04."""
     apps = Apps()
     apps.tool("show", ui="ui://a/c")(lambda: "shown")
     with pytest.raises(DefinitionError) as caught:
