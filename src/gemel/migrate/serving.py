@@ -79,7 +79,7 @@ class ServingPass(cst.CSTTransformer):
             call = cst.ensure_type(node.value, cst.Call)
             if self._keyword(call) is not None:
                 assigned[code_of(node.targets[0].target)] = call
-        uses = _Uses()
+        uses = _NameCounts()
         module.visit(uses)
         for arg in m.findall(module, m.Arg(keyword=m.Name(), value=m.Name())):
             assert isinstance(arg, cst.Arg)
@@ -157,7 +157,7 @@ class ServingPass(cst.CSTTransformer):
 
     def _find_idle_lifespans(self, module: cst.Module) -> Iterator[str]:
         """The lifespans of outer apps that only run session managers, and are used for nothing else."""
-        uses = _Uses()
+        uses = _NameCounts()
         module.visit(uses)
         for node in m.findall(module, m.FunctionDef()):
             assert isinstance(node, cst.FunctionDef)
@@ -272,7 +272,7 @@ class ServingPass(cst.CSTTransformer):
         return arguments.call()
 
 
-class _Uses(cst.CSTVisitor):
+class _NameCounts(cst.CSTVisitor):
     """How often a module has each name, apart from keywords and members."""
 
     def __init__(self) -> None:
