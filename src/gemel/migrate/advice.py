@@ -150,7 +150,7 @@ NAME_ADVICE = {
     "mcp.server.auth": "write Server(auth=…) with gemel.auth: JWTAuth, IntrospectionAuth, TokenAuth, or OAuthProxy(provider)",
     "mcp.server.transport_security": "name the hosts in allowed_hosts=, the pages in allowed_origins= of http_app() or run()",
     "mcp.server.elicitation": "ctx.elicit() returns the answer itself and raises gemel.Declined without one",
-    "mcp.server.streamable_http.EventStore": "remove it: events are kept for replay; several processes share backend=…",
+    "mcp.server.streamable_http.EventStore": "remove it: events are kept for replay by themselves; processes share backend=…",
     "mcp.server.stdio": "await server.run_async() serves stdio",
     **{
         f"{module}.{name}": f"{text}; see {SDK_GUIDE}"
@@ -388,8 +388,8 @@ CLIENT_OPTIONS = {
     "timeout": "give total= or idle= to the call, or limits=Limits(…) here",
 }
 WRAPPED = (
-    "structured content of 2026-07-28 is not wrapped in a field `result`: use .data, which is the same in both eras, or write "
-    "Client(…, era='2025')"
+    "structured content of the stateless era is not wrapped in a field `result`: use .data, which is the same in both eras, or "
+    "write Client(…, era='2025')"
 )
 _ALL_PAGES = "the items of all pages are returned; remove the loop over pages"
 _BY_CALLBACKS = "remove it: the callbacks of the client answer, and the call goes on by itself"

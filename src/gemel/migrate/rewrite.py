@@ -106,13 +106,14 @@ _POSITIONAL = {
 _CLIENT_CALLS = frozenset({"initialize", "is_connected", "set_logging_level"})
 #: Options of an HTTP app and of running over HTTP that have another name.
 _RENAMED_HTTP_OPTIONS = {"streamable_http_path": "path", "retry_interval": "retry"}
-#: Callbacks of clients of the official SDK that return what Gemel's may, and eras by the modes of both other libraries.
+#: Callbacks of clients of the official SDK that return what Gemel's may.
 _CALLBACK_OPTIONS = {
     "elicitation_callback": "on_elicit",
     "sampling_callback": "on_sample",
     "logging_callback": "on_log",
 }
-_MODES = {"legacy": "2025", "2026-07-28": "2026"}
+#: A mode that is a revision, which is one of the stateless era there.
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 #: Errors of the protocol by their codes.
 _ERRORS = {
     "PARSE_ERROR": "ParseError",
@@ -1429,8 +1430,8 @@ class RewritePass(cst.CSTTransformer):
         mode = text_of(arguments.get("mode"))
         if mode == "auto":
             arguments.pop("mode")
-        elif mode in _MODES:
-            arguments.replace("mode", cst.SimpleString(f'"{_MODES[mode]}"'))
+        elif mode is not None and (mode == "legacy" or _DATE.fullmatch(mode)):
+            arguments.replace("mode", cst.SimpleString('"2025"' if mode == "legacy" else '"2026"'))
             arguments.rename("mode", "era")
         if "verify" in arguments:
             arguments.rename("verify", "tls")
