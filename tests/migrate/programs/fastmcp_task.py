@@ -1,3 +1,4 @@
+# packages: fastmcp-tasks
 # call: count {"steps": 2} = "2 of 2"
 # becomes: mcp.add_extension(Tasks())
 # becomes: @mcp.tool(task=True)
