@@ -59,7 +59,7 @@ class Verdict(NamedTuple):
     line: int = 0
 
 
-class Entry(NamedTuple):
+class EntryPoint(NamedTuple):
     """Where a program begins: a function without arguments, or a file that is executed, and the name of the program."""
 
     module: str
@@ -88,7 +88,7 @@ def programs(files: Sequence[FileMigration]) -> list[list[FileMigration]]:
     ]
 
 
-def entries(program: Sequence[FileMigration]) -> list[Entry]:
+def entries(program: Sequence[FileMigration]) -> list[EntryPoint]:
     """Return where a program may begin: the scripts of its project, files that are executed, functions that run a server."""
     known = Sources({file.path: file.before for file in program})
     roots = list(dict.fromkeys(known.root(file.path) for file in program))
@@ -96,18 +96,18 @@ def entries(program: Sequence[FileMigration]) -> list[Entry]:
     for file in program:
         place = known.root(file.path) / known.module_name(file.path).partition(".")[0] / "__main__.py"
         if place.is_file():
-            found.append(Entry(f"{place.parent.name}.__main__", place.absolute(), "", place.parent.name))
+            found.append(EntryPoint(f"{place.parent.name}.__main__", place.absolute(), "", place.parent.name))
     made = [file for file in program if file.serves or file.makes]
     for file in made:
         if _MAIN.search(file.before):
-            found.append(Entry(known.module_name(file.path), file.path.absolute(), "", file.path.stem))
+            found.append(EntryPoint(known.module_name(file.path), file.path.absolute(), "", file.path.stem))
     for file in made:
         module = known.module_name(file.path)
-        found += [Entry(module, file.path.absolute(), name, file.path.stem) for name in file.runners]
+        found += [EntryPoint(module, file.path.absolute(), name, file.path.stem) for name in file.runners]
     return list(dict.fromkeys(found))
 
 
-def _scripts(roots: Sequence[Path]) -> Iterator[Entry]:
+def _scripts(roots: Sequence[Path]) -> Iterator[EntryPoint]:
     """The `[project.scripts]` of the nearest pyproject.toml around each folder, if they are in it."""
     for root in roots:
         project = next(
@@ -124,7 +124,7 @@ def _scripts(roots: Sequence[Path]) -> Iterator[Entry]:
             base = root.joinpath(*module.split("."))
             files = [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]
             if files and function.isidentifier():
-                yield Entry(module, files[0].absolute(), function, name)
+                yield EntryPoint(module, files[0].absolute(), function, name)
 
 
 def check(program: Sequence[FileMigration], python: str | None = None) -> list[Verdict]:
@@ -165,7 +165,7 @@ def _lists_something(*runs: Mapping[str, Any]) -> bool:
 
 
 def _ran(
-    entry: Entry,
+    entry: EntryPoint,
     first: Path,
     program: Sequence[FileMigration],
     before: Mapping[str, Any],
@@ -182,7 +182,7 @@ def _ran(
 
 
 def _run_both(
-    program: Sequence[FileMigration], python: str | None, entry: Entry | None = None
+    program: Sequence[FileMigration], python: str | None, entry: EntryPoint | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Import or run the old and the new version at the same time."""
     new = {file.path: file.source or "" for file in program}
@@ -311,7 +311,7 @@ def _run(
     sources: Mapping[Path, str],
     program: Sequence[FileMigration],
     stopped: threading.Event,
-    entry: Entry | None,
+    entry: EntryPoint | None,
 ) -> dict[str, Any]:
     """Import the files that have servers, or run the program, and list the servers."""
     known = Sources(sources)
