@@ -206,7 +206,7 @@ def _has_words_moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 def _descriptions(tool: Mapping[str, Any]) -> Iterator[list[str]]:
     """The words of the description, and of those of the parameters."""
-    yield (tool.get("description") or "").split()
+    yield str(tool.get("description") or "").split()
     for _, schema in sorted(((tool.get("inputSchema") or {}).get("properties") or {}).items()):
         yield str(schema.get("description") or "").split() if isinstance(schema, dict) else []
 

@@ -17,6 +17,7 @@ import os
 import sys
 import traceback
 import types
+from collections.abc import AsyncIterator
 from typing import Any
 
 #: The classes of servers, each with the function below that lists it. A subclass is of the first class that fits.
@@ -234,7 +235,7 @@ def _stopping_at_input(run: Any) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def _empty_stdio(*_: Any, **__: Any) -> Any:
+async def _empty_stdio(*_: Any, **__: Any) -> AsyncIterator[Any]:
     """In place of `stdio_server`: streams whose input has ended."""
     import anyio
 

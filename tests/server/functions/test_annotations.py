@@ -94,7 +94,7 @@ class Doc(NamedTuple):
         Annotated[int, msgspec.Meta(description="how many")],
         Annotated[int, pydantic.Field(description="how many")],
         Annotated[int, "older", msgspec.Meta(ge=1), "how many"],
-        Annotated[int, "how many"] | None,
+        Annotated[int, "how many"] | None,  # pyright: ignore[reportOperatorIssue]  # typing has this operator
         Annotated[Annotated[int, "older"] | None, "how many"],
     ],
 )
@@ -105,7 +105,8 @@ def test_annotated_describes_in_four_ways_and_the_last_one_counts(annotation: An
 def test_annotated_without_words_describes_nothing() -> None:
     assert described_by(Annotated[int, msgspec.Meta(ge=1)]) is None
     assert described_by(int) is None
-    assert described_by(Annotated[int, "how many"] | Annotated[str, "its name"] | None) is None
+    union: Any = Annotated[int, "how many"] | Annotated[str, "its name"]  # pyright: ignore[reportOperatorIssue]  # as above
+    assert described_by(union | None) is None
 
 
 def test_members_of_a_union_are_without_annotated() -> None:
