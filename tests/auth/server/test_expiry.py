@@ -11,7 +11,7 @@ import pytest
 
 from gemel import Changed, Client, Principal, Server
 from gemel.auth import TokenAuth
-from gemel.transports.http.server import exchange
+from gemel.transports.http.server import open_exchanges
 from tests.transports.http_rig import JSON_HEADERS, Log, Site, Wire, make_server, modern, serving, text_of
 
 #: Seconds that a token is valid in these tests.
@@ -199,20 +199,20 @@ async def test_the_stream_of_http_sse_ends_when_its_calls_have_finished() -> Non
 async def test_one_timer_looks_after_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of looks follows the time, not the number of streams that end one after the other."""
     looks: list[int] = []
-    original = exchange.OpenExchanges._beat
+    original = open_exchanges.OpenExchanges._beat
 
-    def counted(self: exchange.OpenExchanges) -> None:
+    def counted(self: open_exchanges.OpenExchanges) -> None:
         looks.append(len(self._watched))
         original(self)
 
-    monkeypatch.setattr(exchange.OpenExchanges, "_beat", counted)
+    monkeypatch.setattr(open_exchanges.OpenExchanges, "_beat", counted)
     async with serving(protected(Log())) as site:
         wires = [await open_listen(site, token(3 + number / 200)) for number in range(40)]
         begun = time.monotonic()
         for wire in wires:
             assert (await wire.message())["result"]["resultType"] == "complete"
         seconds = time.monotonic() - begun
-        assert len(looks) <= (seconds + 2) / exchange.EXPIRY_INTERVAL + 5
+        assert len(looks) <= (seconds + 2) / open_exchanges.EXPIRY_INTERVAL + 5
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])

@@ -24,9 +24,10 @@ from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.protocol.records import RefusedMessage
 from gemel.transports.http.server.cors import Cors
 from gemel.transports.http.server.endpoint import Admission, head_rules, holds_sessions
-from gemel.transports.http.server.exchange import AsgiExchange, Exchange, RawExchange
+from gemel.transports.http.server.exchange import Exchange
 from gemel.transports.http.server.lifecycle import Hooks, Lifecycle, StopSignals, make_legacy_endpoint
 from gemel.transports.http.server.options import FROM_SERVER, Auth, Hook, HttpAppOptions, HttpOptions, HttpSettings
+from gemel.transports.http.server.raw_exchange import AsgiExchange, RawExchange
 from gemel.transports.http.server.routes import RoutedApps, RoutedRequest
 
 if TYPE_CHECKING:

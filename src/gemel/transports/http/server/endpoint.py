@@ -31,9 +31,9 @@ from gemel.transports.http.server.exchange import (
     STOPPING,
     STOPPING_ANSWER,
     Exchange,
-    OpenExchanges,
     overloaded,
 )
+from gemel.transports.http.server.open_exchanges import OpenExchanges
 from gemel.transports.http.server.options import Authenticate, Caller, HttpSettings
 from gemel.transports.http.server.session import HttpSession
 from gemel.transports.http.server.session_store import SessionStore

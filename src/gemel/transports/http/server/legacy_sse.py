@@ -198,10 +198,10 @@ class LegacySession(DuplexChannel):
         self._origin = origin
         if isinstance(self._session, Session):
             self._session.authorize(origin)
-        served, growing = self.feed(body), exchange.growing
+        served, large_body = self.feed(body), exchange.large_body
         task = None if served is None else self._running.get(served)
-        if task is not None and served is not None and growing is not None and growing.held:
-            growing.hold(task, served)
+        if task is not None and served is not None and large_body is not None:
+            large_body.hold(task, served)
 
     def fail_request(self, body: bytes, origin: Origin) -> bool:
         """Fail the request of the server that a malformed response is for. Returns False if there is none."""

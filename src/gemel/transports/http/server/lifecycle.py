@@ -16,7 +16,7 @@ from gemel.errors import DefinitionError
 from gemel.signals import ENDING
 from gemel.timeouts import wait_shared
 from gemel.transports.http.server.endpoint import Admission, Endpoint, holds_sessions
-from gemel.transports.http.server.exchange import OpenExchanges
+from gemel.transports.http.server.open_exchanges import OpenExchanges
 from gemel.transports.http.server.options import Hook, HttpSettings
 from gemel.transports.http.server.session_store import SessionStore
 

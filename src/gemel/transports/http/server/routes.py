@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Mapping
 from gemel.errors import DefinitionError
 from gemel.http1.asgi import TEXT_TYPE, AsgiApp, Message, Scope
 from gemel.protocol.http.request import Refusal
-from gemel.transports.http.server.exchange import BODY_TOO_SLOW, RawExchange
+from gemel.transports.http.server.exchange import BODY_TOO_SLOW
+from gemel.transports.http.server.raw_exchange import RawExchange
 
 
 class RoutedApps:

@@ -222,9 +222,8 @@ class HttpSession:
     def _start(self, work: asyncio._CoroutineLike[None], call: Call | Batch, exchange: Exchange | None) -> None:
         """Serve what `exchange` has brought, which may end before."""
         task = self._loop.create_task(work)
-        body = None if exchange is None else exchange.growing
-        if body is not None and body.held:
-            body.hold(task, call)
+        if exchange is not None and exchange.large_body is not None:
+            exchange.large_body.hold(task, call)
         if not task.done():  # a task factory may run it at once
             self._tasks[call] = task
 

@@ -55,8 +55,8 @@ class PostChannel(Record):
                     await exchange.end(sse.encode(reply.data))
         finally:
             if not exchange.detached:
-                if exchange.growing is not None and (type(call) is Call or type(call) is Batch):
-                    exchange.growing.hold_for(call)
+                if exchange.large_body is not None and (type(call) is Call or type(call) is Batch):
+                    exchange.large_body.hold_for(call)
                 if conversation.close("the POST is answered") is not False:
                     await conversation.finish()
                 # Breaks reference cycles; the garbage collector would have to find them for each request.
