@@ -380,7 +380,7 @@ async def raw_post() -> AsyncIterator[One]:
         async def one() -> None:
             response = await wire.open("POST", "http://127.0.0.1:8000/mcp", headers, body)
             result = msgspec.json.decode(await response.read())["result"]
-            response.release(finish=True)
+            response.close(drain=True)
             assert result["structuredContent"] == 10, result
 
         yield one

@@ -243,7 +243,7 @@ async def test_the_end_waits_for_notices_that_are_being_sent() -> None:
     task.cancel()
     await asyncio.wait([task])
     assert session.close("over") is True
-    finishing = asyncio.create_task(session.finish())
+    finishing = asyncio.create_task(session.wait_closed())
     await turns()
     assert not finishing.done()
     line.open.set()
@@ -263,7 +263,7 @@ async def test_the_end_waits_for_everything_that_is_being_sent(caplog: pytest.Lo
     session.start_sending(fast)
     await turns()
     assert session.close("over") is True
-    finishing = asyncio.create_task(session.finish())
+    finishing = asyncio.create_task(session.wait_closed())
     await turns()
     assert not finishing.done()
     gate.set()

@@ -102,12 +102,12 @@ async def test_what_outlasts_its_time_is_answered_with_an_error_and_stopped() ->
     session = serving(work)
     task = asyncio.create_task(session.answer(call_of(session, 7)))
     await work.begun.wait()
-    (reply,) = session.expire("the server stops")
+    (reply,) = session.stop("the server stops")
     assert reply.id == 7
     assert reply.error is not None
     assert await task is None
     assert work.cancelled == 1
-    assert session.expire("again") == []
+    assert session.stop("again") == []
 
 
 async def test_the_next_authority_is_told_once_to_whoever_waits_for_it() -> None:
@@ -153,10 +153,10 @@ async def test_clean_up_runs_last_first_and_a_failing_one_stops_nobody(caplog: p
     session.on_close(step("fourth", SystemExit(1)))
     session.on_close(step("last"))
     assert session.close("over") is True
-    await session.finish()
+    await session.wait_closed()
     assert done == ["last", "fourth", "third", "second", "first"]
     assert "a clean-up callback failed" in caplog.text
-    await session.finish()
+    await session.wait_closed()
     assert len(done) == 5
 
 
@@ -174,7 +174,7 @@ async def test_clean_up_runs_while_the_driver_is_being_cancelled() -> None:
             await asyncio.Event().wait()
         finally:
             session.close("cancelled")
-            await session.finish()
+            await session.wait_closed()
 
     session.on_close(clean)
     driver = asyncio.create_task(drive())
@@ -196,7 +196,7 @@ async def test_who_waits_for_the_clean_up_can_be_cancelled(caplog: pytest.LogCap
 
     session.on_close(clean)
     session.close("over")
-    finishing = asyncio.create_task(session.finish())
+    finishing = asyncio.create_task(session.wait_closed())
     await turns()
     finishing.cancel()
     await turns()
@@ -233,7 +233,7 @@ async def test_a_hung_clean_up_is_abandoned_with_a_warning(stubborn: bool, caplo
     session.close("over")
     start = session.loop.time()
     with caplog.at_level(logging.WARNING, "gemel"):
-        await session.finish()
+        await session.wait_closed()
     assert session.loop.time() - start == pytest.approx(5)
     assert "5 seconds" in caplog.text
     gate.set()
@@ -252,10 +252,10 @@ async def test_a_handler_that_will_not_stop_is_abandoned_with_a_warning(caplog: 
     assert session.close("over") is True
     start = session.loop.time()
     with caplog.at_level(logging.WARNING, "gemel"):
-        await session.finish()
+        await session.wait_closed()
     assert session.loop.time() - start == pytest.approx(5)
     assert "1 handlers did not stop within 5 seconds" in caplog.text
-    await session.finish()
+    await session.wait_closed()
     assert session.loop.time() - start == pytest.approx(5)
     work.gate.set()
     assert await task is None
@@ -272,7 +272,7 @@ async def test_a_handler_that_ends_its_own_conversation_does_not_wait_for_itself
     async def work(session: Session, call: Call) -> Any:
         session.on_close(clean)
         session.close("by the handler")
-        await session.finish()
+        await session.wait_closed()
         went_on.set()
         return {}
 

@@ -78,6 +78,13 @@ def pending() -> str:
     return _diagram(PENDING_MOVES)
 
 
+def responses() -> str:
+    """The states of the response of an HTTP request."""
+    from gemel.protocol.states import RESPONSE_MOVES
+
+    return _diagram(RESPONSE_MOVES)
+
+
 # ---------------------------------------------------------------- settings
 
 
@@ -384,6 +391,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "handshake-states": handshake,
     "call-states": calls,
     "pending-states": pending,
+    "response-states": responses,
     "limits": limits,
     "server-options": server_options,
     "http-options": http_options,

@@ -12,7 +12,8 @@ A transport makes a Channel and calls `serve(channel)`, which returns a session.
             ...                                # send it, then `reply.follow`; None for a notification or a cancelled call
 
 When the peer sends nothing more, it calls `session.end_input(reason)`; when the peer is gone, `session.close(reason)`, and then
-`await session.finish()`. `DuplexChannel` does all of this except for `finish`, for transports that carry many messages both ways.
+`await session.wait_closed()`. `DuplexChannel` does all of this except for `wait_closed`, for transports that carry many messages
+both ways.
 """
 
 from __future__ import annotations
@@ -209,7 +210,7 @@ class SessionLike(Protocol):
             reason: Why, for whoever waits for an answer of the peer.
         """
 
-    def expire(self, reason: str, /) -> list[Outgoing]:
+    def stop(self, reason: str, /) -> list[Outgoing]:
         """Stop the calls that still run.
 
         Args:
@@ -227,11 +228,11 @@ class SessionLike(Protocol):
             reason: Why, for whoever waits for an answer of the peer.
 
         Returns:
-            Whether `finish` has something to wait for; None if that is not known.
+            Whether `wait_closed` has something to wait for; None if that is not known.
         """
         ...
 
-    async def finish(self) -> None:
+    async def wait_closed(self) -> None:
         """After `close`: wait until handlers have stopped and clean-up has run, `limits.teardown` seconds each at most."""
 
 

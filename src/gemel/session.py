@@ -446,15 +446,15 @@ class Session(Record, weakref=True):
         for hook in list(self._end_of_input_hooks or ()):
             hook()
 
-    def expire(self, reason: str) -> list[Outgoing]:
+    def stop(self, reason: str) -> list[Outgoing]:
         """Stop the calls that still run; returns an error response for each."""
-        return self.connection.expire(reason)
+        return self.connection.stop(reason)
 
     def close(self, reason: str) -> bool:
         """End the session: waiting requests fail with `reason`, running handlers are cancelled. May be called twice.
 
         Returns:
-            Whether `finish` has something to wait for.
+            Whether `wait_closed` has something to wait for.
         """
         if self._tasks:
             task = current_task(self.loop)
@@ -484,19 +484,19 @@ class Session(Record, weakref=True):
             await asyncio.shield(self._closed)
         return self.connection.closed or "the session has ended"
 
-    async def finish(self) -> None:
+    async def wait_closed(self) -> None:
         """After `close`: wait for handlers and clean-ups, at most `limits.teardown` each; goes on while being cancelled."""
         finished, self._finished = self._finished, True
         if finished or not (self._tasks or self._sending or self._cleanups):
             return
-        finishing = asyncio.get_running_loop().create_task(self._finish(asyncio.current_task()))
+        finishing = asyncio.get_running_loop().create_task(self._wait_closed(asyncio.current_task()))
         try:
             await asyncio.shield(finishing)
         except asyncio.CancelledError:
             await asyncio.wait([finishing])
             raise
 
-    async def _finish(self, waiting_task: asyncio.Task[Any] | None) -> None:
+    async def _wait_closed(self, waiting_task: asyncio.Task[Any] | None) -> None:
         """Wait for all tasks but the one that waits for this."""
         limit = self.connection.limits.teardown
         running = {task for task in (*self._tasks, *(self._sending or ())) if task is not waiting_task}

@@ -25,7 +25,7 @@ class Reply:
     async def read(self) -> bytes:
         return self._parts.pop(0) if self._parts else b""
 
-    def release(self, *, finish: bool = False) -> None:
+    def close(self, *, drain: bool = False) -> None:
         pass
 
 

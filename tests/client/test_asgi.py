@@ -381,7 +381,7 @@ async def test_an_application_is_told_that_its_client_has_left() -> None:
     wire = AsgiWire(app)
     response = await wire.open("POST", "http://localhost/x?y=1", (("X-Y", "z"),), b"body")
     assert response.headers == {"a": "1, 2"}
-    response.release()
+    response.close()
     await wire.close()
     assert told == ["http.disconnect"]
     with pytest.raises(ConnectionLost):

@@ -56,7 +56,7 @@ class Program:
         pieces = []
         while piece := await response.read():
             pieces.append(piece)
-        response.release(finish=True)
+        response.close(drain=True)
         return Reply(response.status, response.headers, b"".join(pieces))
 
     async def _ask_raw(self, method: str, path: str, headers: Mapping[str, str]) -> Reply:
@@ -155,7 +155,7 @@ class Program:
                         check_documented(event)
                         yield event
         finally:
-            response.release()
+            response.close()
 
 
 def documented_events() -> dict[str, set[str]]:

@@ -26,7 +26,7 @@ def test_every_part_is_printed_somewhere() -> None:
 
 def test_the_diagrams_show_every_state_and_every_move() -> None:
     text = ARCHITECTURE.read_text(encoding="utf-8")
-    for table in (states.HANDSHAKE_MOVES, states.CALL_MOVES, states.PENDING_MOVES):
+    for table in (states.HANDSHAKE_MOVES, states.CALL_MOVES, states.PENDING_MOVES, states.RESPONSE_MOVES):
         for state, ways in table.items():
             assert state.value.replace(" ", "_") in text
             for event, to in ways.items():

@@ -258,7 +258,7 @@ class Conversation(RuleBasedStateMachine):
     def time_is_up_at_an_end(self, at: int) -> None:
         end = self.ends[at]
         running = list(end.connection.incoming.values())
-        replies = end.connection.expire("the test waits no longer")
+        replies = end.connection.stop("the test waits no longer")
         assert [reply.id for reply in replies] == [call.id for call in running]
         for call in running:
             end.calls[call] += 1

@@ -134,7 +134,7 @@ async def test_a_long_refusal_in_many_pieces_is_read_in_one_go() -> None:
             self.left -= 1
             return b"x" * 100 if self.left >= 0 else b""
 
-        def release(self, *, finish: bool = False) -> None:
+        def close(self, *, drain: bool = False) -> None:
             pass
 
     response: Any = Pieces()

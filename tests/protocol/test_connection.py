@@ -236,7 +236,7 @@ def test_when_time_is_up_each_call_gets_one_error() -> None:
     connection = server()
     calls = [call_of(connection.receive(request(number))) for number in (1, 2)]
     assert connection.answer(calls[0], {}) is not None
-    (reply,) = connection.expire("the server stops")
+    (reply,) = connection.stop("the server stops")
     assert error_of(reply) == {"code": 504, "message": "Not finished, the outcome is unknown: the server stops"}
     assert connection.answer(calls[1], {}) is None
 

@@ -13,15 +13,18 @@ from gemel.protocol.states import (
     CALL_MOVES,
     HANDSHAKE_MOVES,
     PENDING_MOVES,
+    RESPONSE_MOVES,
     CallState,
     HandshakeState,
     PendingState,
+    ResponseState,
 )
 
 TABLES: list[tuple[Mapping[Any, Mapping[str, Any]], type[Enum], Enum]] = [
     (HANDSHAKE_MOVES, HandshakeState, HandshakeState.NEW),
     (CALL_MOVES, CallState, CallState.RUNNING),
     (PENDING_MOVES, PendingState, PendingState.WAITING),
+    (RESPONSE_MOVES, ResponseState, ResponseState.OPEN),
 ]
 
 
@@ -38,11 +41,21 @@ def test_every_state_has_a_row_and_a_way_to_it(
     assert reached == set(states)
 
 
-@pytest.mark.parametrize(("moves", "states", "first"), TABLES[1:])
+@pytest.mark.parametrize(("moves", "states", "first"), TABLES[1:3])
 def test_a_debt_is_over_once(moves: Mapping[Any, Mapping[str, Any]], states: type[Enum], first: Enum) -> None:
     """Answered, cancelled, given up, closed: from none of them leads a way anywhere."""
     for state in states:
         assert bool(moves[state]) is (state is first)
+
+
+def test_a_response_that_is_over_stays_as_it_is() -> None:
+    for state in (ResponseState.ENDED, ResponseState.LOST):
+        assert set(RESPONSE_MOVES[state].values()) == {state}
+
+
+def test_a_response_can_be_closed_and_its_client_gone_in_every_state() -> None:
+    for moves in RESPONSE_MOVES.values():
+        assert {"close", "disconnect"} <= moves.keys()
 
 
 def test_a_conversation_can_close_in_every_state_and_then_stays_closed() -> None:

@@ -96,7 +96,7 @@ class BareEnd:
 
     async def __aexit__(self, *exc_info: object) -> None:
         self.session.close("the test is over")
-        await self.session.finish()
+        await self.session.wait_closed()
         if self._listening is not None:
             await self._listening
 

@@ -101,14 +101,14 @@ class Peer:
 
     def end_input(self, reason: str, /) -> None: ...
 
-    def expire(self, reason: str, /) -> list[Outgoing]:
+    def stop(self, reason: str, /) -> list[Outgoing]:
         return []
 
     def close(self, reason: str, /) -> None:
         for future in self._waiting.values():
             future.cancel()
 
-    async def finish(self) -> None: ...
+    async def wait_closed(self) -> None: ...
 
 
 @asynccontextmanager

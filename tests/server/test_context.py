@@ -229,7 +229,7 @@ async def test_what_cannot_be_told_is_never_the_tools_failure(era: Era, caplog: 
         await begun.wait()
         end.session.close("over")
         assert await serving is None
-        await end.session.finish()
+        await end.session.wait_closed()
     assert told == [2, 2]
     for method in ("progress", "message"):
         assert f"tools/call: notifications/{method} could not be sent: the pipe broke" in caplog.text

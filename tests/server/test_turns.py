@@ -223,7 +223,7 @@ async def test_a_call_that_waits_for_its_turn_when_the_server_ends_may_be_repeat
     async with BareEnd(server, era) as end:
         tasks = start(end, "work", 2)
         await settle()
-        replies = end.session.expire("the server is stopping")
+        replies = end.session.stop("the server is stopping")
         assert [reply.error.code for reply in replies if reply.error is not None] == [504, 429]
         for task in tasks:
             task.cancel()

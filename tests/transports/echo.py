@@ -109,7 +109,7 @@ class EchoConversation:
     def end_input(self, reason: str, /) -> None:
         self.listening.set()
 
-    def expire(self, reason: str, /) -> list[Outgoing]:
+    def stop(self, reason: str, /) -> list[Outgoing]:
         self.expired.append(reason)
         return []
 
@@ -118,7 +118,7 @@ class EchoConversation:
         for call in list(self.running):
             self.cancel(call, reason)
 
-    async def finish(self) -> None:
+    async def wait_closed(self) -> None:
         self.finished += 1
         if self.running:
             await asyncio.wait(list(self.running.values()), timeout=5)
@@ -179,7 +179,7 @@ class AskConversation:
     def end_input(self, reason: str, /) -> None:
         pass
 
-    def expire(self, reason: str, /) -> list[Outgoing]:
+    def stop(self, reason: str, /) -> list[Outgoing]:
         return []
 
     def close(self, reason: str, /) -> None:
@@ -189,7 +189,7 @@ class AskConversation:
                 answer.set_exception(ConnectionLost(reason))
         self.waiting.clear()
 
-    async def finish(self) -> None:
+    async def wait_closed(self) -> None:
         self.finished += 1
 
 

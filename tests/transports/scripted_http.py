@@ -279,14 +279,14 @@ class Talk:
     def end_input(self, reason: str, /) -> None:
         """Nothing to do."""
 
-    def expire(self, reason: str, /) -> list[Outgoing]:
+    def stop(self, reason: str, /) -> list[Outgoing]:
         """Nothing runs."""
         return []
 
     def close(self, reason: str, /) -> None:
         """Nothing to do."""
 
-    async def finish(self) -> None:
+    async def wait_closed(self) -> None:
         """Nothing to do."""
 
     def methods(self) -> list[str]:

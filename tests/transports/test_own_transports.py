@@ -371,7 +371,7 @@ async def test_finish_waits_for_the_handlers_of_a_closed_session() -> None:
     await begun.wait()
     assert session.close("the connection is gone")
     assert not ended.is_set()
-    await session.finish()
+    await session.wait_closed()
     assert ended.is_set()
     assert await answering is None
 

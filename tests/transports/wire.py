@@ -74,7 +74,7 @@ async def serving(**limits: Any) -> AsyncIterator[tuple[Wire, EchoConversation]]
         wire.stop_reading()
         wire.channel.abort("the test is over")
         await wire.channel.wait_closed()
-        await conversation.finish()
+        await conversation.wait_closed()
         assert len(conversation.closed) == 1
 
 

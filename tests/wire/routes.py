@@ -119,13 +119,13 @@ class Ear:
     def end_input(self, reason: str, /) -> None:
         """The inbox stays."""
 
-    def expire(self, reason: str, /) -> list[Outgoing]:
+    def stop(self, reason: str, /) -> list[Outgoing]:
         return []
 
     def close(self, reason: str, /) -> None:
         """The inbox stays."""
 
-    async def finish(self) -> None:
+    async def wait_closed(self) -> None:
         """Nothing to wait for."""
 
 

@@ -212,7 +212,7 @@ class Fetcher:
             body = await _read(response, f"{request.method} {describe(request.url)}")
             return HttpResponse(response.status, response.headers, body, request.url)
         finally:
-            response.release()
+            response.close()
 
 
 def _redirected(request: HttpRequest, location: str) -> HttpRequest:

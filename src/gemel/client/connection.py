@@ -543,7 +543,7 @@ async def _end(session: Session, channel: Channel) -> None:
             await channel.close()
     finally:
         session.close(_CLOSED)
-        await session.finish()
+        await session.wait_closed()
 
 
 class Liveness:

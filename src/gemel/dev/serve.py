@@ -97,7 +97,7 @@ async def _serve(
             listener.drain()
         await inspector.close()
         for listener in listeners:
-            await listener.leave(_MARGIN)
+            await listener.end(_MARGIN)
             listener.close()
 
 

@@ -104,7 +104,7 @@ class ApiClient:
                     raise ToolError(f"The response of the API has more than {self._limit} bytes")
             return ApiResponse(response.status, response.headers, bytes(received))
         finally:
-            response.release(finish=True)
+            response.close(drain=True)
 
 
 def _fetch_function(client: Any) -> Fetch | None:

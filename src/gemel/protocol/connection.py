@@ -617,7 +617,7 @@ class Connection(Record):
             pending.error = ConnectionLost(f"{pending.method} got no answer: {reason}")
             self._end_request(pending, "close")
 
-    def expire(self, reason: str) -> list[Outgoing]:
+    def stop(self, reason: str) -> list[Outgoing]:
         """Finish every running call with an error, and cancel its handler."""
         replies: list[Outgoing] = []
         while self.incoming:

@@ -1,4 +1,4 @@
-"""The states of a handshake, of calls and of requests, and the moves between them, as tables.
+"""The states of a handshake, of calls, requests and HTTP responses, and the moves between them, as tables.
 
 `docs/ARCHITECTURE.md` shows these tables; a test compares them. A move that isn't listed is a bug.
 """
@@ -40,6 +40,15 @@ class PendingState(_State):
     WAITING = "waiting"
     ANSWERED = "answered"
     GIVEN_UP = "given up"
+    LOST = "lost"
+
+
+class ResponseState(_State):
+    """The response of one HTTP request. What each verb that ends something means stands in `docs/ARCHITECTURE.md`."""
+
+    OPEN = "open"
+    STREAMING = "streaming"
+    ENDED = "ended"
     LOST = "lost"
 
 
@@ -94,4 +103,28 @@ PENDING_MOVES: dict[PendingState, dict[str, PendingState]] = {
     PendingState.ANSWERED: {},
     PendingState.GIVEN_UP: {},
     PendingState.LOST: {},
+}
+
+RESPONSE_MOVES: dict[ResponseState, dict[str, ResponseState]] = {
+    ResponseState.OPEN: {
+        "answer": ResponseState.ENDED,
+        "event": ResponseState.STREAMING,
+        "disconnect": ResponseState.LOST,
+        "close": ResponseState.ENDED,
+    },
+    ResponseState.STREAMING: {
+        "event": ResponseState.STREAMING,
+        "end": ResponseState.ENDED,
+        "disconnect": ResponseState.LOST,
+        "close": ResponseState.ENDED,
+    },
+    ResponseState.ENDED: {
+        "disconnect": ResponseState.ENDED,
+        "close": ResponseState.ENDED,
+    },
+    ResponseState.LOST: {
+        "answer": ResponseState.LOST,
+        "disconnect": ResponseState.LOST,
+        "close": ResponseState.LOST,
+    },
 }

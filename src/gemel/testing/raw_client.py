@@ -103,7 +103,7 @@ class RawClient:
                     await channel.close()
             if session is not None:
                 session.close("the session is closed")
-                await session.finish()
+                await session.wait_closed()
         finally:
             await self._resources.aclose()
 

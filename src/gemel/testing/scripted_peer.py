@@ -122,7 +122,7 @@ class InboxSession:
     def end_input(self, reason: str, /) -> None:
         """Do nothing: `close` follows."""
 
-    def expire(self, reason: str, /) -> list[Outgoing]:
+    def stop(self, reason: str, /) -> list[Outgoing]:
         """Do nothing: there are no calls."""
         return []
 
@@ -131,7 +131,7 @@ class InboxSession:
         self._inbox.put_nowait(None)
         return False
 
-    async def finish(self) -> None:
+    async def wait_closed(self) -> None:
         """Do nothing."""
 
 
@@ -354,7 +354,7 @@ class ScriptedPeer(Transport):
         session = serve(channel)
         channel.begin(session)
         if server:
-            self._resources.push_async_callback(session.finish)
+            self._resources.push_async_callback(session.wait_closed)
         return channel
 
     async def _connect(self, server: Server[Any]) -> None:

@@ -225,9 +225,9 @@ class ObservedSession:
         """The peer sends nothing more."""
         self._session.end_input(reason)
 
-    def expire(self, reason: str, /) -> list[Outgoing]:
+    def stop(self, reason: str, /) -> list[Outgoing]:
         """Fail the calls that run, and report the error responses."""
-        replies = self._session.expire(reason)
+        replies = self._session.stop(reason)
         for reply in replies:
             self._channel.report(self._channel.side, reply.data)
         return replies
@@ -238,9 +238,9 @@ class ObservedSession:
         self._channel.report_end(side if self._channel.kind == "post" else other_side(side), reason)
         return self._session.close(reason)
 
-    async def finish(self) -> None:
+    async def wait_closed(self) -> None:
         """Finish the session after `close`."""
-        await self._session.finish()
+        await self._session.wait_closed()
 
 
 def encode_message(data: bytes | Inbound) -> bytes:

@@ -59,7 +59,7 @@ class DuplexChannel:
     It feeds its session, serves each call in a task of its own, sends the replies, holds messages back while `initialize` is being
     answered, and lets calls finish at the end of the input. A subclass adds what it knows of its transport: `kind`, `send` and
     `close` of a `Channel`, and `reply`, `pause_reading`, `resume_reading` and `end_output`. It calls `begin` once, `feed` for each
-    message, `end_input` or `end_session` at the end; then `session.finish()` is awaited.
+    message, `end_input` or `end_session` at the end; then `session.wait_closed()` is awaited.
 
     Args:
         limits: Limits of messages and calls.
@@ -222,14 +222,14 @@ class DuplexChannel:
             self._shut(why)
             return
         if not still_reads:
-            self._drain = self._loop.call_later(self.limits.drain, self._expire, why)
+            self._drain = self._loop.call_later(self.limits.drain, self._stop_calls, why)
         assert self._session is not None
         self._session.end_input(why)
 
-    def _expire(self, why: str) -> None:
+    def _stop_calls(self, why: str) -> None:
         """The drain time is over: answer each call that still runs with an error."""
         if self._session is not None and self.reason is None:
-            for reply in self._session.expire(why):
+            for reply in self._session.stop(why):
                 self.reply(reply, last=True)
             for data in self._backlog:
                 with suppress(ProtocolError):

@@ -123,7 +123,7 @@ class MemoryChannel(DuplexChannel):
             self._room.set()
             self._peer._room.set()
             if self._server and self._session is not None:
-                self._finishing = self._loop.create_task(self._session.finish())
+                self._finishing = self._loop.create_task(self._session.wait_closed())
 
     # ---------------------------------------------------------------- the inbox
 

@@ -295,8 +295,8 @@ async def test_releasing_a_response_wakes_who_reads_it_and_closes_the_connection
         response = await wire.open("POST", server.url, [], b"{}")
         reading = asyncio.create_task(response.read())
         await asyncio.sleep(0)
-        response.release()
-        response.release(finish=True)
+        response.close()
+        response.close(drain=True)
         with pytest.raises(ConnectionLost):
             await reading
         async with asyncio.timeout(5):
@@ -306,7 +306,7 @@ async def test_releasing_a_response_wakes_who_reads_it_and_closes_the_connection
 async def test_a_stream_that_is_to_be_finished_may_not_bring_much_more(wire: SocketWire) -> None:
     """Bounded in bytes as well as in time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gemel.http1.client.connection.FINISH_SECONDS", 60.0)
+        patch.setattr("gemel.http1.client.connection.DRAIN_SECONDS", 60.0)
         await finish_what_does_not_end(wire)
 
 
@@ -325,7 +325,7 @@ async def finish_what_does_not_end(wire: SocketWire) -> None:
     async with ScriptedServer(script) as server:
         response = await wire.open("POST", server.url, [], b"{}")
         await response.read()
-        response.release(finish=True)
+        response.close(drain=True)
         async with asyncio.timeout(5):
             await closed.wait()
 

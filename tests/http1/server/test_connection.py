@@ -880,7 +880,7 @@ async def test_at_the_end_idle_connections_are_closed_in_good_order_and_all_othe
     async with listening(serve) as house:
         slow, idle = await house.ask(get("/slow")), await house.ask(get())
         await idle.answer()
-        await house.listener.leave(0.05)
+        await house.listener.end(0.05)
         status, headers = await idle.head()
         assert (status, headers["connection"]) == (408, "close")
         assert b"HTTP/" not in await idle.rest()

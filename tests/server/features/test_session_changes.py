@@ -286,7 +286,7 @@ async def test_a_session_that_has_ended_is_subscribed_to_nothing(monkeypatch: py
         again = asyncio.create_task(changes.watch_again(end.session, Origin(), "file:///a"))
         await asked.wait()
         end.session.close("its client has left")
-        await end.session.finish()
+        await end.session.wait_closed()
         decided.set()
         await again
         await changes.watch_again(end.session, Origin(), "file:///b")

@@ -144,7 +144,7 @@ async def test_a_call_that_does_not_end_is_cut_off_after_the_drain_time() -> Non
         wire.write(request(1, "sleep", seconds=100))
         wire.end_input()
         await wire.channel.wait_closed()
-        await conversation.finish()
+        await conversation.wait_closed()
         assert conversation.cancelled == ["sleep"]
 
 
@@ -168,7 +168,7 @@ async def test_a_client_that_is_gone_altogether_is_not_worked_for() -> None:
         wire.end_input()
         wire.stop_reading()
         await wire.channel.wait_closed()
-        await conversation.finish()
+        await conversation.wait_closed()
         assert conversation.cancelled == ["sleep"]
 
 
@@ -193,7 +193,7 @@ async def test_stop_cuts_off_what_is_left_after_its_time() -> None:
         await until(lambda: wire.transport.get_write_buffer_size() > 0)
         wire.channel.stop("the test says so", 0.05)
         await wire.channel.wait_closed()
-        await conversation.finish()
+        await conversation.wait_closed()
         assert conversation.cancelled == ["sleep"]
 
 

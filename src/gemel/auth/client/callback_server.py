@@ -127,7 +127,7 @@ class CallbackServer:
             await listener.open(bound, None)
             yield redirected
             listener.drain()
-            await listener.leave(_LEAVE_SECONDS)
+            await listener.end(_LEAVE_SECONDS)
         finally:
             listener.close()
             for one in bound:

@@ -115,7 +115,7 @@ class AsgiWire:
         try:
             await response.wait_for_head()
         except BaseException:
-            response.release()
+            response.close()
             raise
         return response
 
@@ -124,7 +124,7 @@ class AsgiWire:
         self._closed = True
         running = {task: one for task, one in self._running.items() if task is not asyncio.current_task()}
         for response in running.values():
-            response.release()
+            response.close()
         if running:
             _, late = await asyncio.wait(running, timeout=LEAVE_SECONDS)
             for task in late:
@@ -251,8 +251,8 @@ class AsgiResponse:
         self._for_app.set()
         return piece
 
-    def release(self, *, finish: bool = False) -> None:
-        """See WireResponse.release."""
+    def close(self, *, drain: bool = False) -> None:
+        """See WireResponse.close."""
         self._left = True
         self._pieces.clear()
         self._waiting = 0

@@ -27,9 +27,9 @@ HEAD_LINES = 256
 PIECE_BYTES = 256 * 1024
 #: Content that is buffered until it is read; more is left in the socket.
 BUFFER_BYTES = 256 * 1024
-#: A response that was released before its end may go on for so long and so many bytes before its connection is closed.
-FINISH_SECONDS = 1.0
-FINISH_BYTES = 64 * 1024
+#: A response that was closed before its end may go on for so long and so many bytes before its connection is closed.
+DRAIN_SECONDS = 1.0
+DRAIN_BYTES = 64 * 1024
 #: Type, flags and stream of the frame with which a server of HTTP/2 begins (RFC 9113, section 3.4), after its length.
 _HTTP2_SETTINGS = b"\x04\x00\x00\x00\x00\x00"
 
@@ -163,11 +163,11 @@ class SocketResponse:
                 return self._last()
             await self.wait()
 
-    def release(self, *, finish: bool = False) -> None:
-        """See WireResponse.release."""
+    def close(self, *, drain: bool = False) -> None:
+        """See WireResponse.close."""
         if not self.ended and self.error is None:
             self.end(ConnectionLost("The stream was closed on this side"))
-            self._connection.abandon(self, finish=finish)
+            self._connection.leave(self, drain=drain)
         self._chunks.clear()
 
     def _last(self) -> bytes:
@@ -225,7 +225,7 @@ class SocketConnection(asyncio.Protocol):
         self._lines: list[tuple[bytes, bytes]] = []
         self._known_lines: list[tuple[bytes, bytes]] = []
         self._known_head = _read_head([])
-        self._finish_left = 0
+        self._drain_left = 0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -265,21 +265,21 @@ class SocketConnection(asyncio.Protocol):
         if self._transport is not None:
             end_connection(self._transport)
 
-    def abort(self) -> None:
+    def cut(self) -> None:
         """Close at once."""
         if self._transport is not None:
             self._transport.abort()
 
-    def abandon(self, response: SocketResponse, *, finish: bool) -> None:
-        """Close the connection, or read the rest of the response if it may finish."""
+    def leave(self, response: SocketResponse, *, drain: bool) -> None:
+        """Close the connection, or read the rest of the response to use it again."""
         if response is not self._response:
             return
         self._response = None
-        if not finish or not response.status:
-            self.abort()
+        if not drain or not response.status:
+            self.cut()
             return
-        self._finish_left = FINISH_BYTES
-        self._timer = self.loop.call_later(FINISH_SECONDS, self.abort)
+        self._drain_left = DRAIN_BYTES
+        self._timer = self.loop.call_later(DRAIN_SECONDS, self.cut)
         self._resume()
 
     def resume(self, response: SocketResponse) -> None:
@@ -306,7 +306,7 @@ class SocketConnection(asyncio.Protocol):
         """Bytes from the peer."""
         if not self._busy:
             self.reason = _http2_hint(data) or "it sent data before a request"
-            self.abort()  # this could be taken for the response to the next request
+            self.cut()  # this could be taken for the response to the next request
             return
         self._overhead += len(data)
         self._is_new = False
@@ -367,7 +367,7 @@ class SocketConnection(asyncio.Protocol):
         if self._response is not None:
             self._response.end(error)
             self._response = None
-        self.abort()
+        self.cut()
 
     def _complete(self) -> None:
         response, self._response = self._response, None
@@ -425,9 +425,9 @@ class SocketConnection(asyncio.Protocol):
         """A piece of content."""
         self._overhead = 0
         if self._response is None:
-            self._finish_left -= len(data)
-            if self._finish_left < 0:
-                self.abort()
+            self._drain_left -= len(data)
+            if self._drain_left < 0:
+                self.cut()
         elif not self._response.push(data) and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()

@@ -186,7 +186,7 @@ class SocketWire:
             if connection is None:
                 connection = await self._connect(target, route)
                 if self._closed or not connection.usable:
-                    connection.abort()
+                    connection.cut()
                     raise NotSent(
                         "The wire is closed"
                         if self._closed
@@ -199,19 +199,19 @@ class SocketWire:
                         raise response.error
                     await response.wait()
             except BaseException:
-                response.release()
+                response.close()
                 raise
             if not reused or response.status != 408 or response.headers.get("connection", "").lower() != "close":
                 return response
             # The server closed the idle connection and did not read the request: it may be sent again (RFC 9110 §15.5.9).
-            response.release()
+            response.close()
 
     async def close(self) -> None:
         """Close every connection."""
         self._closed = True
         self._heads.clear()  # they may hold tokens
         for connection in list(self._connections):
-            connection.abort()
+            connection.cut()
         if self._reaper is not None:
             self._reaper.cancel()
 
@@ -286,13 +286,13 @@ class SocketWire:
             connection = idle.pop()
             if connection.usable and now - connection.idle_since < connection.idle_limit:
                 return connection
-            connection.abort()
+            connection.cut()
         return None
 
     def _keep(self, origin: Origin, connection: SocketConnection, keep_alive: str) -> None:
         """Keep a connection that can carry another request."""
         if self._closed:
-            connection.abort()
+            connection.cut()
             return
         loop = connection.loop
         connection.idle_since = loop.time()
@@ -315,7 +315,7 @@ class SocketWire:
         for idle in self._idle.values():
             for connection in idle:
                 if now - connection.idle_since >= connection.idle_limit:
-                    connection.abort()
+                    connection.cut()
         if any(self._idle.values()):
             self._reaper = loop.call_later(self._idle_limit, self._reap)
 

@@ -40,10 +40,10 @@ class WireResponse(Protocol):
         """
         ...
 
-    def release(self, *, finish: bool = False) -> None:
+    def close(self, *, drain: bool = False) -> None:
         """Discard the rest. Never waits; may be called at any time, and twice.
 
-        The stream is closed at once unless everything has arrived, so that the server sees it. With `finish` the rest,
+        The stream is closed at once unless everything has arrived, so that the server sees it. With `drain` the rest,
         which is about to end, may be read in the background for a bounded time, and the connection kept. A `read` that
         waits in another task raises ConnectionLost.
         """

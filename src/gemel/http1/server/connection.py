@@ -289,7 +289,7 @@ class HttpConnection(asyncio.Protocol):
         self.resume_writing()
         if self._serving is not None:
             serving, self._serving = self._serving, None
-            serving.lose()
+            serving.disconnected()
 
     def pause_writing(self) -> None:
         self.full = True
@@ -376,7 +376,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         if self._incoming is not None:
-            self._incoming.end()
+            self._incoming.end_body()
             self._incoming = None
 
     # ---------------------------------------------------------------- input
@@ -487,7 +487,7 @@ class HttpConnection(asyncio.Protocol):
             self.transport.abort()
         elif half is not None:
             self._serving = None
-            half.lose()
+            half.disconnected()
         if self._serving is None and not self._waiting:
             self._linger()
 

@@ -162,13 +162,13 @@ class Listener:
         for connection in list(self.connections):
             connection.close_if_idle(new=False)
 
-    async def finish(self, limit: float, hurry: asyncio.Event) -> None:
+    async def wait_drained(self, limit: float, hurry: asyncio.Event) -> None:
         """Wait up to `limit` seconds, or until `hurry` is set, for each connection to have its last response."""
         end = self.loop.time() + limit
         while self.connections and self.loop.time() < end and not hurry.is_set():  # noqa: ASYNC110 - counted
             await asyncio.sleep(0.01)
 
-    async def leave(self, limit: float) -> None:
+    async def end(self, limit: float) -> None:
         """Close idle connections, and wait up to `limit` seconds for responses to reach their clients."""
         for connection in list(self.connections):
             connection.close_if_idle()

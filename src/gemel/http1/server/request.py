@@ -195,13 +195,13 @@ class ServedRequest(msgspec.Struct, eq=False):
         if self._event is not None:
             self._event.set()
 
-    def end(self) -> None:
+    def end_body(self) -> None:
         """The body is complete."""
         self.complete = True
         if self._event is not None:
             self._event.set()
 
-    def lose(self) -> None:
+    def disconnected(self) -> None:
         """The client is gone."""
         self.lost = True
         if self._event is not None:
@@ -229,11 +229,11 @@ class ServedRequest(msgspec.Struct, eq=False):
             if self.detached:
                 self.task = None  # type: ignore[assignment]  # set again with the next one
             elif not self.lost and (self._unfinished or not self.status):
-                self._give_up()
+                self._end_unanswered()
             if self.on_over is not None and not self.detached:
                 self.on_over()
 
-    def _give_up(self) -> None:
+    def _end_unanswered(self) -> None:
         """Without a response it gets a 500; an incomplete response is cut off, so that the client notices."""
         if self.status and not self._head:
             self._connection.transport.abort()
@@ -393,7 +393,7 @@ class ServedRequest(msgspec.Struct, eq=False):
         if self.lost:
             on_disconnect()
 
-    def release(self) -> None:
+    def unwatch(self) -> None:
         """Stop watching the client."""
         self._on_disconnect = None
 

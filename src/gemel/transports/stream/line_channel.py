@@ -237,7 +237,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
 
     def _stop_now(self, why: str) -> None:
         self._deadline = self._loop.call_later(FLUSH_SECONDS, self.abort, why)
-        self._expire(why)
+        self._stop_calls(why)
 
     def abort(self, reason: str) -> None:
         """End the channel at once. What was not written yet is lost."""

@@ -214,7 +214,7 @@ class SocketServer:
         if channel in self._holders:
             self._shares.discard(self._holders.pop(channel), channel)
         if session is not None:
-            task = asyncio.get_running_loop().create_task(session.finish())
+            task = asyncio.get_running_loop().create_task(session.wait_closed())
             self._finishing.add(task)
             task.add_done_callback(self._finishing.discard)
 

@@ -92,7 +92,7 @@ async def serve_stdio(
             finally:
                 channel.abort("the server was stopped")
                 await channel.wait_closed()
-                await session.finish()
+                await session.wait_closed()
 
 
 @contextlib.contextmanager

@@ -119,7 +119,7 @@ def client_idle(client: Talking) -> Sequence[object]:
 
 async def test_a_stream_that_does_not_end_after_its_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The call returns at once, and the connection doesn't stay open for ever."""
-    monkeypatch.setattr("gemel.http1.client.connection.FINISH_SECONDS", 0.05)
+    monkeypatch.setattr("gemel.http1.client.connection.DRAIN_SECONDS", 0.05)
     gone = asyncio.Event()
 
     async def endless(asked: Asked, answer: Answer) -> None:
@@ -357,7 +357,7 @@ async def test_another_wire_can_carry_the_requests_and_is_closed_with_the_channe
         async def read(self) -> bytes:
             return self._parts.pop(0)
 
-        def release(self, *, finish: bool = False) -> None:
+        def close(self, *, drain: bool = False) -> None:
             events.append("released")
 
     class Fake:

@@ -703,7 +703,7 @@ def sessions_of(site: Site) -> list[HttpSession]:
 def look(site: Site) -> None:
     """End the sessions whose idle time is over, as a timer does now and then."""
     assert site.app is not None
-    site.app._lives.here()._sessions.expire(asyncio.get_running_loop().time())
+    site.app._lives.here()._sessions.end_idle(asyncio.get_running_loop().time())
 
 
 def age(site: Site, seconds: float) -> None:

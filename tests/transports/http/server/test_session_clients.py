@@ -147,7 +147,7 @@ async def test_who_comes_back_without_an_event_id_gets_no_event_twice(site: Site
         stream.close()
         await until_nobody_reads(site)
         assert site.app is not None
-        site.app._lives.here()._sessions.expire(
+        site.app._lives.here()._sessions.end_idle(
             asyncio.get_running_loop().time()
         )  # as it looks for idle ones from time to time
     assert len(set(ids)) == 7

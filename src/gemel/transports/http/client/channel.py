@@ -377,13 +377,13 @@ class RemoteEndpoint:
         for _ in range(MAX_REDIRECTS):
             url = _redirect_target(url, response)
             permanent = permanent and response.status in (301, 308)
-            response.release(finish=True)
+            response.close(drain=True)
             response = await self._wire.open(method, url, headers, body)
             if response.status not in _REDIRECTS:
                 if permanent:
                     self.url = url
                 return response
-        response.release()
+        response.close()
         raise status_error(f"More than {MAX_REDIRECTS} redirects", response.status, response.headers)
 
 
@@ -410,7 +410,7 @@ def _redirect_target(url: str, response: WireResponse) -> str:
     reason = f"The server redirects to {target!r}" if location else "The server redirects to nowhere"
     if not same_origin:
         reason += ", which is not the same scheme, host and port. Use that URL if you trust it"
-    response.release()
+    response.close()
     raise status_error(reason, response.status, response.headers)
 
 
@@ -501,7 +501,7 @@ class HttpChannel:
                         self._conversation.note("content-type", f"{pending.method}: {content_type or 'none'}")
                     self.feed(body, pending, is_handshake)
             finally:
-                response.release(finish=pending.state is ANSWERED)
+                response.close(drain=pending.state is ANSWERED)
         except CallError:
             if pending.state is WAITING:
                 raise
@@ -790,7 +790,7 @@ class HttpChannel:
         except TimeoutError:
             what = message.method or "The answer to a request"
             raise CallTimeout(f"{what}: the server did not accept it within {self.limits.call_idle:g} s") from None
-        response.release(finish=True)
+        response.close(drain=True)
         if message.method == "notifications/initialized" and not self._closed:
             await self._start_listening()
 
@@ -819,7 +819,7 @@ class HttpChannel:
         if not session_id or response.status >= 300:
             return
         if not http.is_session_id(session_id):
-            response.release()
+            response.close()
             raise InvalidResponse("The server gave a session id with invalid characters")
         self.session_id = session_id
         self._prepare_headers()
@@ -845,7 +845,7 @@ class HttpChannel:
         try:
             async with asyncio.timeout(min(_DELETE_SECONDS, self.limits.teardown)):
                 response = await self._endpoint.request("DELETE", self._session_headers)
-                response.release()
+                response.close()
         except (CallError, TimeoutError) as exc:
             logger.debug("The session was not ended at the server: %s", exc)
 
@@ -919,7 +919,7 @@ class HttpChannel:
                 await self.wait_for_room()
             return True
         finally:
-            response.release()
+            response.close()
 
 
 def _resend_delay(error: CallError) -> float | None:
@@ -991,7 +991,7 @@ class _ResponseStream:
             while response is not None:
                 self._response = response
                 reason = await self._feed(response)
-                response.release(finish=pending.state is ANSWERED)
+                response.close(drain=pending.state is ANSWERED)
                 self._response = None
                 if pending.state is not WAITING:
                     await asyncio.sleep(0)  # requests that came before the answer start before the caller gets it
@@ -1007,14 +1007,14 @@ class _ResponseStream:
         finally:
             pending.wake = None
             if self._response is not None:
-                self._response.release()
+                self._response.close()
 
     def _settle(self) -> None:
         """The request is over. If another stream settled it, stop waiting on this one."""
         if not self._feeding:
             self._settled.set()
             if self._response is not None:
-                self._response.release()
+                self._response.close()
 
     async def _feed(self, response: WireResponse) -> str:
         """Feed events until the request is settled or the stream is over; returns how it ended."""
@@ -1064,7 +1064,7 @@ class _ResponseStream:
                 raise ConnectionLost(f"{failed}: {exc}") from exc
             if is_event_stream(response):
                 return response
-            response.release(finish=True)
+            response.close(drain=True)
             reason = f"HTTP {response.status}"
             if response.status < 500 and response.status not in (408, 429):
                 break

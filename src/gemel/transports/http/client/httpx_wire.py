@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from gemel.errors import ConnectionLost, InvalidResponse, NotSent
-from gemel.http1.client.connection import FINISH_BYTES, FINISH_SECONDS
+from gemel.http1.client.connection import DRAIN_BYTES, DRAIN_SECONDS
 from gemel.http1.client.network import TlsContext, explain_failure
 from gemel.http1.client.pool import IDLE_SECONDS, Origin, Target, check_header, read_url
 from gemel.http1.client.wire import HeaderPairs, WireResponse
@@ -171,22 +171,22 @@ class _HttpxResponse:
         self._response = response
         self._pieces: AsyncGenerator[bytes, None] = response.aiter_bytes()
         self._reading: asyncio.Task[bytes] | None = None
-        self._ended = self._released = False
+        self._ended = self._closed = False
 
     async def read(self) -> bytes:
         """See WireResponse.read."""
         if self._ended:
             return b""
-        if self._released:
+        if self._closed:
             raise ConnectionLost("The stream was closed on this side")
         try:
             self._reading = self._wire.start(self._next())
             return await self._wire.wait(self._reading)
         except httpx2.DecodingError as exc:
-            self.release()
+            self.close()
             raise InvalidResponse(f"The server's answer can't be decompressed: {exc}") from exc
         except (httpx2.HTTPError, httpx2.StreamError) as exc:
-            self.release()
+            self.close()
             raise ConnectionLost(f"The server closed the connection in the middle of its answer: {exc}") from exc
         finally:
             self._reading = None
@@ -199,15 +199,15 @@ class _HttpxResponse:
         self._wire.keep(self._origin, self._client)
         return b""
 
-    def release(self, *, finish: bool = False) -> None:
-        """See WireResponse.release."""
-        if self._ended or self._released:
+    def close(self, *, drain: bool = False) -> None:
+        """See WireResponse.close."""
+        if self._ended or self._closed:
             return
-        self._released = True
+        self._closed = True
         if self._reading is not None:
             self._reading.cancel()
-            finish = False
-        self._wire.start_closing(self._finish() if finish else self._discard(self._reading))
+            drain = False
+        self._wire.start_closing(self._drain() if drain else self._discard(self._reading))
 
     async def _discard(self, reading: asyncio.Task[bytes] | None) -> None:
         """Close the stream, when nobody reads it any more, and its connection."""
@@ -221,11 +221,11 @@ class _HttpxResponse:
         finally:
             await self._wire.discard(self._client)
 
-    async def _finish(self) -> None:
+    async def _drain(self) -> None:
         size = 0
         try:
-            async with asyncio.timeout(FINISH_SECONDS):
-                while size < FINISH_BYTES and (piece := await self._next()):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while size < DRAIN_BYTES and (piece := await self._next()):
                     size += len(piece)
         except (httpx2.HTTPError, httpx2.StreamError, TimeoutError):
             pass

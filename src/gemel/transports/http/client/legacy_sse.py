@@ -81,7 +81,7 @@ class SseTransport(UrlTransport):
             async with asyncio.timeout(wait):
                 return await _read_address(endpoint.url, response, self.limits.reply)
         except BaseException as exc:
-            response.release()
+            response.close()
             if isinstance(exc, TimeoutError) and not isinstance(exc, CallError):
                 raise ConnectFailed(f"{self.url} named no address for messages within {wait:g} seconds") from None
             raise
@@ -190,7 +190,7 @@ class SseChannel(DuplexChannel):
                 response = await self._endpoint.request("POST", _POST, message.data)
                 if response.status >= 300:
                     raise await refusal_of(response, f"The server refuses {what}")
-                response.release(finish=True)
+                response.close(drain=True)
         except TimeoutError:
             raise CallTimeout(f"{what}: the server did not accept it within {self.limits.call_idle:g} s") from None
 
@@ -208,7 +208,7 @@ class SseChannel(DuplexChannel):
         except CallError as exc:
             why = str(exc)
         finally:
-            self._stream.response.release()
+            self._stream.response.close()
             self.end_session(why)
 
     def _take(self, event: Event) -> None:
@@ -225,7 +225,7 @@ class SseChannel(DuplexChannel):
     async def close(self) -> None:
         """End the stream and all connections. May be called twice."""
         self.end_session("the channel was closed on this side")
-        self._stream.response.release()
+        self._stream.response.close()
         here = asyncio.current_task()
         tasks = {task for task in (*self._posts, *self._running.values(), self._listener) if task not in (here, None)}
         for task in tasks:
@@ -248,4 +248,4 @@ class SseChannel(DuplexChannel):
         self._room.set()
 
     def end_output(self) -> None:
-        self._stream.response.release()
+        self._stream.response.close()

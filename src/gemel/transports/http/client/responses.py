@@ -186,7 +186,7 @@ async def read_start(response: WireResponse, limit: int = ERROR_BYTES) -> bytes:
             size += len(piece)
     except (ConnectionLost, InvalidResponse):
         pass
-    response.release()
+    response.close()
     return b"".join(parts)
 
 

@@ -229,7 +229,7 @@ class AppLife(Lifecycle):
             else:
                 await self._serve_path(scope, exchange)
         except Exception as exc:
-            await exchange.fail(exc)
+            await exchange.answer_error(exc)
         finally:
             exchange.close()
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from math import ceil
-from typing import Protocol
+from typing import Final, Protocol
 
 from gemel import jsonrpc
 from gemel.errors import ChannelClosed, ErrorObject, InvalidRequest, Overloaded, wire_error
@@ -18,6 +18,7 @@ from gemel.protocol.http.media_types import TAKES_EVENTS
 from gemel.protocol.http.request import Refusal
 from gemel.protocol.records import Call, Inbound, Origin, Outgoing, Record, RefusedMessage
 from gemel.protocol.scopes import write_scopes
+from gemel.protocol.states import RESPONSE_MOVES, ResponseState
 from gemel.structs import sets_like_slots
 from gemel.telemetry import count
 from gemel.transports.http.server.bodies import BodiesFull, LargeBody
@@ -43,6 +44,11 @@ NOT_READING = "the client doesn't read its stream"
 
 STOPPING = Refusal(503, "The server is stopping: call again", (*RETRY_LATER, *CLOSE))
 BODY_TOO_SLOW = Refusal(408, "The body took too long to arrive", CLOSE)
+
+OPEN: Final = ResponseState.OPEN
+STREAMING: Final = ResponseState.STREAMING
+ENDED: Final = ResponseState.ENDED
+LOST: Final = ResponseState.LOST
 
 #: Bytes of an event stream that are written at once.
 PIECE = 64 * 1024
@@ -106,15 +112,17 @@ class ExchangeOwner(Protocol):
 
 @sets_like_slots
 class Exchange(Record):
-    """One request and its response. `close` ends it, once."""
+    """One request and its response; what becomes of that is in `RESPONSE_MOVES`. `close` frees it, once."""
 
     raw: RawExchange
     _open: OpenExchanges
     _options: HttpSettings
     _lock: asyncio.Lock | None = None
     _reading: bool = False
-    _given_up: Refusal | None = None
-    _lost: str = ""
+    #: Why its body is not read to its end.
+    _stopped: Refusal | None = None
+    #: Why the response can't be delivered.
+    _lost: str = LEFT
     _quiet_since: float = 0.0
     #: What its body takes of the shared half of the budget; None if its part is enough.
     large_body: LargeBody | None = None
@@ -122,12 +130,7 @@ class Exchange(Record):
     owner: ExchangeOwner | None = None
     #: Who sent the request, if it is to end with their authorization.
     origin: Origin | None = None
-    #: Whether an event stream has begun, so that a JSON answer is no longer possible.
-    streaming: bool = False
-    #: Whether the head of an event stream was sent.
-    started: bool = False
-    #: Whether the response is complete or the client gone.
-    over: bool = False
+    state: ResponseState = OPEN
     #: Set by OpenExchanges.
     watched: bool = False
     #: Whether no task serves it although it is not over.
@@ -136,6 +139,11 @@ class Exchange(Record):
     cors: HeaderPairs = ()
     #: Whether a refusal is a page: a browser has opened the endpoint.
     shows_page: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether the response is complete or its client gone."""
+        return self.state is ENDED or self.state is LOST
 
     # ---------------------------------------------------------------- in
 
@@ -150,10 +158,10 @@ class Exchange(Record):
         except BodiesFull:
             return _BODIES_FULL
         except asyncio.CancelledError:
-            if self._given_up is None:
+            if self._stopped is None:
                 raise
             self.raw.task.uncancel()
-            return self._given_up
+            return self._stopped
         finally:
             self._reading = False
         if self.watched:
@@ -172,17 +180,22 @@ class Exchange(Record):
 
     def reply(self, status: int, data: bytes, headers: HeaderPairs = (), kind: bytes = JSON_TYPE) -> Awaitable[None]:
         """Send the whole response in one piece."""
-        self.over = True
+        self._move("answer")
         return self.raw.respond(status, kind, data, self._with_cors(headers))
 
     def answer(self, reply: Outgoing, headers: HeaderPairs = ()) -> Awaitable[None]:
-        """Send the response to a message in one piece; with 503 goes a `Retry-After`, with 403 a challenge."""
+        """Send the response to a message: the whole body, or the last event of a stream that has begun.
+
+        With 503 goes a `Retry-After`, with 403 a challenge.
+        """
+        if self.state is STREAMING:
+            return self.end(sse.encode(reply.data))
         status = reply.status
         if status == 503:
             headers = (*headers, *retry_after(reply.error))
         elif status == 403:
             headers = (*headers, *step_up_headers(reply.error, self._options.auth, self.raw.scope_view))
-        self.over = True
+        self._move("answer")
         return self.raw.respond(status, JSON_TYPE, reply.data, self._with_cors(headers))
 
     def refuse(
@@ -201,7 +214,7 @@ class Exchange(Record):
 
     def empty(self, status: int, headers: HeaderPairs = ()) -> Awaitable[None]:
         """Send a response without a body: 202 if there is no answer, 204."""
-        self.over = True
+        self._move("answer")
         return self.raw.respond(status, b"", b"", self._with_cors(headers))
 
     def _with_cors(self, headers: HeaderPairs) -> HeaderPairs:
@@ -222,11 +235,11 @@ class Exchange(Record):
         # The `send` of a server may return at once; a handler that only sends must not starve other tasks.
         await asyncio.sleep(0)
         if self.over:
-            raise ChannelClosed(self._lost or LEFT)
+            raise ChannelClosed(self._lost)
 
     def write_now(self, data: bytes) -> bool:
         """Write a piece of an event stream that has begun, if that needs no waiting. Returns whether it was written."""
-        if not self.started or self.over or len(data) > PIECE or (self._lock is not None and self._lock.locked()):
+        if self.state is not STREAMING or len(data) > PIECE or (self._lock is not None and self._lock.locked()):
             return False
         if not self.raw.piece_now(data, True):
             return False
@@ -238,20 +251,18 @@ class Exchange(Record):
         async with self._writing():
             if not self.over:
                 await self._put(data, False)
-                self._finish()
+                self._move("end")
 
     def _writing(self) -> asyncio.Lock:
         if self._lock is None:
             self._lock = asyncio.Lock()
-            self.streaming = True
         return self._lock
 
     async def _put(self, data: bytes, more: bool) -> None:
         raw = self.raw
-        if not self.started:
+        if self.state is OPEN:
+            self._move("event")
             raw.start(200, self._with_cors(STREAM_HEADERS))
-            self.started = True
-            count("gemel.server.active_streams", 1)
             data = (self.owner.opening() if self.owner is not None else b"") + data
         try:
             # A slow client has the time for each piece, so that one large event does not cut it off.
@@ -263,9 +274,9 @@ class Exchange(Record):
                         await raw.piece(piece, more_pieces)
         except TimeoutError:
             raw.cut()
-            self._lose(NOT_READING)
+            self._disconnected(NOT_READING)
         except OSError:
-            self._lose(LEFT)
+            self._disconnected()
         self._quiet_since = self._open.time()
 
     # ---------------------------------------------------------------- disconnect, timer, end
@@ -274,7 +285,7 @@ class Exchange(Record):
         """It takes long: notice from now on when the client leaves."""
         self._quiet_since = self._open.time()
         if not self._reading and not self.over:
-            self.raw.watch(self._leave)
+            self.raw.watch(self._disconnected)
             self._check_expiry()
 
     def _check_expiry(self) -> None:
@@ -288,20 +299,17 @@ class Exchange(Record):
             self.origin = None
             self.owner.expired()
 
-    def _leave(self) -> None:
-        self._lose(LEFT)
-
-    def _lose(self, reason: str) -> None:
+    def _disconnected(self, reason: str = LEFT) -> None:
         if not self.over:
-            self._finish()
+            self._move("disconnect")
             self._lost = reason
             if self.owner is not None:
                 self.owner.disconnected(reason)
 
-    def _finish(self) -> None:
-        if not self.over and self.started:
-            count("gemel.server.active_streams", -1)
-        self.over = True
+    def _move(self, event: str) -> None:
+        before, self.state = self.state, RESPONSE_MOVES[self.state][event]
+        if before is not self.state and (before is STREAMING or self.state is STREAMING):
+            count("gemel.server.active_streams", 1 if self.state is STREAMING else -1)
 
     def beat(self, now: float) -> None:
         """Give up on a slow body; end what has expired; send a keep-alive on a quiet stream."""
@@ -310,7 +318,7 @@ class Exchange(Record):
         quiet = now - self._quiet_since
         if self._reading:
             if quiet > self._options.body_wait:
-                self._give_up(BODY_TOO_SLOW)
+                self._stop_reading(BODY_TOO_SLOW)
         elif (
             self.owner is not None
             and self.owner.accepts & TAKES_EVENTS
@@ -321,11 +329,11 @@ class Exchange(Record):
 
     def drain(self) -> None:
         """The server stops: a request whose body is not complete counts as new work."""
-        self._give_up(STOPPING)
+        self._stop_reading(STOPPING)
 
-    def _give_up(self, refusal: Refusal) -> None:
-        if self._reading and self._given_up is None:
-            self._given_up = refusal
+    def _stop_reading(self, refusal: Refusal) -> None:
+        if self._reading and self._stopped is None:
+            self._stopped = refusal
             self.raw.task.cancel()
 
     async def _keep_alive(self) -> None:
@@ -341,24 +349,20 @@ class Exchange(Record):
         if self.owner is not None:
             self.owner.stop(reason)
 
-    def expire(self, reason: str) -> None:
+    def end_unfinished(self, reason: str) -> None:
         """The handler did not stop: answer in its place."""
         reply = None if self.over or self.owner is None else self.owner.unfinished(reason)
         if reply is not None:
-            self._open.keep(asyncio.get_running_loop().create_task(self.finish(reply)))
+            self._open.keep(asyncio.get_running_loop().create_task(self._answer(reply)))
 
-    async def finish(self, reply: Outgoing) -> None:
-        """End the response with an answer: the last event of a stream that has begun, else the whole body."""
-        if self.streaming:
-            await self.end(sse.encode(reply.data))
-        elif not self.over:
-            await self.answer(reply)
+    async def _answer(self, reply: Outgoing) -> None:
+        await self.answer(reply)
 
     def cut(self) -> None:
         """End it at once."""
         if not self.over:
             self.raw.cut()
-            self._lose("the server is stopping")
+            self._disconnected("the server is stopping")
 
     def detach(self) -> None:
         """Go on without a task when the present one is over."""
@@ -375,28 +379,27 @@ class Exchange(Record):
         try:
             await serve()
         except Exception as exc:
-            await self.fail(exc)
+            await self.answer_error(exc)
         finally:
             self.close()
 
-    async def fail(self, exc: Exception) -> None:
+    async def answer_error(self, exc: Exception) -> None:
         """Answer in the place of what failed."""
         error = wire_error(exc, "an HTTP request")
-        if self.streaming:
+        if self.state is STREAMING:
             self.cut()
-        elif not self.over:
+        elif self.state is OPEN:
             await self.reply(500, jsonrpc.encode_failure(None, error.error))
 
     def close(self) -> None:
         """The request was served, unless it goes on without a task."""
         if self.detached:
             return
-        if not self.over:
-            self._finish()
+        self._move("close")
         # Breaks a reference cycle; the garbage collector would have to find one per request.
         self.owner = None
         self._open.remove(self)
         if self.large_body is not None:
             self.large_body.end()
         if self.watched:
-            self.raw.release()
+            self.raw.unwatch()

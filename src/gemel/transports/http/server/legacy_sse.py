@@ -229,13 +229,13 @@ class LegacySession(DuplexChannel):
     async def close(self) -> None:
         """End the session from the inside."""
         self.end_session("the channel was closed")
-        self._response.finish()
+        self._response.end()
 
     async def end(self, reason: str) -> None:
         """The stream is over: handlers are cancelled, clean-up runs (bounded). May be called twice."""
         self.end_session(reason)
         if self._session is not None:
-            await self._session.finish()
+            await self._session.wait_closed()
 
     # ---------------------------------------------------------------- DuplexChannel
 
@@ -253,4 +253,4 @@ class LegacySession(DuplexChannel):
         self._holding = False
 
     def end_output(self) -> None:
-        self._response.finish()
+        self._response.end()

@@ -78,7 +78,7 @@ class Lifecycle:
         # Repeatedly, since some HTTP servers install their own handlers late, over these.
         if self._signals is not None and self._stopping is None:
             self._signals.arm(self.loop)
-        self._sessions.expire(now)
+        self._sessions.end_idle(now)
 
     @property
     def stopping(self) -> bool:
@@ -130,17 +130,17 @@ class Lifecycle:
         await self._wait_until_quiet(end)
         for request in self.requests.everyone():
             request.stop(_REASON)
-        self._sessions.cancel_all(_REASON)
+        self._sessions.stop(_REASON)
         await self._wait_until_quiet(self.loop.time() + CANCEL_SECONDS)
         # Handlers that do not stop are answered for.
         self._sessions.end_all(_REASON)
         for request in self.requests.everyone():
-            request.expire(_REASON)
+            request.end_unfinished(_REASON)
         await self._wait_until_quiet(self.loop.time() + ANSWER_SECONDS)
         for request in self.requests.everyone():
             request.cut()
-        await self._sessions.finish()
-        self.requests.stop()
+        await self._sessions.wait_closed()
+        self.requests.close()
         if self.started:
             await self._run_hook("on_stop", self._hooks.on_stop, limits.teardown)
 

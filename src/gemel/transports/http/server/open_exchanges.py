@@ -34,7 +34,7 @@ class WatchedRequest(Protocol):
     def stop(self, reason: str) -> None:
         """The time to drain is over."""
 
-    def expire(self, reason: str) -> None:
+    def end_unfinished(self, reason: str) -> None:
         """Its handler did not stop."""
 
     def cut(self) -> None:
@@ -138,7 +138,7 @@ class OpenExchanges:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Cancel the timers."""
         for handle in (self._look_handle, self._beat_handle):
             if handle is not None:

@@ -68,7 +68,7 @@ class RawExchange(Protocol):
     def watch(self, on_disconnect: Callable[[], None], /) -> None:
         """Call `on_disconnect` when the client disconnects, at once if it has. Not while `read` runs."""
 
-    def release(self) -> None:
+    def unwatch(self) -> None:
         """Stop watching the client."""
 
     def cut(self) -> None:
@@ -113,7 +113,7 @@ class AsgiExchange(Record):
         return self.scope_view
 
     async def read(self, limit: int, grow: Callable[[int], None], /) -> bytes | None:
-        self.release()
+        self.unwatch()
         message = await self._next()
         body: bytes = message.get("body", b"")
         if message.get("more_body", False):
@@ -171,7 +171,7 @@ class AsgiExchange(Record):
         except OSError:
             on_disconnect()
 
-    def release(self) -> None:
+    def unwatch(self) -> None:
         if self._watcher is not None:
             self._watcher.cancel()
             self._watcher = None

@@ -110,7 +110,7 @@ class RoutedRequest:
             self._stopped = True
             self._raw.task.cancel()
 
-    def expire(self, reason: str) -> None:
+    def end_unfinished(self, reason: str) -> None:
         """Only the app can answer."""
 
     def cut(self) -> None:

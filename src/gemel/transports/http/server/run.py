@@ -138,10 +138,10 @@ async def _serve(
             await listener.stop_accepting(alone="retiring" not in options)
             if not stopping.is_set():
                 # Not all clients send a request again that meets the end of its connection: they end with their next one.
-                await listener.finish(RETIRE_SECONDS, stopping)
+                await listener.wait_drained(RETIRE_SECONDS, stopping)
             listener.close_unused()
             await app.stop()
-            await listener.leave(MARGIN)
+            await listener.end(MARGIN)
     finally:
         # Needed if the task was cancelled; after a signal this does nothing.
         listener.drain()

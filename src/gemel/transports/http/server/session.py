@@ -20,7 +20,7 @@ from gemel.protocol.records import Batch, Call, Inbound, Origin, Outgoing
 from gemel.protocol.states import CallState
 from gemel.schema.revisions import knows
 from gemel.session import INITIALIZED_SECONDS, Session
-from gemel.transports.http.server.exchange import Exchange
+from gemel.transports.http.server.exchange import STREAMING, Exchange
 from gemel.transports.http.server.options import HttpSettings
 from gemel.transports.http.server.replay import ReplayLog, ReplayStore
 
@@ -166,8 +166,8 @@ class HttpSession:
             if reply is None or stream.ended:
                 raise
             self.conversation.cancel(got, "its HTTP exchange was cancelled")
-            stream.finish(reply)
-            await exchange.finish(reply)
+            stream.answer(reply)
+            await exchange.answer(reply)
 
     def _learn(self, revision: str) -> None:
         if revision != self.revision:
@@ -187,7 +187,7 @@ class HttpSession:
             for call in calls:
                 self._stream_of.pop(call, None)
             self._streams.pop(stream.number, None)
-            stream.finish(reply)
+            stream.answer(reply)
             self._done(got)
 
     def _start_notification(self, call: Call, exchange: Exchange | None = None) -> None:
@@ -268,7 +268,7 @@ class HttpSession:
         if stream.number == STANDING:
             self._reader_comes()
         if stream.ended or self._streams.get(stream.number) is not stream or self._stopping:
-            response.finish()
+            response.end()
         await self._carry(response)
 
     async def send(self, message: Outgoing, /) -> None:
@@ -334,7 +334,7 @@ class HttpSession:
             False if nothing happened: the revision has no polling, or nobody reads the stream.
         """
         stream = self._stream_of.get(call)
-        return stream is not None and stream.release(retry_ms)
+        return stream is not None and stream.end_response(retry_ms)
 
     # ---------------------------------------------------------------- the end
 
@@ -343,9 +343,9 @@ class HttpSession:
         self._stopping = True
         response = self.standing.response
         if response is not None:
-            response.finish()
+            response.end()
 
-    def cancel_all(self, reason: str) -> None:
+    def stop(self, reason: str) -> None:
         """Cancel the calls that still run."""
         self._interrupted = self._running()
         for call in list(self._tasks):
@@ -369,7 +369,7 @@ class HttpSession:
         for got in self._interrupted or self._running():
             stream = self._stream_of.get(got.calls[0] if isinstance(got, Batch) else got)
             if stream is not None:
-                stream.finish(Outgoing.unfinished(got, reason))
+                stream.answer(Outgoing.unfinished(got, reason))
         self.conversation.close(reason)
         for stream in list(self._streams.values()):
             stream.end()
@@ -383,14 +383,14 @@ class HttpSession:
         if isinstance(self.session, Session):
             self.session.trim()
 
-    async def finish(self) -> None:
+    async def wait_closed(self) -> None:
         """After `end`: wait, bounded, for handlers and clean-up."""
-        await self.conversation.finish()
+        await self.conversation.wait_closed()
 
     async def close(self) -> None:
         """End the session from the inside."""
         self.end("the session was closed")
-        await self.finish()
+        await self.wait_closed()
 
 
 class SessionStream:
@@ -455,7 +455,7 @@ class SessionStream:
         self._keeps = True
         return self._log.mark(self.number, retry)
 
-    def finish(self, reply: Outgoing | None) -> None:
+    def answer(self, reply: Outgoing | None) -> None:
         """End with the reply: the last event, or a JSON body if there was no event before. Ignored after the end."""
         if self.ended:
             return
@@ -475,7 +475,7 @@ class SessionStream:
         if self._keeps:
             self._log.end(self.number)
         if self.response is not None:
-            self.response.finish()
+            self.response.end()
 
     async def attach(self, response: StreamResponse, position: int | None) -> None:
         """Go on with this response after a position; without one, after what earlier responses were given.
@@ -485,7 +485,7 @@ class SessionStream:
         """
         events: list[bytes] = []
         if position is None and self.response is not None:  # a newer response takes the place of this one
-            self.response.finish()
+            self.response.end()
             self.response = None
         start, newest = self._given if position is None else position, -1
         while newest != self._log.position:  # again for what came while the log was read
@@ -493,14 +493,14 @@ class SessionStream:
             events += await self._log.after(self.number, start)
             start = newest
         if self.response is not None:
-            self.response.leave()
+            self.response.hand_over()
         self.response = response
         response.stream = self
         # Events first: an opening event would have a later id, and a client that got only that would miss them.
         response.feed(b"".join(events) or self._opening_event(self.retry))
         self._given = self._log.position
 
-    def release(self, retry: int) -> bool:
+    def end_response(self, retry: int) -> bool:
         """End the response that carries this stream; the client comes back after `retry` milliseconds.
 
         Returns:
@@ -511,7 +511,7 @@ class SessionStream:
             return False
         response.feed(self._opening_event(retry))
         self.response = None
-        response.finish()
+        response.end()
         return True
 
 
@@ -543,7 +543,7 @@ class StreamResponse:
         self.accepts = accepts
         self.stream: SessionStream | None = None
         self.done = False
-        #: Called in place of `finish` when the authorization of its request has ended.
+        #: Called in place of `end` when the authorization of its request has ended.
         self.on_expiry: Callable[[], None] | None = None
         #: The answer, if it is a JSON body.
         self.reply: Outgoing | None = None
@@ -564,17 +564,17 @@ class StreamResponse:
     @property
     def streaming(self) -> bool:
         """Whether the answer can no longer be a JSON body."""
-        return self._exchange.streaming or bool(self._pending)
+        return self._exchange.state is STREAMING or bool(self._pending)
 
-    def finish(self) -> None:
+    def end(self) -> None:
         """Nothing more will come."""
         self.done = True
         self._notify()
 
-    def leave(self) -> None:
-        """Another response goes on and writes what was not written yet."""
+    def hand_over(self) -> None:
+        """End: another response goes on, and writes what was not written yet."""
         self._pending.clear()
-        self.finish()
+        self.end()
 
     def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -601,7 +601,7 @@ class StreamResponse:
         try:
             while not exchange.over:
                 if self.done:
-                    await self._end()
+                    await self._write_end()
                 elif self._pending:
                     await self._flush()
                 else:
@@ -620,13 +620,13 @@ class StreamResponse:
         if self._room is not None:
             self._room.set()
 
-    async def _end(self) -> None:
+    async def _write_end(self) -> None:
         """Write what waits together with the end, or the reply."""
         reply, exchange = self.reply, self._exchange
         if reply is None:
             await exchange.end(b"".join(self._pending))
         else:  # a keep-alive may have turned the response into a stream meanwhile
-            await exchange.finish(reply)
+            await exchange.answer(reply)
 
     # ---------------------------------------------------------------- ExchangeOwner
 
@@ -642,7 +642,7 @@ class StreamResponse:
 
     def expired(self) -> None:
         """End the response; the stream goes on without, and its client resumes it with another token."""
-        (self.on_expiry or self.finish)()
+        (self.on_expiry or self.end)()
 
     def unfinished(self, reason: str) -> Outgoing | None:
         """The session answers its calls."""

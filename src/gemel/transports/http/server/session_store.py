@@ -112,7 +112,7 @@ class SessionStore:
         self.by_key.pop((session.id, session.owner), None)
         self._shares.discard(session.holder, session)
 
-    def expire(self, now: float) -> None:
+    def end_idle(self, now: float) -> None:
         """End sessions that have been idle for too long; others that are idle need less memory."""
         limit = self._options.limits.session_idle
         for session in [each for each in self.by_key.values() if not each.busy]:
@@ -125,7 +125,7 @@ class SessionStore:
         """End a session, regularly or because of a failure; its clean-up runs in the background, bounded."""
         logger.debug("an HTTP session ends: %s", reason)
         session.end(reason, failure)
-        task = self._loop.create_task(session.finish())
+        task = self._loop.create_task(session.wait_closed())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
@@ -134,10 +134,10 @@ class SessionStore:
         for session in self.by_key.values():
             session.drain()
 
-    def cancel_all(self, reason: str) -> None:
+    def stop(self, reason: str) -> None:
         """Cancel the calls that still run."""
         for session in self.by_key.values():
-            session.cancel_all(reason)
+            session.stop(reason)
 
     @property
     def busy(self) -> bool:
@@ -149,7 +149,7 @@ class SessionStore:
         for session in list(self.by_key.values()):
             self.end(session, reason)
 
-    async def finish(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait, bounded, for the clean-up of sessions that were ended."""
         if self._ending:
             await asyncio.wait(self._ending, timeout=self._options.limits.teardown)

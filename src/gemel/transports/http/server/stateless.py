@@ -49,7 +49,7 @@ class PostChannel(Record):
                     return
                 if reply is None:
                     reply = Outgoing.unfinished(call, "the server is stopping")
-                if (self.accepts & TAKES_JSON or reply.status == 403) and not exchange.streaming:
+                if self.accepts & TAKES_JSON or reply.status == 403:
                     await exchange.answer(reply)
                 else:
                     await exchange.end(sse.encode(reply.data))
@@ -58,7 +58,7 @@ class PostChannel(Record):
                 if exchange.large_body is not None and (type(call) is Call or type(call) is Batch):
                     exchange.large_body.hold_for(call)
                 if conversation.close("the POST is answered") is not False:
-                    await conversation.finish()
+                    await conversation.wait_closed()
                 # Breaks reference cycles; the garbage collector would have to find them for each request.
                 self.call = self.conversation = None
 

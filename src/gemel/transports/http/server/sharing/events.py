@@ -476,7 +476,7 @@ class Follower:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(BEAT / 2):
                             await arrived.wait()
-            response.finish()
+            response.end()
         finally:
             stop()
 

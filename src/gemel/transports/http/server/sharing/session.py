@@ -23,7 +23,7 @@ from gemel.protocol.states import HandshakeState
 from gemel.schema.notifications import CancelledParams
 from gemel.schema.revisions import knows
 from gemel.session import Session
-from gemel.transports.http.server.exchange import Exchange, overloaded
+from gemel.transports.http.server.exchange import OPEN, Exchange, overloaded
 from gemel.transports.http.server.options import HttpSettings
 from gemel.transports.http.server.replay import ReplayLog
 from gemel.transports.http.server.session import STANDING, HttpSession, StreamResponse
@@ -453,7 +453,7 @@ class SharedSession(HttpSession):
             await exchange.refuse(exc.refusal)
         except (BackendError, Overloaded) as exc:
             logger.warning("A stream of a session can't be opened: %s", exc)
-            if not exchange.streaming:
+            if exchange.state is OPEN:
                 await exchange.refuse(STORE_GONE)
 
     async def _listen(self, exchange: Exchange, last_event_id: str | None) -> None:
@@ -485,7 +485,7 @@ class SharedSession(HttpSession):
         elif self._retry is not None:
             response.feed(sse.priming(last_event_id, self._retry))
         if self._stopping or follower.ended:
-            response.finish()
+            response.end()
         await self._carry_while(response, follower.run(response))
 
     async def _carry_while(self, response: StreamResponse, work: asyncio._CoroutineLike[None]) -> None:
@@ -494,7 +494,7 @@ class SharedSession(HttpSession):
 
         def end(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and task.exception() is not None:
-                response.finish()  # its client comes back for the rest
+                response.end()  # its client comes back for the rest
 
         task.add_done_callback(end)
         try:
@@ -520,17 +520,17 @@ class SharedSession(HttpSession):
         assert exchange.origin is not None
         response = StreamResponse(exchange, self._options.limits.stream_bytes, TAKES_EVENTS)
         if self._opened != opened:  # another GET has come since
-            response.finish()
+            response.end()
             await self._carry(response)
             return
         if standing.response is not None:
-            standing.response.leave()
+            standing.response.hand_over()
         self._get_origin, session = exchange.origin, self.session
         standing.begin(response, cursor)
         self._reader_comes()
         state.changes.join(session)
         if self._stopping:
-            response.finish()
+            response.end()
         try:
             await self._carry_while(response, self._feed_standing(response, cursor))
         finally:
@@ -595,7 +595,7 @@ class SharedSession(HttpSession):
         process = process_of(former) if former else ""
         if process == mailbox.name:
             if not resumes and self.standing.response is not None:
-                self.standing.response.finish()
+                self.standing.response.end()
                 left = self.standing.leave()
         elif process and resumes:
             await mailbox.post(process, "read elsewhere", self.keys.digest, b"%d" % opened)
@@ -659,15 +659,15 @@ class SharedSession(HttpSession):
         response = standing.response
         left = b"" if response is None else msgspec.json.encode(standing.leave())
         if response is not None:
-            response.finish()
+            response.end()
         self._sharing.state.changes.leave(self.session)
         return left
 
     # ---------------------------------------------------------------- the end
 
-    async def finish(self) -> None:
+    async def wait_closed(self) -> None:
         """After `end`: wait, bounded, for handlers and clean-up, and until what happened here is stored."""
-        await super().finish()
+        await super().wait_closed()
         limit = self._options.limits.teardown
         try:
             await self._events.flush(limit)
@@ -727,14 +727,14 @@ class _Facts:
     def end_input(self, reason: str, /) -> None:
         self.session.end_input(reason)
 
-    def expire(self, reason: str, /) -> list[Outgoing]:
-        return self.session.expire(reason)
+    def stop(self, reason: str, /) -> list[Outgoing]:
+        return self.session.stop(reason)
 
     def close(self, reason: str, /) -> bool | None:
         return self.session.close(reason)
 
-    async def finish(self) -> None:
-        await self.session.finish()
+    async def wait_closed(self) -> None:
+        await self.session.wait_closed()
 
 
 def encode_message(message: Inbound) -> bytes:

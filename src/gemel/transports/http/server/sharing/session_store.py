@@ -320,9 +320,9 @@ class SharedSessionStore(SessionStore):
             return STORE_GONE
         return None
 
-    def expire(self, now: float) -> None:
+    def end_idle(self, now: float) -> None:
         """Forget sessions that were not used here for too long; those that are used live on in the store."""
-        super().expire(now)
+        super().end_idle(now)
         used = [
             session
             for session in self._by_digest.values()
@@ -355,9 +355,9 @@ class SharedSessionStore(SessionStore):
         except GemelError as exc:
             logger.debug("what is stored of a session is kept until it expires: %s", exc)
 
-    async def finish(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait, bounded, until all is stored, then leave the other processes."""
-        await super().finish()
+        await super().wait_closed()
         if self._renewing is not None:
             self._renewing.cancel()
         await self._mailbox.close()

@@ -94,7 +94,7 @@ class StandingStream(SessionStream):
         """The stream begins when a GET is carried."""
         return b""
 
-    def finish(self, reply: Outgoing | None) -> None:
+    def answer(self, reply: Outgoing | None) -> None:
         """It carries no answers."""
         self.end()
 
@@ -102,9 +102,9 @@ class StandingStream(SessionStream):
         """The session ends in this process."""
         self.ended = True
         if self.response is not None:
-            self.response.finish()
+            self.response.end()
 
-    def release(self, retry: int) -> bool:
+    def end_response(self, retry: int) -> bool:
         """It is no stream of a call."""
         return False
 
