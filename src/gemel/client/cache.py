@@ -13,18 +13,10 @@ from msgspec import UNSET, Raw, UnsetType
 
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.limits import DEFAULT_LIMITS
+from gemel.schema.methods import lists_of
 from gemel.values.encoding import ordered_text
 
 CacheMode: TypeAlias = Literal["use", "refresh", "bypass"]
-
-#: The methods whose results a change makes outdated.
-_CONCERNS = {
-    "tools": ("tools/list",),
-    "prompts": ("prompts/list",),
-    "resources": ("resources/list", "resources/templates/list"),
-    "resource": ("resources/read",),
-}
-METHODS = frozenset({"server/discover", *(method for methods in _CONCERNS.values() for method in methods)})
 
 
 class _Hint(msgspec.Struct, rename="camel"):
@@ -147,7 +139,7 @@ class Cache:
         if isinstance(event, ChangesLost):
             self._store.drop(lambda key: True)
             return
-        methods = _CONCERNS.get(event.kind, ())
+        methods = ["resources/read"] if event.kind == "resource" else [of.method for of in lists_of(event.kind)]
         quoted = msgspec.json.encode(event.uri).decode() if event.uri is not None else ""
 
         def concerns(key: str) -> bool:

@@ -29,7 +29,7 @@ from gemel.client.middleware import (
 from gemel.client.negotiation import Discovery
 from gemel.client.options import ClientOptions
 from gemel.client.requests import ProgressCalls, Requests
-from gemel.client.subscriptions import OpenSubscriptions, Subscription, filter_of
+from gemel.client.subscriptions import OpenSubscriptions, Subscription
 from gemel.client.targets import TransportOptions, transport_for, words_of
 from gemel.client.tasks import ClientTasks
 from gemel.client.tools import ToolIndex
@@ -37,7 +37,7 @@ from gemel.client.url_elicitation import RequiredPages
 from gemel.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, InvalidResponse, NotSent, shorten
 from gemel.lazy import load
 from gemel.options import accepts, check_option, options_of, resolve
-from gemel.protocol.changes import ChangesLost
+from gemel.protocol.changes import ChangesLost, filter_of_lists
 from gemel.protocol.deviations import Deviation
 from gemel.protocol.eras.base import Era
 from gemel.protocol.middleware import checked, compose
@@ -548,5 +548,8 @@ class Client(ClientMethods):
         Returns:
             The subscription: an async context manager and iterator of `Changed` and `ChangesLost`.
         """
-        subscribed = filter_of(tools=tools, prompts=prompts, resource_list=resource_list, resources=resources)
+        lists = {"tools": tools, "prompts": prompts, "resources": resource_list or resources is True}
+        subscribed = filter_of_lists(feature for feature, wanted in lists.items() if wanted)
+        if not isinstance(resources, bool):
+            subscribed.resource_subscriptions = list(resources) or None
         return Subscription(self._connection, self._subscriptions, subscribed, self.limits, topics)

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from gemel.client.cache import METHODS as CACHEABLE
 from gemel.client.cache import Cache
 from gemel.client.call_options import OnProgress
 from gemel.client.callbacks import InboundMessages, running_callbacks
@@ -44,7 +43,7 @@ from gemel.protocol.states import WAITING
 from gemel.schema.base import Result
 from gemel.schema.elicitation import ElicitUrlParams
 from gemel.schema.input_required import InputRequiredResult
-from gemel.schema.methods import METHODS
+from gemel.schema.methods import CACHEABLE, METHODS
 from gemel.schema.notifications import ProgressParams
 from gemel.session import Session
 from gemel.timeouts import time_limit

@@ -22,25 +22,10 @@ from gemel.errors import (
     SessionEnded,
 )
 from gemel.protocol.limits import Limits
+from gemel.schema.methods import METHODS
 from gemel.session import Session
 
 logger = logging.getLogger("gemel")
-
-#: Requests that change nothing: they are repeated when it is unknown whether they ran.
-SAFE_METHODS = frozenset(
-    {
-        "ping",
-        "server/discover",
-        "tools/list",
-        "prompts/list",
-        "prompts/get",
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-        "completion/complete",
-        "logging/setLevel",
-    }
-)
 
 
 class Retries:
@@ -68,7 +53,8 @@ class Retries:
         self._limits = limits
         self._refresh_tools = refresh_tools
         self._method = method = request.method
-        safe = method in SAFE_METHODS or extensions.is_safe(method)
+        row = METHODS.get(method)
+        safe = extensions.is_safe(method) if row is None else row.safe
         #: Whether it may be repeated when it is unknown whether it ran.
         self._is_safe = safe if request.safe is None else request.safe
         self._end = end

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from gemel.client.connection import ClientConnection
 from gemel.errors import CallError, CallTimeout, ConnectionLost, GemelError, InvalidResponse, PeerError, SessionEnded
 from gemel.loops import running_loop
-from gemel.protocol.changes import Changed, ChangesLost, covers
+from gemel.protocol.changes import Changed, ChangesLost, covers, lists_of_filter
 from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
@@ -22,6 +22,8 @@ from gemel.protocol.http.mirror import request_headers
 from gemel.protocol.limits import Limits
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.schema.base import SUBSCRIPTION_ID
+from gemel.schema.lifecycle import ServerCapabilities
+from gemel.schema.methods import LIST_CHANGED, METHODS
 from gemel.schema.subscriptions import SubscriptionFilter
 from gemel.session import Session
 from gemel.timeouts import give_up_if_cancelled, wait_shared
@@ -34,17 +36,12 @@ logger = logging.getLogger("gemel")
 #: Seconds after which a subscription counts as stable, so that attempts are counted anew; less than proxies wait.
 _LONG_LIVED = 10.0
 
-_KINDS = {
-    "notifications/tools/list_changed": "tools",
-    "notifications/prompts/list_changed": "prompts",
-    "notifications/resources/list_changed": "resources",
-}
-
 
 def change_of(method: str, params: dict[str, Any]) -> Changed | None:
     """The change that a notification announces; None for any other notification."""
-    if method in _KINDS:
-        return Changed(_KINDS[method])
+    row = METHODS.get(method)
+    if row is not None and row.changed is not None:
+        return Changed(row.changed)
     if method == "notifications/resources/updated" and isinstance(params.get("uri"), str):
         return Changed("resource", params["uri"])
     return None
@@ -171,7 +168,7 @@ class Subscription:
         requested = self._filter
         if change.kind == "resource":
             return any(covers(uri, change.uri or "") for uri in requested.resource_subscriptions or ())
-        return bool(getattr(requested, f"{change.kind}_list_changed"))
+        return change.kind in lists_of_filter(requested)
 
     def acknowledged(self, params: dict[str, Any]) -> None:
         """Take the server's acknowledgement.
@@ -342,14 +339,12 @@ def _tag(params: dict[str, Any]) -> Any:
     return meta.get(SUBSCRIPTION_ID) if isinstance(meta, dict) else None
 
 
-def filter_of(
-    *, tools: bool, prompts: bool, resource_list: bool, resources: bool | Sequence[str]
-) -> SubscriptionFilter:
-    """The filter of `subscriptions/listen`."""
-    uris = list(resources) if not isinstance(resources, bool) else None
-    return SubscriptionFilter(
-        tools_list_changed=tools or None,
-        prompts_list_changed=prompts or None,
-        resources_list_changed=resource_list or resources is True or None,
-        resource_subscriptions=uris or None,
-    )
+def announced_lists(capabilities: ServerCapabilities) -> list[str]:
+    """The features for whose lists a server declares that it announces changes."""
+    declared = {feature: getattr(capabilities, feature) for feature in LIST_CHANGED}
+    return [feature for feature, offer in declared.items() if offer is not None and offer.list_changed]
+
+
+def listen_to(features: Iterable[str]) -> dict[str, Any]:
+    """The arguments of `Client.listen` for the lists of these features."""
+    return {"resource_list" if feature == "resources" else feature: True for feature in features}

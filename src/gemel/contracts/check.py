@@ -16,12 +16,13 @@ from gemel.client.callbacks import awaited
 from gemel.client.methods import Caller, CallNext, ClientContext
 from gemel.client.middleware import Drift, OnDrift
 from gemel.contracts.compare import entry_differences
-from gemel.contracts.contract import SECTIONS, SINGULAR, Contract, Definition, Listed, Section, definition_of, key_of
+from gemel.contracts.contract import SECTIONS, Contract, Definition, definition_of, key_of
 from gemel.contracts.display import change_shown, unset_if_none
-from gemel.contracts.fetch import LISTS
 from gemel.contracts.lock_file import read_lock
 from gemel.errors import ContractDrift, DefinitionError, Difference, InvalidResponse, shorten
 from gemel.loops import PerLoop
+from gemel.schema.base import Model
+from gemel.schema.methods import LISTS, METHODS, ItemList, Section, lists_of
 
 if TYPE_CHECKING:
     from gemel.client.methods import ClientMethods
@@ -32,15 +33,9 @@ logger = logging.getLogger("gemel")
 Lock: TypeAlias = str | os.PathLike[str] | Contract
 
 #: Requests that use an entry by its name, and the section that it must stand in.
-_USES: Mapping[str, Section] = {"tools/call": "tools", "prompts/get": "prompts"}
+_USES: Mapping[str, ItemList] = {of.used_by: of for of in LISTS.values() if of.is_named}
 #: The requests that list a section.
-_SECTIONS: Mapping[str, Section] = {method: section for section, (_, method, _, _) in LISTS.items()}
-#: Notifications after which a section has to be listed again.
-_CHANGES: Mapping[str, tuple[Section, ...]] = {
-    "notifications/tools/list_changed": ("tools",),
-    "notifications/prompts/list_changed": ("prompts",),
-    "notifications/resources/list_changed": ("resources", "resourceTemplates"),
-}
+_SECTIONS: Mapping[str, ItemList] = {of.method: of for of in LISTS.values()}
 #: How many changed items of one list are described in detail, and in how many steps each: a server decides how many there
 #: are and how complex they are.
 _DETAILED = 5
@@ -85,7 +80,7 @@ class ContractCheck:
         self._differences: dict[tuple[Caller, Section], dict[str, Sequence[Difference]]] = {}
         self._instructions: Sequence[Difference] = ()
         #: The items of unfinished lists, by caller, section and the cursor of the next page.
-        self._pages: dict[tuple[Caller, Section, str], list[Listed]] = {}
+        self._pages: dict[tuple[Caller, Section, str], list[Model]] = {}
         self._generation = 0
         self._list_locks = PerLoop(asyncio.Lock)
         self._reported: set[str] = set()
@@ -125,17 +120,18 @@ class ContractCheck:
             InvalidResponse: A list that can't be read.
         """
         if ctx.inbound or ctx.notification:
-            if ctx.inbound and ctx.method in _CHANGES:
-                self._forget(_CHANGES[ctx.method])
+            row = METHODS.get(ctx.method)
+            if ctx.inbound and row is not None and row.changed is not None:
+                self._forget([of.member for of in lists_of(row.changed)])
             return await call_next(ctx)
         if self._refuses:
             await self._check_use(ctx)
         result = await call_next(ctx)
-        section = _SECTIONS.get(ctx.method)
-        if section is not None:
-            differences = await self._take_page(section, ctx, result)
+        of = _SECTIONS.get(ctx.method)
+        if of is not None:
+            differences = await self._take_page(of, ctx, result)
             if differences and self._refuses and not _listing.get():
-                self._forget((section,))  # the caller does not get the list: it is listed again for the next use
+                self._forget((of.member,))  # the caller does not get the list: it is listed again for the next use
                 self._raise_for(differences)
         return result
 
@@ -147,32 +143,31 @@ class ContractCheck:
 
     # ---------------------------------------------------------------- lists
 
-    async def _take_page(self, section: Section, ctx: ClientContext, result: Any) -> Sequence[Difference]:
+    async def _take_page(self, of: ItemList, ctx: ClientContext, result: Any) -> Sequence[Difference]:
         """Remember a page. Returns the differences of its list if it is the last one."""
-        kind, member = LISTS[section][2:]
         try:
-            page = result if isinstance(result, kind) else msgspec.convert(result, kind)
+            page = result if isinstance(result, of.result) else msgspec.convert(result, of.result)
         except msgspec.ValidationError as exc:
             raise InvalidResponse(f"{ctx.method}: the result can't be read: {exc}") from exc
         cursor = ctx.params.get("cursor")
         caller = await _caller(ctx)
         caller = await _caller(ctx)
-        earlier = [] if cursor is None else self._pages.pop((caller, section, cursor), None)
+        earlier = [] if cursor is None else self._pages.pop((caller, of.member, cursor), None)
         if earlier is None:
             return ()  # the first page of its list was not seen
-        items: list[Listed] = [*earlier, *getattr(page, member)]
+        items: list[Model] = [*earlier, *getattr(page, of.field)]
         if page.next_cursor is not None:
             if len(self._pages) >= _MAX_LISTS:
                 self._pages.clear()
-            self._pages[caller, section, page.next_cursor] = items
+            self._pages[caller, of.member, page.next_cursor] = items
             return ()
-        return await self._compare(caller, section, items, ctx.protocol_version)
+        return await self._compare(caller, of, items, ctx.protocol_version)
 
     async def _compare(
-        self, caller: Caller, section: Section, items: Iterable[Listed], revision: str
+        self, caller: Caller, of: ItemList, items: Iterable[Model], revision: str
     ) -> Sequence[Difference]:
         """Compare a list. The event loop is released after each _SLICE bytes; larger items are compared in a thread."""
-        locked = self._locked(section, revision)
+        locked = self._locked(of.member, revision)
         if locked is None:
             return ()
         common, generation = min(revision, self._contract.revision), self._generation
@@ -183,18 +178,18 @@ class ContractCheck:
             steps = _STEPS if detailed > 0 else 0
             pending += size
             if size > _SLICE:
-                lines = await asyncio.to_thread(_item_differences, section, item, locked.get(key), common, steps)
+                lines = await asyncio.to_thread(_item_differences, of.member, item, locked.get(key), common, steps)
             else:
-                lines = _item_differences(section, item, locked.get(key), common, steps)
+                lines = _item_differences(of.member, item, locked.get(key), common, steps)
             if pending > _SLICE:
                 pending = 0
                 await asyncio.sleep(0)
             by_key[key] = [*by_key.get(key, ()), *lines]
             detailed -= bool(lines)
         for key in sorted(locked.keys() - by_key.keys()):
-            by_key[key] = entry_differences(section, key, locked[key], None)
+            by_key[key] = entry_differences(of.member, key, locked[key], None)
         if generation == self._generation:
-            self._differences[caller, section] = by_key
+            self._differences[caller, of.member] = by_key
             while len(self._differences) > _MAX_LISTS:
                 del self._differences[next(iter(self._differences))]
         differences = [one for lines in by_key.values() for one in lines]
@@ -212,32 +207,30 @@ class ContractCheck:
 
     async def _check_use(self, ctx: ClientContext) -> None:
         self._raise_for(self._instructions)
-        section = _USES.get(ctx.method)
-        if section is None or self._locked(section, ctx.protocol_version) is None:
+        of = _USES.get(ctx.method)
+        if of is None or self._locked(of.member, ctx.protocol_version) is None:
             return
         caller = await _caller(ctx)
-        if (caller, section) not in self._differences:
+        if (caller, of.member) not in self._differences:
             async with self._list_locks.here():
-                await self._list(ctx, caller, section)
-        name = str(ctx.params.get("name"))
-        differences = self._differences.get((caller, section), {}).get(name)
+                await self._list(ctx, caller, of)
+        name = str(ctx.params.get(of.key))
+        differences = self._differences.get((caller, of.member), {}).get(name)
         if differences is None:
-            raise ContractDrift(f"Neither the server nor {self._source} has a {SINGULAR[section]} {shorten(name)!r}")
+            raise ContractDrift(f"Neither the server nor {self._source} has a {of.word} {shorten(name)!r}")
         self._raise_for(differences)
 
-    async def _list(self, ctx: ClientContext, caller: Caller, section: Section) -> None:
-        client = ctx.client
+    async def _list(self, ctx: ClientContext, caller: Caller, of: ItemList) -> None:
         token = _listing.set(True)
         try:
             for _ in range(_ATTEMPTS):
-                if (caller, section) in self._differences:
+                if (caller, of.member) in self._differences:
                     return
                 generation = self._generation
                 with suppress(ContractDrift):
-                    fetch = client.list_tools if section == "tools" else client.list_prompts
-                    await fetch(headers=ctx.headers)
+                    await ctx.client.request_pages(of.method, of.result, headers=ctx.headers)
                 if generation != self._generation:
-                    self._differences.pop((caller, section), None)
+                    self._differences.pop((caller, of.member), None)
         finally:
             _listing.reset(token)
 
@@ -274,7 +267,7 @@ async def _caller(ctx: ClientContext) -> Caller:
 
 
 def _item_differences(
-    section: Section, item: Listed, locked: Definition | None, revision: str, steps: int
+    section: Section, item: Model, locked: Definition | None, revision: str, steps: int
 ) -> Sequence[Difference]:
     definition = definition_of(item, revision)
     return entry_differences(section, key_of(item), locked, definition, steps=steps)

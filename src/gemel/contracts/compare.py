@@ -8,13 +8,14 @@ from typing import Any, Literal, TypeAlias, get_args
 from msgspec import UNSET
 
 from gemel.contracts.canonical import canonical
-from gemel.contracts.contract import HINTS, SECTIONS, SINGULAR, Contract, Definition, Section, same
+from gemel.contracts.contract import HINTS, SECTIONS, Contract, Definition, same
 from gemel.contracts.display import change_shown, name_shown, shown, unset_if_none, value_shown, values_shown, warning
 from gemel.contracts.json_schema import normal
 from gemel.contracts.schemas import MAX_STEPS, Code, Problem, compare, property_place
 from gemel.errors import Difference, Severity
 from gemel.protocol.inlining import MAX_GROWTH, inline_references
 from gemel.protocol.schema_keywords import KEYWORDS, LISTED, ONE
+from gemel.schema.methods import BY_SECTION, Section
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 #: What a schema describes: the arguments of a tool or its results.
@@ -115,7 +116,7 @@ class _Entry:
 
     def line(self, severity: Severity, place: str, message: str) -> Difference:
         return Difference(
-            severity=severity, kind=SINGULAR[self._section], name=self._name, place=place, message=message
+            severity=severity, kind=BY_SECTION[self._section].word, name=self._name, place=place, message=message
         )
 
     def changes(self, before: Definition | None, after: Definition | None) -> Iterator[Difference]:

@@ -6,7 +6,7 @@ Knows the types of the listings and how older revisions see them; asks no server
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -14,35 +14,16 @@ from gemel.contracts.canonical import canonical
 from gemel.contracts.json_schema import normal
 from gemel.errors import InvalidResponse, shorten
 from gemel.protocol.revisions.adapt import shape
-from gemel.schema.base import RESERVED, Implementation
+from gemel.schema.base import RESERVED, Implementation, Model
+from gemel.schema.methods import BY_SECTION, ItemList, Section
 from gemel.schema.prompts import Prompt
-from gemel.schema.resources import Resource, ResourceTemplate
 from gemel.schema.tools import Tool
 
-Section: TypeAlias = Literal["tools", "prompts", "resources", "resourceTemplates"]
-Listed: TypeAlias = Tool | Prompt | Resource | ResourceTemplate
 Definition: TypeAlias = dict[str, Any]
 
-SECTIONS: tuple[Section, ...] = get_args(Section)
-#: What the entries of a section are, by which member they are known, and what one is called.
-_TYPES: Mapping[Section, type[Listed]] = {
-    "tools": Tool,
-    "prompts": Prompt,
-    "resources": Resource,
-    "resourceTemplates": ResourceTemplate,
-}
-_KEYS: Mapping[Section, str] = {
-    "tools": "name",
-    "prompts": "name",
-    "resources": "uri",
-    "resourceTemplates": "uriTemplate",
-}
-SINGULAR: Mapping[Section, str] = {
-    "tools": "tool",
-    "prompts": "prompt",
-    "resources": "resource",
-    "resourceTemplates": "resource template",
-}
+#: The sections in the order of a lock file.
+SECTIONS: tuple[Section, ...] = tuple(BY_SECTION)
+_BY_TYPE: Mapping[type[Model], ItemList] = {of.item: of for of in BY_SECTION.values()}
 _to_json = msgspec.json.Encoder(order="sorted").encode
 #: A definition that is nested deeper is refused.
 MAX_DEPTH = 100
@@ -74,7 +55,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         Returns:
             The definitions by name or URI; None if the server has no such feature.
         """
-        by_name: dict[str, Definition] | None = getattr(self, "resource_templates" if name.endswith("tes") else name)
+        by_name: dict[str, Definition] | None = getattr(self, BY_SECTION[name].field)
         return by_name
 
     def seen_in(self, revision: str) -> Contract:
@@ -89,10 +70,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         if revision >= self.revision:
             return self
         sections = {
-            "resource_templates" if name == "resourceTemplates" else name: {
-                key: definition_of(listed_of(name, key, definition), revision) for key, definition in by_name.items()
-            }
-            for name in SECTIONS
+            of.field: {key: definition_of(listed_of(of, key, one), revision) for key, one in by_name.items()}
+            for name, of in BY_SECTION.items()
             if (by_name := self.section(name)) is not None
         }
         server = identity(msgspec.convert(self.server, Implementation), revision) if self.server else {}
@@ -104,7 +83,7 @@ def identity(info: Implementation | None, revision: str) -> Definition:
     return {} if info is None else _members(info, revision)
 
 
-def definitions(section: Section, listed: Iterable[Listed], revision: str) -> dict[str, Definition]:
+def definitions(section: Section, listed: Iterable[Model], revision: str) -> dict[str, Definition]:
     """Return the section of a contract for the items of a list.
 
     Raises:
@@ -118,14 +97,12 @@ def definitions(section: Section, listed: Iterable[Listed], revision: str) -> di
     return by_key
 
 
-def key_of(item: Listed) -> str:
+def key_of(item: Model) -> str:
     """Return the name or URI by which an item is known."""
-    if isinstance(item, Tool | Prompt):
-        return item.name
-    return item.uri if isinstance(item, Resource) else item.uri_template
+    return _BY_TYPE[type(item)].key_of(item)
 
 
-def definition_of(item: Listed, revision: str) -> Definition:
+def definition_of(item: Model, revision: str) -> Definition:
     """Return the members of an item in a revision, without its key and without what may differ any time.
 
     Left out are `execution` of tools, `size` and `lastModified` of resources, hints with their default value, members of
@@ -134,12 +111,11 @@ def definition_of(item: Listed, revision: str) -> Definition:
     Raises:
         InvalidResponse: The item is nested too deep.
     """
-    key = key_of(item)
     try:
         definition = _members(item, revision)
     except ValueError as exc:
-        raise InvalidResponse(f"{type(item).__name__} {shorten(key)!r} {exc}") from exc
-    for word in ("name" if isinstance(item, Tool | Prompt) else "uri", "uriTemplate", "execution", "size"):
+        raise InvalidResponse(f"{type(item).__name__} {shorten(key_of(item))!r} {exc}") from exc
+    for word in (_BY_TYPE[type(item)].key, "execution", "size"):
         definition.pop(word, None)
     _keep(definition, "annotations", lambda name, value: name != "lastModified" and HINTS.get(name) is not value)
     _keep(definition, "_meta", lambda name, value: not name.startswith((RESERVED, "gemel/")))
@@ -155,9 +131,9 @@ def definition_of(item: Listed, revision: str) -> Definition:
     return definition
 
 
-def listed_of(section: Section, key: str, definition: Definition) -> Listed:
+def listed_of(of: ItemList, key: str, definition: Definition) -> Model:
     """Return the item that a definition came from. Raises ValueError for one that is no definition."""
-    return msgspec.convert({_KEYS[section]: key, **definition}, _TYPES[section])
+    return msgspec.convert({of.key: key, **definition}, of.item)
 
 
 def _members(value: Any, revision: str) -> Definition:

@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gemel.contracts.contract import SECTIONS, Contract, Section, definitions, identity
+from gemel.contracts.contract import SECTIONS, Contract, definitions, identity
 from gemel.errors import PeerError
-from gemel.schema.prompts import ListPromptsResult
-from gemel.schema.resources import ListResourcesResult, ListResourceTemplatesResult
-from gemel.schema.tools import ListToolsResult
+from gemel.schema.methods import LISTS, ItemList, Section
 
 if TYPE_CHECKING:
     from gemel.client.methods import ClientMethods
 
 METHOD_NOT_FOUND = -32601
-#: For each section: the capability that it needs, the method that lists it, the type and the member of its pages.
-LISTS: dict[Section, tuple[str, str, Any, str]] = {
-    "tools": ("tools", "tools/list", ListToolsResult, "tools"),
-    "prompts": ("prompts", "prompts/list", ListPromptsResult, "prompts"),
-    "resources": ("resources", "resources/list", ListResourcesResult, "resources"),
-    "resourceTemplates": ("resources", "resources/templates/list", ListResourceTemplatesResult, "resource_templates"),
-}
 
 
 async def fetch_contract(client: ClientMethods, *, sections: Iterable[Section] = SECTIONS) -> Contract:
@@ -45,29 +36,21 @@ async def fetch_contract(client: ClientMethods, *, sections: Iterable[Section] =
     revision = client.protocol_version
     names = set(sections)
     fetched = {
-        section: definitions(section, await _listed(client, section), revision)
-        for section in SECTIONS
-        if section in names
+        of.field: definitions(of.member, await _listed(client, of), revision)
+        for of in LISTS.values()
+        if of.member in names
     }
-    return Contract(
-        revision=revision,
-        server=identity(client.server_info, revision),
-        instructions=client.instructions,
-        tools=fetched.get("tools"),
-        prompts=fetched.get("prompts"),
-        resources=fetched.get("resources"),
-        resource_templates=fetched.get("resourceTemplates"),
-    )
+    server = identity(client.server_info, revision)
+    return Contract(revision=revision, server=server, instructions=client.instructions, **fetched)
 
 
-async def _listed(client: ClientMethods, section: Section) -> Sequence[Any]:
-    capability, method, kind, member = LISTS[section]
-    if getattr(client.server_capabilities, capability) is None:
+async def _listed(client: ClientMethods, of: ItemList) -> Sequence[Any]:
+    if getattr(client.server_capabilities, of.feature) is None:
         return []
     try:
-        pages = await client.request_pages(method, kind, cache="refresh")
+        pages = await client.request_pages(of.method, of.result, cache="refresh")
     except PeerError as exc:
         if exc.code == METHOD_NOT_FOUND:
             return []  # many servers that have resources do not implement templates, some declare what they do not have
         raise
-    return [item for page in pages for item in getattr(page, member)]
+    return [item for page in pages for item in getattr(page, of.field)]

@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from gemel.contracts.canonical import fingerprint
-from gemel.contracts.contract import SECTIONS, SINGULAR, Contract, Definition, Section, listed_of, plain_json
+from gemel.contracts.contract import SECTIONS, Contract, Definition, listed_of, plain_json
 from gemel.contracts.display import escaped
 from gemel.errors import StartError, shorten
 from gemel.schema.base import Implementation
+from gemel.schema.methods import BY_SECTION, ItemList
 
 #: The member that tells a lock file from other JSON, and the only format there is.
 MARK = "gemelLock"
@@ -101,31 +102,24 @@ class _Reader:
             msgspec.convert(server or {"name": "", "version": ""}, Implementation)
         except msgspec.ValidationError as exc:
             raise self._wrong("server", str(exc)) from exc
-        sections = {name: self._section(name) for name in SECTIONS if name in self._lock}
+        sections = {of.field: self._section(of) for of in BY_SECTION.values() if of.member in self._lock}
         if self._lock.get("fingerprint") != _fingerprint(self._lock):
             raise self._wrong("fingerprint", "is not that of what the file holds: it was changed by hand or in a merge")
-        return Contract(
-            revision=revision,
-            server=server,
-            instructions=instructions,
-            tools=sections.get("tools"),
-            prompts=sections.get("prompts"),
-            resources=sections.get("resources"),
-            resource_templates=sections.get("resourceTemplates"),
-        )
+        return Contract(revision=revision, server=server, instructions=instructions, **sections)
 
-    def _section(self, name: Section) -> dict[str, Definition]:
-        if not isinstance(self._lock[name], dict):
-            raise self._wrong(name, "must be an object that maps names to definitions")
-        return {key: self._entry(name, key, entry) for key, entry in self._lock[name].items()}
+    def _section(self, of: ItemList) -> dict[str, Definition]:
+        entries = self._lock[of.member]
+        if not isinstance(entries, dict):
+            raise self._wrong(of.member, "must be an object that maps names to definitions")
+        return {key: self._entry(of, key, entry) for key, entry in entries.items()}
 
-    def _entry(self, section: Section, key: str, entry: Any) -> Definition:
-        place = f"{SINGULAR[section]} {shorten(key)!r}"
+    def _entry(self, of: ItemList, key: str, entry: Any) -> Definition:
+        place = f"{of.word} {shorten(key)!r}"
         if not isinstance(entry, dict) or not isinstance(entry.get("definition"), dict) or "fingerprint" not in entry:
             raise self._wrong(place, "must have a fingerprint and a definition")
         try:
             definition: Definition = plain_json(entry["definition"])
-            listed_of(section, key, definition)
+            listed_of(of, key, definition)
         except ValueError as exc:
             raise self._wrong(place, f"is no definition: {exc}") from exc
         if entry["fingerprint"] != fingerprint(definition):

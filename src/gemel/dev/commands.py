@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
 from gemel.protocol.eras.base import EraName
+from gemel.schema.methods import Feature
 from gemel.schema.notifications import LoggingLevel
 
 #: What a client may be without.
@@ -75,7 +76,7 @@ class Listen(_Command, tag="listen"):
     """Subscribe to changes: of lists, all by default, and of resources."""
 
     era: EraName
-    changes: tuple[Literal["tools", "prompts", "resources"], ...] = ("tools", "prompts", "resources")
+    changes: tuple[Feature, ...] = get_args(Feature)
     uris: tuple[str, ...] = ()
 
 

@@ -12,7 +12,8 @@ import msgspec
 from gemel.channel import Channel, ChannelKind, Serve, Transport
 from gemel.client.client import Client
 from gemel.client.extensions import declared_extension
-from gemel.client.subscriptions import Subscription
+from gemel.client.lists import list_items
+from gemel.client.subscriptions import Subscription, listen_to
 from gemel.client.targets import transport_for
 from gemel.dev.commands import Capability
 from gemel.dev.journal import EventJournal
@@ -31,20 +32,12 @@ from gemel.protocol.limits import Limits
 from gemel.protocol.records import Outgoing
 from gemel.schema.base import Implementation
 from gemel.schema.lifecycle import ClientCapabilities
-from gemel.schema.methods import METHODS
+from gemel.schema.methods import LISTS, METHODS, ListName, lists_of
 from gemel.schema.notifications import LoggingLevel, LogParams
 from gemel.testing.wire_log import ForwardingChannel, ObservedTransport
 
-Section: TypeAlias = Literal["tools", "resources", "templates", "prompts"]
 State: TypeAlias = Literal["off", "connecting", "ready", "failed"]
 
-#: For each section: the capability that it needs, and the member of the results that has its items.
-SECTIONS: dict[Section, tuple[str, str]] = {
-    "tools": ("tools", "tools"),
-    "resources": ("resources", "resources"),
-    "templates": ("resources", "resourceTemplates"),
-    "prompts": ("prompts", "prompts"),
-}
 #: A server may send many notifications at once, and all of them are shown.
 _LIMITS = Limits(calls=20_000)
 #: Items of one event.
@@ -76,9 +69,9 @@ class EraConnection:
         self.without: list[Capability] = []
         self.log_level: LoggingLevel = "info"
         #: The items of each section, as they came.
-        self.items: dict[Section, list[dict[str, Any]]] = {}
+        self.items: dict[ListName, list[dict[str, Any]]] = {}
         #: The same, as the client has read them.
-        self.listed: dict[str, Sequence[Any]] = {}
+        self.listed: dict[ListName, Sequence[Any]] = {}
         #: The URL of the server; None for a program.
         self.url: str | None = None
         #: Why there is no connection.
@@ -93,9 +86,9 @@ class EraConnection:
         self._changing = asyncio.Lock()
         self._connecting: asyncio.Task[None] | None = None
         self._stderr_line = ""
-        self._stale: set[Section] = set()
+        self._stale: set[ListName] = set()
         self._listing: asyncio.Task[None] | None = None
-        self._parts: dict[Section, int] = {}
+        self._parts: dict[ListName, int] = {}
         #: Awaited when the lists are complete.
         self.on_listed: Callable[[EraConnection], Awaitable[None]] = _nothing
         #: Awaited before the connection is closed.
@@ -252,20 +245,14 @@ class EraConnection:
             return
         uri = {} if change.uri is None else {"uri": change.uri}
         self._journal.add("change", {"era": self.era, "what": change.kind, **uri})
-        match change.kind:
-            case "tools":
-                self.refresh("tools")
-            case "prompts":
-                self.refresh("prompts")
-            case "resources":
-                self.refresh("resources", "templates")
+        sections: list[ListName] = [of.name for of in lists_of(change.kind)]
+        if sections:
+            self.refresh(*sections)
 
     async def listen(self, changes: Sequence[str], uris: Sequence[str]) -> None:
         """Subscribe to changes, in place of an earlier subscription."""
         await self.unlisten()
-        subscription = self.ready.listen(
-            tools="tools" in changes, prompts="prompts" in changes, resource_list="resources" in changes, resources=uris
-        )
+        subscription = self.ready.listen(resources=uris, **listen_to(changes))
         self._listening = self._spawn(self._listen(subscription, list(uris)))
 
     async def unlisten(self) -> None:
@@ -294,40 +281,34 @@ class EraConnection:
 
     # ---------------------------------------------------------------- lists
 
-    def refresh(self, *sections: Section) -> None:
+    def refresh(self, *sections: ListName) -> None:
         """List sections again, all by default. One list runs at a time."""
-        self._stale |= set(sections or SECTIONS)
+        self._stale |= set(sections or LISTS)
         if self.client is not None and (self._listing is None or self._listing.done()):
             self._listing = self._spawn(self._list(self.client))
 
     async def _list(self, client: Client) -> None:
         while self._stale:
-            sections: list[Section] = [section for section in SECTIONS if section in self._stale]
+            sections: list[ListName] = [section for section in LISTS if section in self._stale]
             self._stale.clear()
             for section in sections:
                 error = await self._list_section(client, section)
                 self._show_offers(section, error)
             await self.on_listed(self)
 
-    async def _list_section(self, client: Client, section: Section) -> str | None:
+    async def _list_section(self, client: Client, section: ListName) -> str | None:
         """List a section. Returns why that failed."""
-        capability, member = SECTIONS[section]
-        if getattr(client.server_capabilities, capability) is None:
+        of = LISTS[section]
+        if getattr(client.server_capabilities, of.feature) is None:
             self.items[section] = []
             self.listed[section] = []
             return None
-        fetch: dict[Section, Callable[[], Coroutine[Any, Any, Any]]] = {
-            "tools": lambda: client.list_tools(cache="bypass"),
-            "resources": lambda: client.list_resources(cache="bypass"),
-            "templates": lambda: client.list_resource_templates(cache="bypass"),
-            "prompts": lambda: client.list_prompts(cache="bypass"),
-        }
         sent = Sent(keep=True)
         token = SENT.set(sent)
         error: str | None = None
         self.listed[section] = []
         try:
-            self.listed[section] = await fetch[section]()
+            self.listed[section] = await list_items(client, of, cache="bypass")
         except PeerError as exc:
             if exc.code != MethodNotFound.code or section == "tools":
                 error = str(exc)
@@ -335,10 +316,10 @@ class EraConnection:
             error = str(exc)
         finally:
             SENT.reset(token)
-        self.items[section] = [item for response in sent.responses for item in _items(response, member)]
+        self.items[section] = [item for response in sent.responses for item in _items(response, of.member)]
         return error
 
-    def _show_offers(self, section: Section, error: str | None) -> None:
+    def _show_offers(self, section: ListName, error: str | None) -> None:
         items = [{**item, "weight": weight(item)} for item in self.items[section]]
         parts = [items[start : start + PART] for start in range(0, len(items), PART)] or [[]]
         for number in range(len(parts), self._parts.get(section, 0)):

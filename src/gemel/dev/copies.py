@@ -13,6 +13,7 @@ import msgspec
 
 from gemel.dev.target import DevTarget
 from gemel.protocol.eras.base import EraName
+from gemel.schema.methods import LISTS
 
 CopyForm: TypeAlias = Literal["gemel", "curl", "pytest"]
 
@@ -54,7 +55,7 @@ def _command(method: str, params: Mapping[str, Any], schema: Mapping[str, Any]) 
             return ["read", params["uri"]]
         case "ping" | "server/discover":
             return ["ping"]
-        case "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list":
+        case _ if any(method == of.method for of in LISTS.values()):
             return ["list", "--json"]
     raise ValueError(f"There is no command of gemel for {method} with these params")
 

@@ -13,37 +13,23 @@ from gemel.client.methods import ClientMethods
 from gemel.client.requests import read_result
 from gemel.client.tools import KnownTool
 from gemel.contracts.compare import SEVERITIES, differences
-from gemel.contracts.contract import Contract, Section, definitions, identity
+from gemel.contracts.contract import Contract, definitions, identity
 from gemel.contracts.lock_file import is_lock, read_lock
-from gemel.doctor.check import Offers, check
+from gemel.doctor.check import check, offers_of
 from gemel.errors import Difference, InvalidResponse, StartError
-from gemel.schema.methods import METHODS
+from gemel.schema.methods import LISTS, METHODS, ListName
 from gemel.schema.tools import CallToolResult, Tool
 
 #: Differences and findings of one event.
 MAX_ITEMS = 1000
-#: Our names of the sections of a contract.
-_SECTIONS: Mapping[Section, str] = {
-    "tools": "tools",
-    "prompts": "prompts",
-    "resources": "resources",
-    "resourceTemplates": "templates",
-}
 
 
-def contract_of(client: ClientMethods, listed: Mapping[str, Sequence[Any]]) -> Contract:
+def contract_of(client: ClientMethods, listed: Mapping[ListName, Sequence[Any]]) -> Contract:
     """Return what was listed as a contract. Raises InvalidResponse if that is not possible."""
     revision = client.protocol_version
-    found = {section: definitions(section, listed.get(name, ()), revision) for section, name in _SECTIONS.items()}
-    return Contract(
-        revision=revision,
-        server=identity(client.server_info, revision),
-        instructions=client.instructions,
-        tools=found["tools"],
-        prompts=found["prompts"],
-        resources=found["resources"],
-        resource_templates=found["resourceTemplates"],
-    )
+    found = {of.field: definitions(of.member, listed.get(of.name, ()), revision) for of in LISTS.values()}
+    server = identity(client.server_info, revision)
+    return Contract(revision=revision, server=server, instructions=client.instructions, **found)
 
 
 def compare_contracts(before: Contract | None, after: Contract, lock: Path | None) -> dict[str, Any]:
@@ -112,11 +98,8 @@ def find_problem(method: str, params: Mapping[str, Any], result: dict[str, Any],
     return None
 
 
-def find_problems(client: ClientMethods, listed: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def find_problems(client: ClientMethods, listed: Mapping[ListName, Sequence[Any]]) -> list[dict[str, Any]]:
     """Return what known hosts can't take of what was listed, as items of an event "findings"."""
     info = client.server_info
-    resources = len(listed.get("resources", ())) + len(listed.get("templates", ()))
-    offers = Offers(
-        info.name if info is not None else "", listed.get("tools", ()), len(listed.get("prompts", ())), resources
-    )
+    offers = offers_of(info.name if info is not None else "", listed)
     return [msgspec.to_builtins(finding) for finding in check(offers)[:MAX_ITEMS]]

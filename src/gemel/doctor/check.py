@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from gemel.client.lists import list_offered
 from gemel.doctor.hosts import HOSTS, Rule, Severity, Subject
-from gemel.errors import DefinitionError, MethodNotFound, PeerError, shorten
+from gemel.errors import DefinitionError, shorten
 from gemel.protocol.schema_keywords import LISTED, NAMED, ONE
+from gemel.schema.methods import LISTS, ListName
 from gemel.schema.tools import Tool
 
 if TYPE_CHECKING:
@@ -87,15 +89,18 @@ async def examine(client: ClientMethods, hosts: Iterable[str] = ()) -> list[Find
     chosen = list(hosts)
     for host in chosen:
         _rules(host)
-    offered, info = client.server_capabilities, client.server_info
-    tools = await _listed(client.list_tools) if offered.tools is not None else []
-    prompts = await _listed(client.list_prompts) if offered.prompts is not None else []
-    resources: list[Any] = []
-    if offered.resources is not None:
-        resources += await _listed(client.list_resources)
-        resources += await _listed(client.list_resource_templates)
+    info = client.server_info
     name = info.name if info is not None else ""
-    return [*_deviations(client), *check(Offers(name, tools, len(prompts), len(resources)), chosen)]
+    listed: dict[ListName, Sequence[Any]] = {of.name: await list_offered(client, of) or [] for of in LISTS.values()}
+    return [*_deviations(client), *check(offers_of(name, listed), chosen)]
+
+
+def offers_of(server: str, listed: Mapping[ListName, Sequence[Any]]) -> Offers:
+    """What a server of this name offers, from its lists."""
+    counts = {of.feature: 0 for of in LISTS.values()}
+    for of in LISTS.values():
+        counts[of.feature] += len(listed.get(of.name, ()))
+    return Offers(server, listed.get("tools", ()), counts["prompts"], counts["resources"])
 
 
 def _deviations(client: ClientMethods) -> list[Finding]:
@@ -111,16 +116,6 @@ def _deviations(client: ClientMethods) -> list[Finding]:
         )
         for deviation in client.warnings
     ]
-
-
-async def _listed(items: Callable[[], Awaitable[Sequence[Any]]]) -> Sequence[Any]:
-    """A list, empty if the server doesn't have the method: many have resources and no templates."""
-    try:
-        return await items()
-    except PeerError as exc:
-        if exc.code != MethodNotFound.code:
-            raise
-        return []
 
 
 def check(offers: Offers, hosts: Iterable[str] = ()) -> list[Finding]:
@@ -257,7 +252,7 @@ def _patterns(rule: Rule, offers: Offers) -> _Found:
 
 def _offers(rule: Rule, offers: Offers) -> _Found:
     for feature in rule.value:
-        count = offers.prompts if feature == "prompts" else offers.resources
+        count = getattr(offers, feature)
         if count:
             yield "server", f"{count} {feature if count > 1 else feature.removesuffix('s')}"
 

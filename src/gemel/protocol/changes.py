@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from functools import cache
 from operator import attrgetter
+from typing import Any
 
 import msgspec
 
 from gemel import jsonrpc
 from gemel.schema.base import SUBSCRIPTION_ID
+from gemel.schema.methods import LIST_CHANGED
+from gemel.schema.subscriptions import SubscriptionFilter
 from gemel.values.encoding import encode_value
-
-#: The notification of a changed list, by kind.
-LIST_CHANGED = {
-    "tools": "notifications/tools/list_changed",
-    "prompts": "notifications/prompts/list_changed",
-    "resources": "notifications/resources/list_changed",
-}
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -47,6 +44,22 @@ class ChangedFor(Changed, frozen=True):
 def resource_of(change: Changed) -> str | None:
     """The URI of the resource that changed; None for a list, and for a kind of an extension."""
     return change.uri if change.kind == "resource" else None
+
+
+def filter_of_lists(features: Iterable[str]) -> SubscriptionFilter:
+    """The filter for changes of the lists of these features."""
+    members: dict[str, Any] = {f"{feature}_list_changed": True for feature in features}
+    return SubscriptionFilter(**members)
+
+
+def lists_of_filter(wanted: SubscriptionFilter) -> tuple[str, ...]:
+    """The features whose lists a filter has. Equal ones are the same object: many streams share it."""
+    return _lists_of(*(getattr(wanted, f"{feature}_list_changed") for feature in LIST_CHANGED))
+
+
+@cache
+def _lists_of(*on: bool | None) -> tuple[str, ...]:
+    return tuple(feature for feature, chosen in zip(LIST_CHANGED, on, strict=True) if chosen)
 
 
 def covers(watched: str, changed: str) -> bool:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TypeAlias, Unpack
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from gemel.client.client import Client
 from gemel.client.negotiation import Discovery
@@ -26,7 +26,7 @@ from gemel.extensions.apps import Apps
 from gemel.jsonrpc import ABSENT
 from gemel.loops import PerLoop
 from gemel.options import options_of, resolve
-from gemel.protocol.changes import LIST_CHANGED, Changed, ChangedFor
+from gemel.protocol.changes import Changed, ChangedFor
 from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.eras.handshake import HANDSHAKE
@@ -42,13 +42,12 @@ from gemel.schema.lifecycle import (
     ClientCapabilities,
     InitializeParams,
     InitializeResult,
-    ListChanged,
     ResourcesCapability,
     ServerCapabilities,
 )
-from gemel.schema.methods import METHODS
+from gemel.schema.methods import LIST_CHANGED, LISTS, METHODS, ItemList, ListName
 from gemel.schema.notifications import SetLevelParams
-from gemel.server.composition.mount import Catalog, Kind
+from gemel.server.composition.mount import OFFERED_LISTS, Catalog
 from gemel.server.context import Context, served_call
 from gemel.server.extensions import merged
 from gemel.server.options import ProxyOptions, ServerOptions
@@ -57,22 +56,7 @@ from gemel.transports.http.client.headers import call_headers
 
 logger = logging.getLogger("gemel")
 
-_FORWARDED_METHODS = (
-    "tools/list",
-    "tools/call",
-    "prompts/list",
-    "prompts/get",
-    "resources/list",
-    "resources/templates/list",
-    "resources/read",
-    "completion/complete",
-)
-_LISTS: dict[Kind, tuple[str, str, str]] = {
-    "tools": ("tools/list", "tools", "name"),
-    "prompts": ("prompts/list", "prompts", "name"),
-    "resources": ("resources/list", "resources", "uri"),
-    "templates": ("resources/templates/list", "resourceTemplates", "uriTemplate"),
-}
+_FORWARDED_METHODS = tuple(name for name, row in METHODS.items() if row.forwarded)
 #: Seconds for which the names of the upstream server are cached; less if it reports a change.
 _NAMES_TTL = 5.0
 
@@ -119,13 +103,7 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
 _SendUpstream: TypeAlias = Callable[[Context[Any], Any], Awaitable[UpstreamResult]]
 
 #: What a server is said to have as long as it was not reached: its lists change when it is.
-_UNKNOWN = ServerCapabilities(
-    tools=ListChanged(list_changed=True),
-    prompts=ListChanged(list_changed=True),
-    resources=ResourcesCapability(subscribe=True, list_changed=True),
-    completions={},
-    logging={},
-)
+_UNKNOWN = structs.replace(OFFERED_LISTS, completions={}, logging={})
 
 
 class ProxyInLoop:
@@ -160,13 +138,7 @@ class UpstreamCatalog(Catalog):
         resources = upstream.resources
         if resources is None and self.keepers():
             resources = ResourcesCapability()
-        return ServerCapabilities(
-            tools=upstream.tools,
-            prompts=upstream.prompts,
-            resources=resources,
-            completions=upstream.completions,
-            logging=upstream.logging,
-        )
+        return structs.replace(upstream, resources=resources, tasks=None, experimental=None, extensions=None)
 
     def extension_capabilities(self, era: Era) -> dict[str, Any]:
         """Own extensions, and of the upstream server those that consist of tools and resources: others can't be forwarded."""
@@ -181,14 +153,14 @@ class UpstreamCatalog(Catalog):
             here.names.clear()
             here.sessions.forget_names()
 
-    async def offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
+    async def offers(self, ctx: Context[Any], kind: ListName, key: str) -> bool:
         if kind == "resources":
             templates = await self._upstream_names(ctx, "templates")
             if any(key.startswith(one.partition("{")[0]) for one in templates) or await self.keeps(key):
                 return True
         return key in await self._upstream_names(ctx, kind)
 
-    async def _upstream_names(self, ctx: Context[Any], kind: Kind) -> set[str]:
+    async def _upstream_names(self, ctx: Context[Any], kind: ListName) -> set[str]:
         here = self.proxies.here()
         upstream = here.sessions.find(ctx)
         is_one_request = here.sessions.is_for_one_request(ctx)
@@ -198,7 +170,7 @@ class UpstreamCatalog(Catalog):
             return names
         try:
             async with here.sessions.used_by(ctx) as upstream:
-                names = await _names_of(upstream.client, kind)
+                names = await _names_of(upstream.client, LISTS[kind])
         except CallError as exc:
             raise error_for(exc, ctx.protocol_version) from exc
         (here.names if is_one_request else upstream.names)[kind] = time.monotonic(), names
@@ -402,11 +374,11 @@ class Proxy(Server[Any]):
             _end_list(upstream.client, method, params, translated)
             return translated
         except MethodNotFound:
-            list_of = next((member for list_method, member, _ in _LISTS.values() if list_method == method), None)
-            if list_of is None or not self._proxies.here().has_guessed:
+            listed = next((of.member for of in LISTS.values() if of.method == method), None)
+            if listed is None or not self._proxies.here().has_guessed:
                 raise
             revision = ctx.protocol_version
-            return result_for(method, Raw(msgspec.json.encode({list_of: []})), revision, revision)
+            return result_for(method, Raw(msgspec.json.encode({listed: []})), revision, revision)
         except CallError as exc:
             raise error_for(exc, ctx.protocol_version, uri) from exc
         except TooNew as exc:
@@ -489,11 +461,10 @@ async def _tell_of_roots(upstream: Upstream) -> None:
         logger.debug("a change of roots could not be forwarded: %s", exc)
 
 
-async def _names_of(client: Client, kind: Kind) -> set[str]:
-    method, member, field = _LISTS[kind]
-    if getattr(client.server_capabilities, method.partition("/")[0]) is None:
+async def _names_of(client: Client, of: ItemList) -> set[str]:
+    if getattr(client.server_capabilities, of.feature) is None:
         return set()
-    return {str(item.get(field)) async for item in _items(client, method, member)}
+    return {str(item.get(of.key)) async for item in _items(client, of.method, of.member)}
 
 
 async def _items(client: Client, method: str, member: str) -> AsyncIterator[Json]:

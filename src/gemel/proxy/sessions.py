@@ -22,13 +22,14 @@ from gemel.client.client import Client
 from gemel.client.group.member import FIRST_WAIT, LONGEST_WAIT
 from gemel.client.negotiation import Discovery
 from gemel.errors import AuthorizationFailed, CallError, GemelError, InternalError, Overloaded, ProtocolError, shorten
-from gemel.protocol.changes import LIST_CHANGED, Changed
+from gemel.protocol.changes import Changed
 from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.limits import Limits
 from gemel.proxy.upstream import Upstream
 from gemel.schema.lifecycle import ServerCapabilities
+from gemel.schema.methods import LIST_CHANGED
 from gemel.server.context import Context, caller_key, served_call
-from gemel.server.features.subscriptions import LISTS
+from gemel.server.features.subscriptions import LISTS_URI
 from gemel.server.middleware.rate_limit import caller_of
 from gemel.session import Session
 from gemel.timeouts import give_up_if_cancelled, wait_shared
@@ -384,7 +385,7 @@ class UpstreamSessions:
         try:
             async with self.used_by(ctx) as upstream:
                 upstream.subscriptions.start()
-                self._keep(caller_key(ctx), LISTS, upstream)
+                self._keep(caller_key(ctx), LISTS_URI, upstream)
         except (CallError, InternalError) as exc:
             logger.info("Changes of the lists are not reported before the server is reached: %s", exc)
             self._waiting[caller_key(ctx)] = ctx
@@ -395,7 +396,7 @@ class UpstreamSessions:
             async with self.used_by(self._waiting[caller]) as upstream:
                 if self._waiting.pop(caller, None) is not None:
                     upstream.subscriptions.start()
-                    self._keep(caller, LISTS, upstream)
+                    self._keep(caller, LISTS_URI, upstream)
         except (CallError, ProtocolError) as exc:
             logger.info("Changes of the lists are not reported to a subscriber: %s", exc)
 
@@ -408,12 +409,12 @@ class UpstreamSessions:
 
     def unwatch(self, caller: Hashable, uri: str) -> None:
         """End the subscription of a caller to a resource, or to the lists."""
-        if uri == LISTS:
+        if uri == LISTS_URI:
             self._waiting.pop(caller, None)
         upstream = self._watched.pop((caller, uri), None)
         if upstream is None:
             return
-        if uri != LISTS:
+        if uri != LISTS_URI:
             upstream.watching[uri] -= 1
             if not upstream.watching[uri]:
                 del upstream.watching[uri]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from gemel.client.client import Client
-from gemel.client.subscriptions import Subscription
+from gemel.client.subscriptions import Subscription, announced_lists, listen_to
 from gemel.errors import CallError, PeerError
 from gemel.protocol.changes import Changed
 from gemel.protocol.eras.base import EraName
@@ -61,15 +61,11 @@ class UpstreamSubscriptions:
 
     async def _follow_lists(self) -> None:
         while True:
-            offered = self._client.server_capabilities
-            tools = bool(offered.tools and offered.tools.list_changed)
-            prompts = bool(offered.prompts and offered.prompts.list_changed)
-            resources = bool(offered.resources and offered.resources.list_changed)
-            kinds = [kind for kind, on in (("tools", tools), ("prompts", prompts), ("resources", resources)) if on]
+            kinds = announced_lists(self._client.server_capabilities)
             if not kinds:
                 return
             try:
-                async with self._client.listen(tools=tools, prompts=prompts, resource_list=resources) as changes:
+                async with self._client.listen(**listen_to(kinds)) as changes:
                     await self._read(changes, kinds, ())
             except PeerError as exc:
                 logger.info("The upstream server refuses a subscription to its lists: %s", exc)

@@ -29,7 +29,6 @@ _GRACE = 0.05
 #: The same at the end of the process, where clean-up may keep the loop busy.
 _EXIT_GRACE = 0.5
 
-_KINDS = {"tools": "Tool", "prompts": "Prompt", "resources": "Resource"}
 #: The innermost file of the stack of an idle loop.
 _IDLE = ("selectors.py", "asyncio/base_events.py", "asyncio/runners.py", "asyncio/events.py", "uvloop/__init__.py")
 
@@ -166,7 +165,7 @@ def _blocking_item(stack: list[FrameType]) -> str | None:
         if frame.f_code.co_filename.startswith(_HERE):
             for entry in map(frame.f_locals.get, ("self", "entry")):
                 if isinstance(entry, RegisteredTool | RegisteredPrompt | RegisteredResource):
-                    return f"{_KINDS[entry.item.kind]} {entry.item.name!r}"
+                    return f"{entry.item.kind.removesuffix('s').title()} {entry.item.name!r}"
     return None
 
 

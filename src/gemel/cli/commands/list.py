@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -12,16 +12,14 @@ import msgspec
 from gemel.cli.connect import client_for
 from gemel.cli.console import Console, as_json, describe_server
 from gemel.client.client import Client
+from gemel.client.lists import list_offered
 from gemel.client.terminal.display import Layout
-from gemel.errors import PeerError
+from gemel.schema.methods import BY_SECTION, ItemList, Section
 from gemel.schema.prompts import Prompt
 from gemel.schema.tools import WRAP_MARKERS, Tool
 from gemel.visible import escape_line, escape_text
 
-LISTS = ("tools", "prompts", "resources", "resourceTemplates")
 _NOTHING = "It offers nothing: no tools, prompts or resources."
-#: Some servers declare resources and have no list of templates.
-_METHOD_NOT_FOUND = -32601
 
 
 async def run(options: argparse.Namespace) -> int:
@@ -39,36 +37,25 @@ async def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def fetch_lists(client: Client, names: Collection[str] = LISTS) -> dict[str, list[Any]]:
+async def fetch_lists(client: Client, names: Collection[Section] = tuple(BY_SECTION)) -> dict[Section, list[Any]]:
     """Return those of the named lists that the server has, by their names in the protocol."""
-    offers = client.server_capabilities
-    fetchers: list[tuple[object, str, Callable[[], Awaitable[list[Any]]]]] = [
-        (offers.tools, "tools", client.list_tools),
-        (offers.prompts, "prompts", client.list_prompts),
-        (offers.resources, "resources", client.list_resources),
-        (offers.resources, "resourceTemplates", client.list_resource_templates),
-    ]
-    lists: dict[str, list[Any]] = {}
-    for capability, name, fetch in fetchers:
-        if capability is not None and name in names:
-            try:
-                lists[name] = await fetch()
-            except PeerError as exc:
-                if exc.code != _METHOD_NOT_FOUND:
-                    raise
-    return lists
+    lists: dict[Section, list[Any] | None] = {name: await list_offered(client, BY_SECTION[name]) for name in names}
+    return {name: items for name, items in lists.items() if items is not None}
 
 
-def _lines(lists: dict[str, list[Any]], layout: Layout) -> Iterator[str]:
-    for tool in lists.get("tools", ()):
-        yield from _entry(signature(tool), tool.description, layout)
-        yield from _arguments(tool.input_schema, layout)
-    for prompt in lists.get("prompts", ()):
-        yield from _entry(_prompt(prompt), prompt.description, layout)
-    for resource in lists.get("resources", ()):
-        yield from _entry(f"resource {resource.uri}", resource.description, layout)
-    for template in lists.get("resourceTemplates", ()):
-        yield from _entry(f"resource {template.uri_template}", template.description, layout)
+def _lines(lists: dict[Section, list[Any]], layout: Layout) -> Iterator[str]:
+    for name, items in lists.items():
+        for item in items:
+            yield from _entry(_head(BY_SECTION[name], item), item.description, layout)
+            if isinstance(item, Tool):
+                yield from _arguments(item.input_schema, layout)
+
+
+def _head(of: ItemList, item: Any) -> str:
+    if isinstance(item, Tool):
+        return signature(item)
+    kind = of.feature.removesuffix("s")  # a template is a resource, for people
+    return _prompt(item) if isinstance(item, Prompt) else f"{kind} {of.key_of(item)}"
 
 
 def _entry(head: str, description: str | None, layout: Layout) -> Iterator[str]:

@@ -13,9 +13,10 @@ import msgspec
 from gemel.cli.connect import client_for
 from gemel.cli.console import Console, describe_server
 from gemel.client.client import Client
-from gemel.client.subscriptions import Subscription, change_of
+from gemel.client.subscriptions import Subscription, announced_lists, change_of, listen_to
 from gemel.client.terminal.display import is_terminal, write
-from gemel.protocol.changes import Changed, ChangesLost
+from gemel.protocol.changes import Changed, ChangesLost, lists_of_filter
+from gemel.schema.methods import LIST_CHANGED
 from gemel.schema.notifications import LogParams
 from gemel.visible import escape_line
 
@@ -40,7 +41,7 @@ async def run(options: argparse.Namespace) -> int:
         }
         async with (
             client_for(options, **callbacks) as client,
-            client.listen(tools=True, prompts=True, resource_list=True, resources=options.uris) as changes,
+            client.listen(resources=options.uris, **listen_to(LIST_CHANGED)) as changes,
         ):
             console.note(f"Listening to {escape_line(describe_server(client))}. Ctrl-C ends.")
             if missing := _missing(client, changes, options.uris):
@@ -85,16 +86,13 @@ async def _next(lines: asyncio.Queue[dict[str, Any]], reading: asyncio.Task[None
 
 def _missing(client: Client, changes: Subscription, uris: list[str]) -> list[str]:
     """Name what the server does not announce."""
-    offers, accepted = client.server_capabilities, changes.honoured
-    lists = {
-        "tools": accepted.tools_list_changed and offers.tools and offers.tools.list_changed,
-        "prompts": accepted.prompts_list_changed and offers.prompts and offers.prompts.list_changed,
-        "the list of resources": (
-            accepted.resources_list_changed and offers.resources and offers.resources.list_changed
-        ),
-    }
+    accepted = changes.honoured
+    announced = {*announced_lists(client.server_capabilities)}.intersection(lists_of_filter(accepted))
+    missing = [feature for feature in LIST_CHANGED if feature not in announced]
     watched = accepted.resource_subscriptions or ()
-    return [name for name, announced in lists.items() if not announced] + [uri for uri in uris if uri not in watched]
+    return ["the list of resources" if feature == "resources" else feature for feature in missing] + [
+        uri for uri in uris if uri not in watched
+    ]
 
 
 def _print(line: dict[str, Any], *, as_json: bool) -> None:

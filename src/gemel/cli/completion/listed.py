@@ -24,11 +24,12 @@ from gemel.cli.values import parse_strings
 from gemel.client.client import Client
 from gemel.client.targets import is_address
 from gemel.errors import GemelError
+from gemel.schema.methods import BY_SECTION, Section
 
 #: Seconds that the server has to start and answer.
 _LIMIT = 5.0
 #: The lists in which the names of an argument stand, by command and argument.
-_LISTS: Mapping[tuple[str, str], tuple[str, ...]] = {
+_LISTS: Mapping[tuple[str, str], tuple[Section, ...]] = {
     ("call", "name"): ("tools",),
     ("call", "arguments"): ("tools",),
     ("bench", "name"): ("tools",),
@@ -41,7 +42,6 @@ _LISTS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("complete", "argument"): ("prompts", "resourceTemplates"),
     ("complete", "prefix"): (),
 }
-_KEYS = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
 
 
 def listed_names(command: str, argument: str, options: argparse.Namespace, current: str) -> list[Candidate]:
@@ -91,13 +91,15 @@ def _may_ask(target: str) -> bool:
     return re.search(r"^\s*(from|import)\s+gemel\b", text, re.MULTILINE) is not None
 
 
-async def _ask(argument: str, options: argparse.Namespace, current: str, lists: tuple[str, ...]) -> list[Candidate]:
+async def _ask(argument: str, options: argparse.Namespace, current: str, lists: tuple[Section, ...]) -> list[Candidate]:
     from gemel.cli.commands.list import fetch_lists
 
     options.no_login = True
     async with asyncio.timeout(_LIMIT), client_for(options, show=lambda line: None, lock=None) as client:
         entries = await fetch_lists(client, lists)
-        definitions = {name: msgspec.to_builtins(items) for name, items in entries.items()}
+        definitions: dict[Section, list[dict[str, Any]]] = {
+            name: msgspec.to_builtins(items) for name, items in entries.items()
+        }
         key, equals, value = current.partition("=")
         if argument == "prefix":
             return await _complete(client, options.name, options.argument, value=current, context={})
@@ -121,10 +123,9 @@ async def _complete(
     return [Candidate(word) for word in completion.values]
 
 
-def _saved(target: str) -> dict[str, list[dict[str, Any]]]:
+def _saved(target: str) -> dict[Section, list[dict[str, Any]]]:
     """Return the definitions of a saved contract: the one that a configuration names, or gemel.lock for a program."""
     from gemel.client.group.config import pick, read_config
-    from gemel.contracts.contract import SECTIONS
     from gemel.contracts.lock_file import is_lock, read_lock
 
     path: str | None = "gemel.lock"
@@ -134,8 +135,8 @@ def _saved(target: str) -> dict[str, list[dict[str, Any]]]:
         return {}
     contract = read_lock(path)
     return {
-        name: [{**definition, _KEYS[name]: key} for key, definition in (contract.section(name) or {}).items()]
-        for name in SECTIONS
+        name: [{**definition, of.key: key} for key, definition in (contract.section(name) or {}).items()]
+        for name, of in BY_SECTION.items()
     }
 
 
@@ -143,12 +144,12 @@ def _saved(target: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def _names(
-    argument: str, options: argparse.Namespace, current: str, lists: Mapping[str, list[dict[str, Any]]]
+    argument: str, options: argparse.Namespace, current: str, lists: Mapping[Section, list[dict[str, Any]]]
 ) -> Iterator[Candidate]:
     """Yield the names in lists of definitions, or the arguments of the definition that the command line names."""
     for name, entries in lists.items():
         for definition in entries:
-            word = definition[_KEYS[name]]
+            word = definition[BY_SECTION[name].key]
             if argument in ("name", "uris"):
                 yield Candidate(word, definition.get("description") or "")
             elif word == options.name:

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from gemel.client.client import Client
+from gemel.client.subscriptions import announced_lists, listen_to
 from gemel.errors import (
     AuthorizationFailed,
     CallError,
@@ -30,6 +31,7 @@ from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.deviations import Deviation
 from gemel.protocol.eras.base import EraName
 from gemel.protocol.eras.detect import ERAS
+from gemel.schema.methods import LIST_CHANGED
 from gemel.timeouts import give_up_if_cancelled
 
 logger = logging.getLogger("gemel")
@@ -249,16 +251,14 @@ class Member:
         if late:
             await self._report_change(on_change, ChangesLost("the server is connected"))
         capabilities = client.server_capabilities
-        kinds = {"tools": capabilities.tools, "prompts": capabilities.prompts, "resource_list": capabilities.resources}
         # In the handshake era changes come without a subscription, also from servers that don't declare them.
         unasked = bool(ERAS[client.era].negotiation_method)
-        filters: dict[str, Any] = {
-            kind: True for kind, offer in kinds.items() if offer is not None and (offer.list_changed or unasked)
-        }
-        if not filters:
+        offered = [feature for feature in LIST_CHANGED if getattr(capabilities, feature) is not None]
+        features = offered if unasked else announced_lists(capabilities)
+        if not features:
             return ""
         try:
-            async with client.listen(**filters) as changes:
+            async with client.listen(**listen_to(features)) as changes:
                 async for change in changes:
                     await self._report_change(on_change, change)
         except GemelError as exc:

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from gemel.errors import DefinitionError
+from gemel.schema.methods import LISTS, Feature
 from gemel.schema.resources import ReadResourceParams, ReadResourceResult, Resource
 from gemel.server.composition.namespace import Prefix
 from gemel.server.context import Context
+from gemel.server.dispatch import RequestHandler
 from gemel.server.features.completion import Completions
 from gemel.server.features.prompts import Prompts
 from gemel.server.features.resources import RegisteredResource, Resources
@@ -31,8 +33,8 @@ class IncludedResource(RegisteredResource):
             setattr(self, name, getattr(entry, name))
         self._prefix = prefix
         self.uri = prefix.uri(entry.uri)
-        shown = prefix.resource if isinstance(entry.listing, Resource) else prefix.template
-        self.listing = shown(entry.listing)
+        is_resource = isinstance(entry.listing, Resource)
+        self.listing = prefix.listed(LISTS["resources" if is_resource else "templates"], entry.listing)
         self.item = _renamed(entry.item, self.uri, self.listing)
 
     def match(self, uri: str) -> Matched | None:
@@ -60,6 +62,22 @@ class Registries(NamedTuple):
     #: URIs of folders, which also have a template.
     folders: set[str]
 
+    def entries(self) -> dict[Feature, Entries[Any]]:
+        """The registries of items."""
+        return {"tools": self.tools, "prompts": self.prompts, "resources": self.resources}
+
+    def handlers(self) -> dict[str, RequestHandler]:
+        """The methods of the items."""
+        return {
+            "tools/list": self.tools.list,
+            "tools/call": self.tools.call,
+            "prompts/list": self.prompts.list,
+            "prompts/get": self.prompts.get,
+            "resources/list": self.resources.list,
+            "resources/templates/list": self.resources.list_templates,
+            "resources/read": self.resources.read,
+        }
+
 
 def include(target: Registries, source: Registries, prefix: str | None) -> None:
     """Copy tools, prompts and resources. Raises DefinitionError, before anything is copied, for names that are taken."""
@@ -72,12 +90,12 @@ def include(target: Registries, source: Registries, prefix: str | None) -> None:
     _check("resource", resources, target.resources)
     for name, tool in tools.items():
         made = copy.copy(tool)
-        made.item = _renamed(tool.item, name, names.tool(tool.item.listing))
+        made.item = _renamed(tool.item, name, names.listed(LISTS["tools"], tool.item.listing))
         made.run_instead(_outward(tool.run, names))
         target.tools.register(name, made)
     for (inner, prompt), name in zip(source.prompts.all.items(), prompts, strict=True):
         copied = copy.copy(prompt)
-        copied.item = _renamed(prompt.item, name, names.prompt(prompt.item.listing))
+        copied.item = _renamed(prompt.item, name, names.listed(LISTS["prompts"], prompt.item.listing))
         copied._run = _outward(prompt._run, names)
         if target.prompts.register(name, copied):
             target.completions.prompts[name] = dict(source.completions.prompts[inner])

@@ -10,7 +10,7 @@ import copy
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -24,11 +24,10 @@ from gemel.protocol.eras.base import Era
 from gemel.schema.base import Page, PageParams
 from gemel.schema.completion import CompleteParams, PromptReference
 from gemel.schema.lifecycle import ListChanged, ResourcesCapability, ServerCapabilities
-from gemel.schema.prompts import GetPromptParams, ListPromptsResult
-from gemel.schema.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams
-from gemel.schema.tools import CallToolParams, ListToolsResult
+from gemel.schema.methods import LIST_CHANGED, LISTS, Feature, ItemList, ListName
+from gemel.schema.resources import ReadResourceParams
 from gemel.server.composition.include import Registries
-from gemel.server.composition.namespace import Layer, Named, Prefix, plain
+from gemel.server.composition.namespace import Layer, Prefix, plain
 from gemel.server.composition.transform import ToolChanges
 from gemel.server.context import Context
 from gemel.server.dispatch import Dispatch, RequestHandler, Served
@@ -36,22 +35,19 @@ from gemel.server.extensions import Extensions, merged
 from gemel.server.features.caching import list_scope
 from gemel.server.features.encoded_lists import encoded_once
 from gemel.server.features.pagination import item_key, paginate
-from gemel.server.features.subscriptions import LISTS, Authorize
+from gemel.server.features.subscriptions import LISTS_URI, Authorize
 from gemel.server.features.tools import RegisteredTool
-from gemel.server.features.visibility import Entries, has_scopes, require_scopes
+from gemel.server.features.visibility import has_scopes, require_scopes
 from gemel.server.middleware.chain import Middleware, ResourceKeeper
 
 logger = logging.getLogger("gemel")
 
-Kind: TypeAlias = Literal["tools", "prompts", "resources", "templates"]
-
-#: The method that serves an item of each kind.
-_METHODS: dict[Kind, str] = {
-    "tools": "tools/call",
-    "prompts": "prompts/get",
-    "resources": "resources/read",
-    "templates": "completion/complete",
-}
+#: The lists that every server declares, with changes.
+OFFERED_LISTS = ServerCapabilities(
+    tools=ListChanged(list_changed=True),
+    prompts=ListChanged(list_changed=True),
+    resources=ResourcesCapability(subscribe=True, list_changed=True),
+)
 #: Pages of one list that are read from a mounted server, at most.
 _PAGE_LIMIT = 1000
 
@@ -127,26 +123,6 @@ class Mount(NamedTuple):
         return outer
 
 
-class _List(NamedTuple):
-    """How one list is put together."""
-
-    kind: Kind
-    field: str
-    member: str
-    result: type[Page]
-    rename: Callable[[Prefix, Any], Any]
-
-
-_LISTS = {
-    "tools/list": _List("tools", "tools", "tools", ListToolsResult, Prefix.tool),
-    "prompts/list": _List("prompts", "prompts", "prompts", ListPromptsResult, Prefix.prompt),
-    "resources/list": _List("resources", "resources", "resources", ListResourcesResult, Prefix.resource),
-    "resources/templates/list": _List(
-        "resources", "resource_templates", "resourceTemplates", ListResourceTemplatesResult, Prefix.template
-    ),
-}
-
-
 class Catalog:
     """What a server offers: what is registered on it, and what is mounted in it. Servers of another source override it."""
 
@@ -164,7 +140,8 @@ class Catalog:
     ) -> None:
         self._server = server
         self._description = description
-        self._tools, self._prompts, self._resources, self._completions, _ = registries
+        self._registries = registries
+        self._tools, self._resources, self._completions = registries.tools, registries.resources, registries.completions
         self._dispatch = dispatch
         self._extensions = extensions
         self._middleware = middleware
@@ -176,24 +153,14 @@ class Catalog:
         self.topics = extensions.topics.copy()
         #: The handlers of what is registered here.
         self.own_handlers: dict[str, RequestHandler] = {
-            "tools/list": self._tools.list,
-            "tools/call": self._tools.call,
-            "prompts/list": self._prompts.list,
-            "prompts/get": self._prompts.get,
-            "resources/list": self._resources.list,
-            "resources/templates/list": self._resources.list_templates,
-            "resources/read": self._resources.read,
+            **registries.handlers(),
             "completion/complete": self._complete_own,
         }
-        entries: dict[str, Entries[Any]] = {
-            "tools": self._tools,
-            "prompts": self._prompts,
-            "resources": self._resources,
-        }
+        self._entries = registries.entries()
         #: The same for a server without mounted ones.
         self.sole_handlers: dict[str, RequestHandler] = self.own_handlers | {
-            method: encoded_once(method, what.field, self.own_handlers[method], entries[what.kind], self._sends_lists)
-            for method, what in _LISTS.items()
+            of.method: encoded_once(of, self.own_handlers[of.method], self._entries[of.feature], self._sends_lists)
+            for of in LISTS.values()
         }
         self._mounts: list[Mount] = []
         self._outer: list[Catalog] = []
@@ -208,10 +175,8 @@ class Catalog:
             or "completion/complete" in self.custom_methods
             or any(mount.server.catalog.capabilities().completions is not None for mount in self._mounts)
         )
-        return ServerCapabilities(
-            tools=ListChanged(list_changed=True),
-            prompts=ListChanged(list_changed=True),
-            resources=ResourcesCapability(subscribe=True, list_changed=True),
+        return msgspec.structs.replace(
+            OFFERED_LISTS,
             completions={} if completions else None,
             logging={} if self._description.log_level is not None else None,
         )
@@ -247,8 +212,7 @@ class Catalog:
 
     def registered(self) -> set[tuple[str, str]]:
         """The kind and name of each tool, prompt and resource that is registered here, whoever may see it."""
-        kinds: dict[str, Entries[Any]] = {"tool": self._tools, "prompt": self._prompts, "resource": self._resources}
-        return {(kind, name) for kind, entries in kinds.items() for name in entries.all}
+        return {(feature.removesuffix("s"), name) for feature, entries in self._entries.items() for name in entries.all}
 
     @property
     def is_empty(self) -> bool:
@@ -261,10 +225,10 @@ class Catalog:
         """Whether another server offers what this one does."""
         return bool(self._outer)
 
-    async def offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
+    async def offers(self, ctx: Context[Any], kind: ListName, key: str) -> bool:
         """Whether this caller finds a tool, prompt, resource or template of this name or URI."""
         return (
-            _METHODS[kind] in self.custom_methods
+            LISTS[kind].used_by in self.custom_methods
             or self._has(ctx, kind, key)
             or (await self._find(ctx, kind, key))[0] is not None
             or (kind == "resources" and await self.keeps(key))
@@ -340,15 +304,15 @@ class Catalog:
             logger.warning("Changes of the lists of %r are not reported: %s", mount.server.name, exc)
 
     def unwatched(self, caller: Hashable, uri: str) -> None:
-        """Called when the last subscription of a caller to a resource has ended, or to lists: `LISTS`."""
+        """Called when the last subscription of a caller to a resource has ended, or to lists: `LISTS_URI`."""
         for mount in self._mounts:
-            inner = uri if uri == LISTS else mount.prefix.inner_uri(uri)
+            inner = uri if uri == LISTS_URI else mount.prefix.inner_uri(uri)
             if inner is not None:
                 mount.server.catalog.unwatched(caller, inner)
 
-    def names(self, kind: Named, ctx: Context[Any]) -> Iterator[str]:
+    def names(self, kind: Feature, ctx: Context[Any]) -> Iterator[str]:
         """The names of all tools or prompts that this caller sees."""
-        yield from self._tools.names(ctx) if kind == "tools" else self._prompts.names(ctx)
+        yield from self._entries[kind].names(ctx)
         for mount in self._mounts:
             inner = mount.server.catalog
             changes = [one for one in reversed(inner._middleware) if isinstance(one, ToolChanges)]
@@ -360,27 +324,22 @@ class Catalog:
                 if name is not None:
                     yield name
 
-    def _has(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
-        """Whether this caller finds an item that is registered here."""
-        if kind == "tools":
-            return self._tools.sees(ctx, key)
-        if kind == "prompts":
-            return self._prompts.sees(ctx, key)
-        if kind == "templates":
-            return self._resources.sees(ctx, key)
+    def _has(self, ctx: Context[Any], kind: ListName, key: str) -> bool:
+        """Whether this caller finds an item that is registered here; a URI may also be one of a template."""
+        if kind != "resources":
+            return self._entries[LISTS[kind].feature].sees(ctx, key)
         try:
             return self._resources.has(ctx, key)
         except InvalidParams:
             return False
 
-    async def _find(self, ctx: Context[Any], kind: Kind, key: str) -> tuple[Mount | None, str]:
+    async def _find(self, ctx: Context[Any], kind: ListName, key: str) -> tuple[Mount | None, str]:
         """The mount that has an item, and its inner name or URI; None for an own item and one that nobody has."""
         if self._has(ctx, kind, key):
             return None, key
         for mount in self._mounts:
             if mount.prefix.text is not None:
-                named = kind in ("tools", "prompts")
-                inner = mount.prefix.inner_name(key) if named else mount.prefix.inner_uri(key)
+                inner = mount.prefix.inner_name(key) if LISTS[kind].is_named else mount.prefix.inner_uri(key)
                 if inner is not None:
                     return mount, inner
         for mount in self._mounts:
@@ -415,7 +374,7 @@ class Catalog:
     @property
     def offered_names(self) -> list[str]:
         """The names of what is registered here, and of the servers that are mounted."""
-        names = [name for entries in (self._tools, self._prompts, self._resources) for name in entries.all]
+        names = [name for entries in self._entries.values() for name in entries.all]
         return names + [mount.server._own_name for mount in self._mounts]
 
     def check(self, server: MountableServer, prefix: str | None, changes: ToolChanges | None) -> Mount:
@@ -454,8 +413,8 @@ class Catalog:
 
     def _mounts_changed(self) -> None:
         self.collect_extensions()
-        for kind in ("prompts", "resources", "tools"):
-            self._server._list_changed(Changed(kind))
+        for feature in sorted(LIST_CHANGED):
+            self._server._list_changed(Changed(feature))
 
     def collect_extensions(self) -> None:
         """Collect what the extensions of mounted servers provide, after a change; of two of the same name the first counts."""
@@ -551,53 +510,52 @@ class Catalog:
     def handlers(self) -> dict[str, RequestHandler]:
         """The methods of all features, for what is registered here together with what is mounted."""
         return {
-            **{method: self._lister(method) for method in _LISTS},
-            "tools/call": self._call,
-            "prompts/get": self._get,
+            **{of.method: self._lister(of) for of in LISTS.values()},
+            **{of.used_by: self._by_name(of) for of in LISTS.values() if of.is_named},
             "resources/read": self._read,
             "completion/complete": self._complete,
         }
 
-    def _lister(self, method: str) -> RequestHandler:
-        what = _LISTS[method]
-        own = self.own_handlers[method]
+    def _lister(self, of: ItemList) -> RequestHandler:
+        own = self.own_handlers[of.method]
 
         async def combined(ctx: Context[Any], params: PageParams) -> Page:
-            mounted = (self._items(ctx, mount, what) for mount in self._mounts)
-            parts = await asyncio.gather(_all_pages(what, lambda cursor: own(ctx, PageParams(cursor=cursor))), *mounted)
+            mounted = (self._items(ctx, mount, of) for mount in self._mounts)
+            parts = await asyncio.gather(_all_pages(of, lambda cursor: own(ctx, PageParams(cursor=cursor))), *mounted)
             items: dict[str, Any] = {}  # of two items with the same name the first one counts
             for part in parts:
                 for item in part.items:
                     items.setdefault(item_key(item), item)
             page, cursor = paginate(list(items.values()), params.cursor, self._page_size)
-            members: dict[str, Any] = {what.field: page}
+            members: dict[str, Any] = {of.field: page}
             private = any(part.private for part in parts)
-            return what.result(**members, next_cursor=cursor, cache_scope=list_scope(private))
+            return of.result(**members, next_cursor=cursor, cache_scope=list_scope(private))
 
         return combined
 
-    async def _items(self, ctx: Context[Any], mount: Mount, what: _List) -> _Part:
+    async def _items(self, ctx: Context[Any], mount: Mount, of: ItemList) -> _Part:
         """The items of one mounted server. If it fails, the list is made without them."""
         try:
             await self._enter_mount(mount)
-            part = await _all_pages(what, lambda cursor: mount.request(ctx, cursor=cursor))
+            part = await _all_pages(of, lambda cursor: mount.request(ctx, cursor=cursor))
         except MethodNotFound:
             return _Part([], private=False)
         except Exception as exc:
-            logger.warning("The %s of %r are left out: %s", what.kind, mount.server.name, exc)
+            logger.warning("The %s of %r are left out: %s", of.feature, mount.server.name, exc)
             return _Part([], private=True)
         usable = [item for item in part.items if isinstance(item, Struct | dict)]
         if len(usable) < len(part.items):
-            logger.warning("Some %s of %r are left out: they are no objects", what.kind, mount.server.name)
-        return _Part([what.rename(mount.prefix, item) for item in usable], part.private)
+            logger.warning("Some %s of %r are left out: they are no objects", of.feature, mount.server.name)
+        return _Part([mount.prefix.listed(of, item) for item in usable], part.private)
 
-    async def _call(self, ctx: Context[Any], params: CallToolParams) -> Any:
-        mount, name = await self._find(ctx, "tools", params.name)
-        return await self._serve(ctx, params, mount, name=name)
+    def _by_name(self, of: ItemList) -> RequestHandler:
+        """The handler of a method that uses an item by its name."""
 
-    async def _get(self, ctx: Context[Any], params: GetPromptParams) -> Any:
-        mount, name = await self._find(ctx, "prompts", params.name)
-        return await self._serve(ctx, params, mount, name=name)
+        async def serve(ctx: Context[Any], params: Any) -> Any:
+            mount, name = await self._find(ctx, of.name, params.name)
+            return await self._serve(ctx, params, mount, name=name)
+
+        return serve
 
     async def _read(self, ctx: Context[Any], params: ReadResourceParams) -> Any:
         mount, uri = await self._find(ctx, "resources", params.uri)
@@ -644,13 +602,13 @@ class _Part(NamedTuple):
     private: bool
 
 
-async def _all_pages(what: _List, request: Callable[[str | None], Awaitable[Any]]) -> _Part:
+async def _all_pages(of: ItemList, request: Callable[[str | None], Awaitable[Any]]) -> _Part:
     items: list[Any] = []
     private = False
     cursor: str | None = None
     for _ in range(_PAGE_LIMIT):
         page = await request(cursor)
-        items += _member(page, what.field, what.member) or ()
+        items += _member(page, of.field, of.member) or ()
         private = private or _member(page, "cache_scope", "cacheScope") == "private"
         before, cursor = cursor, _member(page, "next_cursor", "nextCursor")
         if cursor is None or cursor == before:

@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw, Struct, structs
 
 from gemel.errors import DefinitionError, shorten
 from gemel.schema.content import EmbeddedResource, ResourceLink
+from gemel.schema.methods import Feature, ItemList
 from gemel.schema.prompts import GetPromptResult
 from gemel.schema.resources import ReadResourceResult
 from gemel.schema.tools import CallToolResult
 from gemel.server.functions.arguments import Rename
 
-Named: TypeAlias = Literal["tools", "prompts", "resources"]
-
 
 class Layer(Protocol):
     """One translation of names from a server to the one that mounts it."""
 
-    def outer(self, kind: Named, inner: str) -> str | None:
+    def outer(self, kind: Feature, inner: str) -> str | None:
         """The outer name or URI; None for an item that is hidden there."""
         ...
 
@@ -34,7 +33,7 @@ class Layer(Protocol):
         ...
 
 
-def outer_name(ctx: Any, kind: Named, inner: str) -> str | None:
+def outer_name(ctx: Any, kind: Feature, inner: str) -> str | None:
     """The name that the caller knows; None for an item that is hidden from the caller."""
     name: str | None = inner
     for layer in reversed(ctx._layers):
@@ -42,7 +41,7 @@ def outer_name(ctx: Any, kind: Named, inner: str) -> str | None:
     return name
 
 
-def called(ctx: Any, kind: Named, inner: str) -> str:
+def called(ctx: Any, kind: Feature, inner: str) -> str:
     """The name that the caller knows, for messages about a request of the caller."""
     return (outer_name(ctx, kind, inner) or inner) if ctx._layers else inner
 
@@ -63,7 +62,7 @@ def argument_names(ctx: Any, tool: str) -> Rename | None:
     return rename if steps else None
 
 
-def suggest(ctx: Any, kind: Named, name: str, known: Iterable[str] = ()) -> str:
+def suggest(ctx: Any, kind: Feature, name: str, known: Iterable[str] = ()) -> str:
     """An unknown name for an error text, with a similar one, if there is one; all as the caller knows them."""
     import difflib
 
@@ -111,7 +110,7 @@ class Prefix:
         """A tool's or prompt's name as it is seen from outside."""
         return self._head + inner
 
-    def outer(self, kind: Named, inner: str) -> str | None:
+    def outer(self, kind: Feature, inner: str) -> str | None:
         """A name or URI as it is seen from outside."""
         return self.uri(inner) if kind == "resources" else self.name(inner)
 
@@ -137,24 +136,10 @@ class Prefix:
 
     # ---------------------------------------------------------------- what lists show
 
-    def tool(self, item: Any) -> Any:
-        """A listed tool with its outer name; the URI of its page is the outer one."""
-        return self._with(self._renamed(item), "meta", "_meta", self._meta)
-
-    def prompt(self, item: Any) -> Any:
-        """A listed prompt with its outer name."""
-        return self._renamed(item)
-
-    def resource(self, item: Any) -> Any:
-        """A listed resource with its outer URI."""
-        return self._with(item, "uri", "uri", _of_text(self.uri))
-
-    def template(self, item: Any) -> Any:
-        """A listed template with its outer URI."""
-        return self._with(item, "uri_template", "uriTemplate", _of_text(self.uri))
-
-    def _renamed(self, item: Any) -> Any:
-        return self._with(item, "name", "name", _of_text(self.name))
+    def listed(self, of: ItemList, item: Any) -> Any:
+        """An item of a list with its outer name or URI; the URI of a tool's page is the outer one."""
+        item = self._with(item, of.key_field, of.key, _of_text(self.name if of.is_named else self.uri))
+        return self._with(item, "meta", "_meta", self._meta) if of.name == "tools" else item
 
     def _meta(self, meta: Any) -> Any:
         if not isinstance(meta, dict):
@@ -178,7 +163,7 @@ class Prefix:
             message: Callable[[Any], Any] = lambda item: self._with(item, "content", "content", self._block)  # noqa: E731
             return self._with(result, "messages", "messages", self._each(message))
         if isinstance(result, ReadResourceResult) or (isinstance(result, dict) and "contents" in result):
-            return self._with(result, "contents", "contents", self._each(self.resource))
+            return self._with(result, "contents", "contents", self._each(self._contents))
         return result
 
     @staticmethod
@@ -190,8 +175,11 @@ class Prefix:
         if isinstance(block, ResourceLink) or kind == "resource_link":
             return self._with(block, "uri", "uri", _of_text(self._link))
         if isinstance(block, EmbeddedResource) or kind == "resource":
-            return self._with(block, "resource", "resource", self.resource)
+            return self._with(block, "resource", "resource", self._contents)
         return block
+
+    def _contents(self, contents: Any) -> Any:
+        return self._with(contents, "uri", "uri", _of_text(self.uri))
 
     def _link(self, uri: str) -> str:
         return uri if uri.lower().startswith(_WEB_SCHEMES) else self.uri(uri)

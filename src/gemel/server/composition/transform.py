@@ -12,8 +12,9 @@ from msgspec import UNSET, Raw, Struct, structs
 from gemel.errors import DefinitionError, InvalidParams, shorten
 from gemel.jsonrpc import ABSENT
 from gemel.protocol.scopes import parse_scopes
+from gemel.schema.methods import Feature
 from gemel.schema.tools import Tool, ToolAnnotations
-from gemel.server.composition.namespace import Named, argument_names, plain, suggest
+from gemel.server.composition.namespace import argument_names, plain, suggest
 from gemel.server.context import Context
 from gemel.server.features.options import annotations_of
 from gemel.server.features.visibility import require_scopes
@@ -87,7 +88,7 @@ class ToolChanges:
         inner = self._inner.get(outer)
         return inner if inner is not None or outer in self._changes else outer
 
-    def outer(self, kind: Named, inner: str) -> str | None:
+    def outer(self, kind: Feature, inner: str) -> str | None:
         """Translate a name of the server.
 
         Args:

@@ -19,7 +19,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gemel.errors import DefinitionError
 from gemel.schema.base import CacheableResult
-from gemel.schema.methods import METHODS
+from gemel.schema.methods import CACHEABLE
 from gemel.schema.resources import ReadResourceParams
 from gemel.server.context import Context
 from gemel.server.dispatch import RequestHandler
@@ -86,13 +86,10 @@ class CacheHints:
 
     def __init__(self, hints: Mapping[str, CacheHint] | None) -> None:
         self._hints = dict(hints or {})
-        cacheable = [
-            name for name, row in METHODS.items() if row.result is not None and issubclass(row.result, CacheableResult)
-        ]
         for method in self._hints:
-            if method not in cacheable:
+            if method not in CACHEABLE:
                 raise DefinitionError(
-                    f"cache: results of {method!r} can't be cached; those of {', '.join(cacheable)} can"
+                    f"cache: results of {method!r} can't be cached; those of {', '.join(CACHEABLE)} can"
                 )
 
     def applied(self, method: str, handler: RequestHandler) -> RequestHandler:

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Raw
 
 from gemel.protocol.revisions.adapt import shape
+from gemel.schema.methods import ItemList
 from gemel.server.context import Context
 from gemel.server.dispatch import RequestHandler
 from gemel.server.features.visibility import Entries
@@ -16,7 +17,7 @@ from gemel.values.encoding import encode_value
 
 
 def encoded_once(
-    method: str, member: str, handler: RequestHandler, entries: Entries[Any], is_final: Callable[[], bool]
+    of: ItemList, handler: RequestHandler, entries: Entries[Any], is_final: Callable[[], bool]
 ) -> RequestHandler:
     """A handler of a list whose first page holds JSON text in place of its items.
 
@@ -24,8 +25,7 @@ def encoded_once(
     request is a part of another one, the result has the items themselves.
 
     Args:
-        method: The method of the list.
-        member: The member of its result that holds the items.
+        of: The list.
         handler: The handler that makes the result.
         entries: What is listed.
         is_final: Whether nothing looks into the result before it is sent.
@@ -34,12 +34,12 @@ def encoded_once(
     async def serve(ctx: Context[Any], params: Any) -> Any:
         if params.cursor is not None or entries.restricted or ctx._root is not None or not is_final():
             return await handler(ctx, params)
-        key = method, ctx.protocol_version
+        key = of.method, ctx.protocol_version
         encoded = entries.encoded  # a change in another thread replaces it
         page = encoded.get(key)
         if page is None:
             page = copy(shape(await handler(ctx, params), ctx.protocol_version))
-            setattr(page, member, Raw(encode_value(getattr(page, member))))
+            setattr(page, of.field, Raw(encode_value(getattr(page, of.field))))
             encoded[key] = page
         return copy(page)  # cache hints are written into it
 

@@ -11,9 +11,10 @@ import msgspec
 from gemel.errors import DefinitionError, shorten
 from gemel.options import Check, check_names, check_option, one_of, similar
 from gemel.schema.base import Annotations, Icon
+from gemel.schema.methods import Feature
 from gemel.schema.tools import ToolAnnotations
 from gemel.server.features.caching import CacheScope
-from gemel.server.features.visibility import Caller, Item, ItemKind, View, view_of
+from gemel.server.features.visibility import Caller, Item, View, view_of
 from gemel.server.functions.signature import Signature
 from gemel.values.encoding import encode_value, simplified
 
@@ -164,7 +165,7 @@ def common_members(signature: Signature, options: Mapping[str, Any]) -> dict[str
     }
 
 
-def make_item(kind: ItemKind, name: str, listing: Any, options: Mapping[str, Any], view: View | None = None) -> Item:
+def make_item(kind: Feature, name: str, listing: Any, options: Mapping[str, Any], view: View | None = None) -> Item:
     """A tool, prompt or resource as visibility rules see it, with the options that all kinds share.
 
     `view` is what a caller sees of the listing; by default that follows from `visible=`.

@@ -19,7 +19,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
 from typing import Any, Protocol, TypeAlias, cast
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
@@ -31,13 +30,14 @@ from gemel.backends.base import Backend, Event
 from gemel.channel import DetachableChannel, Detached, ImmediateChannel
 from gemel.errors import ChannelClosed, ConnectionLost, InsufficientScope, InvalidParams, Overloaded
 from gemel.protocol.changes import (
-    LIST_CHANGED,
     ChangeBuffer,
     Changed,
     ChangedFor,
     ChangeMessage,
     ChangesLost,
     covers,
+    filter_of_lists,
+    lists_of_filter,
     resource_of,
     subscription_end,
 )
@@ -46,6 +46,7 @@ from gemel.protocol.records import Call, Outgoing
 from gemel.protocol.states import CallState
 from gemel.schema.base import SUBSCRIPTION_ID
 from gemel.schema.lifecycle import ServerCapabilities
+from gemel.schema.methods import LIST_CHANGED
 from gemel.schema.resources import SubscribeParams
 from gemel.schema.subscriptions import ListenParams, ListenResult, SubscriptionFilter
 from gemel.server.context import Context, caller_key
@@ -60,7 +61,7 @@ logger = logging.getLogger("gemel")
 WOKEN_AT_ONCE = 100
 
 #: Stands for the lists among the URIs that a caller watches.
-LISTS = ""
+LISTS_URI = ""
 
 #: Bytes that a subscription takes besides its request.
 SUBSCRIPTION_OVERHEAD = 2048
@@ -105,7 +106,7 @@ class Offered(Protocol):
         """Called when a caller subscribes to lists by a stream."""
 
     def unwatched(self, caller: Hashable, uri: str) -> None:
-        """Called when the last subscription of a caller to a resource has ended, or to lists: `LISTS`."""
+        """Called when the last subscription of a caller to a resource has ended, or to lists: `LISTS_URI`."""
 
 
 class Subscriptions:
@@ -433,15 +434,15 @@ class Subscriptions:
             raise InvalidParams(f"Too many resources in one subscription: {self._max_uris} is the limit here")
         self._make_room(ctx._call.origin.holder, _size_of(ctx._call))
         caller = caller_key(ctx)
-        begun = {LISTS, *requested}
+        begun = {LISTS_URI, *requested}
         self._watch(caller, begun)
         kept: set[str] = set()
         try:
             agreed = await self._agreed(ctx, notifications, requested)
             topics = await self._agreed_topics(ctx)
-            if _lists_of_filter(agreed):
+            if lists_of_filter(agreed):
                 await self._offered.watch_lists(ctx)
-            kept = {LISTS, *(agreed.resource_subscriptions or ())}
+            kept = {LISTS_URI, *(agreed.resource_subscriptions or ())}
         finally:
             self._unwatch(caller, begun - kept)
         with self._buffer.lock:
@@ -461,7 +462,7 @@ class Subscriptions:
 
     def _audience(self, call: Call, agreed: SubscriptionFilter, topics: Mapping[str, tuple[Topic, Any]]) -> _Audience:
         """The streams with the same filter; only extensions know whether their keys are the same."""
-        lists = _lists_of_filter(agreed)
+        lists = lists_of_filter(agreed)
         uris = tuple(agreed.resource_subscriptions or ())
         key = call if topics else (lists, uris)
         audience = self._audiences.get(key)
@@ -480,7 +481,7 @@ class Subscriptions:
                     del self._audiences[audience.key]
             stream.session.forget_end_of_input(stream.end)
             self._forget(call)
-            self._unwatch(stream.caller, (LISTS, *audience.uris))
+            self._unwatch(stream.caller, (LISTS_URI, *audience.uris))
             count("gemel.server.active_subscriptions", -1)
 
     async def _agreed(
@@ -488,11 +489,7 @@ class Subscriptions:
     ) -> SubscriptionFilter:
         """The part of the filter that the server offers and the caller may subscribe to."""
         offered = self._offered_lists()
-        agreed = SubscriptionFilter(
-            tools_list_changed=(requested.tools_list_changed and "tools" in offered) or None,
-            prompts_list_changed=(requested.prompts_list_changed and "prompts" in offered) or None,
-            resources_list_changed=(requested.resources_list_changed and "resources" in offered) or None,
-        )
+        agreed = filter_of_lists(feature for feature in lists_of_filter(requested) if feature in offered)
         if requested.resource_subscriptions is not None and "resources" in offered:
             agreed.resource_subscriptions = [uri for uri in uris if await self._may_watch(ctx, uri)]
         return agreed
@@ -740,16 +737,6 @@ class _SessionListener(ChangeReader):
 def _has_expired(session: Session) -> bool:
     """Whether a session is told nothing until it is used with another token."""
     return session.authority is not None and session.authority.has_expired(time.time())
-
-
-@cache
-def _lists_of(*on: bool | None) -> tuple[str, ...]:
-    """The kinds of the lists of a filter, in the order of LIST_CHANGED; all streams share them."""
-    return tuple(kind for kind, chosen in zip(LIST_CHANGED, on, strict=True) if chosen)
-
-
-def _lists_of_filter(agreed: SubscriptionFilter) -> tuple[str, ...]:
-    return _lists_of(agreed.tools_list_changed, agreed.prompts_list_changed, agreed.resources_list_changed)
 
 
 class _Audience:

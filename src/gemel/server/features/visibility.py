@@ -15,12 +15,11 @@ from gemel.errors import DefinitionError, InsufficientScope
 from gemel.options import hint, is_async, is_function, one_of
 from gemel.protocol.scopes import parse_scopes
 from gemel.schema.lifecycle import ClientCapabilities
+from gemel.schema.methods import Feature
 from gemel.server.context import Context
 from gemel.server.injection import without_markers
 
 logger = logging.getLogger("gemel")
-
-ItemKind: TypeAlias = Literal["tools", "prompts", "resources"]
 
 
 class Caller:
@@ -87,7 +86,7 @@ class Item:
 
     def __init__(
         self,
-        kind: ItemKind,
+        kind: Feature,
         name: str,
         listing: Any,
         *,

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from gemel.cli.connect import client_for
 from gemel.client.terminal.display import write
-from gemel.contracts.contract import SECTIONS, SINGULAR, Contract, Section
+from gemel.contracts.contract import SECTIONS, Contract
 from gemel.contracts.display import hidden_in, hidden_within, name_shown
 from gemel.contracts.fetch import fetch_contract
 from gemel.contracts.lock_file import is_lock, written
 from gemel.errors import StartError
+from gemel.schema.methods import BY_SECTION, Section
 from gemel.user_files import replace_file, writing
 from gemel.visible import escape_line
 
@@ -58,13 +59,13 @@ def _hidden_character_warnings(contract: Contract) -> Iterator[str]:
     for section in SECTIONS:
         for name, definition in (contract.section(section) or {}).items():
             if hidden := hidden_within([name, definition]):
-                yield f"{SINGULAR[section]} {name_shown(name)} has hidden characters: {', '.join(hidden[:8])}"
+                yield f"{BY_SECTION[section].word} {name_shown(name)} has hidden characters: {', '.join(hidden[:8])}"
     if hidden := hidden_in(contract.instructions or ""):
         yield f"the server's instructions have hidden characters: {', '.join(hidden[:8])}"
 
 
 def _count(number: int, section: Section) -> str:
-    return f"{number} {SINGULAR[section]}{'s' * (number != 1)}"
+    return f"{number} {BY_SECTION[section].word}{'s' * (number != 1)}"
 
 
 def _refuse_to_overwrite(path: str) -> None:

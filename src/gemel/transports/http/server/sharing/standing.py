@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from gemel.backends.base import Backend
 from gemel.errors import BackendError, ChannelClosed, GemelError, InvalidRequest
-from gemel.protocol.changes import LIST_CHANGED
 from gemel.protocol.http import sse
 from gemel.protocol.records import Outgoing
+from gemel.schema.methods import LIST_CHANGED
 from gemel.transports.http.server.session import STANDING, SessionStream, StreamResponse
 from gemel.transports.http.server.sharing.events import LogWriter, unknown_event
 from gemel.transports.http.server.sharing.mailbox import BEAT
