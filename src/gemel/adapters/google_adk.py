@@ -18,7 +18,7 @@ from gemel.adapters.tools import (
 )
 from gemel.client.content import content_to_text
 from gemel.errors import shorten
-from gemel.schema.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent
+from gemel.schema.content import ContentBlock, contents_of
 from gemel.schema.tools import CallToolResult, Tool
 
 try:
@@ -168,9 +168,7 @@ def _response(result: CallToolResult) -> dict[str, Any]:
 
 def _media(block: ContentBlock) -> types.Part | None:
     """A part for what is not text; None for text."""
-    if isinstance(block, ImageContent | AudioContent):
-        return types.Part.from_bytes(data=block.decoded, mime_type=block.mime_type)
-    if isinstance(block, EmbeddedResource) and block.resource.blob is not None:
-        mime_type = block.resource.mime_type or "application/octet-stream"
-        return types.Part.from_bytes(data=block.resource.decoded, mime_type=mime_type)
-    return None
+    contents = contents_of(block)
+    if contents is None or contents.blob is None:
+        return None
+    return types.Part.from_bytes(data=contents.decoded, mime_type=contents.mime_type or "application/octet-stream")

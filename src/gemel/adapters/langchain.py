@@ -22,10 +22,10 @@ from gemel.errors import DefinitionError
 from gemel.schema.content import (
     AudioContent,
     ContentBlock,
-    EmbeddedResource,
     ImageContent,
     ResourceContents,
     TextContent,
+    contents_of,
 )
 from gemel.schema.prompts import PromptMessage
 from gemel.schema.resources import Resource
@@ -218,15 +218,14 @@ def _tool_block(block: ContentBlock) -> LangChainBlock:
 
 
 def _block(block: ContentBlock) -> LangChainBlock:
-    if isinstance(block, ImageContent):
-        return create_image_block(base64=block.data, mime_type=block.mime_type)
     if isinstance(block, AudioContent):
         return create_audio_block(base64=block.data, mime_type=block.mime_type)
-    if isinstance(block, EmbeddedResource) and block.resource.blob is not None:
-        mime_type = block.resource.mime_type
-        create = create_image_block if (mime_type or "").startswith("image/") else create_file_block
-        return create(base64=block.resource.blob, mime_type=mime_type)
-    return create_text_block(text=content_to_text(block))
+    contents = contents_of(block)
+    if contents is None or contents.blob is None:
+        return create_text_block(text=content_to_text(block))
+    is_image = isinstance(block, ImageContent) or (contents.mime_type or "").startswith("image/")
+    create = create_image_block if is_image else create_file_block
+    return create(base64=contents.blob, mime_type=contents.mime_type)
 
 
 def _message(message: PromptMessage) -> HumanMessage | AIMessage:

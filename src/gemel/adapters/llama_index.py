@@ -18,7 +18,7 @@ from gemel.adapters.tools import (
 )
 from gemel.client.content import content_to_text
 from gemel.errors import DefinitionError
-from gemel.schema.content import AudioContent, EmbeddedResource, ImageContent
+from gemel.schema.content import AudioContent, ImageContent, contents_of
 from gemel.schema.content import ContentBlock as GemelBlock
 from gemel.schema.resources import Resource
 from gemel.schema.tools import CallToolResult, Tool
@@ -211,13 +211,11 @@ def _output(name: str, arguments: dict[str, Any], result: CallToolResult) -> Too
 
 
 def _block(block: GemelBlock) -> ContentBlock:
-    if isinstance(block, ImageContent):
-        return ImageBlock(image=block.decoded, image_mimetype=block.mime_type)
     if isinstance(block, AudioContent):
         return AudioBlock(audio=block.decoded, format=block.mime_type.partition("/")[2])
-    if isinstance(block, EmbeddedResource) and block.resource.blob is not None:
-        resource = block.resource
-        if (resource.mime_type or "").startswith("image/"):
-            return ImageBlock(image=resource.decoded, image_mimetype=resource.mime_type)
-        return DocumentBlock(data=resource.decoded, document_mimetype=resource.mime_type, title=resource.uri)
-    return TextBlock(text=content_to_text(block))
+    contents = contents_of(block)
+    if contents is None or contents.blob is None:
+        return TextBlock(text=content_to_text(block))
+    if isinstance(block, ImageContent) or (contents.mime_type or "").startswith("image/"):
+        return ImageBlock(image=contents.decoded, image_mimetype=contents.mime_type)
+    return DocumentBlock(data=contents.decoded, document_mimetype=contents.mime_type, title=contents.uri)

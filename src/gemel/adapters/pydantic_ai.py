@@ -17,7 +17,7 @@ from gemel.adapters.tools import (
 from gemel.client.content import content_to_text
 from gemel.client.methods import ClientMethods
 from gemel.options import check_option, one_of
-from gemel.schema.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent, TextContent
+from gemel.schema.content import ContentBlock, TextContent, contents_of
 from gemel.schema.tools import CallToolResult, Tool
 
 try:
@@ -187,8 +187,7 @@ def _value(result: CallToolResult) -> Any:
 
 
 def _part(block: ContentBlock) -> str | BinaryContent:
-    if isinstance(block, ImageContent | AudioContent):
-        return BinaryContent(block.decoded, media_type=block.mime_type)
-    if isinstance(block, EmbeddedResource) and block.resource.blob is not None:
-        return BinaryContent(block.resource.decoded, media_type=block.resource.mime_type or "application/octet-stream")
-    return content_to_text(block)
+    contents = contents_of(block)
+    if contents is None or contents.blob is None:
+        return content_to_text(block)
+    return BinaryContent(contents.decoded, media_type=contents.mime_type or "application/octet-stream")

@@ -22,8 +22,9 @@ from gemel.schema.content import (
     EmbeddedResource,
     ImageContent,
     ResourceContents,
-    ResourceLink,
     TextContent,
+    contents_of,
+    shown,
 )
 from gemel.schema.prompts import GetPromptResult
 from gemel.schema.resources import ReadResourceResult
@@ -80,7 +81,11 @@ def save_content(content: Saveable, path: str | os.PathLike[str], *, overwrite: 
         InvalidResponse: The data is not base64.
         TypeError: The content has no data, like a resource link.
     """
-    data, kind, uri = _parts(content)
+    contents = contents_of(content)
+    if contents is None:
+        raise TypeError(f"{type(content).__name__} has no data to save; a link is read with client.read_resource(link)")
+    data, uri = contents.decoded, contents.uri
+    kind = contents.mime_type or ("text/plain" if contents.blob is None else None)
     suffix = suffix_of(kind)
     target = Path(path)
     if target.is_dir() or os.fspath(path).endswith(("/", os.sep)):
@@ -112,8 +117,11 @@ def save_contents(result: Result | Iterable[Any], directory: str | os.PathLike[s
         InvalidResponse: The data of a block is not base64.
     """
     folder = os.path.join(os.fspath(directory), "")
-    kinds = (ImageContent, AudioContent, EmbeddedResource, ResourceContents)
-    return [save_content(block, folder) for block in blocks_of(result) if isinstance(block, kinds)]
+    return [
+        save_content(block, folder)
+        for block in blocks_of(result)
+        if contents_of(block) is not None and not isinstance(block, TextContent)
+    ]
 
 
 def blocks_of(result: Result | Iterable[Any]) -> list[Any]:
@@ -147,48 +155,13 @@ def content_to_text(content: Result | Block) -> str:
         The text.
     """
     if isinstance(content, GetPromptResult):
-        return "\n".join(f"{message.role}: {_block(message.content)}" for message in content.messages)
+        return "\n".join(f"{message.role}: {shown(message.content)}" for message in content.messages)
     if not isinstance(content, CallToolResult | ReadResourceResult):
-        return _block(content)
-    lines = [_block(block) for block in blocks_of(content)]
+        return shown(content)
+    lines = [shown(block) for block in blocks_of(content)]
     if not lines and isinstance(content, CallToolResult) and content.structured_content is not UNSET:
         lines = [msgspec.json.encode(content.structured_content).decode()]
     return "\n".join(lines)
-
-
-def _block(block: Block) -> str:
-    if isinstance(block, TextContent):
-        return block.text
-    if isinstance(block, ImageContent | AudioContent):
-        return f"[{block.mime_type}, {_size(block.data)}]"
-    if isinstance(block, EmbeddedResource):
-        return _block(block.resource)
-    if isinstance(block, ResourceContents):
-        return (
-            block.text if block.text is not None else f"[{block.mime_type or 'data'}, {_size(block.blob)}, {block.uri}]"
-        )
-    if isinstance(block, ResourceLink):
-        return f"[link to {block.uri}{f', {block.title}' if block.title else ''}]"
-    if isinstance(block, ToolUseContent):
-        return f"[calls {block.name} with {msgspec.json.encode(block.input).decode()}]"
-    return f"[{block.tool_use_id} answered: {' '.join(map(_block, block.content))}]"
-
-
-def _size(data: str | None) -> str:
-    size = len(data or "") * 3 // 4 - (data or "")[-2:].count("=")
-    return f"{size} bytes" if size < 10_000 else f"{size / 1000:,.0f} kB"
-
-
-def _parts(content: Saveable) -> tuple[bytes, str | None, str]:
-    """The bytes, their MIME type, and the URI if it has one."""
-    if isinstance(content, TextContent):
-        return content.text.encode(), "text/plain", ""
-    if isinstance(content, ImageContent | AudioContent):
-        return content.decoded, content.mime_type, ""
-    if not isinstance(content, EmbeddedResource | ResourceContents):
-        raise TypeError(f"{type(content).__name__} has no data to save; a link is read with client.read_resource(link)")
-    held = content.resource if isinstance(content, EmbeddedResource) else content
-    return held.decoded, held.mime_type or ("text/plain" if held.blob is None else None), held.uri
 
 
 def _name(uri: str, kind: str | None, suffix: str) -> str:

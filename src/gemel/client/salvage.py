@@ -12,24 +12,12 @@ import msgspec
 from msgspec import Raw
 
 from gemel.protocol.deviations import Deviations, Note
-from gemel.schema.content import (
-    AudioContent,
-    EmbeddedResource,
-    ImageContent,
-    ResourceContents,
-    ResourceLink,
-    TextContent,
-)
+from gemel.schema.content import BLOCKS, ResourceContents
 from gemel.schema.lifecycle import InitializeResult, ServerCapabilities
-from gemel.schema.prompts import GetPromptResult, ListPromptsResult, Prompt, PromptMessage
-from gemel.schema.resources import (
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ReadResourceResult,
-    Resource,
-    ResourceTemplate,
-)
-from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
+from gemel.schema.methods import LISTS
+from gemel.schema.prompts import GetPromptResult, PromptMessage
+from gemel.schema.resources import ReadResourceResult
+from gemel.schema.tools import CallToolResult
 
 _members = msgspec.json.Decoder(dict[str, Raw])
 _items = msgspec.json.Decoder(list[Raw])
@@ -41,14 +29,6 @@ _DISPENSABLE = frozenset(
     {"annotations", "icons", "title", "description", "_meta", "execution", "size", "ttlMs", "cacheScope"}
 )
 
-_BLOCKS: Mapping[str, type] = {
-    "text": TextContent,
-    "image": ImageContent,
-    "audio": AudioContent,
-    "resource_link": ResourceLink,
-    "resource": EmbeddedResource,
-}
-
 
 class _ItemList(NamedTuple):
     """The list in a result, the type of its items (None for content blocks), and how one that is left out is noted."""
@@ -59,10 +39,7 @@ class _ItemList(NamedTuple):
 
 
 _LISTS: Mapping[Any, _ItemList] = {
-    ListToolsResult: _ItemList("tools", Tool, "item-left-out"),
-    ListPromptsResult: _ItemList("prompts", Prompt, "item-left-out"),
-    ListResourcesResult: _ItemList("resources", Resource, "item-left-out"),
-    ListResourceTemplatesResult: _ItemList("resourceTemplates", ResourceTemplate, "item-left-out"),
+    **{of.result: _ItemList(of.member, of.item, "item-left-out") for of in LISTS.values()},
     ReadResourceResult: _ItemList("contents", ResourceContents, "item-left-out"),
     GetPromptResult: _ItemList("messages", PromptMessage, "block-left-out"),
     CallToolResult: _ItemList("content", None, "block-left-out"),
@@ -189,7 +166,7 @@ def _usable(item: Raw, kind: type | None, notes: list[tuple[str, str]]) -> Raw:
     """An item without dispensable members that are not valid. Raises MsgspecError for one that is not valid without them."""
     if kind is None:
         members = _members.decode(item)
-        kind = _BLOCKS.get(_text.decode(members.get("type", b"")))
+        kind = BLOCKS.get(_text.decode(members.get("type", b"")))
         if kind is None:
             raise msgspec.ValidationError("The type of the block is not known")
     try:

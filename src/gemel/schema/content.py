@@ -6,8 +6,8 @@ https://modelcontextprotocol.io/specification/2025-11-25/schema#content
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterable
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal, get_args
 
 import msgspec
 
@@ -15,9 +15,45 @@ from gemel.errors import InvalidResponse
 from gemel.schema.base import Annotations, Icon, Model
 
 
-class _Block(Model, tag_field="type", kw_only=True):
+class Content:
+    """A content block, or the contents of a resource. Each kind says how it is read; the functions below ask it."""
+
+    __slots__ = ()
+
+    def _contents(self) -> ResourceContents | None:
+        """What it holds as the contents of a resource; None for a block that holds no data itself."""
+        return None
+
+    def _shown(self) -> str:
+        """The text that people read."""
+        contents = self._contents()
+        return type(self).__name__ if contents is None else contents._shown()
+
+    def _stand_in(self, revision: str) -> TextContent:
+        """What is sent in its place to a peer whose revision doesn't know it: text, so that nothing is lost silently."""
+        return TextContent(text=self._shown())
+
+
+class _Block(Model, Content, tag_field="type", kw_only=True):
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class _Media(_Block, kw_only=True):
+    data: str
+    mime_type: str
+
+    @property
+    def decoded(self) -> bytes:
+        """The data itself.
+
+        Raises:
+            InvalidResponse: `data` isn't base64.
+        """
+        return decode(self.data)
+
+    def _contents(self) -> ResourceContents:
+        return ResourceContents(uri="", blob=self.data, mime_type=self.mime_type)
 
 
 class TextContent(_Block, tag="text", kw_only=True):
@@ -32,8 +68,11 @@ class TextContent(_Block, tag="text", kw_only=True):
     type: ClassVar[Literal["text"]] = "text"
     text: str
 
+    def _contents(self) -> ResourceContents:
+        return ResourceContents(uri="", text=self.text, mime_type="text/plain")
 
-class ImageContent(_Block, tag="image", kw_only=True):
+
+class ImageContent(_Media, tag="image", kw_only=True):
     """An image block. Functions may return `Image`, which makes one.
 
     Args:
@@ -44,20 +83,9 @@ class ImageContent(_Block, tag="image", kw_only=True):
     """
 
     type: ClassVar[Literal["image"]] = "image"
-    data: str
-    mime_type: str
-
-    @property
-    def decoded(self) -> bytes:
-        """The image itself.
-
-        Raises:
-            InvalidResponse: `data` isn't base64.
-        """
-        return decode(self.data)
 
 
-class AudioContent(_Block, tag="audio", kw_only=True):
+class AudioContent(_Media, tag="audio", kw_only=True):
     """An audio block, since revision 2025-03-26. Functions may return `Audio`, which makes one.
 
     Args:
@@ -68,17 +96,10 @@ class AudioContent(_Block, tag="audio", kw_only=True):
     """
 
     type: ClassVar[Literal["audio"]] = "audio"
-    data: str
-    mime_type: str
 
-    @property
-    def decoded(self) -> bytes:
-        """The audio data itself.
-
-        Raises:
-            InvalidResponse: `data` isn't base64.
-        """
-        return decode(self.data)
+    def _stand_in(self, revision: str) -> TextContent:
+        text = f"[Audio ({self.mime_type}) is left out: revision {revision} of the protocol has none]"
+        return TextContent(text=text, annotations=self.annotations)
 
 
 class ResourceLink(_Block, tag="resource_link", kw_only=True):
@@ -105,8 +126,17 @@ class ResourceLink(_Block, tag="resource_link", kw_only=True):
     size: int | None = None
     icons: list[Icon] | None = None
 
+    def _shown(self) -> str:
+        return f"[link to {self.uri}{f', {self.title}' if self.title else ''}]"
 
-class ResourceContents(Model, kw_only=True):
+    def _stand_in(self, revision: str) -> TextContent:
+        kind = f" ({self.mime_type})" if self.mime_type else ""
+        about = f"\n{self.description}" if self.description else ""
+        text = f"{self.title or self.name}: {self.uri}{kind}{about}"
+        return TextContent(text=text, annotations=self.annotations)
+
+
+class ResourceContents(Model, Content, kw_only=True):
     """The contents of a resource: either `text` or `blob`.
 
     Args:
@@ -132,6 +162,15 @@ class ResourceContents(Model, kw_only=True):
         """
         return decode(self.blob) if self.blob is not None else (self.text or "").encode()
 
+    def _contents(self) -> ResourceContents:
+        return self
+
+    def _shown(self) -> str:
+        if self.text is not None:
+            return self.text
+        parts = (self.mime_type or "data", _size(self.blob or ""), self.uri)
+        return f"[{', '.join(part for part in parts if part)}]"
+
 
 class EmbeddedResource(_Block, tag="resource", kw_only=True):
     """A resource with its contents. Functions may return `File`, which makes one.
@@ -144,6 +183,30 @@ class EmbeddedResource(_Block, tag="resource", kw_only=True):
 
     type: ClassVar[Literal["resource"]] = "resource"
     resource: ResourceContents
+
+    def _contents(self) -> ResourceContents:
+        return self.resource
+
+
+def contents_of(block: object) -> ResourceContents | None:
+    """What a block holds as the contents of a resource, text or data; None for links, tool calls and their results."""
+    return block._contents() if isinstance(block, Content) else None
+
+
+def shown(block: Content) -> str:
+    """A block as people read it: its text; other content in brackets, with its type, size and name."""
+    return block._shown()
+
+
+def stand_in(block: Content, revision: str) -> TextContent:
+    """The text that is sent to a peer whose revision doesn't know the type of a block."""
+    return block._stand_in(revision)
+
+
+def _size(data: str) -> str:
+    """The size of data in base64."""
+    size = len(data) * 3 // 4 - data[-2:].count("=")
+    return f"{size} bytes" if size < 10_000 else f"{size / 1000:,.0f} kB"
 
 
 def decode(data: str) -> bytes:
@@ -161,4 +224,6 @@ def text_of(content: object) -> str:
 
 
 ContentBlock = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
+#: The content blocks by their type on the wire.
+BLOCKS: Mapping[str, type[Content]] = {kind.type: kind for kind in get_args(ContentBlock)}
 Role = Literal["user", "assistant"]

@@ -8,11 +8,23 @@ import msgspec
 from msgspec import UNSET
 
 from gemel.schema.base import Model, Result
-from gemel.schema.content import AudioContent, ContentBlock, ImageContent, Role, TextContent, text_of
+from gemel.schema.content import (
+    AudioContent,
+    Content,
+    ContentBlock,
+    ImageContent,
+    Role,
+    TextContent,
+    contents_of,
+    shown,
+    stand_in,
+    text_of,
+)
 from gemel.schema.tools import Tool
+from gemel.values.encoding import encode_value
 
 
-class ToolUseContent(Model, tag_field="type", tag="tool_use", kw_only=True):
+class ToolUseContent(Model, Content, tag_field="type", tag="tool_use", kw_only=True):
     """A tool call that the model asks for."""
 
     type: ClassVar[Literal["tool_use"]] = "tool_use"
@@ -21,8 +33,14 @@ class ToolUseContent(Model, tag_field="type", tag="tool_use", kw_only=True):
     input: dict[str, Any]
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
+    def _shown(self) -> str:
+        return f"[calls {self.name} with {msgspec.json.encode(self.input).decode()}]"
 
-class ToolResultContent(Model, tag_field="type", tag="tool_result", kw_only=True):
+    def _stand_in(self, revision: str) -> TextContent:
+        return TextContent(text=f"[Call of tool {self.name}: {encode_value(self.input).decode()}]")
+
+
+class ToolResultContent(Model, Content, tag_field="type", tag="tool_result", kw_only=True):
     """The result of a tool call; a message with one holds no other blocks."""
 
     type: ClassVar[Literal["tool_result"]] = "tool_result"
@@ -31,6 +49,22 @@ class ToolResultContent(Model, tag_field="type", tag="tool_result", kw_only=True
     structured_content: Any = UNSET
     is_error: bool = False
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+    def _shown(self) -> str:
+        return f"[{self.tool_use_id} answered: {' '.join(map(shown, self.content))}]"
+
+    def _stand_in(self, revision: str) -> TextContent:
+        text = "\n".join(_told(block, revision) for block in self.content)
+        return TextContent(text=f"[{'Failure' if self.is_error else 'Result'} of a tool]\n{text}")
+
+
+def _told(block: ContentBlock, revision: str) -> str:
+    contents = contents_of(block)
+    if contents is None:
+        return stand_in(block, revision).text
+    if contents.text is not None:
+        return contents.text
+    return f"[{contents.uri or contents.mime_type} is left out: it isn't text]"
 
 
 SamplingBlock = TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent

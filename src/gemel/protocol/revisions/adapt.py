@@ -1,8 +1,8 @@
 """Adapt a value of the newest shape to the revision of the peer.
 
 `schema.revisions` lists which types and members each revision knows. A member that changes for an older peer, rather than
-stays or goes, has a rule below; content blocks that the peer doesn't know are replaced by those of `fallbacks`. All become
-one plan per type and revision, made when it is first needed.
+stays or goes, has a rule below; content blocks that the peer doesn't know are replaced by a text. All become one
+plan per type and revision, made when it is first needed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Any, TypeAlias, cast, get_args
 from msgspec import NODEFAULT, UNSET, Raw, Struct, structs
 
 from gemel.errors import GemelError
-from gemel.protocol.revisions.fallbacks import STAND_INS
 from gemel.protocol.revisions.wrapping import ToolValueResult, wrap_schema
 from gemel.schema.base import Model
-from gemel.schema.content import TextContent
+from gemel.schema.content import Content, TextContent, stand_in
 from gemel.schema.lifecycle import Elicitation
 from gemel.schema.revisions import (
     ALWAYS,
@@ -85,8 +84,7 @@ def _negotiated(kind: type[Model], value: Any, revision: str) -> Any:
 
 
 def _replacing(kind: type[Model], revision: str) -> _Change:
-    stand_in = STAND_INS.get(kind)
-    if stand_in is not None:
+    if issubclass(kind, Content):
         return lambda value: shape(stand_in(value, revision), revision)
 
     def refuse(value: Any) -> Any:

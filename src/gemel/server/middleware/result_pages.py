@@ -13,14 +13,7 @@ from gemel.backends.base import Backend
 from gemel.backends.keys import make_key
 from gemel.backends.server_backend import ServerBackend
 from gemel.options import Check, SettingsMeta, check_values, is_number, whole
-from gemel.schema.content import (
-    AudioContent,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceContents,
-    TextContent,
-)
+from gemel.schema.content import ContentBlock, ResourceContents, TextContent, contents_of
 from gemel.shares import Shares
 
 ItemT = TypeVar("ItemT")
@@ -222,7 +215,8 @@ def divide(content: Sequence[ContentBlock], room: int, page: int) -> Parts:
     rest: list[str] = []
     blobs: list[ResourceContents] = []
     for block in content:
-        text = _text_of(block)
+        contents = contents_of(block)
+        text = None if contents is None else contents.text
         needed = len(msgspec.json.encode(block)) + 1
         if needed <= room and (text is None or not rest):
             sent.append(block)
@@ -236,26 +230,13 @@ def divide(content: Sequence[ContentBlock], room: int, page: int) -> Parts:
             room = 0
         elif text is not None:
             rest.append(text)
-        elif (blob := _blob_of(block)) is not None:
-            blobs.append(blob)
+        elif contents is not None:
+            blobs.append(contents)
         else:
             rest.append(msgspec.json.encode(block).decode())
     data = "\n".join(rest).encode()
     texts = [ResourceContents(uri="", text=text, mime_type="text/plain") for text in cut(data, page)]
     return Parts(sent, [*texts, *blobs], len(texts), len(data))
-
-
-def _text_of(block: ContentBlock) -> str | None:
-    if isinstance(block, EmbeddedResource):
-        return block.resource.text
-    return block.text if isinstance(block, TextContent) else None
-
-
-def _blob_of(block: ContentBlock) -> ResourceContents | None:
-    """The data of a block as the contents of a resource."""
-    if isinstance(block, ImageContent | AudioContent):
-        return ResourceContents(uri="", blob=block.data, mime_type=block.mime_type)
-    return block.resource if isinstance(block, EmbeddedResource) else None
 
 
 def cut(data: bytes, most: int) -> list[str]:
