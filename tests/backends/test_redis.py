@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import logging
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -312,14 +312,9 @@ async def test_values_can_be_encrypted(server: RedisServer) -> None:
 
 
 def test_a_missing_client_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    present = builtins.__import__
-
-    def absent(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "redis" or name.startswith(("redis.", "gemel.backends.redis")):
-            raise ImportError(name="redis")
-        return present(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", absent)
+    for name in [name for name in sys.modules if name.startswith(("redis", "gemel.backends.redis"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(StartError, match=r"needs the extra redis: pip install 'gemel\[redis\]'"):
         backend_for("redis://host")
 

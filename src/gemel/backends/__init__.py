@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel.backends.base import Backend as Backend
 from gemel.backends.base import Event as Event
@@ -35,24 +37,44 @@ __all__ = (
 )
 
 
+class _OnDemand(NamedTuple):
+    """A backend that is imported when it is used.
+
+    Args:
+        module: Its module.
+        schemes: The schemes of its URLs, of which `from_url` of the module makes one; what follows a `+` does not count.
+        example: A URL, for messages.
+        extra: The extra that it needs, which has the name of its package.
+    """
+
+    module: str
+    schemes: tuple[str, ...] = ()
+    example: str = ""
+    extra: str | None = None
+
+    def load(self) -> Any:
+        """Import the module. Raises StartError if its extra is not installed."""
+        try:
+            return import_module(self.module)
+        except ImportError as exc:
+            if self.extra is None or exc.name is None or exc.name.partition(".")[0] != self.extra:
+                raise
+            raise StartError(missing_extra(f"{self.extra.title()} needs", self.extra)) from None
+
+
+#: By the name of the class.
+_ON_DEMAND: Mapping[str, _OnDemand] = {
+    "EncryptedBackend": _OnDemand("gemel.backends.encrypted"),
+    "SqliteBackend": _OnDemand("gemel.backends.sqlite", ("sqlite",), "sqlite:///FILE"),
+    "RedisBackend": _OnDemand(
+        "gemel.backends.redis", ("redis", "rediss", "valkey", "valkeys", "unix"), "redis://HOST", "redis"
+    ),
+}
+
+
 def __getattr__(name: str) -> Any:
-    match name:
-        case "EncryptedBackend":
-            from gemel.backends.encrypted import EncryptedBackend
-
-            return EncryptedBackend
-        case "RedisBackend":
-            try:
-                from gemel.backends.redis import RedisBackend
-            except ImportError as exc:
-                if exc.name is None or exc.name.partition(".")[0] != "redis":
-                    raise
-                raise StartError(missing_extra("Redis needs", "redis")) from None
-            return RedisBackend
-        case "SqliteBackend":
-            from gemel.backends.sqlite import SqliteBackend
-
-            return SqliteBackend
+    if name in _ON_DEMAND:
+        return getattr(_ON_DEMAND[name].load(), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -80,19 +102,13 @@ def backend_for(given: Backend | str | None) -> Backend:
                 "derive it from MemoryBackend"
             )
         return given
-    if given.startswith("sqlite:///") and (path := given.removeprefix("sqlite:///")):
-        if path == ":memory:":
-            raise DefinitionError("A SQLite database in memory is not shared: use memory://")
-        from gemel.backends.sqlite import SqliteBackend
-
-        return SqliteBackend(path)
     scheme = given.partition("://")[0].lower()
-    if scheme.split("+")[0] in ("redis", "rediss", "valkey", "valkeys", "unix"):
-        RedisBackend = __getattr__("RedisBackend")
-        backend: Backend = RedisBackend(given)
-        return backend
+    for kind in _ON_DEMAND.values():
+        if scheme.split("+")[0] in kind.schemes:
+            backend: Backend = kind.load().from_url(given)
+            return backend
     shown = f"{scheme}://…" if "@" in given else given  # it may have a password
+    examples = ", ".join(kind.example for kind in _ON_DEMAND.values() if kind.schemes)
     raise DefinitionError(
-        f"There is no backend for {shown!r}: use memory://, sqlite:///FILE, redis://HOST, "
-        "or pass an object with the methods of Backend"
+        f"There is no backend for {shown!r}: use memory://, {examples}, or pass an object with the methods of Backend"
     )

@@ -121,6 +121,11 @@ return newest and newest[1]
 """)
 
 
+def from_url(url: str) -> RedisBackend:
+    """The backend of a URL of Redis. Raises DefinitionError for one that can't be used."""
+    return RedisBackend(url)
+
+
 class RedisBackend:
     """Shares changes, values and logs among any number of machines, in a Redis 7 or Valkey 8.
 

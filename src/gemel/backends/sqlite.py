@@ -61,6 +61,18 @@ _ADD = f"{_SET} WHERE expires <= ?"
 _LIVE = "kind = 0 AND key = ? AND (expires IS NULL OR expires > ?)"
 
 
+def from_url(url: str) -> SqliteBackend:
+    """The backend of `sqlite:///FILE`. Raises DefinitionError for another URL."""
+    path = url.partition(":///")[2]
+    if not path:
+        raise DefinitionError(
+            f"There is no backend for {url!r}: use sqlite:///FILE for a file, memory:// for one process"
+        )
+    if path == ":memory:":
+        raise DefinitionError("A SQLite database in memory is not shared: use memory://")
+    return SqliteBackend(path)
+
+
 class SqliteBackend:
     """Shares changes and values among the processes of one machine, in a file that outlives them.
 
