@@ -1,6 +1,7 @@
 """Writes the parts of the documents that follow from the code: `python -m tools.print_docs`.
 
-A part stands between `<!-- printed: NAME -->` and `<!-- end of NAME -->`; a test fails when it differs from the code.
+A part stands between `<!-- printed: NAME -->` and `<!-- end of NAME -->`, the default of one limit between
+`<!-- limit: NAME -->` and `<!-- end -->`; a test fails when it differs from the code.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ import msgspec
 
 from gemel.install import HOSTS, SHORT_NAMES, Launch, entry_for, jsonc, toml
 from gemel.protocol.deviations import DEVIATIONS
+from gemel.protocol.limits import DEFAULT_LIMITS
 
 ROOT = Path(__file__).resolve().parents[1]
 _PART = re.compile(r"(<!-- printed: (?P<name>[\w-]+) -->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL)
+_LIMIT = re.compile(r"(<!-- limit: (?P<name>\w+) -->)[^<]*(<!-- end -->)")
 
 
 def main() -> None:
@@ -37,7 +40,8 @@ def main() -> None:
 
 def printed(text: str) -> str:
     """The document with all its parts as the code has them now. Raises KeyError for a part that nobody knows."""
-    return _PART.sub(lambda found: f"{found[1]}{PARTS[found['name']]()}\n{found[3]}", text)
+    text = _PART.sub(lambda found: f"{found[1]}{PARTS[found['name']]()}\n{found[3]}", text)
+    return _LIMIT.sub(lambda found: f"{found[1]}{default_text(getattr(DEFAULT_LIMITS, found['name']))}{found[3]}", text)
 
 
 # ---------------------------------------------------------------- states

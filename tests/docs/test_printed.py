@@ -47,6 +47,11 @@ def test_a_part_that_differs_is_noticed() -> None:
     assert printed(text.replace("running --> answered: answer", "running --> running: answer")) == text
 
 
+def test_a_default_that_differs_is_noticed() -> None:
+    text = "at most `limits.batch` (<!-- limit: batch -->%s<!-- end -->) messages"
+    assert printed(text % "7") == text % Limits().batch
+
+
 def test_a_part_that_nobody_knows_is_an_error() -> None:
     with pytest.raises(KeyError):
         printed("<!-- printed: nonsense -->\n<!-- end of nonsense -->")
