@@ -6,7 +6,7 @@ import asyncio
 import copy
 import random
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, cast
@@ -37,7 +37,7 @@ from gemel.client.url_elicitation import RequiredPages
 from gemel.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, InvalidResponse, NotSent, shorten
 from gemel.lazy import load
 from gemel.options import accepts, check_option, options_of, resolve
-from gemel.protocol.changes import ChangesLost, filter_of_lists
+from gemel.protocol.changes import ChangesLost
 from gemel.protocol.deviations import Deviation
 from gemel.protocol.eras.base import Era
 from gemel.protocol.middleware import checked, compose
@@ -48,6 +48,7 @@ from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.methods import method_in
 from gemel.schema.notifications import LoggingLevel
+from gemel.schema.subscriptions import SubscriptionFilter
 from gemel.session import Session
 from gemel.timeouts import asking_person
 from gemel.version import __version__
@@ -524,32 +525,5 @@ class Client(ClientMethods):
         if method_in("notifications/roots/list_changed", self.protocol_version) is not None:
             await self.notify("notifications/roots/list_changed")
 
-    def listen(
-        self,
-        *,
-        tools: bool = False,
-        prompts: bool = False,
-        resources: bool | Sequence[str] = False,
-        resource_list: bool = False,
-        topics: Mapping[str, Any] | None = None,
-    ) -> Subscription:
-        """Subscribe to changes: `async with client.listen(tools=True) as changes: async for change in changes`.
-
-        A lost subscription is opened again, with a `ChangesLost` in between.
-
-        Args:
-            tools: Whether to subscribe to changes of the list of tools.
-            prompts: Whether to subscribe to changes of the list of prompts.
-            resources: URIs of resources to watch, or True for changes of the list.
-            resource_list: Whether to subscribe to changes of the list of resources, besides URIs.
-            topics: Keys of extensions for the filter of `subscriptions/listen`. Their notifications go to the extension and
-                to `on_notification`.
-
-        Returns:
-            The subscription: an async context manager and iterator of `Changed` and `ChangesLost`.
-        """
-        lists = {"tools": tools, "prompts": prompts, "resources": resource_list or resources is True}
-        subscribed = filter_of_lists(feature for feature, wanted in lists.items() if wanted)
-        if not isinstance(resources, bool):
-            subscribed.resource_subscriptions = list(resources) or None
+    def _subscribe(self, subscribed: SubscriptionFilter, topics: Mapping[str, Any] | None) -> Subscription:
         return Subscription(self._connection, self._subscriptions, subscribed, self.limits, topics)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 from gemel.client.cache import CacheMode
 from gemel.client.call_options import CallOptions, OnProgress, RequestOptions
 from gemel.client.negotiation import Discovery
+from gemel.client.subscriptions import Subscription
 from gemel.client.tasks import ClientTasks, ToolTask
 from gemel.client.tools import FOR_THE_MODEL, KnownTool, ToolIndex, converted, is_wrapped, refused
 from gemel.errors import (
@@ -30,6 +31,7 @@ from gemel.errors import (
 )
 from gemel.jsonrpc import RequestId
 from gemel.options import check_names, similar
+from gemel.protocol.changes import filter_of_lists
 from gemel.protocol.deviations import Deviation, Deviations
 from gemel.protocol.eras.base import EraName
 from gemel.protocol.eras.detect import ERAS
@@ -46,6 +48,7 @@ from gemel.schema.resources import (
     Resource,
     ResourceTemplate,
 )
+from gemel.schema.subscriptions import SubscriptionFilter
 from gemel.schema.tools import CallToolResult, DataT, ListToolsResult, Tool
 from gemel.structs import sets_like_slots
 from gemel.values.unicode import as_uri, is_unicode
@@ -777,6 +780,42 @@ class ClientMethods(ABC):
             params["context"] = {"arguments": dict(given)}
         result = await self.request("completion/complete", params, result=CompleteResult, **options)
         return result.completion
+
+    # ---------------------------------------------------------------- subscriptions
+
+    def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool | Sequence[str] = False,
+        resource_list: bool = False,
+        topics: Mapping[str, Any] | None = None,
+    ) -> Subscription:
+        """Subscribe to changes: `async with client.listen(tools=True) as changes: async for change in changes`.
+
+        A lost subscription is opened again, with a `ChangesLost` in between.
+
+        Args:
+            tools: Whether to subscribe to changes of the list of tools.
+            prompts: Whether to subscribe to changes of the list of prompts.
+            resources: URIs of resources to watch, or True for changes of the list.
+            resource_list: Whether to subscribe to changes of the list of resources, besides URIs.
+            topics: Keys of extensions for the filter of `subscriptions/listen`. Their notifications go to the extension and
+                to `on_notification`.
+
+        Returns:
+            The subscription: an async context manager and iterator of `Changed` and `ChangesLost`.
+        """
+        lists = {"tools": tools, "prompts": prompts, "resources": resource_list or resources is True}
+        subscribed = filter_of_lists(feature for feature, wanted in lists.items() if wanted)
+        if not isinstance(resources, bool):
+            subscribed.resource_subscriptions = list(resources) or None
+        return self._subscribe(subscribed, topics)
+
+    @abstractmethod
+    def _subscribe(self, subscribed: SubscriptionFilter, topics: Mapping[str, Any] | None) -> Subscription:
+        """Make a subscription."""
 
 
 def _name(name: Any, method: str, kind: str) -> str:

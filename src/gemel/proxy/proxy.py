@@ -39,6 +39,7 @@ from gemel.proxy.upstream import Names, Upstream, UpstreamRequest
 from gemel.schema.base import CLIENT_CAPABILITIES, LOG_LEVEL
 from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.lifecycle import (
+    ALL_LISTS,
     ClientCapabilities,
     InitializeParams,
     InitializeResult,
@@ -47,7 +48,7 @@ from gemel.schema.lifecycle import (
 )
 from gemel.schema.methods import LIST_CHANGED, LISTS, METHODS, ItemList, ListName
 from gemel.schema.notifications import SetLevelParams
-from gemel.server.composition.mount import OFFERED_LISTS, Catalog
+from gemel.server.composition.mount import Catalog
 from gemel.server.context import Context, served_call
 from gemel.server.extensions import merged
 from gemel.server.options import ProxyOptions, ServerOptions
@@ -103,7 +104,7 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
 _SendUpstream: TypeAlias = Callable[[Context[Any], Any], Awaitable[UpstreamResult]]
 
 #: What a server is said to have as long as it was not reached: its lists change when it is.
-_UNKNOWN = structs.replace(OFFERED_LISTS, completions={}, logging={})
+_UNKNOWN = structs.replace(ALL_LISTS, completions={}, logging={})
 
 
 class ProxyInLoop:

@@ -36,6 +36,14 @@ class ServerCapabilities(Model, kw_only=True):
     tasks: dict[str, Any] | None = None
 
 
+#: All lists, with changes.
+ALL_LISTS = ServerCapabilities(
+    tools=ListChanged(list_changed=True),
+    resources=ResourcesCapability(subscribe=True, list_changed=True),
+    prompts=ListChanged(list_changed=True),
+)
+
+
 class RootsCapability(ListChanged, kw_only=True):
     """Roots; only clients of the handshake era announce changes."""
 

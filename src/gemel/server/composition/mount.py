@@ -23,7 +23,7 @@ from gemel.protocol.description import ServerDescription
 from gemel.protocol.eras.base import Era
 from gemel.schema.base import Page, PageParams
 from gemel.schema.completion import CompleteParams, PromptReference
-from gemel.schema.lifecycle import ListChanged, ResourcesCapability, ServerCapabilities
+from gemel.schema.lifecycle import ALL_LISTS, ServerCapabilities
 from gemel.schema.methods import LIST_CHANGED, LISTS, Feature, ItemList, ListName
 from gemel.schema.resources import ReadResourceParams
 from gemel.server.composition.include import Registries
@@ -42,12 +42,6 @@ from gemel.server.middleware.chain import Middleware, ResourceKeeper
 
 logger = logging.getLogger("gemel")
 
-#: The lists that every server declares, with changes.
-OFFERED_LISTS = ServerCapabilities(
-    tools=ListChanged(list_changed=True),
-    prompts=ListChanged(list_changed=True),
-    resources=ResourcesCapability(subscribe=True, list_changed=True),
-)
 #: Pages of one list that are read from a mounted server, at most.
 _PAGE_LIMIT = 1000
 
@@ -176,7 +170,7 @@ class Catalog:
             or any(mount.server.catalog.capabilities().completions is not None for mount in self._mounts)
         )
         return msgspec.structs.replace(
-            OFFERED_LISTS,
+            ALL_LISTS,
             completions={} if completions else None,
             logging={} if self._description.log_level is not None else None,
         )
