@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from gemel.protocol.deviations import Note, log_deviation
-from gemel.schema.revisions import V2025_03, V2025_06, V2026_07
+from gemel.schema.revisions import LATEST, V2025_03, V2025_06
 
 #: Bytes of a document.
 MAX_DOCUMENT: Final = 1024 * 1024
@@ -203,7 +203,7 @@ def protected_resource_urls(url: str) -> list[str]:
     return list(dict.fromkeys([f"{root}{path}{query}", root]))
 
 
-def authorization_server_urls(issuer: str, revision: str = V2026_07) -> list[str]:
+def authorization_server_urls(issuer: str, revision: str = LATEST) -> list[str]:
     """Return where the metadata of an authorization server may be, in the order in which a client asks.
 
     Args:

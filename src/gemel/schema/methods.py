@@ -35,7 +35,7 @@ from gemel.schema.resources import (
     ResourceUpdatedParams,
     SubscribeParams,
 )
-from gemel.schema.revisions import FIRST, V2025_06, V2025_11, V2026_07
+from gemel.schema.revisions import FIRST, LATEST, V2025_06, V2025_11, V2026_07
 from gemel.schema.roots import ListRootsResult
 from gemel.schema.sampling import CreateMessageParams, CreateMessageResult
 from gemel.schema.subscriptions import AcknowledgedParams, ListenParams, ListenResult
@@ -177,7 +177,7 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
     result: type[Result] | None = None
     sender: Sender = "client"
     first: str = FIRST
-    last: str = V2026_07
+    last: str = LATEST
     capability: str | None = None
     name_field: str | None = None
     may_ask: bool = False

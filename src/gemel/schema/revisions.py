@@ -19,16 +19,17 @@ HANDSHAKE_REVISIONS = (FIRST, V2025_03, V2025_06, V2025_11)
 #: The stateless revisions, oldest first.
 STATELESS_REVISIONS = (V2026_07,)
 REVISIONS = HANDSHAKE_REVISIONS + STATELESS_REVISIONS
+LATEST = REVISIONS[-1]
 
 #: The first and the last revision that have something.
 Window: TypeAlias = tuple[str, str]
 
-ALWAYS: Window = (FIRST, V2026_07)
+ALWAYS: Window = (FIRST, LATEST)
 NEVER: Window = ("", "")
-SINCE_03: Window = (V2025_03, V2026_07)
-SINCE_06: Window = (V2025_06, V2026_07)
-SINCE_11: Window = (V2025_11, V2026_07)
-SINCE_26: Window = (V2026_07, V2026_07)
+SINCE_03: Window = (V2025_03, LATEST)
+SINCE_06: Window = (V2025_06, LATEST)
+SINCE_11: Window = (V2025_11, LATEST)
+SINCE_26: Window = (V2026_07, LATEST)
 UNTIL_11: Window = (FIRST, V2025_11)
 ONLY_11: Window = (V2025_11, V2025_11)
 
