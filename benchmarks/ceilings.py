@@ -77,7 +77,6 @@ ROWS = (
     Row("client", "our client over HTTP", 71, 154_700),
     Row("post", "its floor, a raw POST", 30, 77_400),
     Row("stdio", "stdio", 39, 161_200),
-    # 61 functions if the thread is done before its caller would wait; the instructions vary likewise.
     Row("sync", "sync tool, over HTTP", 80, 219_000),
     Row("list", "listing 1,000 tools", 1_072, 33_250_000, 5, 20),
     Row("register", "registering 1,000 tools", 362_300, 845_000_000, 0, 1),

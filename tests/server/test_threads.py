@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import errno
 import os
 import subprocess
 import sys
@@ -70,19 +69,6 @@ async def test_an_error_while_a_thread_is_started_is_raised_here(monkeypatch: py
         with pytest.raises(RuntimeError, match="can't start new thread"):
             await pool.run(here, {})
     assert await pool.run(here, {}) == THREAD_NAME
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="threads wait by an eventfd on Linux only")
-async def test_threads_work_without_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process has as many as it may."""
-
-    def refuse(*_: int) -> int:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    monkeypatch.setattr(os, "eventfd", refuse)
-    pool = Threads(2)
-    for _ in range(3):
-        assert await asyncio.gather(*(pool.run(here, {}) for _ in range(3))) == [THREAD_NAME] * 3
 
 
 async def test_threads_that_a_few_calls_do_not_need_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +243,7 @@ def test_a_function_that_never_returns_does_not_keep_the_process_alive() -> None
     assert (done.returncode, done.stdout) == (0, "over\n"), done.stderr
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="threads wait by an eventfd on Linux only")
+@pytest.mark.skipif(sys.platform != "linux", reason="open descriptors are listed on Linux only")
 def test_an_error_that_is_kept_keeps_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its traceback leads to the frames of the thread, and these to what they used."""
 

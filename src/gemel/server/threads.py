@@ -8,19 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import os
 import queue
-import select
 import sys
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 from gemel.errors import GemelError, as_failure
-from gemel.loops import PerLoop, on_fork
+from gemel.loops import on_fork
 from gemel.protocol.records import Call
 
 ValueT = TypeVar("ValueT")
@@ -32,157 +29,66 @@ IDLE_SECONDS = 10.0
 _TAKEN = object()
 
 
-class _Waker:
-    """Resumes tasks of the running event loop from threads, as its `call_soon_threadsafe` does.
-
-    That writes to a socket, from which loops of asyncio read twice. Where it can, this uses an eventfd, which is closed with
-    the loop.
-    """
-
-    def __init__(self) -> None:
-        self._loop = loop = asyncio.get_running_loop()
-        self._descriptor: int | None = None
-        self._calls: deque[_ThreadCall] = deque()
-        if sys.platform == "linux" and isinstance(loop, asyncio.SelectorEventLoop):
-            with suppress(OSError):  # no more descriptors
-                self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-                contextvars.Context().run(loop.add_reader, self._descriptor, self._resume_tasks)
-
-    def __del__(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-
-    def resume(self, call: _ThreadCall) -> None:
-        """Let the task of a call go on, from the thread."""
-        if self._descriptor is None:
-            with suppress(RuntimeError):  # the loop is closed meanwhile
-                self._loop.call_soon_threadsafe(call.resume_task)
-            return
-        self._calls.append(call)
-        os.eventfd_write(self._descriptor, 1)
-
-    def _resume_tasks(self) -> None:
-        descriptor, calls = cast(int, self._descriptor), self._calls
-        del self  # an error that is kept may keep this frame
-        os.eventfd_read(descriptor)
-        try:
-            while calls:
-                calls.popleft().resume_task()
-        finally:
-            if calls:  # the task was interrupted by Ctrl-C
-                os.eventfd_write(descriptor, 1)
-
-
-_wakers = PerLoop(_Waker)
-
-
-class _ThreadCall(asyncio.Future[Any]):
-    """A function that a thread calls, for the one task that awaits this.
-
-    The thread resumes the task itself, one turn of the event loop sooner than a callback of the future would.
+class _ThreadJob:
+    """A function that a thread calls, for the one task that waits for its result.
 
     Args:
         function: What is called, with the context variables of now.
         arguments: Its arguments by name.
-        served: The call that it is a part of, whose params it keeps until it returns; None for none.
+        served: The call that it is a part of.
     """
 
-    __slots__ = (
-        "_arguments",
-        "_context",
-        "_error",
-        "_function",
-        "_handed_over",
-        "_resume",
-        "_served",
-        "_variables",
-        "_waker",
-        "leave_queue",
-    )
+    __slots__ = ("_arguments", "_error", "_function", "_future", "_loop", "_result", "_served", "_variables")
 
     def __init__(self, function: Callable[..., Any], arguments: dict[str, Any], served: Call | None) -> None:
-        super().__init__()
         self._function = function
         self._arguments = arguments
-        self._served = served
-        #: While this waits for a thread: forgets it. Returns False if a thread has it already.
-        self.leave_queue: Callable[[_ThreadCall], bool] | None = None
         self._variables = contextvars.copy_context()
-        self._handed_over = False
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[None] = self._loop.create_future()
+        self._result: Any = None
         self._error: BaseException | None = None
-        #: Resumes the task, once it waits.
-        self._resume: Callable[[Any], object] | None = None
-        self._waker: _Waker | None = None
+        self._served = served
 
-    def hand_over(self, to: Callable[[_ThreadCall], None]) -> _ThreadCall:
-        """Give this to a thread, which does `run()` and then `resume()`. It may be done when this returns: then no task waits."""
-        to(self)
-        self._handed_over = True
-        return self
-
-    def add_done_callback(self, fn: Callable[[Any], object], /, *, context: contextvars.Context | None = None) -> None:
-        """Called by the task, once it waits."""
-        self._resume, self._context = fn, context
-        self._waker = _wakers.of(self.get_loop()) or _wakers.here()
-
-    def cancel(self, msg: Any | None = None) -> bool:
-        """Called by the task that is cancelled. Returns False if the function has returned."""
-        served = self._served
-        if served is not None:
-            served.hold()  # before the thread can see that nobody waits
-        if not super().cancel(msg):
-            if served is not None:
-                served.release()
-            return False
-        if self.leave_queue is not None and self.leave_queue(self) and served is not None:
-            served.release()
-        self.get_loop().call_soon(self.resume_task)
-        return True
-
-    def run(self) -> None:
-        """Call the function in this thread, unless nobody waits any more."""
-        if self.cancelled():
-            return
-        result, error = _outcome(self._variables, self._function, self._arguments)
-        self._error = None if error is None else as_failure(error)
-        del error
-        with suppress(asyncio.InvalidStateError):  # cancelled meanwhile
-            self.set_result(result)
-
-    def result_or_error(self, result: Any) -> Any:
-        """Raise what the function raised, which is not kept here: its traceback leads to this."""
-        error, self._error = self._error, None
+    async def result(self) -> Any:
+        """Wait for what the function returns. Raises what it raises."""
+        await self._future
+        error, self._error = self._error, None  # its traceback leads to this job
         if error is None:
-            return result
+            return self._result
         try:
             raise error
         finally:
             del error
 
-    def resume(self) -> None:
-        """Let the task go on, from the thread. While this is being handed over, it does not wait."""
-        loop, waker, self._waker = self.get_loop(), self._waker, None  # an error that is kept may keep this
-        if self.cancelled():
-            if self._served is not None:
-                try:
-                    loop.call_soon_threadsafe(self._served.release)
-                except RuntimeError:  # the loop is closed: nothing else uses the call
-                    self._served.release()
-            return
-        if not self._handed_over or loop.is_closed():
-            return
-        if waker is not None:
-            waker.resume(self)
-            return
-        with suppress(RuntimeError):  # the loop is closed meanwhile
-            loop.call_soon_threadsafe(self.resume_task)
+    def run(self) -> None:
+        """Call the function in this thread, unless the wait for it was cancelled."""
+        if not self._future.cancelled():
+            self._result, error = _outcome(self._variables, self._function, self._arguments)
+            self._error = None if error is None else as_failure(error)
+            del error
 
-    def resume_task(self) -> None:
-        """Let the task go on, from the loop, if it waits."""
-        self._waker = None
-        if self._resume is not None:
-            assert self._context is not None
-            self._context.run(self._resume, self)
+    def finish(self) -> None:
+        """Let the task go on, from the thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._finish)
+        except RuntimeError:  # the loop is closed: nothing else uses the call
+            self.release()
+
+    def _finish(self) -> None:
+        self.release()
+        if not self._future.done():
+            self._future.set_result(None)
+
+    def hold(self) -> None:
+        """Hold the params of the call until the thread has finished, or `release`."""
+        if self._served is not None:
+            self._served.hold()
+
+    def release(self) -> None:
+        """Hold the params of the call no longer."""
+        if self._served is not None:
+            self._served.release()
 
 
 def _outcome(
@@ -195,49 +101,8 @@ def _outcome(
         return None, exc
 
 
-class _Inbox:
-    """The next call of one thread, which waits for it by a lock or by an eventfd.
-
-    Who releases a lock holds the interpreter meanwhile, so that the thread that is woken has to wait again. Who writes to an
-    eventfd lets go of it, which is dearer while other threads wait for it, too.
-    """
-
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[_ThreadCall] = queue.SimpleQueue()
-        self._by_event = False
-        self._descriptor: int | None = None
-        if sys.platform == "linux":
-            with suppress(OSError):  # no more descriptors
-                self._descriptor = os.eventfd(0)
-                self._event = select.poll()
-                self._event.register(self._descriptor, select.POLLIN)
-
-    def __del__(self) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """The thread ends. An error that is kept may keep its last frame, and so this."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def open(self, *, alone: bool) -> None:
-        """The thread waits from now on; `alone` if no other thread calls a function."""
-        self._by_event = alone and self._descriptor is not None
-
-    def put(self, call: _ThreadCall) -> None:
-        self._calls.put(call)
-        if self._by_event:
-            os.eventfd_write(cast(int, self._descriptor), 1)
-
-    def get(self, timeout: float | None = None) -> _ThreadCall:
-        """Wait for the call. Raises `queue.Empty` after `timeout` seconds."""
-        if self._by_event:
-            if not self._event.poll(None if timeout is None else timeout * 1000):
-                raise queue.Empty
-            os.eventfd_read(cast(int, self._descriptor))
-            return self._calls.get_nowait()
-        return self._calls.get(timeout=timeout)
+#: The next job of one thread.
+_Inbox: TypeAlias = "queue.SimpleQueue[_ThreadJob]"
 
 
 class Threads:
@@ -252,9 +117,9 @@ class Threads:
         """Begin without threads, which a forked process does not have."""
         self._lock = threading.Lock()
         self._threads = 0
-        #: The threads that wait for a call. The one that waits last is given the next: the others can end.
+        #: The threads that wait for a job. The one that waits last is given the next: the others can end.
         self._idle: list[_Inbox] = []
-        self._waiting: OrderedDict[_ThreadCall, None] = OrderedDict()
+        self._waiting: OrderedDict[_ThreadJob, None] = OrderedDict()
 
     async def run(self, function: Callable[..., Any], arguments: dict[str, Any], served: Call | None = None) -> Any:
         """Call `function(**arguments)` in a thread, with the caller's context variables.
@@ -270,49 +135,55 @@ class Threads:
             from gemel.server.anyio_threads import reaching_loop
 
             function = reaching_loop(function)
-        call = _ThreadCall(function, arguments, served)
-        return call.result_or_error(await call.hand_over(self._hand_over))
+        job = _ThreadJob(function, arguments, served)
+        self._hand_over(job)
+        job.hold()  # the loop releases it, later
+        try:
+            return await job.result()
+        except asyncio.CancelledError:
+            self._forget(job)
+            raise
 
-    def _hand_over(self, call: _ThreadCall) -> None:
+    def _hand_over(self, job: _ThreadJob) -> None:
         with self._lock:
             if self._idle:
                 inbox = self._idle.pop()
             elif self._threads < self._limit:
-                inbox = _Inbox()
+                inbox = queue.SimpleQueue()
                 threading.Thread(target=self._work, args=(inbox,), name=THREAD_NAME, daemon=True).start()
                 self._threads += 1
             else:
-                call.leave_queue = self._forget
-                self._waiting[call] = None
+                self._waiting[job] = None
                 return
-        inbox.put(call)  # without the lock, which the thread takes when it has called the function
+        inbox.put(job)  # without the lock, which the thread takes when it has called the function
 
-    def _forget(self, call: _ThreadCall) -> bool:
-        """Take a call that nobody waits for out of the queue. Returns False if it is not in it any more."""
+    def _forget(self, job: _ThreadJob) -> None:
+        """Take a job that nobody waits for out of the queue, unless a thread has it already."""
         with self._lock:
-            return self._waiting.pop(call, _TAKEN) is None
+            taken = self._waiting.pop(job, _TAKEN) is _TAKEN
+        if not taken:
+            job.release()
 
     def _work(self, inbox: _Inbox) -> None:
-        call: _ThreadCall | None = inbox.get()
-        while call is not None:
-            call.run()
-            following = self._next(inbox)
-            call.resume()  # last: it wakes the event loop, which then waits for this thread to let go of the interpreter
-            call = following  # the one before may be large, and the next may be long in coming
-            if call is None:
-                call = self._wait(inbox)
+        job: _ThreadJob | None = inbox.get()
+        while job is not None:
+            job.run()
+            following = self._next(inbox)  # first: the task that goes on may have the next job already
+            job.finish()
+            job = following  # the one before may be large, and the next may be long in coming
+            if job is None:
+                job = self._wait(inbox)
 
-    def _next(self, inbox: _Inbox) -> _ThreadCall | None:
-        """The next call that waits for a thread. If there is none, this thread can be given one."""
+    def _next(self, inbox: _Inbox) -> _ThreadJob | None:
+        """The next job that waits for a thread. If there is none, this thread can be given one."""
         with self._lock:
             if self._waiting:
                 return self._waiting.popitem(last=False)[0]
             self._idle.append(inbox)
-            inbox.open(alone=len(self._idle) == self._threads)
             return None
 
-    def _wait(self, inbox: _Inbox) -> _ThreadCall | None:
-        """Wait for the next call of this thread. Returns None if there was none for `IDLE_SECONDS`."""
+    def _wait(self, inbox: _Inbox) -> _ThreadJob | None:
+        """Wait for the next job of this thread. Returns None if there was none for `IDLE_SECONDS`."""
         try:
             return inbox.get(timeout=IDLE_SECONDS)
         except queue.Empty:
@@ -320,7 +191,6 @@ class Threads:
                 if inbox in self._idle:
                     self._idle.remove(inbox)
                     self._threads -= 1
-                    inbox.close()
                     return None
             return inbox.get()  # it is being handed over
 
@@ -349,18 +219,19 @@ class LoopCalls:
         function: Callable[..., Any],
     ) -> ValueT:
         """Run `make(callback)` as `run` does; what it calls as `callback` is `function`, run in the thread that waits here."""
-        calls: queue.SimpleQueue[_ThreadCall | None] = queue.SimpleQueue()
+        jobs: queue.SimpleQueue[_ThreadJob | None] = queue.SimpleQueue()
 
         @functools.wraps(function)
         async def callback(*arguments: Any, **named: Any) -> Any:
-            call = _ThreadCall(functools.partial(function, *arguments), named, None)
-            return call.result_or_error(await call.hand_over(calls.put))
+            job = _ThreadJob(functools.partial(function, *arguments), named, None)
+            jobs.put(job)
+            return await job.result()
 
         future = self._start(make(callback))
-        future.add_done_callback(lambda _: calls.put(None))
-        while (call := calls.get()) is not None:
-            call.run()
-            call.resume()
+        future.add_done_callback(lambda _: jobs.put(None))
+        while (job := jobs.get()) is not None:
+            job.run()
+            job.finish()
         return future.result()
 
     def _start(self, coroutine: Coroutine[Any, Any, ValueT]) -> Future[ValueT]:
