@@ -37,7 +37,6 @@ from benchmarks.instructions import COUNT, VALGRIND
 from benchmarks.paths import PATHS, STREAMS, WAITING, listed_server
 from benchmarks.wire import call
 from benchmarks.wire import check as check_answer
-from gemel import asyncio_tasks
 from tools.ci import LEFT_OUT
 
 ResultT = TypeVar("ResultT")
@@ -140,8 +139,7 @@ def rows_of(unit: str) -> Sequence[Row | Held]:
 
 
 def _run(row: Row, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Run a coroutine on the loop of this row. Counting is slow, so a call that may begin at once always does."""
-    asyncio_tasks.LONGEST_TURN = math.inf
+    """Run a coroutine on the loop of this row."""
     with asyncio.Runner(loop_factory=row.loop) as runner:
         return runner.run(work)
 

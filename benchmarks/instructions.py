@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import re
 import shutil
 import signal
@@ -28,8 +27,6 @@ CONNECTIONS = 32
 #: Calls that are made before counting: until then things are made that stay.
 WARM = 320
 VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
-#: Set in the environment of what is counted.
-COUNTED = "COUNTED"
 COUNT = re.compile(r"I\s+refs:\s+([\d,]+)")
 _LENGTH = re.compile(rb"content-length: (\d+)")
 
@@ -45,7 +42,6 @@ def main() -> None:
     options = parser.parse_args()
     if shutil.which("valgrind") is None:
         raise SystemExit("valgrind is missing: it is a package of that name")
-    os.environ[COUNTED] = "1"
     drive = {"http": over_http, "http_token": over_http, "memory": in_memory}
     needs_peers = options.of is None or any(name.startswith("mcp") for name in options.of)
     peers = peers_python() if needs_peers else Path(sys.executable)

@@ -20,7 +20,6 @@ LAYERS = (
     ("schema",),
     ("protocol",),
     ("loops",),
-    ("asyncio_tasks",),
     ("timeouts", "channel", "signals", "standard_streams", "lazy", "local_sockets", "encryption", "user_files"),
     ("lifespan",),
     ("recorder",),

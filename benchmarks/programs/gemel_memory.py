@@ -1,16 +1,11 @@
 """Gemel's client and server in one process, over its in-memory channel."""
 
 import asyncio
-import math
-import os
 import sys
 
 from benchmarks.programs.gemel_server import server
 from benchmarks.programs.memory_main import on_command
-from gemel import Client, asyncio_tasks
-
-if "COUNTED" in os.environ:  # counting is slow, so a call that may begin at once always does
-    asyncio_tasks.LONGEST_TURN = math.inf
+from gemel import Client
 
 
 async def main(tool: str = "add") -> None:

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import UNSET, Raw, field
 
 from gemel import jsonrpc
-from gemel.asyncio_tasks import current_task
 from gemel.channel import Channel, Detached
 from gemel.errors import (
     CallError,
@@ -103,7 +102,7 @@ class Session(Record, weakref=True):
         connection = self.connection
         if call.state is not RUNNING:
             return None
-        task = current_task(self.loop)
+        task = asyncio.current_task(self.loop)
         assert task is not None
         call.work = task
         if not connection.one_shot:
@@ -129,7 +128,7 @@ class Session(Record, weakref=True):
             self.trim()
             return None
         except BaseException as exc:
-            if is_ctrl_c(exc) or current_task(self.loop) is not task:
+            if is_ctrl_c(exc) or asyncio.current_task(self.loop) is not task:
                 call.work = None  # the process ends, or the task is being destroyed: there is no answer
                 connection.cancel(call)
                 raise
@@ -251,7 +250,7 @@ class Session(Record, weakref=True):
         start = self.loop.time()
         sent = False
         try:
-            if (task := current_task(self.loop)) is not None and task.cancelling():
+            if (task := asyncio.current_task(self.loop)) is not None and task.cancelling():
                 await asyncio.sleep(0)  # a task that was cancelled before sends nothing
             if on_progress is not None:
                 pending.on_progress = on_progress
@@ -372,7 +371,7 @@ class Session(Record, weakref=True):
 
     async def notify(self, method: str, params: Any = UNSET, *, about: Call | None = None) -> None:
         """Send a notification. Raises ChannelClosed when it can't be sent, GemelError for params that are not JSON."""
-        if (task := current_task(self.loop)) is not None and task.cancelling():
+        if (task := asyncio.current_task(self.loop)) is not None and task.cancelling():
             await asyncio.sleep(0)  # a task that was cancelled before sends nothing
         if self.connection.closed is not None:
             raise ChannelClosed(self.connection.closed)
@@ -457,7 +456,7 @@ class Session(Record, weakref=True):
             Whether `wait_closed` has something to wait for.
         """
         if self._tasks:
-            task = current_task(self.loop)
+            task = asyncio.current_task(self.loop)
             if task in self._tasks:
                 self._tasks[task].work = None  # a handler that ends its own session is not cancelled
         self.connection.close(reason)

@@ -14,7 +14,6 @@ from typing import Any, TypeVar, cast
 
 from msgspec import Raw
 
-from gemel.asyncio_tasks import current_task
 from gemel.errors import DefinitionError, NotSent, shorten
 from gemel.loops import running_loop
 from gemel.protocol.records import Pending, Record
@@ -199,7 +198,7 @@ class Deadlines:
         end = due = float("inf") if total is None else since + total
         if idle is not None and since + idle < end:
             due = since + idle
-        task = current_task(self._loop)
+        task = asyncio.current_task(self._loop)
         assert task is not None
         deadline = Deadline(
             self, task, task.cancelling(), since, end, due, idle, total, pending.on_progress, self._pauses

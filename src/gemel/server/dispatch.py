@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw
 
-from gemel.asyncio_tasks import current_task
 from gemel.errors import (
     DefinitionError,
     ErrorObject,
@@ -221,7 +220,7 @@ class Dispatch:
         if size > SMALL:
             self._bytes += size
         # As `run_handler`, which would be one more coroutine for each call.
-        task = current_task(ctx._session.loop)
+        task = asyncio.current_task(ctx._session.loop)
         outer, ctx._task, handler = ctx._task, task, served.handler
         try:
             result = await handler(ctx, params)
@@ -338,7 +337,7 @@ class Dispatch:
 
 async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], Awaitable[Any]], argument: Any) -> Any:
     """Run a handler or a middleware. If it is suspended, because it waits for input, the result is that of the round."""
-    task = current_task(ctx._session.loop)
+    task = asyncio.current_task(ctx._session.loop)
     outer, ctx._task = ctx._task, task
     try:
         result = await handler(ctx, argument)

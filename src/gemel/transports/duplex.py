@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any
 
 from gemel import jsonrpc
 from gemel.channel import SessionLike
@@ -17,10 +17,6 @@ from gemel.protocol.peer_log import warn_about_peer
 from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, LostAnswer, Origin, Outgoing
 
 logger = logging.getLogger("gemel")
-
-
-#: Makes a task of this name.
-Start: TypeAlias = Callable[[asyncio.AbstractEventLoop, Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
 
 def _ignore(_data: object, _origin: object, /) -> None:
@@ -86,7 +82,7 @@ class DuplexChannel:
         self._origin = origin
         self._session: SessionLike | None = None
         self._receive: Callable[[Any, Origin], Call | Batch | Outgoing | None] = _ignore
-        #: What is being served, by which task; None while a task begins at once.
+        #: What is being served, by which task; None while its task is made.
         self._running: dict[Call | Batch, asyncio.Task[None] | None] = {}
         self._held_back = False
         self._backlog: deque[bytes] = deque()
@@ -160,14 +156,11 @@ class DuplexChannel:
         else:
             self._receive = session.receive
 
-    def feed(
-        self, data: bytes | jsonrpc.Request | jsonrpc.Response | LostAnswer, start: Start | None = None
-    ) -> Call | Batch | None:
+    def feed(self, data: bytes | jsonrpc.Request | jsonrpc.Response | LostAnswer) -> Call | Batch | None:
         """Hand over one message, or hold it back while an inline call is being answered.
 
         Args:
             data: The message, as JSON text. An unreadable one is answered with an error.
-            start: Makes the task that serves it; by default it begins in the next turn of the loop.
 
         Returns:
             What is being served, if anything.
@@ -197,9 +190,8 @@ class DuplexChannel:
             return None
         self._held_back = got.inline
         self._running[got] = None
-        work = self._serve(got)
-        task = self._loop.create_task(work, name=name) if start is None else start(self._loop, work, name)
-        if not task.done():
+        task = self._loop.create_task(self._serve(got), name=name)
+        if not task.done():  # the task factory of the loop may let tasks begin at once
             self._running[got] = task
         return got
 

@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from types import coroutine
 from typing import Any, TypeAlias
 
-from gemel.asyncio_tasks import turn_of
 from gemel.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from gemel.errors import ChannelClosed, ProtocolError
 from gemel.jsonrpc import Response
@@ -47,8 +46,6 @@ class MemoryChannel(DuplexChannel):
         self._receive_response: Callable[[Response], None] = _ignore
         # The task that serves a message must not inherit the context variables of the sender.
         self._context = contextvars.copy_context()
-        #: Lets calls of this end begin in the stack of their caller.
-        self._turn = turn_of(self._loop) if server else None
         self._finishing: asyncio.Task[None] | None = None
         #: Of a server's end that shows them to the client: what handlers raised, by the id of the request.
         self._failures: dict[Any, BaseException] = {}
@@ -92,10 +89,9 @@ class MemoryChannel(DuplexChannel):
             yield from self._wait_for_room().__await__()
         if self.reason is not None:
             raise ChannelClosed(self.reason)
-        has_begun = peer._take(message)
+        peer._take(message)
         if message.pending is not None:
-            if not has_begun:  # its task runs next, so the answer has often arrived when this one continues
-                yield
+            yield  # its task runs next, so the answer has often arrived when this one continues
             if self._running:  # messages that came before the answer are served first
                 yield
 
@@ -131,32 +127,27 @@ class MemoryChannel(DuplexChannel):
         """See `Session.delivers_at_once`: whether `send` does not wait for room."""
         return not self._peer._size
 
-    def _take(self, message: Outgoing) -> bool:
-        """Take a message of the other end. Returns whether it is a call that has begun."""
+    def _take(self, message: Outgoing) -> None:
+        """Take a message of the other end."""
         if self._begun and not (self._inbox or self._full or self._delivering or self._held_back):
             taken = message.message
             if type(taken) is Response:  # it begins no task
                 self._receive_response(taken)
-                return False
-            start, turn = None, self._turn
-            # What is being served may be ending, which another call would not wait for.
-            if turn is not None and taken is not None and not self._running and turn.has_room(self._loop):
-                start = turn.begin
+                return
             self._delivering = True
             try:
-                self._context.run(self.feed, message.data if taken is None else taken, start)
+                self._context.run(self.feed, message.data if taken is None else taken)
             finally:
                 self._delivering = False
             if self._inbox:
                 self._schedule()
-            return start is not None
+            return
         data = message.text
         self._inbox.append(data)
         self._size += len(data)
         if self._size > self.limits.stream_bytes:
             self._room.clear()
         self._schedule()
-        return False
 
     def _schedule(self) -> None:
         if self._begun and not (self._full or self._scheduled or self._delivering) and self._inbox:

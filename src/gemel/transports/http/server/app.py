@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
-from gemel.asyncio_tasks import current_task
 from gemel.channel import Channel, Serve
 from gemel.errors import DefinitionError
 from gemel.http1.asgi import AsgiApp, HeaderPairs, Receive, Scope, Send
@@ -135,7 +135,7 @@ class HttpApp:
             return
         loop = running_loop()
         life = self._lives.of(loop) or self._lives.here()
-        task = current_task(loop)
+        task = asyncio.current_task(loop)
         assert task is not None
         await life.serve(AsgiExchange(scope, receive, send, task))
 
