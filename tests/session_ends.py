@@ -30,7 +30,7 @@ class Line:
         await self.open.wait()
         if self.failure is not None:
             raise self.failure
-        self.sent.append(json.loads(message.text))
+        self.sent.append(json.loads(message.data))
 
     async def close(self) -> None:
         """Nothing to end."""

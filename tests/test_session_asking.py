@@ -41,18 +41,6 @@ async def test_a_request_gets_its_result() -> None:
     assert is_quiet(session)
 
 
-@pytest.mark.parametrize("params", [{"params": {"a": 1}}, {}])
-async def test_a_request_may_be_handed_over_as_an_object(params: dict[str, Any]) -> None:
-    line = Line()
-    session = asking(line)
-    session.connection.hands_over = True
-    task = asyncio.create_task(session.request("ping", **params))
-    await turns()
-    assert line.sent == [{"jsonrpc": "2.0", "id": 1, "method": "ping", **params}]
-    answers(session)
-    assert bytes(await task) == b"{}"
-
-
 async def test_answers_in_any_order_find_their_requests() -> None:
     """C-005, C-013."""
     session = asking(Line())

@@ -53,7 +53,7 @@ class Channel(Protocol):
         all messages of the response were passed to `session.receive` by then.
 
         Args:
-            message: What is to be sent; `message.text` is its JSON text.
+            message: What is to be sent; `message.data` is its JSON text.
 
         Raises:
             ChannelClosed: The message was not sent.

@@ -402,13 +402,6 @@ def encode_response(request_id: RequestId, result: Any) -> bytes:
     return encode_value(_Response(request_id, result))
 
 
-def encode(message: Request | Response) -> bytes:
-    """The text of a message that was not decoded from any."""
-    if type(message) is Response:
-        return encode_response(message.id, message.result)
-    return encode_request(message.id, message.method, message.params)
-
-
 def encode_failure(request_id: RequestId | None, error: ErrorObject) -> bytes:
     """The text of an error answer, without an id when the request's could not be read."""
     return encode_value(_Failure(UNSET if request_id is None else request_id, error))

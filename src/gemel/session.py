@@ -74,17 +74,13 @@ class Session(Record, weakref=True):
     authority: Origin | None = None
     #: What functions keep in `ctx.session_state`, as JSON by its keys, unless several processes serve the session.
     kept: dict[str, Raw] | None = None
-    #: Set by a channel in memory: whether `send` would deliver now, and return in the next turn of the loop.
-    delivers_at_once: Callable[[], bool] | None = None
     #: Called once with the next authority.
     on_authority: Callable[[], None] | None = None
     #: Notifications about `initialize` while it is served, and their bytes: they are sent if it succeeds, before its result.
     _held: list[Outgoing] | None = None
     _held_bytes: int = 0
 
-    def receive(
-        self, data: bytes | Inbound | jsonrpc.Request, origin: Origin = UNKNOWN_ORIGIN
-    ) -> Call | Batch | Outgoing | None:
+    def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN) -> Call | Batch | Outgoing | None:
         """Take one message; see `Connection.receive`. Never raises, never waits."""
         return self.connection.receive(data, origin)
 
@@ -177,7 +173,7 @@ class Session(Record, weakref=True):
                 replies.append(reply)
         if not replies:
             return None
-        return Outgoing(b"[" + b",".join(reply.text for reply in replies) + b"]")
+        return Outgoing(b"[" + b",".join(reply.data for reply in replies) + b"]")
 
     def note(self, deviation: str, detail: str = "") -> None:
         """Note a deviation of the peer; see `SessionLike.note`."""
@@ -259,11 +255,8 @@ class Session(Record, weakref=True):
                     self._deadlines = Deadlines(self.loop, self.is_serving)
                 deadlines = self._deadlines
                 idle, total = deadlines.checked(idle, total)
-            must_wait = self.connection.handshake.state is NEGOTIATED
-            # A request that is answered in the next turn needs no deadline.
-            if deadlines is not None and (must_wait or self.delivers_at_once is None or not self.delivers_at_once()):
                 deadline = deadlines.start(pending, idle, total, start)
-            if must_wait:
+            if self.connection.handshake.state is NEGOTIATED:
                 await self._wait_until_ready(pending)
             try:
                 if pending.state is WAITING:
@@ -276,8 +269,6 @@ class Session(Record, weakref=True):
                 if pending.state is WAITING:
                     raise NotSent(f"{pending.method} was not sent: {exc}") from exc
             if pending.state is WAITING:
-                if deadline is None and deadlines is not None:
-                    deadline = deadlines.start(pending, idle, total, start)
                 ended: asyncio.Future[None] = self.loop.create_future()
                 pending.wake = lambda: None if ended.done() else ended.set_result(None)
                 await ended

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from msgspec import Raw
 
 from gemel import ConnectionLost, InvalidParams, Limits, Overloaded
 from gemel.protocol.connection import LIVENESS_RESERVE, Connection
@@ -24,8 +23,6 @@ from tests.support import (
     Call,
     Origin,
     Outgoing,
-    Request,
-    Response,
     head_of,
     jsonrpc,
 )
@@ -391,36 +388,6 @@ def test_a_client_of_a_stateless_server_is_asked_nothing() -> None:
     connection.era = STATELESS
     assert connection.receive(request(1, "ping")) is None
     assert isinstance(connection.receive(notice("notifications/message", level="info", data=1)), Call)
-
-
-# ---------------------------------------------------------------- the other end is in this process
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        Request(7, "acme/do", Raw(b'{"x":1}')),
-        Request(7, "acme/do", Raw(b'{"x":1,"x":2}')),
-        Request(7, "acme/do", Raw(b"no JSON")),
-        Response(7, Raw(b"{}")),
-    ],
-)
-def test_a_message_that_is_handed_over_is_judged_as_its_text_is(message: Request | Response) -> None:
-    handed_over, read = (server().receive(form) for form in (message, jsonrpc.encode(message)))
-    assert type(handed_over) is type(read)
-    if isinstance(handed_over, Call) and isinstance(read, Call):
-        assert (handed_over.id, handed_over.method, handed_over.params) == (read.id, read.method, read.params)
-    if isinstance(handed_over, Outgoing) and isinstance(read, Outgoing):
-        assert (handed_over.id, error_of(handed_over)) == (read.id, error_of(read))
-
-
-def test_a_result_is_handed_over_if_the_other_end_takes_it() -> None:
-    connection = server()
-    connection.hands_over = True
-    reply = connection.answer(call_of(connection.receive(request("a"))), {"x": 1})
-    assert reply is not None
-    assert (reply.data, reply.message) == (b"", Response("a", Raw(b'{"x":1}')))
-    assert json.loads(reply.text) == {"jsonrpc": "2.0", "id": "a", "result": {"x": 1}}
 
 
 @pytest.mark.parametrize(("revision", "taken"), [("2025-03-26", False), ("2025-06-18", True), (V2025_11, True)])

@@ -43,7 +43,9 @@ def test_an_answer_that_a_transport_has_decoded_ends_its_request(answer: bytes, 
     connection = client()
     connection.era = era
     pending, woken = ask(connection)
-    assert connection.receive(jsonrpc.decode(answer)) is None
+    message = jsonrpc.decode(answer)
+    assert isinstance(message, jsonrpc.Response | jsonrpc.Failure)
+    assert connection.receive(message) is None
     assert (pending.state, woken) == (PendingState.ANSWERED, [1])
     assert type(pending.error) is (PeerError if b'"error"' in answer else type(None))
 

@@ -93,9 +93,9 @@ def _answers(note: Note) -> None:
         reply = await plain(self, call)
         if reply is not None and hasattr(call, "method"):
             revision = self.connection.handshake.revision if call.inline else call.revision
-            note(Sent(_side(self.connection), revision, reply.text, call.method))
+            note(Sent(_side(self.connection), revision, reply.data, call.method))
             if reply.follow is not None:
-                note(Sent(_side(self.connection), revision, reply.follow.text))
+                note(Sent(_side(self.connection), revision, reply.follow.data))
         return reply
 
     Session.answer = answer  # type: ignore[method-assign]  # the same, overheard
@@ -111,7 +111,7 @@ def _questions(note: Note) -> None:
     @functools.wraps(write)
     def heard_write(self: Any, *arguments: Any) -> Any:
         message = write(self, *arguments)
-        note(Sent(_side(self), _spoken(self, message.about), message.text))
+        note(Sent(_side(self), _spoken(self, message.about), message.data))
         return message
 
     @functools.wraps(notify)

@@ -90,7 +90,7 @@ class Mute:
         self.sent: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def send(self, message: Outgoing, /) -> None:
-        self.sent.put_nowait(message.text)
+        self.sent.put_nowait(message.data)
 
     async def close(self) -> None: ...
 
@@ -304,9 +304,9 @@ async def test_the_parting_message_is_the_follow_of_the_response() -> None:
         session.end_input("nothing more comes")
         reply = await answering
     assert reply is not None
-    assert json.loads(reply.text)["id"] == 1
+    assert json.loads(reply.data)["id"] == 1
     assert reply.follow is not None
-    assert json.loads(reply.follow.text)["method"] == "notifications/cancelled"
+    assert json.loads(reply.follow.data)["method"] == "notifications/cancelled"
 
 
 # ---------------------------------------------------------------- the end

@@ -115,9 +115,6 @@ class Connection(Record):
     noise: str = ""
     #: The era of the requests that our side sends: a server's are always handshake requests, a client's are negotiated.
     era: Era = HANDSHAKE
-    #: Whether requests and results are handed to the other end as messages, whose params and results only are encoded: it is
-    #: in the same process, and runs this code.
-    hands_over: bool = False
     #: What the ids of our requests begin with, where the answers of several processes arrive at any of them.
     id_prefix: str = ""
     #: Called with the progress of our calls that run as tasks, by token.
@@ -135,9 +132,7 @@ class Connection(Record):
 
     # ---------------------------------------------------------------- messages that arrive
 
-    def receive(
-        self, data: bytes | Inbound | Request | Notification, origin: Origin = UNKNOWN_ORIGIN
-    ) -> Call | Batch | Outgoing | None:
+    def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN) -> Call | Batch | Outgoing | None:
         """Decode a message and update the state. Never raises.
 
         Returns:
@@ -148,22 +143,21 @@ class Connection(Record):
         if type(data) is LostAnswer:
             self._receive_lost(data)
             return None
+        if type(data) is Response or type(data) is Failure:
+            return self._receive_answer(data, origin)
+        assert isinstance(data, bytes)
         try:
-            message = jsonrpc.decode(data) if isinstance(data, bytes) else data
+            message = jsonrpc.decode(data)
             if type(message) is Response or type(message) is Failure:
                 return self._receive_answer(message, origin)
             assert type(message) is Request or type(message) is Notification
             eras = (self.era,) if self.description is None else self.description.eras
             call = detect.classify(message, eras, _version(origin))
         except ProtocolError as exc:
-            text = data if isinstance(data, bytes) else _encoded(data)
-            if self.description is None and (mended := mend(text)) is not None:
-                self._note_slips(mended[1], text)
+            if self.description is None and (mended := mend(data)) is not None:
+                self._note_slips(mended[1], data)
                 return self.receive(mended[0], origin)
-            return self._receive_unreadable(text, exc, origin)
-        except msgspec.MsgspecError:  # params of a message that was handed over are no JSON: read it as a text
-            assert not isinstance(data, bytes)  # what was decoded is JSON
-            return self.receive(_encoded(data), origin)
+            return self._receive_unreadable(data, exc, origin)
         return self._receive_call(call, origin)
 
     def note(self, name: str, detail: str = "") -> None:
@@ -441,12 +435,8 @@ class Connection(Record):
         if call.id is None or call.state is not RUNNING:
             self._end_call(call, "answer")
             return None
-        data, response = b"", None
         try:
-            if self.hands_over:
-                response = Response(call.id, msgspec.Raw(encode_value(result)))
-            else:
-                data = jsonrpc.encode_response(call.id, result)
+            data = jsonrpc.encode_response(call.id, result)
             if call.inline:
                 self.handshake.commit(result)
         except ProtocolError as exc:
@@ -458,9 +448,7 @@ class Connection(Record):
             return self.refuse(call, ProtocolError("Handler returned an invalid result"))
         if not self._end_call(call, "answer"):
             return None
-        if call.parting is None and response is None:
-            return Outgoing(data, call.id)
-        return Outgoing(data, call.id, follow=call.parting, message=response)
+        return Outgoing(data, call.id, follow=call.parting)
 
     def refuse(self, call: Call, exc: BaseException) -> Outgoing | None:
         """Finish a call with an error.
@@ -513,13 +501,8 @@ class Connection(Record):
             comma = b"," if len(members) > 1 else b""
             parts = members, comma, b'"_meta":{"progressToken":', _encode_token(pending.id), b",", meta[1:], b"}"
             params = msgspec.Raw(b"".join(parts))
-        data, request = b"", None
-        if self.hands_over and params is not msgspec.UNSET:
-            text = params if type(params) is msgspec.Raw else msgspec.Raw(encode_value(params))
-            request = Request(pending.id, pending.method, text, detect.with_token(meta, pending.id) if meta else None)
-        else:
-            data = jsonrpc.encode_request(pending.id, pending.method, params)
-        return Outgoing(data, pending.id, pending.method, about, pending, headers, message=request)
+        data = jsonrpc.encode_request(pending.id, pending.method, params)
+        return Outgoing(data, pending.id, pending.method, about, pending, headers)
 
     def receive_response(self, message: Response | Failure) -> None:
         """Take the answer to a request of ours. Never raises."""
@@ -680,12 +663,6 @@ def _loose_id(data: bytes) -> RequestId | None:
 def _excerpt(data: bytes) -> str:
     """The start of an unreadable message."""
     return shorten(data[:1024].decode("utf-8", "replace"))
-
-
-def _encoded(message: Inbound | Request | Notification) -> bytes:
-    """The text of a message that was handed over."""
-    assert isinstance(message, (Request, Response))
-    return jsonrpc.encode(message)
 
 
 def _version(origin: Origin) -> str | None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from gemel.errors import ErrorObject, NotFinished, Overloaded, ProtocolError
-from gemel.jsonrpc import ABSENT, Failure, Request, RequestId, Response, encode, encode_failure
+from gemel.jsonrpc import ABSENT, Failure, RequestId, Response, encode_failure
 from gemel.protocol.eras.base import Era
 from gemel.protocol.http.headers import Head
 from gemel.protocol.http.request import Headers, Owner, Principal
@@ -289,8 +289,6 @@ class Outgoing(Record):
 
     `about` is the inbound call that it belongs to: on HTTP it is sent on that call's stream. `status` is the HTTP status of a
     response that is sent as a body. `follow` is sent after it, if the channel stays open.
-
-    `data` is empty if the other end takes `message` as it is; see `Connection.hands_over`.
     """
 
     data: bytes
@@ -302,12 +300,6 @@ class Outgoing(Record):
     error: ErrorObject | None = None
     status: int = 200
     follow: Outgoing | None = None
-    message: Request | Response | None = None
-
-    @property
-    def text(self) -> bytes:
-        """The message as JSON text."""
-        return self.data if self.message is None else encode(self.message)
 
     @classmethod
     def failure(cls, data: bytes, request_id: RequestId | None, error: ProtocolError, status: int) -> Outgoing:
@@ -350,6 +342,6 @@ class Outgoing(Record):
         """
         if isinstance(call, Batch):
             errors = [cls.unfinished(each, reason) for each in call.calls if each.id is not None]
-            return cls(b"[" + b",".join(reply.text for reply in (*call.replies, *errors)) + b"]")
+            return cls(b"[" + b",".join(reply.data for reply in (*call.replies, *errors)) + b"]")
         error = call.unfinished_error(reason)
         return cls.failure(encode_failure(call.id, error.error), call.id, error, error.http_status)

@@ -156,7 +156,7 @@ class DuplexChannel:
         else:
             self._receive = session.receive
 
-    def feed(self, data: bytes | jsonrpc.Request | jsonrpc.Response | LostAnswer) -> Call | Batch | None:
+    def feed(self, data: bytes | LostAnswer) -> Call | Batch | None:
         """Hand over one message, or hold it back while an inline call is being answered.
 
         Args:
@@ -166,7 +166,6 @@ class DuplexChannel:
             What is being served, if anything.
         """
         if self._held_back and self.reason is None and type(data) is not LostAnswer:
-            assert isinstance(data, bytes), "what is held back is text"
             self._backlog.append(data)
             self._count_backlog(len(data))
             if not self._holding and self._backlog_full:

@@ -1,18 +1,16 @@
-"""The in-memory transport: client and server in one process exchange messages, whose params and results are JSON text."""
+"""The in-memory transport: client and server in one process exchange messages as JSON text."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from types import coroutine
 from typing import Any, TypeAlias
 
 from gemel.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from gemel.errors import ChannelClosed, ProtocolError
-from gemel.jsonrpc import Response
 from gemel.protocol.http.request import Principal
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.protocol.records import UNKNOWN_ORIGIN, Call, Origin, Outgoing, origin_of
@@ -21,10 +19,6 @@ from gemel.transports.duplex import DuplexChannel
 
 #: Makes the context manager that is entered around each connection.
 Running: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
-
-
-def _ignore(_response: Response, /) -> None:
-    """Receives results before the session begins."""
 
 
 class MemoryChannel(DuplexChannel):
@@ -42,8 +36,6 @@ class MemoryChannel(DuplexChannel):
         self._begun = self._scheduled = self._full = self._delivering = False
         self._room = asyncio.Event()
         self._room.set()
-        #: Receives the results that the other end hands over.
-        self._receive_response: Callable[[Response], None] = _ignore
         # The task that serves a message must not inherit the context variables of the sender.
         self._context = contextvars.copy_context()
         self._finishing: asyncio.Task[None] | None = None
@@ -63,37 +55,15 @@ class MemoryChannel(DuplexChannel):
         """Start the session; deliver the messages that are waiting."""
         super().begin(session)
         self._begun = True
-        here, there = self._direct_session(), self._peer._direct_session()
-        if here is not None:
-            here.delivers_at_once = self._delivers_at_once
-        if here is not None and there is not None and self.reason is None:
-            here.connection.hands_over = there.connection.hands_over = True
-            self._receive, self._peer._receive = here.connection.receive, there.connection.receive
-            self._receive_response = here.connection.receive_response
-            self._peer._receive_response = there.connection.receive_response
         self._schedule()
 
-    def _direct_session(self) -> Session | None:
-        """The session, unless something stands in front of it that reads what arrives, too."""
-        session = self._session
-        return session if isinstance(session, Session) and session.channel is self else None
-
-    @coroutine
-    def send(self, message: Outgoing, /) -> Generator[Any, None, None]:
-        """Deliver a message to the other end. Raises ChannelClosed if the channel has ended.
-
-        A bare `yield` lets everything run that is ready now, as `asyncio.sleep(0)` does.
-        """
-        peer = self._peer
-        if peer._size and not peer._room.is_set() and self.reason is None:
-            yield from self._wait_for_room().__await__()
+    async def send(self, message: Outgoing, /) -> None:
+        """Deliver a message to the other end. Raises ChannelClosed if the channel has ended."""
+        if not self._peer._room.is_set() and self.reason is None:
+            await self._wait_for_room()
         if self.reason is not None:
             raise ChannelClosed(self.reason)
-        peer._take(message)
-        if message.pending is not None:
-            yield  # its task runs next, so the answer has often arrived when this one continues
-            if self._running:  # messages that came before the answer are served first
-                yield
+        self._peer._take(message.data)
 
     async def close(self) -> None:
         """End both ends: deliver what was sent, then close both sessions.
@@ -123,46 +93,36 @@ class MemoryChannel(DuplexChannel):
 
     # ---------------------------------------------------------------- the inbox
 
-    def _delivers_at_once(self) -> bool:
-        """See `Session.delivers_at_once`: whether `send` does not wait for room."""
-        return not self._peer._size
-
-    def _take(self, message: Outgoing) -> None:
+    def _take(self, data: bytes) -> None:
         """Take a message of the other end."""
         if self._begun and not (self._inbox or self._full or self._delivering or self._held_back):
-            taken = message.message
-            if type(taken) is Response:  # it begins no task
-                self._receive_response(taken)
-                return
-            self._delivering = True
-            try:
-                self._context.run(self.feed, message.data if taken is None else taken)
-            finally:
-                self._delivering = False
-            if self._inbox:
-                self._schedule()
-            return
-        data = message.text
-        self._inbox.append(data)
-        self._size += len(data)
-        if self._size > self.limits.stream_bytes:
-            self._room.clear()
+            self._context.run(self._feed, data)
+        else:
+            self._inbox.append(data)
+            self._size += len(data)
+            if self._size > self.limits.stream_bytes:
+                self._room.clear()
         self._schedule()
 
+    def _feed(self, data: bytes) -> None:
+        self._delivering = True
+        try:
+            self.feed(data)
+        finally:
+            self._delivering = False
+
     def _schedule(self) -> None:
-        if self._begun and not (self._full or self._scheduled or self._delivering) and self._inbox:
+        if self._inbox and self._begun and not (self._full or self._scheduled or self._delivering):
             self._scheduled = True
             self._loop.call_soon(self._deliver, context=self._context)
 
     def _deliver(self) -> None:
         self._scheduled = False
-        self._delivering = True
         inbox = self._inbox
         while inbox and not self._full:
             data = inbox.popleft()
             self._size -= len(data)
-            self.feed(data)
-        self._delivering = False
+            self._feed(data)
         if self._size <= self.limits.stream_bytes:
             self._room.set()
 
@@ -185,7 +145,7 @@ class MemoryChannel(DuplexChannel):
     def reply(self, message: Outgoing, *, last: bool) -> None:
         failure = self._failures.pop(message.id, None) if self._failures else None
         if failure is None or not self._peer._fail(message.id, failure):
-            self._peer._take(message)
+            self._peer._take(message.data)
 
     def _fail(self, request_id: Any, failure: BaseException) -> bool:
         """Let a request fail with an exception of its handler. Returns False if it is over."""

@@ -207,16 +207,6 @@ def _read_meta(raw: Raw) -> RequestMeta | None:
     return meta
 
 
-def with_token(text: bytes, token: ProgressToken) -> RequestMeta | None:
-    """What the receiver will read of a `_meta` of ours, with a progress token added; None for a long one."""
-    known: Any = _remembered_meta(text) if len(text) <= MAX_REMEMBERED else None
-    if known is None:
-        return None
-    meta: RequestMeta = known.__copy__()  # copy.copy() without its look-ups
-    meta.progress_token = token
-    return meta
-
-
 @lru_cache(REMEMBERED)
 def _rest_of_meta(text: bytes) -> RequestMeta | None:
     """Decode what follows a progress token; None if that may be a second one, or nothing that can be decoded."""
