@@ -51,6 +51,8 @@ from gemel.values.encoding import encode_value
 logger = logging.getLogger("gemel")
 
 RequestHandler: TypeAlias = Callable[[Context[StateT], Any], Awaitable[Any]]
+#: Reads the name in typed params that the header `Mcp-Name` repeats.
+NameOf: TypeAlias = Callable[[Any], Any]
 
 _EMPTY_PARAMS = Raw(b"{}")
 _CORE_RESULT_TYPES = ("complete", "input_required")
@@ -193,8 +195,29 @@ class Dispatch:
     async def request(self, ctx: Context[Any]) -> Any:
         """Serve one request. The result is ready to be encoded; `errors.wire_error` says what the client learns of errors."""
         call = ctx._call
+        served, name_of = self._find(ctx)
+        params = _read_params(ctx, served, name_of)
+        size = self._begin(ctx)
+        try:
+            result = await run_handler(ctx, served.handler, params)
+        finally:
+            self._running -= 1
+            if size > SMALL:
+                call.when_released(partial(self._give_back, size))
+        if type(result) not in served.results or result.result_type is not UNSET:
+            result = self._checked(ctx, served, result)
+        return call.era.finish_result(result, call.revision, self._description.result_meta)
+
+    def _find(self, ctx: Context[Any]) -> tuple[Served, NameOf | None]:
+        """The method of a request, and what reads the name in its params that `Mcp-Name` repeats.
+
+        Raises:
+            MethodNotFound: Nothing serves it in the caller's revision.
+            InvalidParams: It came before the handshake.
+            MissingClientCapability: It is of an extension that the client did not declare.
+        """
         served = self.requests.get(ctx.method) or self.mounted_requests.get(ctx.method)
-        in_revision = None if served is None else served.revisions.get(call.revision)
+        in_revision = None if served is None else served.revisions.get(ctx._call.revision)
         if served is None or in_revision is None:
             raise MethodNotFound(ctx.method)
         needs_handshake, name_of = in_revision
@@ -202,45 +225,17 @@ class Dispatch:
             raise InvalidParams(f"Received {ctx.method!r} before 'initialize'.", "")
         if served.extension_id is not None:
             require_client_extension(ctx, served.extension_id)
-        # By middleware, which can't change what `initialize` negotiates.
-        unchanged = ctx._root is None or ((ctx.params is call.params or call.inline) and ctx.method == call.method)
-        params = call.typed if unchanged and served.standard else None
-        if params is None:
-            params = served.read(call.params if call.inline else ctx.params)
-        head = call.origin.head
-        if head is not None and name_of is not None and ctx.method == call.method:
-            name = name_of(params if unchanged else served.read(call.params))
-            if name != head.name:
-                # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
-                judge_name(head, name, required=ctx.method in METHODS)
-        size = len(call.params)
+        return served, name_of
+
+    def _begin(self, ctx: Context[Any]) -> int:
+        """Count a request that runs from now on. Returns the size of its params. Raises Overloaded if there is no room."""
+        size = len(ctx._call.params)
         if self._running >= self._limit or size > SMALL:
             self._check_room(ctx, size)
         self._running += 1
         if size > SMALL:
             self._bytes += size
-        # As `run_handler`, which would be one more coroutine for each call.
-        task = asyncio.current_task(ctx._session.loop)
-        outer, ctx._task, handler = ctx._task, task, served.handler
-        try:
-            result = await handler(ctx, params)
-        except BaseException as exc:
-            result = await _end_round(ctx, task, exc)
-            if result is None:
-                if not isinstance(exc, ToolError | MissingClientCapability):
-                    raise
-                result = _report(ctx, exc)
-        else:
-            if (ctx._root or ctx)._elicitation is not None:
-                result = await _end_round(ctx, task, None) or result
-        finally:
-            ctx._task = outer
-            self._running -= 1
-            if size > SMALL:
-                call.when_released(partial(self._give_back, size))
-        if type(result) not in served.results or result.result_type is not UNSET:
-            result = self._checked(ctx, served, result)
-        return call.era.finish_result(result, call.revision, self._description.result_meta)
+        return size
 
     def _give_back(self, size: int) -> None:
         self._bytes -= size
@@ -335,6 +330,23 @@ class Dispatch:
             await served.handler(ctx, params)
 
 
+def _read_params(ctx: Context[Any], served: Served, name_of: NameOf | None) -> Any:
+    """The typed params of a request. Raises what `Served.read` and `judge_name` raise."""
+    call = ctx._call
+    # By middleware, which can't change what `initialize` negotiates.
+    unchanged = ctx._root is None or ((ctx.params is call.params or call.inline) and ctx.method == call.method)
+    params = call.typed if unchanged and served.standard else None
+    if params is None:
+        params = served.read(call.params if call.inline else ctx.params)
+    head = call.origin.head
+    if head is not None and name_of is not None and ctx.method == call.method:
+        name = name_of(params if unchanged else served.read(call.params))
+        if name != head.name:
+            # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
+            judge_name(head, name, required=ctx.method in METHODS)
+    return params
+
+
 async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], Awaitable[Any]], argument: Any) -> Any:
     """Run a handler or a middleware. If it is suspended, because it waits for input, the result is that of the round."""
     task = asyncio.current_task(ctx._session.loop)
@@ -350,6 +362,8 @@ async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], 
         return _report(ctx, exc)
     finally:
         ctx._task = outer
+    if (ctx._root or ctx)._elicitation is None:
+        return result
     return await _end_round(ctx, task, None) or result
 
 

@@ -91,7 +91,7 @@ def include(target: Registries, source: Registries, prefix: str | None) -> None:
     for name, tool in tools.items():
         made = copy.copy(tool)
         made.item = _renamed(tool.item, name, names.listed(LISTS["tools"], tool.item.listing))
-        made.run_instead(_outward(tool.run, names))
+        made.run = _outward(tool.run, names)
         target.tools.register(name, made)
     for (inner, prompt), name in zip(source.prompts.all.items(), prompts, strict=True):
         copied = copy.copy(prompt)

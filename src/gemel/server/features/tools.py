@@ -10,8 +10,6 @@ import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from operator import attrgetter
-from types import FunctionType
 from typing import Any, TypeAlias
 
 import msgspec
@@ -82,8 +80,6 @@ _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}\Z")
 #: Types that aren't results: isinstance with a Struct is slow.
 _PLAIN = frozenset({bool, int, float, str, list, tuple, dict, type(None)})
 
-_name_of = attrgetter("name")
-
 ToolFunction: TypeAlias = Callable[..., Any]
 
 
@@ -101,7 +97,6 @@ class RegisteredTool:
         "arguments",
         "has_pydantic",
         "header_params",
-        "in_order",
         "item",
         "run",
         "signature",
@@ -143,16 +138,6 @@ class RegisteredTool:
         dependencies = dependencies_of(signature)
         if dependencies is not None:
             self.run = dependencies.around(self.run, threads)
-        #: Reads the arguments in the order of the parameters. `Tools.call` passes them to the function itself, which is faster
-        #: than `run`. None if the function is not async, needs more than arguments, or has limits.
-        self.in_order: Callable[[Raw], tuple[Any, ...]] | None = None
-        if self.run == self._awaited and isinstance(arguments, Arguments) and _takes_by_position(function, signature):
-            self.in_order = arguments.in_order
-
-    def run_instead(self, run: Run[Result]) -> None:
-        """Call this in place of `run` from now on."""
-        if run is not self.run:
-            self.run, self.in_order = run, None
 
     @property
     def tool(self) -> Tool:
@@ -278,7 +263,7 @@ class Tools(Entries[RegisteredTool]):
             registered = RegisteredTool(function, item, signature, arguments, output, self._threads, blocking=blocking)
         except ValueError as exc:
             raise DefinitionError(f"Tool {name!r}: {exc}") from exc
-        registered.run_instead(self._limited(name, registered.run, options))
+        registered.run = self._limited(name, registered.run, options)
         registered.task_support = task_support(options)
         registered.task_start = options.get("task_start", "call")
         self.register(name, registered)
@@ -314,15 +299,12 @@ class Tools(Entries[RegisteredTool]):
                 judge_parameters(head, entry.header_params, msgspec.json.decode(params.arguments))
         if entry.has_pydantic and len(params.arguments) > SMALL:
             check_values(params.arguments, ctx._session.connection.limits.values // 2)
-        in_order, run = (None if ctx._lifespans else entry.in_order), entry.run
         try:
             try:
-                given: Any = (in_order or entry.arguments.from_json)(params.arguments)
+                given = entry.arguments.from_json(params.arguments)
             except InvalidArguments as exc:
                 return _invalid_arguments(ctx, entry, params, exc)
-            if in_order is not None:
-                return entry.result(await entry._function(*given))
-            return await (in_connection(ctx, run, given) if ctx._lifespans else run(ctx, given))
+            return await (in_connection(ctx, entry.run, given) if ctx._lifespans else entry.run(ctx, given))
         except ToolError as exc:
             if not isinstance(exc, ToolCallError):  # that is the text of another server
                 return failure(str(exc))
@@ -352,14 +334,6 @@ class Tools(Entries[RegisteredTool]):
         if text is None:
             return _unexpected(ctx, name)
         return failure(f"Tool {called(ctx, 'tools', name)!r} failed: {text}")
-
-
-def _takes_by_position(function: ToolFunction, signature: Signature) -> bool:
-    """Whether a function takes just these arguments, in this order and by position. A decorator may want their names."""
-    if type(function) is not FunctionType or signature.injected:
-        return False
-    code = function.__code__
-    return code.co_varnames[: code.co_argcount] == tuple(map(_name_of, signature.parameters))
 
 
 def _is_cancelled(ctx: Context[Any]) -> bool:

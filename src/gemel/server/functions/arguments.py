@@ -44,7 +44,7 @@ Rename: TypeAlias = Callable[[str], str | None]
 #: What the readers raise for text that isn't JSON at all.
 _NOT_JSON = (msgspec.MsgspecError, ValueError)
 
-_asdict, _astuple = msgspec.structs.asdict, msgspec.structs.astuple
+_asdict = msgspec.structs.asdict
 
 
 class Parameter(NamedTuple):
@@ -101,15 +101,6 @@ class Arguments:
             if again is not None:
                 return self.from_json(again)
             raise self.errors(text) from None
-
-    def in_order(self, text: bytes | Raw) -> tuple[Any, ...]:
-        """Read the same values, in the order of the parameters. This is faster, if no other library reads any of them."""
-        if len(text) <= MAX_EXPLAINED and not self._separate:
-            try:
-                return _astuple((self._decoder or self._make_decoder())(text))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
-                pass
-        return tuple(self.from_json(text).values())
 
     def _read_separate(self, values: dict[str, Any]) -> None:
         for parameter in self._separate:
