@@ -14,7 +14,7 @@ from tests.source import PACKAGE, Module, bare_strings, import_cycles, imports_o
 # Leftmost first; layers on one line don't know each other. Each imports only from lines above its own, and itself.
 LAYERS = (
     ("visible",),
-    ("errors", "version", "structs", "shares"),
+    ("errors", "version", "shares"),
     ("options", "values"),
     ("jsonrpc",),
     ("schema",),
@@ -37,7 +37,7 @@ LAYERS = (
     ("__init__", "__main__"),
 )
 RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}
-PURE = ("errors", "structs", "values", "jsonrpc", "schema", "protocol")
+PURE = ("errors", "values", "jsonrpc", "schema", "protocol")
 
 IMPURE_MODULES = frozenset(
     {

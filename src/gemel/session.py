@@ -34,7 +34,6 @@ from gemel.protocol.http.mirror import HeaderTexts
 from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
 from gemel.protocol.states import NEGOTIATED, RUNNING, WAITING, HandshakeState
 from gemel.signals import is_ctrl_c
-from gemel.structs import sets_like_slots
 from gemel.timeouts import Deadline, Deadlines
 
 logger = logging.getLogger("gemel")
@@ -50,7 +49,6 @@ INITIALIZED_SECONDS = 5.0
 Handle = Callable[["Session", Call], Awaitable[Any]]
 
 
-@sets_like_slots
 class Session(Record, weakref=True):
     """Runs one connection: serves calls in tasks, sends requests and waits for their results. Fed by a transport."""
 

@@ -17,7 +17,6 @@ from msgspec import Raw
 from gemel.errors import DefinitionError, NotSent, shorten
 from gemel.loops import running_loop
 from gemel.protocol.records import Pending, Record
-from gemel.structs import sets_like_slots
 
 ResultT = TypeVar("ResultT")
 OptionsT = TypeVar("OptionsT")
@@ -271,7 +270,6 @@ def _seconds(name: str, value: Any) -> float:
     )
 
 
-@sets_like_slots
 class Deadline(Record):
     """The time limits of one request; made by `Deadlines.start`."""
 

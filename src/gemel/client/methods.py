@@ -50,7 +50,6 @@ from gemel.schema.resources import (
 )
 from gemel.schema.subscriptions import SubscriptionFilter
 from gemel.schema.tools import CallToolResult, DataT, ListToolsResult, Tool
-from gemel.structs import sets_like_slots
 from gemel.values.unicode import as_uri, is_unicode
 
 if TYPE_CHECKING:
@@ -79,7 +78,6 @@ _OPTION_ADVICE = {
 Caller: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 
 
-@sets_like_slots
 class ClientContext(msgspec.Struct, kw_only=True, eq=False):
     """One request or notification on its way through the middleware of a client.
 

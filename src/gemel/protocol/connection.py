@@ -54,7 +54,6 @@ from gemel.protocol.records import (
 )
 from gemel.protocol.states import CALL_MOVES, CLOSED, PENDING_MOVES, RUNNING, WAITING, HandshakeState
 from gemel.schema.notifications import CancelledParams
-from gemel.structs import sets_like_slots
 from gemel.values.encoding import encode_value
 
 logger = logging.getLogger("gemel")
@@ -89,7 +88,6 @@ _token = msgspec.json.Decoder(_Token)
 _encode_token = msgspec.json.Encoder().encode
 
 
-@sets_like_slots
 class Connection(Record):
     """One connection."""
 

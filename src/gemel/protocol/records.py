@@ -20,7 +20,6 @@ from gemel.protocol.http.request import Headers, Owner, Principal
 from gemel.protocol.states import RUNNING, WAITING, CallState, PendingState
 from gemel.schema.base import RequestMeta
 from gemel.shares import address_share
-from gemel.structs import sets_like_slots
 
 
 class Record(msgspec.Struct, eq=False):
@@ -118,7 +117,6 @@ class Cancellable(Protocol):
         ...
 
 
-@sets_like_slots
 @final
 class Call(Record):
     """One inbound request or notification; `id` is None for a notification.
@@ -258,7 +256,6 @@ class RequestLimit(Protocol):
         """Do not count seconds in which a person was asked to log in."""
 
 
-@sets_like_slots
 @final
 class Pending(Record):
     """A request of ours that waits for its response. `wake` is called once, when it is over for any reason.

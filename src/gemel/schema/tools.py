@@ -12,7 +12,6 @@ from msgspec import UNSET, Raw, UnsetType
 
 from gemel.schema.base import Icon, Model, Page, Result
 from gemel.schema.content import ContentBlock, text_of
-from gemel.structs import sets_like_slots
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -102,7 +101,6 @@ class CallToolParams(Model, kw_only=True):
     request_state: str | UnsetType = UNSET
 
 
-@sets_like_slots
 class CallToolResult(Result, Generic[DataT], kw_only=True, dict=True):
     """The result of a tool call. A tool may return one to control all parts of its result.
 

@@ -94,7 +94,6 @@ from gemel.server.elicitation.steps import Steps, SyncSteps
 from gemel.server.log_queue import LogQueue
 from gemel.server.threads import LoopCalls, Threads
 from gemel.session import Session
-from gemel.structs import sets_like_slots
 from gemel.timeouts import PausableTimeout
 from gemel.values.encoding import encode_value, plain_value
 
@@ -198,7 +197,6 @@ class CallLifespan(Protocol):
         """Enter it and return the state; what only this call uses is left by the stack."""
 
 
-@sets_like_slots
 class Context(Record, Generic[StateT]):
     """What a handler knows and may do: annotate a parameter with `Context` to get it.
 

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Protocol, TypeAlias, cast
 import msgspec
 
 from gemel.http1.asgi import TEXT_TYPE, HeaderPairs, Message, Scope
-from gemel.structs import sets_like_slots
 
 logger = logging.getLogger("gemel")
 
@@ -128,7 +127,6 @@ class RequestConnection(Protocol):
         """The response is written. `last` closes the connection."""
 
 
-@sets_like_slots
 class ServedRequest(msgspec.Struct, eq=False):
     """A request whose body arrives and whose response leaves; see `RawExchange` for the methods that serve it."""
 

@@ -20,7 +20,6 @@ from gemel.protocol.states import HANDSHAKE_MOVES, HandshakeState
 from gemel.schema.base import Implementation, RequestMeta
 from gemel.schema.lifecycle import ClientCapabilities, InitializeParams, InitializeResult
 from gemel.schema.revisions import HANDSHAKE_REVISIONS, V2025_03
-from gemel.structs import sets_like_slots
 
 #: How users name the eras: "2025" is the handshake era, "2026" the stateless era.
 EraName: TypeAlias = Literal["2025", "2026"]
@@ -35,7 +34,6 @@ ASSUMED_REVISION = V2025_03
 OPEN_STATES = frozenset({HandshakeState.NEGOTIATED, HandshakeState.READY})
 
 
-@sets_like_slots
 class Handshake(msgspec.Struct, eq=False):
     """The state of `initialize` on one connection: what was negotiated, and the log level that was set since."""
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.schema.tools import WRAP_MARKERS, CallToolResult
-from gemel.structs import sets_like_slots
 
 
-@sets_like_slots
 class ToolValueResult(CallToolResult[Any], kw_only=True):
     """The result of a tool whose output schema is wrapped: so is its structured content, also if it is an object."""
 

@@ -19,6 +19,7 @@ from gemel.protocol.http.request import Refusal
 from gemel.protocol.records import Call, Inbound, Origin, Outgoing, Record, RefusedMessage
 from gemel.protocol.scopes import write_scopes
 from gemel.protocol.states import RESPONSE_MOVES, ResponseState
+from gemel.shares import address_share
 from gemel.structs import sets_like_slots
 from gemel.telemetry import count
 from gemel.transports.http.server.bodies import BodiesFull, LargeBody
@@ -110,7 +111,6 @@ class ExchangeOwner(Protocol):
         ...
 
 
-@sets_like_slots
 class Exchange(Record):
     """One request and its response; what becomes of that is in `RESPONSE_MOVES`. `close` frees it, once."""
 

@@ -10,11 +10,9 @@ from gemel.errors import ChannelClosed
 from gemel.protocol.http import sse
 from gemel.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
 from gemel.protocol.records import Batch, Call, Outgoing, Record
-from gemel.structs import sets_like_slots
 from gemel.transports.http.server.exchange import EXPIRED, Exchange
 
 
-@sets_like_slots
 class PostChannel(Record):
     """The channel of one POST. The call runs in the task of the request, or waits without one; nothing is queued."""
 
