@@ -234,14 +234,8 @@ class Session(Record, weakref=True):
             CallTimeout: A time limit passed.
             NotSent, PeerError, InvalidResponse, ConnectionLost: See their `outcome`.
         """
-        try:
-            message = self.connection.write_request(pending, params, meta, headers, about)
-        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
-            self.connection.abandon_request(pending)
-            raise _not_json(pending.method, exc) from exc
-        deadlines: Deadlines | None = None
+        message = self._write_request(pending, params, meta, headers, about)
         deadline: Deadline | None = None
-        start = self.loop.time()
         sent = False
         try:
             if (task := asyncio.current_task(self.loop)) is not None and task.cancelling():
@@ -249,27 +243,14 @@ class Session(Record, weakref=True):
             if on_progress is not None:
                 pending.on_progress = on_progress
             if idle is not None or total is not None:
-                if self._deadlines is None:
-                    self._deadlines = Deadlines(self.loop, self.is_serving)
-                deadlines = self._deadlines
-                idle, total = deadlines.checked(idle, total)
-                deadline = deadlines.start(pending, idle, total, start)
+                deadline = self._start_deadline(pending, idle, total)
             if self.connection.handshake.state is NEGOTIATED:
                 await self._wait_until_ready(pending)
-            try:
-                if pending.state is WAITING:
-                    sent = True
-                    await self.channel.send(message)
-            except ConnectionLost:  # does not matter if the request was answered before
-                if pending.state is WAITING:
-                    raise
-            except ChannelClosed as exc:
-                if pending.state is WAITING:
-                    raise NotSent(f"{pending.method} was not sent: {exc}") from exc
             if pending.state is WAITING:
-                ended: asyncio.Future[None] = self.loop.create_future()
-                pending.wake = lambda: None if ended.done() else ended.set_result(None)
-                await ended
+                sent = True
+                await self._send_message(pending, message)
+            if pending.state is WAITING:
+                await self._end_of(pending)
         except asyncio.CancelledError as exc:
             if deadline is None or not deadline.uncancel():
                 self._cancel_request(pending, "no longer wanted", sent)
@@ -280,11 +261,45 @@ class Session(Record, weakref=True):
             self.connection.abandon_request(pending)
             raise
         finally:
-            if deadline is not None and deadlines is not None:
-                deadlines.end(deadline)
+            if deadline is not None and self._deadlines is not None:
+                self._deadlines.end(deadline)
         if pending.error is not None:
             raise pending.error
         return pending.result
+
+    def _write_request(
+        self, pending: Pending, params: Any, meta: bytes, headers: HeaderTexts, about: Call | None
+    ) -> Outgoing:
+        """The message of a request. Raises GemelError, and forgets the request, if its params are not JSON."""
+        try:
+            return self.connection.write_request(pending, params, meta, headers, about)
+        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
+            self.connection.abandon_request(pending)
+            raise _not_json(pending.method, exc) from exc
+
+    def _start_deadline(self, pending: Pending, idle: float | None, total: float | None) -> Deadline:
+        """Begin to watch the time limits of a request. Raises DefinitionError for what are none."""
+        if self._deadlines is None:
+            self._deadlines = Deadlines(self.loop, self.is_serving)
+        idle, total = self._deadlines.checked(idle, total)
+        return self._deadlines.start(pending, idle, total, self.loop.time())
+
+    async def _send_message(self, pending: Pending, message: Outgoing) -> None:
+        """Send a request. Whether it could be sent does not matter any more if it was answered before."""
+        try:
+            await self.channel.send(message)
+        except ConnectionLost:
+            if pending.state is WAITING:
+                raise
+        except ChannelClosed as exc:
+            if pending.state is WAITING:
+                raise NotSent(f"{pending.method} was not sent: {exc}") from exc
+
+    def _end_of(self, pending: Pending) -> asyncio.Future[None]:
+        """A future that is done when a request is over."""
+        ended: asyncio.Future[None] = self.loop.create_future()
+        pending.wake = lambda: None if ended.done() else ended.set_result(None)
+        return ended
 
     def _too_late(self, pending: Pending, deadline: Deadline) -> CallError:
         """The error of a request whose time is up: with what the peer sent meanwhile, if that may be the answer."""
@@ -304,8 +319,8 @@ class Session(Record, weakref=True):
         """
         if pending.method == "ping":
             return
-        handshake, ready = self.connection.handshake, self.loop.create_future()
-        pending.wake = lambda: None if ready.done() else ready.set_result(None)  # also if it is over before
+        handshake, ready = self.connection.handshake, self._end_of(pending)  # it may be over before
+        assert pending.wake is not None
         if handshake.on_ready is None:
             handshake.on_ready = []
         handshake.on_ready.append(pending.wake)
