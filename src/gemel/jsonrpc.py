@@ -278,6 +278,9 @@ def has_repeated_member(text: bytes) -> bool:
         return True
     if len(members) > MAX_MEMBERS:
         return True
+    # Each character of a name takes at least one byte, so that nothing else is in a text that is as short as it can be.
+    if len(text) == 1 + sum(map(len, members)) + sum(map(len, members.values())) + 4 * len(members):
+        return False
     position = 0
     for value in members.values():
         name = _NAME.match(text, position)

@@ -341,9 +341,8 @@ def _read_params(ctx: Context[Any], served: Served, name_of: NameOf | None) -> A
     head = call.origin.head
     if head is not None and name_of is not None and ctx.method == call.method:
         name = name_of(params if unchanged else served.read(call.params))
-        if name != head.name:
-            # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
-            judge_name(head, name, required=ctx.method in METHODS)
+        # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
+        judge_name(head, name, required=ctx.method in METHODS)
     return params
 
 

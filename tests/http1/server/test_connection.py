@@ -43,7 +43,7 @@ async def test_a_request_may_come_in_any_pieces() -> None:
 
 @on_both_loops
 async def test_a_head_that_was_received_before_is_read_the_same_again() -> None:
-    """The server remembers heads by their bytes: nothing of a request may depend on whether it does."""
+    """Nothing of a request may depend on whether the form of its head is known."""
     seen: list[dict[str, object]] = []
 
     async def serve(request: ServedRequest) -> None:
@@ -80,19 +80,6 @@ async def test_a_head_that_was_received_before_is_read_the_same_again() -> None:
         assert seen[-1]["client"] == second.writer.get_extra_info("sockname")
     posts = [scope for scope in seen if scope["method"] == "POST"]
     assert all(scope["path"] == "/a" and scope["headers"] == posts[0]["headers"] for scope in posts)
-
-
-@on_both_loops
-async def test_heads_are_remembered_within_a_bound() -> None:
-    async with listening() as house:
-        line = await house.ask()
-        for number in range(http_connection.HEADS + 10):
-            await line.say(post(b"hello", f"X: {number}"))
-            assert await line.answer() == (200, "POST /a hello")
-        await line.say(post(b"hello", "X: " + "long" * http_connection.HEAD_BYTES))
-        assert (await line.answer())[0] == 200
-        assert 0 < len(house.listener.parsed_heads) <= http_connection.HEADS
-        assert max(map(len, house.listener.parsed_heads)) <= http_connection.HEAD_BYTES
 
 
 @on_both_loops

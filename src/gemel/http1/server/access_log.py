@@ -37,7 +37,7 @@ def with_access_log(serve: ServeRequest) -> ServeRequest:
 
 
 def _log(request: ServedRequest, began: float) -> None:
-    scope, address = request.scope_view, request.scope_view["client"]
+    scope, address = request.scope, request.scope["client"]
     logger.info(
         '%s %s "%s %s HTTP/%s" %d %d bytes %d ms',
         "unix" if address is None else address[0],

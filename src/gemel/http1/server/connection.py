@@ -12,9 +12,9 @@ from typing import Any, Protocol, cast
 from urllib.parse import unquote
 
 import httptools
-import msgspec
 
 from gemel.http1.asgi import TEXT_TYPE, Scope
+from gemel.http1.server.head_form import HEAD_BYTES, HeadForm
 from gemel.http1.server.request import CONTINUE, KEEP_ALIVE, PIECE, CreateTask, RequestServer, Serve, ServedRequest
 from gemel.shares import address_share
 
@@ -27,9 +27,6 @@ READ_AHEAD = 256 * 1024
 SLICE = 4096
 #: Bytes of framing that are free for each piece of a body. Beyond, framing counts towards the limit of the head.
 FREE_FRAMING = 16
-#: Heads that a server remembers, and the most bytes of one: a client sends the same head with request after request.
-HEADS = 256
-HEAD_BYTES = 2048
 #: Seconds that a connection may be idle between two requests: what the Keep-Alive header says, and a margin.
 IDLE = KEEP_ALIVE + 5
 #: Seconds after which a half-closed connection is first checked where no event tells of a reset.
@@ -46,21 +43,6 @@ _UPGRADE = frozenset({b"upgrade", b"http2-settings"})
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-fVv.:%\w~-]+\]|[\w.~!$&'()*+,;=%-]*)(?::[0-9]*)?[ \t]*")
 
 
-class ParsedHead(msgspec.Struct, frozen=True, eq=False):
-    """The head of a request on a connection that goes on, with a body of known length."""
-
-    #: Its bytes.
-    raw: bytes
-    #: What does not depend on the connection.
-    scope: Scope
-    #: The length of the body, and of both.
-    length: int
-    size: int
-
-
-_NO_HEAD = ParsedHead(b"", {}, 0, -1)
-
-
 class ConnectionServer(RequestServer, Protocol):
     """The server as its connections see it."""
 
@@ -75,8 +57,6 @@ class ConnectionServer(RequestServer, Protocol):
     #: Makes a task and runs it until it first waits, where Python can do that (3.12 and newer).
     start_task: CreateTask | None
     serve: Serve
-    #: Heads that were parsed before, by their bytes.
-    parsed_heads: dict[bytes, ParsedHead]
     #: The content of the answer that ends an idle connection, and its type.
     farewell: tuple[str, bytes]
 
@@ -97,26 +77,22 @@ class HttpConnection(asyncio.Protocol):
         "_final",
         "_final_response",
         "_first_chunk",
+        "_form",
         "_half_closed",
         "_head_began",
         "_headers",
-        "_hosts",
         "_ignoring",
         "_in_head",
         "_incoming",
-        "_known_head",
-        "_known_scope",
         "_overhead",
         "_parsed",
         "_parser",
-        "_path",
         "_paused",
         "_resets",
         "_room",
         "_scope",
         "_serving",
         "_since",
-        "_target",
         "_unparsed",
         "_unsent",
         "_url",
@@ -165,15 +141,9 @@ class HttpConnection(asyncio.Protocol):
         self._final = False
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        #: The last valid Host header: clients use one host.
-        self._hosts: list[bytes] = []
-        #: The last target and its parts: clients use one target.
-        self._target = b""
-        self._path: tuple[str, bytes, bytes] = ("", b"", b"")
-        #: The last head that was parsed before, and the scope that it gives on this connection.
-        self._known_head = _NO_HEAD
-        self._known_scope: dict[str, Any] = {}
-        #: The last request that was parsed, while its head may be remembered.
+        #: The form of the heads of its requests, as far as it is known.
+        self._form: HeadForm | None = None
+        #: The last request that was parsed, while the form of its head may be learned.
         self._parsed: ServedRequest | None = None
         #: The request whose body is arriving; the one that is served; those that wait; the response that ends them.
         self._incoming: ServedRequest | None = None
@@ -199,43 +169,28 @@ class HttpConnection(asyncio.Protocol):
             self._parse(self._unparsed + data)
             return
         between = self._serving is None and self._incoming is None and not self._in_head and not self._ignoring
-        head = self._known_head
-        end = len(head.raw)
-        if between and len(data) == head.size and data[:end] == head.raw:  # comparing is cheaper than looking it up
-            self._serve_again(head, data[end:])
-            return
-        end = data.find(b"\r\n\r\n") + 4
-        known = self.server.parsed_heads.get(data[:end]) if between else None
-        if known is not None and len(data) == known.size:
-            self._known_head, self._known_scope = known, {**self._scope, "client": self._client, **known.scope}
-            self._serve_again(known, data[end:])
+        if between and (form := self._form) is not None and (known := form.read(data)) is not None:
+            scope, body = known
+            self._serving = request = ServedRequest(scope, self, True, form, True, len(body), body)
+            self._used = True
+            # Nothing else is waiting here, so that its handler holds up nobody for longer than it would later.
+            request.run(self.server.serve, self.server.start_task)
             return
         if (parsed := self._feed(data)) < len(data):
             self._parse(data[parsed:])
-        elif between and end <= HEAD_BYTES:
-            self._remember(data[:end], len(data) - end)
+        elif between:
+            self._learn(data)
         self._parsed = None
 
-    def _remember(self, head: bytes, length: int) -> None:
-        """Remember the head of the one request that was received as a whole."""
+    def _learn(self, data: bytes) -> None:
+        """Learn the form of the head of the one request that was received as a whole."""
         request = self._parsed
         if request is None or self._incoming is not None or self._in_head or self._final or self._ignoring:
             return
-        scope = request.scope_view
-        if request.received == length and _content_length(scope) == length and scope["http_version"] == "1.1":
-            heads = self.server.parsed_heads
-            if len(heads) >= HEADS:
-                heads.clear()
-            kept = {name: scope[name] for name in ("method", "path", "raw_path", "query_string")}
-            heads[head] = ParsedHead(head, {**kept, "headers": scope["headers"].copy()}, length, len(head) + length)
-
-    def _serve_again(self, head: ParsedHead, body: bytes) -> None:
-        """Serve a request whose head was parsed before."""
-        request = ServedRequest(self._known_scope, self, True, head.raw, True, True, head.length, body)
-        self._serving = request
-        self._used = True
-        # Nothing else is waiting here, so that its handler holds up nobody for longer than it would later.
-        request.run(self.server.serve, self.server.start_task)
+        scope, end = request.scope, data.find(b"\r\n\r\n") + 4
+        if end <= HEAD_BYTES and _content_length(scope) == request.received == len(data) - end:
+            head = data[:end]
+            self._form = HeadForm(head, scope) if self._form is None else self._form.joined(head, scope)
 
     def eof_received(self) -> bool:
         """The client has sent its last byte. Returns whether it may still wait for a response.
@@ -247,7 +202,7 @@ class HttpConnection(asyncio.Protocol):
         secure = self._scope["scheme"] == "https"  # asyncio can't half-close it
         if serving is None or serving.status or self._incoming is not None or secure or not hasattr(select, "poll"):
             return False
-        if serving.scope_view["http_version"] != "1.1":
+        if serving.scope["http_version"] != "1.1":
             return False
         self._half_closed = True
         self.transport.write(CONTINUE)
@@ -327,14 +282,10 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(505, "The HTTP version must be 1.1 or 1.0")
             return
         hosts = [value for name, value in self._headers if name == b"host"]
-        if hosts != self._hosts or not hosts:
-            if len(hosts) > 1 or not all(map(_HOST.fullmatch, hosts)) or (not hosts and version == "1.1"):
-                self._refuse(400, "A request of HTTP/1.1 has one valid Host header")  # RFC 9112 §3.2
-                return
-            self._hosts = hosts
-        if self._url != self._target:
-            self._parse_target(self._url)
-        path, raw_path, query = self._path
+        if len(hosts) > 1 or not all(map(_HOST.fullmatch, hosts)) or (not hosts and version == "1.1"):
+            self._refuse(400, "A request of HTTP/1.1 has one valid Host header")  # RFC 9112 §3.2
+            return
+        path, raw_path, query = _parse_target(self._url)
         scope = {
             **self._scope,
             "client": self._client,
@@ -363,7 +314,7 @@ class HttpConnection(asyncio.Protocol):
         if not self._first_chunk or self._incoming is None:
             return
         self._first_chunk = False
-        scope = self._incoming.scope_view
+        scope = self._incoming.scope
         if [value.strip().lower() for name, value in scope["headers"] if name == b"transfer-encoding"] != [b"chunked"]:
             self._refuse(501, "The only transfer coding that is supported is chunked")
         elif scope["http_version"] != "1.1":
@@ -394,7 +345,7 @@ class HttpConnection(asyncio.Protocol):
                 parsed = self._feed(data[start:])
             else:
                 incoming = self._incoming
-                body = 0 if incoming is None else _content_length(incoming.scope_view) - incoming.received
+                body = 0 if incoming is None else _content_length(incoming.scope) - incoming.received
                 parsed = self._feed(data[start : start + max(SLICE, body)])
             if self._waiting:
                 self._ahead += parsed
@@ -418,14 +369,6 @@ class HttpConnection(asyncio.Protocol):
         if (self._in_head or self._incoming is not None) and not self._ignoring:
             self._count(len(data))
         return len(data)
-
-    def _parse_target(self, target: bytes) -> None:
-        """Split a target. Raises an httptools error for a malformed one, which the parser passes on."""
-        parsed = httptools.parse_url(target)
-        raw_path = parsed.path or b"/"
-        path = raw_path.decode("ascii")
-        self._path = (unquote(path) if "%" in path else path, raw_path, parsed.query or b"")
-        self._target = target
 
     def _count(self, size: int) -> None:
         """Limit what is not body of an incomplete request: its head, chunk sizes and trailers."""
@@ -582,8 +525,7 @@ class HttpConnection(asyncio.Protocol):
         """Close the connection if it makes no progress."""
         waited, closing = tick - self._since, self.transport.is_closing()
         if waited >= UNUSED and self._incoming is None and not (self._in_head or self._final or self._ignoring):
-            self._parser, self._known_head = None, _NO_HEAD  # a client with a stream may send nothing more for hours
-            self._known_scope = {}
+            self._parser = self._form = None  # a client with a stream may send nothing more for hours
         if self.full or closing:
             size = self.transport.get_write_buffer_size()
             if size < self._unsent:
@@ -612,6 +554,14 @@ def _shared_scope(scheme: str, address: Any) -> Scope:
         "server": _address(address),
         "root_path": "",
     }
+
+
+def _parse_target(target: bytes) -> tuple[str, bytes, bytes]:
+    """Split a target into path, undecoded path, query. Raises an httptools error if it is malformed: the parser passes it on."""
+    parsed = httptools.parse_url(target)
+    raw_path = parsed.path or b"/"
+    path = raw_path.decode("ascii")
+    return unquote(path) if "%" in path else path, raw_path, parsed.query or b""
 
 
 def _address(address: Any) -> tuple[str, int | None] | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel.errors import StartError
 from gemel.http1.asgi import TEXT_TYPE
-from gemel.http1.server.connection import HEAD_WAIT, HttpConnection, ParsedHead
+from gemel.http1.server.connection import HEAD_WAIT, HttpConnection
 from gemel.http1.server.request import CreateTask, ResponseHeads, Serve
 from gemel.local_sockets import Listening, listen_on_pipe
 from gemel.shares import Shares
@@ -61,7 +61,6 @@ class Listener:
         if self.create_task is plain and sys.version_info >= (3, 12):
             self.start_task = partial(plain, eager_start=True)
         self.heads = ResponseHeads()
-        self.parsed_heads: dict[bytes, ParsedHead] = {}
         self.ending = False
         self.tick = 0
         self.connections: set[HttpConnection] = set()

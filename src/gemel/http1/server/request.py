@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, cast
 import msgspec
 
 from gemel.http1.asgi import TEXT_TYPE, HeaderPairs, Message, Scope
+from gemel.http1.server.head_form import HeadForm
 
 logger = logging.getLogger("gemel")
 
@@ -130,14 +131,13 @@ class RequestConnection(Protocol):
 class ServedRequest(msgspec.Struct, eq=False):
     """A request whose body arrives and whose response leaves; see `RawExchange` for the methods that serve it."""
 
-    #: The ASGI scope, to be read only: requests with the same head may share it.
-    scope_view: Scope
+    #: The ASGI scope.
+    scope: Scope
     _connection: RequestConnection
     #: Whether another request may follow on the connection.
     _keep_alive: bool
-    #: The bytes of the head if the server remembers them, else empty; see `RawExchange`.
-    head: bytes = b""
-    _shares_scope: bool = False
+    #: The form of its head, if that is known.
+    form: HeadForm | None = None
     #: Whether all of the body has arrived.
     complete: bool = False
     #: Bytes of the body that have arrived, and what of it was not read.
@@ -168,14 +168,6 @@ class ServedRequest(msgspec.Struct, eq=False):
     _chunked: bool = False
     _missing: int | None = None
     can_detach: ClassVar[bool] = True
-
-    @property
-    def scope(self) -> Scope:
-        """The ASGI scope, which may be changed."""
-        if self._shares_scope:
-            self._shares_scope = False
-            self.scope_view = {**self.scope_view, "headers": self.scope_view["headers"].copy()}
-        return self.scope_view
 
     # ---------------------------------------------------------------- called by the connection
 
@@ -276,8 +268,8 @@ class ServedRequest(msgspec.Struct, eq=False):
         """Send 100 Continue to a client that expects it, once, when its body is read (RFC 9110 §10.1.1)."""
         if not self._continue_sent and not self.body and not self.status:
             self._continue_sent = True
-            expects = _value(self.scope_view["headers"], b"expect") or b""
-            if expects.strip().lower() == b"100-continue" and self.scope_view["http_version"] == "1.1":
+            expects = _value(self.scope["headers"], b"expect") or b""
+            if expects.strip().lower() == b"100-continue" and self.scope["http_version"] == "1.1":
                 self._connection.transport.write(CONTINUE)
 
     # ---------------------------------------------------------------- the response
@@ -286,7 +278,7 @@ class ServedRequest(msgspec.Struct, eq=False):
         """Send the whole response. `kind` is its content type."""
         if self.lost or self.status:
             return _DONE
-        if len(data) > PIECE and self.scope_view["method"] != "HEAD":
+        if len(data) > PIECE and self.scope["method"] != "HEAD":
             return self._respond_in_pieces(status, kind, data, headers)
         connection = self._connection
         server = connection.server
@@ -302,7 +294,7 @@ class ServedRequest(msgspec.Struct, eq=False):
         if self.on_over is not None:
             self.sent = len(data)
         head += b"\r\n" if status == 204 else _end_of_head(len(data))
-        connection.transport.write(head if status == 204 or self.scope_view["method"] == "HEAD" else head + data)
+        connection.transport.write(head if status == 204 or self.scope["method"] == "HEAD" else head + data)
         if self._event is not None:
             self._event.set()
         connection.answered(last)
@@ -327,11 +319,11 @@ class ServedRequest(msgspec.Struct, eq=False):
             raise RuntimeError("This request has its response already")
         last, length, lines = _framing_and_lines(headers)
         last = last or self._connection.server.ending or not self._keep_alive
-        if self.scope_view["method"] == "HEAD" or status in (204, 304):
+        if self.scope["method"] == "HEAD" or status in (204, 304):
             self._missing = 0
         elif length is not None:
             self._missing = length
-        elif self.scope_view["http_version"] == "1.1":
+        elif self.scope["http_version"] == "1.1":
             self._chunked = True
             lines += b"transfer-encoding: chunked\r\n"
         else:
@@ -376,7 +368,7 @@ class ServedRequest(msgspec.Struct, eq=False):
             return chunk if more else chunk + b"0\r\n\r\n"
         if self._missing is None:
             return data
-        if self.scope_view["method"] == "HEAD":
+        if self.scope["method"] == "HEAD":
             return b""
         self._missing -= len(data)
         if self._missing < 0 or (self._missing and not more):

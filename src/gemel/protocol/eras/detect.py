@@ -28,7 +28,6 @@ from gemel.protocol.records import UNKNOWN_ORIGIN, Call
 from gemel.schema.base import NOTHING, ProgressToken, RequestMeta
 from gemel.schema.methods import METHODS
 from gemel.schema.tools import NO_ARGUMENTS, CallToolParams
-from gemel.values.encoding import encode_value
 
 #: All eras by name, the oldest first.
 ERAS: dict[EraName, Era] = {era.name: era for era in (HANDSHAKE, STATELESS)}
@@ -165,17 +164,9 @@ def _decode_meta(text: bytes) -> RequestMeta | None:
         meta = _meta_decoder.decode(text)
     except (msgspec.MsgspecError, RecursionError):
         meta = _salvage(text)
-    if meta is not None and not _is_shortest(text, meta) and has_repeated_member(text):
+    if meta is not None and has_repeated_member(text):
         raise InvalidRequest("a member of params._meta is repeated")
     return meta
-
-
-def _is_shortest(text: bytes, meta: RequestMeta) -> bool:
-    """Whether `_meta` is as short as its known members can be written: nothing else is in it, and no repeated member.
-
-    A version that is no string may be a number, of which the shortest notation is not known.
-    """
-    return isinstance(meta.protocol_version, str | Raw) and len(text) == len(encode_value(meta))
 
 
 class _LastMeta(msgspec.Struct, frozen=True):

@@ -87,10 +87,6 @@ class StatelessEra(Era):
         """
         if request_id is None:
             return self.latest
-        if head is not None and head.admitted is not None:
-            last_meta, last_method, revision = head.admitted
-            if meta is last_meta and method == last_method:
-                return revision
         if meta is None or meta.protocol_version is NOTHING:
             raise _invalid_meta(f"Missing required params._meta field {PROTOCOL_VERSION}", supported)
         named = meta.protocol_version
@@ -104,8 +100,6 @@ class StatelessEra(Era):
             raise UnsupportedVersion(named, supported)
         if meta.log_level is not NOTHING and _log_level(meta) is None:
             raise InvalidParams(f"Unknown log level in {LOG_LEVEL}: use one of {', '.join(SEVERITY)}")
-        if head is not None:
-            head.admitted = meta, method, named
         return named
 
     def admit_from_server(self, method: str, request_id: RequestId | None, handshake: Handshake) -> str | None:

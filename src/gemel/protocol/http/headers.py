@@ -18,12 +18,14 @@ Specification: Transports, sections "Request Headers", "Session Management" and 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cache
 from re import compile as regex
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, TypeAlias, final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gemel.errors import HeaderMismatch, InvalidRequest, UnsupportedVersion, shorten
 from gemel.protocol.http.media_types import BOTH, EITHER, TAKES_EVENTS, check_accept, check_content_type, parse_accept
@@ -41,7 +43,6 @@ from gemel.protocol.http.mirror import (
 )
 from gemel.protocol.http.origin import Guard
 from gemel.protocol.http.request import OWS, REPEATED, Headers, RawHeaders, Refusal
-from gemel.schema.base import RequestMeta
 from gemel.schema.revisions import HANDSHAKE_REVISIONS
 
 SESSION_ID: Final = "Mcp-Session-Id"
@@ -57,12 +58,21 @@ _CLOSE: Final = ((b"connection", b"close"),)
 _CONTROL = regex(r"[\x00-\x1f\x7f]")
 _WHOLE_NUMBER = regex(r"(-?[0-9]{1,400})(?:\.0*)?")
 
-#: Limits of each table of remembered values: entries, and bytes of one.
-_ENTRIES: Final = 512
-_ENTRY_BYTES: Final = 1024
+#: Limits of the judgements that are remembered: how many, and bytes of the headers that one depends on.
+_JUDGEMENTS: Final = 512
+_JUDGED_BYTES: Final = 1024
 
 
 # --- Before the body --------------------------------------------------------------------------------------------------
+
+
+#: Headers that a judgement depends on, besides the HTTP method.
+_DECIDING: Final = (
+    *(b"host", b"origin", b"content-type", b"content-encoding", b"accept"),
+    *(b"mcp-protocol-version", b"mcp-method"),
+)
+#: The HTTP method and the values of these headers.
+_Deciding: TypeAlias = tuple[str | bytes | None, ...]
 
 
 @final
@@ -88,20 +98,37 @@ class HeadRules(Struct, frozen=True, eq=False):
     headers: int = 100
     header_bytes: int = 64 * 1024
     body: int = 4 * 1024 * 1024
-    #: Judgements by the headers that they depend on: clients send the same ones with each request.
-    judged: dict[tuple[str | bytes | None, ...], _Judgement] = field(default_factory=dict)
+    #: Judgements by all that they depend on: the HTTP method and the values of a few headers, see `judge_head`. Nothing else
+    #: remembers what was decided about a head.
+    judged: OrderedDict[_Deciding, Judgement] = field(default_factory=OrderedDict)
 
 
 @final
-class _Judgement(Struct, frozen=True, eq=False):
+class Judgement(Struct, frozen=True, eq=False):
     """The part of a `Head` that few headers determine."""
 
+    rules: HeadRules
     barred: Refusal | None
     refusal: Refusal | None
     stateless: Refusal | None
     handshake: Refusal | None
     accepts: int
     version: str | None
+    mcp_method: str | None
+
+
+class Form(Protocol):
+    """What is common to the heads of several requests of a client, as `judge_head` needs it. No name is repeated in them.
+
+    Attributes:
+        varying: The headers whose values differ.
+        most: The most bytes of such a head.
+        judgement: The judgement of all of them, once it is known: a reference to what `HeadRules.judged` remembers.
+    """
+
+    varying: frozenset[bytes]
+    most: int
+    judgement: Any
 
 
 @final
@@ -116,10 +143,8 @@ class Head(Struct, eq=False):
         handshake_refusal: The response if its message belongs to the handshake era.
         accepts: The kinds of answer that the client accepts, see `media_types`.
         version: The MCP-Protocol-Version header; a repeated one equals no revision.
+        mcp_method: The Mcp-Method header; None if it is absent or malformed.
         session_id: The Mcp-Session-Id header of a handshake-era request; None if absent or empty.
-        admitted: `_meta`, method and revision of the last request with this head that was admitted: a client sends the same
-            ones with call after call.
-        name: The name in the Mcp-Name header, once a message had the same; None before.
     """
 
     raw: dict[bytes, bytes]
@@ -129,9 +154,8 @@ class Head(Struct, eq=False):
     handshake_refusal: Refusal | None
     accepts: int
     version: str | None
+    mcp_method: str | None = None
     session_id: str | None = None
-    admitted: tuple[RequestMeta, str, str] | None = None
-    name: str | None = None
 
     @property
     def headers(self) -> Headers:
@@ -143,44 +167,59 @@ class Head(Struct, eq=False):
         return "<Head>"
 
 
-def judge_head(method: str, pairs: RawHeaders, rules: HeadRules) -> Head:
+def judge_head(method: str, pairs: RawHeaders, rules: HeadRules, form: Form | None = None) -> Head:
     """Judge the head of a request before its body is read.
 
     Args:
         method: The HTTP method.
         pairs: The headers as ASGI has them.
         rules: What the endpoint demands.
+        form: The form of the head, if it is known.
 
     Returns:
         The parsed head with the refusals that follow from it, each None if there is nothing to refuse.
     """
     raw = dict(pairs)
-    repeated = _join(raw, pairs) if len(raw) != len(pairs) else None
-    get = raw.get
-    version = get(b"mcp-protocol-version")
-    key = (
-        method,
-        get(b"host"),
-        get(b"origin"),
-        get(b"content-type"),
-        get(b"content-encoding"),
-        get(b"accept"),
-        version,
+    judged: Judgement | None = None if form is None else form.judgement
+    if judged is None or judged.rules is not rules:
+        judged = _judge_new(method, raw, pairs, rules, form)
+    head = Head(
+        raw,
+        judged.barred,
+        judged.refusal,
+        judged.stateless,
+        judged.handshake,
+        judged.accepts,
+        judged.version,
+        judged.mcp_method,
     )
-    judged = rules.judged.get(key) or _judge(key, rules)
-    barred, refusal, handshake = judged.barred, judged.refusal, judged.handshake
-    if repeated:
-        barred = Refusal(400, f"Headers that must be sent once came more than once: {shorten(repeated)}")
-    if len(pairs) > rules.headers or len(b"".join([name + value for name, value in pairs])) > rules.header_bytes:
-        barred = Refusal(431, "The headers of this request are too many or too large")
-    length = get(b"content-length", b"")
-    if len(length) > 6 and refusal is None and length.isdigit() and int(length[:20]) > rules.body:
-        refusal = body_too_large(rules.body)
-    head = Head(raw, barred, refusal, judged.stateless, handshake, judged.accepts, judged.version)
-    session_id = get(b"mcp-session-id")
-    if session_id is not None and rules.sessions and handshake is None:
-        _read_session_id(head, session_id)
+    if b"mcp-session-id" in raw and rules.sessions and head.handshake_refusal is None:
+        _read_session_id(head)
     return head
+
+
+def _judge_new(
+    method: str, raw: dict[bytes, bytes], pairs: RawHeaders, rules: HeadRules, form: Form | None
+) -> Judgement:
+    """Judge a head whose form is unknown or new, and note the judgement for others of the form."""
+    size = len(b"".join((*raw, *raw.values())))
+    repeated = ""
+    if len(raw) != len(pairs):
+        size = sum(len(name) + len(value) for name, value in pairs)
+        repeated = _join(raw, pairs)
+    deciding = (method, *map(raw.get, _DECIDING))
+    judged = rules.judged.get(deciding) or _judge(deciding, rules)
+    if len(pairs) > rules.headers or size > rules.header_bytes:
+        return replace(judged, barred=Refusal(431, "The headers of this request are too many or too large"))
+    if repeated:
+        text = f"Headers that must be sent once came more than once: {shorten(repeated)}"
+        return replace(judged, barred=Refusal(400, text))
+    if form is not None and form.varying.isdisjoint(_DECIDING) and form.most <= rules.header_bytes:
+        form.judgement = judged
+    length = raw.get(b"content-length", b"")
+    if len(length) > 6 and judged.refusal is None and length.isdigit() and int(length[:20]) > rules.body:
+        return replace(judged, refusal=body_too_large(rules.body))
+    return judged
 
 
 def judge_site(pairs: RawHeaders, rules: HeadRules) -> Refusal | None:
@@ -209,9 +248,9 @@ def _join(raw: dict[bytes, bytes], pairs: RawHeaders) -> str:
     return ", ".join(single)
 
 
-def _judge(key: tuple[Any, ...], rules: HeadRules) -> _Judgement:
-    """Make a judgement and remember it, unless it is large."""
-    method, host, origin, content_type, content_encoding, accept, raw_version = key
+def _judge(deciding: tuple[Any, ...], rules: HeadRules) -> Judgement:
+    """Make a judgement and remember it, unless the headers are large."""
+    method, host, origin, content_type, content_encoding, accept, raw_version, raw_method = deciding
     accepts = parse_accept(accept)
     version = None if raw_version is None else raw_version.strip(OWS).decode("latin-1")
     refusal = stateless = handshake = None
@@ -222,19 +261,28 @@ def _judge(key: tuple[Any, ...], rules: HeadRules) -> _Judgement:
         stateless, handshake = check_accept(accepts, BOTH), check_accept(accepts, EITHER)
     elif method == "GET" and not rules.any_accept:
         refusal = check_accept(accepts, TAKES_EVENTS)
-    judged = _Judgement(
+    judged = Judgement(
+        rules,
         rules.guard.check(host, origin),
         refusal,
         stateless,
         handshake or _check_version(version, rules.revisions),
         accepts,
         version,
+        _read_method(raw_method),
     )
-    if sum(map(len, filter(None, key))) <= _ENTRY_BYTES:
-        if len(rules.judged) >= _ENTRIES:
-            rules.judged.clear()
-        rules.judged[key] = judged
+    if sum(map(len, filter(None, deciding))) <= _JUDGED_BYTES:
+        if len(rules.judged) >= _JUDGEMENTS:
+            rules.judged.popitem(last=False)
+        rules.judged[deciding] = judged
     return judged
+
+
+def _read_method(raw: bytes | None) -> str | None:
+    try:
+        return None if raw is None else read_value(raw.decode("latin-1"), METHOD)
+    except HeaderMismatch:
+        return None  # `judge_message` says why
 
 
 @cache
@@ -264,8 +312,8 @@ def is_session_id(text: str) -> bool:
     return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
-def _read_session_id(head: Head, value: bytes) -> None:
-    text = value.strip(OWS).decode("latin-1")
+def _read_session_id(head: Head) -> None:
+    text = head.raw[b"mcp-session-id"].strip(OWS).decode("latin-1")
     if is_session_id(text):
         head.session_id = text
     elif text:
@@ -296,18 +344,6 @@ def read_last_event_id(head: Head) -> str | None:
 
 # --- The message ------------------------------------------------------------------------------------------------------
 
-#: Header values and what they were found to say: a few make up nearly all calls. Values that stand for themselves, and
-#: names, which may be encoded.
-_texts: dict[bytes | None, str] = {}
-_names: dict[bytes | None, str] = {}
-
-
-def _remember(texts: dict[bytes | None, str], raw: bytes, text: str) -> None:
-    if len(raw) <= _ENTRY_BYTES // 4:
-        if len(texts) >= _ENTRIES // 2:
-            texts.clear()
-        texts[raw] = text
-
 
 def judge_message(head: Head, revision: str, method: str) -> None:
     """Require that MCP-Protocol-Version and Mcp-Method are there and equal the message.
@@ -322,12 +358,10 @@ def judge_message(head: Head, revision: str, method: str) -> None:
     Raises:
         HeaderMismatch: A header is missing or differs.
     """
-    raw = head.raw
-    raw_version, raw_method = raw.get(b"mcp-protocol-version"), raw.get(b"mcp-method")
-    if _texts.get(raw_version) != revision:
-        _compare(PROTOCOL_VERSION, raw_version, revision)
-    if _texts.get(raw_method) != method:
-        _compare(METHOD, raw_method, method)
+    if head.version != revision or not revision.isprintable() or not revision.isascii():
+        _compare(PROTOCOL_VERSION, head.raw.get(b"mcp-protocol-version"), revision)
+    if head.mcp_method != method:
+        _compare(METHOD, head.raw.get(b"mcp-method"), method)
 
 
 def _compare(header: str, raw: bytes | None, body: str) -> None:
@@ -336,11 +370,10 @@ def _compare(header: str, raw: bytes | None, body: str) -> None:
     text = read_value(raw.decode("latin-1"), header)
     if text != body:
         raise _differs(header, text, body)
-    _remember(_texts, raw, text)
 
 
 def judge_name(head: Head, name: str, *, required: bool = True) -> None:
-    """Require that Mcp-Name equals the message. A name that equals `head.name` was judged before.
+    """Require that Mcp-Name equals the message.
 
     Args:
         head: The head of the HTTP request.
@@ -355,12 +388,9 @@ def judge_name(head: Head, name: str, *, required: bool = True) -> None:
         if required and name:  # some HTTP libraries drop a header with an empty value
             raise _missing(NAME, name)
         return
-    if _names.get(raw) != name:
-        text = decode_value(raw.decode("latin-1"), NAME)
-        if text != name:
-            raise _differs(NAME, text, name)
-        _remember(_names, raw, text)
-    head.name = name
+    text = decode_value(raw.decode("latin-1"), NAME)
+    if text != name:
+        raise _differs(NAME, text, name)
 
 
 def judge_parameters(head: Head, spec: Sequence[ParamHeader], arguments: Mapping[str, Any] | Any) -> None:

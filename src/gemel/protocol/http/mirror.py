@@ -9,7 +9,6 @@ from __future__ import annotations
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from re import compile as regex
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -32,7 +31,6 @@ PARAM_PREFIX: Final = "Mcp-Param-"
 _PREFIX: Final = "=?base64?"
 _SUFFIX: Final = "?="
 _MARKERS: Final = len(_PREFIX) + len(_SUFFIX)
-_LONG_NAME: Final = 256
 
 
 def encode_value(value: str | int | bool) -> str:
@@ -98,14 +96,6 @@ def decode_value(text: str, header: str = "the header") -> str:
 # --- Method and name ---------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=256)
-def _known_headers(method: str, name: str | None, version: str) -> HeaderTexts:
-    if not method or encode_value(method) != method:
-        raise NotSent(f"{shorten(method)!a} is not a method name: {METHOD} must carry it unencoded")
-    headers = (PROTOCOL_VERSION, version), (METHOD, method)
-    return headers if name is None else (*headers, (NAME, encode_value(name)))
-
-
 def request_headers(method: str, name: str | None, version: str) -> HeaderTexts:
     """Make the headers by which a client mirrors a request of the stateless era.
 
@@ -119,10 +109,10 @@ def request_headers(method: str, name: str | None, version: str) -> HeaderTexts:
     Raises:
         NotSent: No header can carry the method or the name.
     """
-    # Most names are those of tools. A long one, such as a URI, is not remembered.
-    is_short = name is None or (type(name) is str and len(name) <= _LONG_NAME)
-    make = _known_headers if is_short else _known_headers.__wrapped__
-    return make(method, name, version)
+    if not method or encode_value(method) != method:
+        raise NotSent(f"{shorten(method)!a} is not a method name: {METHOD} must carry it unencoded")
+    headers = (PROTOCOL_VERSION, version), (METHOD, method)
+    return headers if name is None else (*headers, (NAME, encode_value(name)))
 
 
 # --- Parameters -------------------------------------------------------------------------------------------------------

@@ -211,7 +211,7 @@ class AppLife(Lifecycle):
         Args:
             raw: The request.
         """
-        app, scope = self._app, raw.scope_view
+        app, scope = self._app, raw.scope
         if app.routes is not None and (routed := app.routes.find(raw.scope)) is not None:
             await self._serve_routed(*routed, raw)
             return
@@ -235,7 +235,7 @@ class AppLife(Lifecycle):
 
     async def _answer_preflight(self, exchange: Exchange, headers: HeaderPairs) -> None:
         """Answer a browser that asks whether a page may call, unless it asks under a name that is not served here."""
-        refusal = judge_site(exchange.raw.scope_view["headers"], self._app.rules)
+        refusal = judge_site(exchange.raw.scope["headers"], self._app.rules)
         await (exchange.empty(204, headers) if refusal is None else exchange.refuse(refusal))
 
     async def _serve_path(self, scope: Scope, exchange: Exchange) -> None:

@@ -24,7 +24,7 @@ from gemel.protocol.http import sse
 from gemel.protocol.http.headers import Head, HeadRules, body_too_large, judge_head, read_last_event_id
 from gemel.protocol.http.media_types import BOTH, TAKES_JSON, takes_page
 from gemel.protocol.http.origin import Guard
-from gemel.protocol.http.request import Owner, Principal, RawHeaders, Refusal
+from gemel.protocol.http.request import Owner, Principal, Refusal
 from gemel.protocol.records import Call, Inbound, Origin, Outgoing
 from gemel.transports.http.server.exchange import (
     EVENTS_TYPE,
@@ -49,8 +49,8 @@ _ServePost: TypeAlias = Callable[[Exchange, Head, Origin, Inbound | bytes], Awai
 _CANCELLED = Refusal(400, "initialize was cancelled")
 _TOO_MANY_REQUESTS = overloaded("Too many requests at once: try again later")
 
-#: Maximum number of heads that are remembered.
-_HEADS = 64
+#: A body of at most so many bytes that is there already is taken as it is, without the limits of those that arrive slowly.
+_AT_ONCE = 4096
 #: Maximum number of different refusals of foreign hosts and origins that are logged; callers choose their text.
 _LOGGED = 64
 
@@ -76,7 +76,7 @@ class Admission:
         """The same, without waiting for a caller who is known already."""
         if head.barred is None:
             if self._authenticate is None:
-                return Origin(head, None, exchange.raw.scope_view)
+                return Origin(head, None, exchange.raw.scope)
             scope = exchange.raw.scope
             verdict = self._authenticate(scope, head.headers)
             if type(verdict) is Principal:
@@ -185,24 +185,16 @@ class Endpoint:
         self._sessions = sessions
         #: The same, if other processes serve the sessions, too.
         self._shared = shared
-        #: Heads of POSTs that were judged before: a client sends the same one with request after request.
-        self._heads: dict[RawHeaders | bytes, Head] = {}
         self._requests = requests
 
     def handle(self, exchange: Exchange) -> Awaitable[None]:
         """Serve one request: do what needs no waiting, and return the rest."""
         raw = exchange.raw
-        scope = raw.scope_view
+        scope = raw.scope
         method: str = scope["method"]
         if method != "POST":
             return self._get_or_delete(exchange, method)
-        key = raw.head or tuple(map(tuple, scope["headers"]))  # some servers give lists
-        head = self._heads.get(key)
-        if head is None:
-            head = judge_head("POST", tuple(map(tuple, scope["headers"])), self._rules)
-            if len(self._heads) >= _HEADS:
-                self._heads.clear()
-            self._heads[key] = head
+        head = judge_head("POST", scope["headers"], self._rules, raw.form)
         if head.barred is None and self._admission.open:
             return self._post(exchange, head, Origin(head, None, scope))
         caller = self._admission.recognize(exchange, head)
@@ -225,9 +217,9 @@ class Endpoint:
             return exchange.refuse(_TOO_MANY_REQUESTS)
         if head.refusal is not None:
             return exchange.refuse(head.refusal)
-        # The server knows the head of a request that it received as a whole, like the last one of its connection.
-        body = exchange.raw.body if exchange.raw.head else None
-        if type(body) is not bytes:
+        raw = exchange.raw
+        body = raw.body if raw.complete else None
+        if type(body) is not bytes or len(body) > _AT_ONCE:
             return self._read(exchange, head, origin, beyond)
         if len(body) > self._options.limits.body:
             return exchange.refuse(body_too_large(self._options.limits.body))
@@ -349,7 +341,7 @@ class Endpoint:
 
     async def _get_or_delete(self, exchange: Exchange, method: str) -> None:
         """Serve a request without a message: for an HTTP session, or refused."""
-        head = judge_head(method, exchange.raw.scope_view["headers"], self._rules)
+        head = judge_head(method, exchange.raw.scope["headers"], self._rules)
         exchange.shows_page = method == "GET" and head.barred is None and takes_page(head.raw.get(b"accept"))
         origin = await self._admission.admit(exchange, head)
         if origin is None:

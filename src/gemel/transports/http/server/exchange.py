@@ -19,8 +19,6 @@ from gemel.protocol.http.request import Refusal
 from gemel.protocol.records import Call, Inbound, Origin, Outgoing, Record, RefusedMessage
 from gemel.protocol.scopes import write_scopes
 from gemel.protocol.states import RESPONSE_MOVES, ResponseState
-from gemel.shares import address_share
-from gemel.structs import sets_like_slots
 from gemel.telemetry import count
 from gemel.transports.http.server.bodies import BodiesFull, LargeBody
 from gemel.transports.http.server.browser_page import PAGE, PAGE_HEADERS, PAGE_TYPE
@@ -173,7 +171,7 @@ class Exchange(Record):
         bodies = self._open.bodies
         if size > bodies.part:
             if self.large_body is None:
-                self.large_body = LargeBody(bodies, self.raw.scope_view)
+                self.large_body = LargeBody(bodies, self.raw.scope)
             self.large_body.grow(size)
 
     # ---------------------------------------------------------------- out
@@ -194,7 +192,7 @@ class Exchange(Record):
         if status == 503:
             headers = (*headers, *retry_after(reply.error))
         elif status == 403:
-            headers = (*headers, *step_up_headers(reply.error, self._options.auth, self.raw.scope_view))
+            headers = (*headers, *step_up_headers(reply.error, self._options.auth, self.raw.scope))
         self._move("answer")
         return self.raw.respond(status, JSON_TYPE, reply.data, self._with_cors(headers))
 
@@ -207,7 +205,7 @@ class Exchange(Record):
         error = refusal.error or ErrorObject(InvalidRequest.code, refusal.text)
         if isinstance(inbound, Call):
             request_id = inbound.id
-        if self._options.on_refused is not None and (scope := self.raw.scope_view).get("method") == "POST":
+        if self._options.on_refused is not None and (scope := self.raw.scope).get("method") == "POST":
             method = inbound.method if isinstance(inbound, Call) else None
             self._options.on_refused(RefusedMessage(error, method, request_id, scope.get("gemel.principal")))
         return self.reply(refusal.status, jsonrpc.encode_failure(request_id, error), refusal.headers)

@@ -70,7 +70,7 @@ class LegacyEndpoint:
 
     async def handle(self, exchange: Exchange) -> None:
         """Serve one request."""
-        scope = exchange.raw.scope_view
+        scope = exchange.raw.scope
         is_stream = str(scope["path"]).removeprefix(scope.get("root_path", "")).rstrip("/") == self._path
         rules = self._stream_rules if is_stream else self._message_rules
         head = judge_head(scope["method"], scope["headers"], rules)
@@ -100,7 +100,7 @@ class LegacyEndpoint:
         response.on_expiry = lambda: session.end_input(EXPIRED)
         try:
             session.begin(self._serve(session))
-            address = f"{exchange.raw.scope_view.get('root_path', '')}{self._messages}?session_id={session_id}"
+            address = f"{exchange.raw.scope.get('root_path', '')}{self._messages}?session_id={session_id}"
             response.feed(sse.encode(quote(address, safe="/?=-_.~").encode(), event="endpoint"))
             await response.run()
         finally:

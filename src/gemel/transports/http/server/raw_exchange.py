@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Protocol
 
 from gemel.http1.asgi import HeaderPairs, Message, Receive, Scope, Send
+from gemel.protocol.http.headers import Form
 from gemel.protocol.records import Record
 
 #: An ASGI server may send this many other messages before `http.disconnect`, beginning with the empty body of a GET.
@@ -20,13 +21,8 @@ class RawExchange(Protocol):
     """
 
     @property
-    def scope_view(self) -> Scope:
-        """The ASGI scope of the request, to be read only: other requests may share it."""
-        ...
-
-    @property
     def scope(self) -> Scope:
-        """The ASGI scope of the request, which may be changed."""
+        """The ASGI scope of the request."""
         ...
 
     @property
@@ -35,13 +31,18 @@ class RawExchange(Protocol):
         ...
 
     @property
-    def head(self) -> bytes:
-        """The bytes of the head if they are known to have come before, else empty: what follows from them can be looked up."""
+    def form(self) -> Form | None:
+        """The form of the head, if it is known."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the body is there, in `body`."""
         ...
 
     @property
     def body(self) -> bytes | bytearray:
-        """What has arrived of the body and was not read: all of it, as bytes, if `head` is known."""
+        """What has arrived of the body and was not read."""
         ...
 
     async def read(self, limit: int, grow: Callable[[int], None], /) -> bytes | None:
@@ -95,22 +96,20 @@ class RawExchange(Protocol):
 class AsgiExchange(Record):
     """An exchange of any ASGI server; see RawExchange."""
 
-    scope_view: Scope
+    scope: Scope
     receive: Receive
     send: Send
     task: asyncio.Task[Any]
-    head: bytes = b""
-    body: bytes = b""
     _start: Message | None = None
     _watcher: asyncio.Task[None] | None = None
     #: What was received while the client was watched, before the body was read.
     _early: tuple[Message, ...] = ()
+    form: Form | None = None
+    #: The body is read by `receive`.
+    complete: bool = False
+    body: bytes = b""
     #: The response ends when the app returns.
     can_detach: ClassVar[bool] = False
-
-    @property
-    def scope(self) -> Scope:
-        return self.scope_view
 
     async def read(self, limit: int, grow: Callable[[int], None], /) -> bytes | None:
         self.unwatch()
