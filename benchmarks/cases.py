@@ -39,6 +39,8 @@ class Contestant:
     pids: tuple[int, ...] = ()
     #: Whether the load takes event streams only.
     events: bool = False
+    #: Whether each client sends the same call again and again.
+    repeated: bool = False
 
     @property
     def command(self) -> list[str]:
@@ -113,7 +115,7 @@ def _hear(contestant: Contestant, process: subprocess.Popen[bytes]) -> bytes:
 class HttpServer:
     """HTTP `tools/call`, one worker, kept connections; the load comes from a process of its own.
 
-    The program prints its port, and an access token if it needs one. The calls are stateless, or in so many sessions. With
+    The program prints its port, and access tokens if it needs them. The calls are stateless, or in so many sessions. With
     `text` the result is a text of a megabyte.
     """
 
@@ -121,16 +123,17 @@ class HttpServer:
         self.contestant = contestant
         self.connections = connections
         self.sessions = sessions
-        self.flags = [name for name, given in (("--events", contestant.events), ("--text", text)) if given]
+        flags = (("--events", contestant.events), ("--repeated", contestant.repeated), ("--text", text))
+        self.flags = [name for name, given in flags if given]
         self.process = spawn(contestant)
-        port, *token = _hear(contestant, self.process).decode().split()
-        self.options: dict[str, object] = {"port": int(port), **dict(zip(("token",), token, strict=False))}
+        self.port, *self.tokens = _hear(contestant, self.process).decode().split()
 
     def sample(self, seconds: float) -> Sample:
-        options = {**self.options, "connections": self.connections, "sessions": self.sessions, "seconds": seconds}
-        command = [sys.executable, "-m", "benchmarks.load_http", *self.flags]
-        for name, value in options.items():
+        command = [sys.executable, "-m", "benchmarks.load_http", *self.flags, "--port", self.port]
+        for name, value in (("connections", self.connections), ("sessions", self.sessions), ("seconds", seconds)):
             command += [f"--{name}", str(value)]
+        for token in self.tokens:
+            command += ["--token", token]
         for pid in (self.process.pid, *children(self.process.pid), *self.contestant.pids):
             command += ["--pid", str(pid)]
         limit = seconds + PATIENCE
@@ -375,7 +378,10 @@ def all_cases(peers: Path, ours: Path, with_gemel: bool) -> list[Case]:
     if GO_SERVER.exists():
         http += tuple(Contestant(name, GO_SERVER, "go", mode) for name, mode in (("go", ()), ("go json", ("json",))))
     if with_gemel:
-        http += (Contestant("gemel asgi", ours, "gemel_server.py", ("asgi",)),)
+        http += (
+            Contestant("gemel asgi", ours, "gemel_server.py", ("asgi",)),
+            Contestant("gemel repeated", ours, "gemel_server.py", ("http",), repeated=True),
+        )
     tokens: tuple[Contestant, ...] = (Contestant("gemel", ours, "gemel_server.py", ("http",)),) if with_gemel else ()
     tokens += tuple(Contestant("gemel token", each.python, each.program, ("http-token",)) for each in tokens)
     texts = (Contestant("raw", ours, "raw_http.py", ("text",)), *tokens[:1])
@@ -392,7 +398,9 @@ def all_cases(peers: Path, ours: Path, with_gemel: bool) -> list[Case]:
     )
     return [
         Case("http", "HTTP 2026-07-28 tools/call, 32 connections, one worker", HttpServer, http),
-        Case("http_token", "HTTP, the same with an access token in each call", HttpServer, tokens),
+        Case(
+            "http_token", "HTTP, the same with the access tokens of 32 callers, which are checked", HttpServer, tokens
+        ),
         Case("stdio_pipelined", "stdio server, 16 calls in flight", lambda c: StdioServer(c, 16), stdio),
         Case("stdio_pingpong", "stdio server, one call at a time", lambda c: StdioServer(c, 1), stdio, rated=True),
         Case("memory", "in memory, client and server together", InMemory, tuple(memory)),

@@ -44,7 +44,7 @@ def summary(case: Case, rounds: Rounds) -> dict[str, dict[str, Any]]:
         }
         for key in samples[0].extra:
             row[key] = spread([sample.extra[key] for sample in samples])
-        for other in {"mcp", "mcp json", "bare", "raw", base or "bare"}:
+        for other in {"mcp", "mcp json", "bare", "raw", "gemel repeated", base or "bare"}:
             if other in rounds and other != name:
                 row[f"of_{other.replace(' ', '_')}"] = spread(ratios(case, rounds, name, other))
         if case.rated and name != "bare":

@@ -21,7 +21,8 @@ from pathlib import Path
 
 from benchmarks.cases import Contestant, all_cases, spawn
 from benchmarks.installing import peers_python
-from benchmarks.wire import VARIANTS, check_http, http_request
+from benchmarks.traffic import CLIENTS, Call, calls
+from benchmarks.wire import check_http
 
 CONNECTIONS = 32
 #: Calls that are made before counting: until then things are made that stay.
@@ -73,28 +74,32 @@ def _run(contestant: Contestant, drive: Callable[[subprocess.Popen[bytes], int],
     return int(found[1].replace(",", ""))
 
 
-def over_http(process: subprocess.Popen[bytes], calls: int) -> None:
+def over_http(process: subprocess.Popen[bytes], count: int) -> None:
     """So many calls over kept connections, then SIGTERM."""
     assert process.stdout is not None
-    port, *token = process.stdout.readline().decode().split()
-    asyncio.run(_all_connections(int(port), token[0] if token else None, calls))
+    port, *tokens = process.stdout.readline().decode().split()
+    share, more = divmod(count, CONNECTIONS)
+    clients = list(CLIENTS) * (CONNECTIONS // len(CLIENTS))
+    sent = [
+        calls(client, share + (number < more), int(port), seed=number, tokens=tokens)
+        for number, client in enumerate(clients)
+    ]
+    asyncio.run(_all_connections(int(port), sent))
     process.send_signal(signal.SIGTERM)
 
 
-async def _all_connections(port: int, token: str | None, calls: int) -> None:
-    share, more = divmod(calls, CONNECTIONS)
-    numbers = range(CONNECTIONS)
-    await asyncio.gather(*(_connection(port, token, first, share + (first < more)) for first in numbers))
+async def _all_connections(port: int, sent: list[list[Call]]) -> None:
+    await asyncio.gather(*(_connection(port, each) for each in sent))
 
 
-async def _connection(port: int, token: str | None, first: int, calls: int) -> None:
+async def _connection(port: int, sent: list[Call]) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    for number in (number % VARIANTS for number in range(first, first + calls)):
-        writer.write(http_request(number, port, token))
+    for each in sent:
+        writer.write(each.request)
         head = await reader.readuntil(b"\r\n\r\n")
         length = _LENGTH.search(head.lower())
         body = await reader.readexactly(int(length[1])) if length else await _chunks(reader)
-        check_http(head, body, number)
+        check_http(head, body, each.number)
     writer.close()
 
 
@@ -106,12 +111,12 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
     return body
 
 
-def in_memory(process: subprocess.Popen[bytes], calls: int) -> None:
+def in_memory(process: subprocess.Popen[bytes], count: int) -> None:
     """So many calls, then the end of the input."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdout.readline()
-    process.stdin.write(f"{calls} calls\n".encode())
+    process.stdin.write(f"{count} calls\n".encode())
     process.stdin.flush()
     process.stdout.readline()
     process.stdin.close()

@@ -1,5 +1,8 @@
 """The HTTP load: a program that keeps N connections busy with one prebuilt call each and counts right answers.
 
+The calls are those of four clients, see `traffic.py`: each connection belongs to one of them. In repeated traffic a client sends
+the same bytes again and again.
+
 It parses no more of a response than its framing; about 10 µs per call, so that the server is what is measured.
 Prints one JSON object. Run it through `cases.py`.
 """
@@ -14,10 +17,13 @@ import time
 from functools import partial
 
 from benchmarks.clocks import cpu_seconds
-from benchmarks.wire import VARIANTS, WrongAnswer, check_http, check_text, http_request, http_text, open_session
+from benchmarks.traffic import CLIENTS, Call, calls
+from benchmarks.wire import VARIANTS, WrongAnswer, check_http, check_text, http_text, open_session
 
 #: Every so many answers of a connection one is decoded and compared.
 SAMPLE = 251
+#: Different calls that are prepared, of all connections together.
+DIFFERENT = 4000
 
 
 class Load:
@@ -25,21 +31,30 @@ class Load:
 
     def __init__(self, options: argparse.Namespace) -> None:
         port = options.port
-        opened = [open_session(port) for _ in range(options.sessions)] or [None]
-        #: The requests of each session, what each of their answers has near its begin, and what looks at some answers.
-        self.requests = [
-            [http_request(number, port, options.token, session, events=options.events) for number in range(VARIANTS)]
-            for session in opened
-        ]
         self.mark, self.check = b"structuredContent", check_http
+        #: The calls of each kind of connection.
+        self.calls: list[list[Call]]
         if options.text:
-            self.requests = [[http_text(number, port) for number in range(VARIANTS)]]
+            self.calls = [[Call(number, http_text(number, port)) for number in range(VARIANTS)]]
             self.mark, self.check = b'"content"', check_text
+        elif options.sessions:
+            sessions = [open_session(port) for _ in range(options.sessions)]
+            self.calls = [self._calls(options, number, session) for number, session in enumerate(sessions)]
+        else:
+            self.calls = [self._calls(options, number) for number in range(len(CLIENTS))]
         self.running = True
-        self.calls = 0
+        self.answered = 0
         self.checked = 0
         self.times: list[float] = []
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def _calls(self, options: argparse.Namespace, number: int, session: str | None = None) -> list[Call]:
+        """The calls of one kind of connection."""
+        count = 1 if options.repeated else DIFFERENT // (options.sessions or len(CLIENTS))
+        client = list(CLIENTS)[number % len(CLIENTS)]
+        return calls(
+            client, count, options.port, seed=number, tokens=options.token, session=session, events=options.events
+        )
 
     def fail(self, error: Exception) -> None:
         if not self.failed.done() and self.running:
@@ -53,8 +68,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, load: Load, first: int) -> None:
         self.load = load
-        self.requests = load.requests[first % len(load.requests)]
-        self.number = first % VARIANTS
+        self.calls = load.calls[first % len(load.calls)]
+        self.next = first * len(self.calls) // 32 % len(self.calls)
         self.answers = 0
         self.buffer = b""
         self.sent = 0.0
@@ -65,7 +80,7 @@ class Connection(asyncio.Protocol):
 
     def ask(self) -> None:
         self.sent = time.perf_counter()
-        self.transport.write(self.requests[self.number])
+        self.transport.write(self.calls[self.next].request)
 
     def data_received(self, data: bytes) -> None:
         self.buffer = buffer = self.buffer + data if self.buffer else data
@@ -77,18 +92,18 @@ class Connection(asyncio.Protocol):
             return
         load = self.load
         load.times.append(time.perf_counter() - self.sent)
-        load.calls += 1
+        load.answered += 1
         if self.answers % SAMPLE == 0 or b'"result"' not in body or load.mark not in body:
             self.compare(buffer[:end], body)
         self.answers += 1
         self.buffer = b""
-        self.number = (self.number + 1) % VARIANTS
+        self.next = (self.next + 1) % len(self.calls)
         if load.running:
             self.ask()
 
     def compare(self, head: bytes, body: bytes) -> None:
         try:
-            self.load.check(head, body, self.number)
+            self.load.check(head, body, self.calls[self.next].number)
             self.load.checked += 1
         except WrongAnswer as wrong:
             self.load.fail(wrong)
@@ -126,12 +141,12 @@ async def measure(options: argparse.Namespace) -> dict[str, float]:
         await loop.create_connection(partial(Connection, load, number), "127.0.0.1", options.port)
     gc.disable()
     await asyncio.wait([load.failed], timeout=options.warm)
-    calls, cpu, own, begin = load.calls, cpu_seconds(options.pid), time.process_time(), time.perf_counter()
+    answered, cpu, own, begin = load.answered, cpu_seconds(options.pid), time.process_time(), time.perf_counter()
     load.times.clear()
     await asyncio.wait([load.failed], timeout=options.seconds)
     seconds = time.perf_counter() - begin
     result = {
-        "calls": load.calls - calls,
+        "calls": load.answered - answered,
         "seconds": seconds,
         "cpu": cpu_seconds(options.pid) - cpu,
         "driver_cpu": time.process_time() - own,
@@ -151,7 +166,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--pid", type=int, action="append", required=True, help="a process of the server (repeatable)")
-    parser.add_argument("--token", help="an access token that each request carries")
+    parser.add_argument("--token", action="append", default=[], help="an access token of a caller (repeatable)")
+    parser.add_argument("--repeated", action="store_true", help="each client sends the same call again and again")
     parser.add_argument("--sessions", type=int, default=0, help="sessions of revision 2025-11-25 that make the calls")
     parser.add_argument("--events", action="store_true", help="take event streams only, in sessions")
     parser.add_argument("--text", action="store_true", help="call the tool that returns a long text")

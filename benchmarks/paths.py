@@ -10,10 +10,12 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache, partial
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from benchmarks.traffic import CLIENTS, calls
 from benchmarks.wire import (
     INITIALIZE,
     INITIALIZED,
@@ -191,6 +193,21 @@ async def over_http(
                 check_http(head, body, 3)
             else:
                 check(body, 3)
+
+        yield one
+
+
+@asynccontextmanager
+async def over_http_as_clients(variants: int) -> AsyncIterator[One]:
+    """The same for the calls of four clients in turn, each on its connection, of which each client sends so many variants."""
+    async with http_listener(adding_server()) as listener:
+        sent = {HttpClient(listener): calls(client, variants, 8000) for client in CLIENTS}
+        turns = cycle([(client, each[number]) for number in range(variants) for client, each in sent.items()])
+
+        async def one() -> None:
+            client, each = next(turns)
+            _, body = await client.post(each.request)
+            check(body, each.number)
 
         yield one
 
@@ -474,6 +491,8 @@ WAITING: dict[str, Callable[[], AbstractAsyncContextManager[More]]] = {
 
 PATHS: dict[str, Callable[[], AbstractAsyncContextManager[One]]] = {
     "http": over_http,
+    "http_varied": partial(over_http_as_clients, 500),
+    "http_repeated": partial(over_http_as_clients, 1),
     "session": partial(over_http, session=True),
     "session_events": partial(over_http, session=True, events=True),
     "asgi": over_asgi,

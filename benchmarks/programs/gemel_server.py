@@ -1,7 +1,7 @@
 """Gemel's server, as users start it (`http`, `stdio`), and its ASGI app in the HTTP server of all others (`asgi`).
 
 As `workers N` it has so many processes, and a tool that computes for half a millisecond.
-As `http-token` it takes calls with an access token only, a JSON Web Token that it prints behind its port.
+As `http-token` it takes calls with an access token only: JSON Web Tokens of several callers, which it prints behind its port.
 """
 
 import sys
@@ -11,6 +11,8 @@ from gemel import Server
 
 #: As long as `TEXT_SIZE` of `wire.py`, whose imports would count as a part of the start.
 TEXT = "0123456789" * 100_000
+#: Callers, each with a token of its own.
+CALLERS = 32
 ISSUER, AUDIENCE = "https://login.example.com", "https://bench.example.com/mcp"
 
 
@@ -39,17 +41,13 @@ def serve_with_token() -> None:
     from gemel.auth import JWTAuth, jose
 
     key = jose.generate_key("ES256")
-    claims = {
-        "iss": ISSUER,
-        "aud": AUDIENCE,
-        "sub": "ann",
-        "client_id": "app",
-        "scope": "notes",
-        "exp": time.time() + 3600,
-    }
-    token = jose.sign_jwt(claims, key, header={"typ": "at+jwt"})
+    claims = {"iss": ISSUER, "aud": AUDIENCE, "client_id": "app", "scope": "notes", "exp": time.time() + 3600}
+    callers = [{**claims, "sub": f"caller {number}"} for number in range(CALLERS)]
+    tokens = [jose.sign_jwt(caller, key, header={"typ": "at+jwt"}) for caller in callers]
     auth = JWTAuth(issuer=ISSUER, audience=AUDIENCE, required_scopes=["notes"], keys=jose.public_jwk(key))
-    make(auth=auth).run("http", port=0, announce=lambda url: print(url.split(":")[2].split("/")[0], token, flush=True))
+    make(auth=auth).run(
+        "http", port=0, announce=lambda url: print(url.split(":")[2].split("/")[0], *tokens, flush=True)
+    )
 
 
 def serve_from_workers(count: int) -> None:

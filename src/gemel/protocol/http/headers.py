@@ -388,7 +388,9 @@ def judge_name(head: Head, name: str, *, required: bool = True) -> None:
         if required and name:  # some HTTP libraries drop a header with an empty value
             raise _missing(NAME, name)
         return
-    text = decode_value(raw.decode("latin-1"), NAME)
+    text = read_value(raw.decode("latin-1"), NAME)
+    if text.startswith("=?"):
+        text = decode_value(text, NAME)
     if text != name:
         raise _differs(NAME, text, name)
 
