@@ -35,7 +35,7 @@ class Floor:
 FLOORS = (
     Floor("http", "mcp", 0.1, "HTTP: CPU per call at most 0.1 of mcp's"),
     Floor("http", "bare", 2.0, "HTTP: at least half of the bare app's rate (CPU per call at most twice its)"),
-    Floor("http", "gemel repeated", 1.25, "HTTP: calls that vary at most 1.25 of one that is repeated"),
+    Floor("http", "gemel_repeated", 1.25, "HTTP: calls that vary at most 1.25 of one that is repeated"),
     Floor(
         "http",
         "raw",

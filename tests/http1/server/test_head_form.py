@@ -138,7 +138,7 @@ def form_of(*requests: bytes) -> HeadForm:
     form: HeadForm | None = None
     for each in requests:
         head, scope = each[: each.index(b"\r\n\r\n") + 4], {"method": "POST", "headers": Parsed(each).headers}
-        form = HeadForm(head, scope) if form is None else form.joined(head, scope)
+        form = HeadForm(scope) if form is None else form.joined(head, scope)
     assert form is not None
     return form
 

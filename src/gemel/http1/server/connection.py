@@ -143,8 +143,8 @@ class HttpConnection(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         #: The form of the heads of its requests, as far as it is known.
         self._form: HeadForm | None = None
-        #: The last request that was parsed, while the form of its head may be learned.
-        self._parsed: ServedRequest | None = None
+        #: The last request that was parsed, while the form of its head may be learned, with a scope that nobody changes.
+        self._parsed: tuple[ServedRequest, Scope] | None = None
         #: The request whose body is arriving; the one that is served; those that wait; the response that ends them.
         self._incoming: ServedRequest | None = None
         self._serving: ServedRequest | None = None
@@ -184,13 +184,11 @@ class HttpConnection(asyncio.Protocol):
 
     def _learn(self, data: bytes) -> None:
         """Learn the form of the head of the one request that was received as a whole."""
-        request = self._parsed
-        if request is None or self._incoming is not None or self._in_head or self._final or self._ignoring:
+        if self._parsed is None or self._incoming is not None or self._in_head or self._final or self._ignoring:
             return
-        scope, end = request.scope, data.find(b"\r\n\r\n") + 4
+        (request, scope), end = self._parsed, data.find(b"\r\n\r\n") + 4
         if end <= HEAD_BYTES and _content_length(scope) == request.received == len(data) - end:
-            head = data[:end]
-            self._form = HeadForm(head, scope) if self._form is None else self._form.joined(head, scope)
+            self._form = HeadForm(scope) if self._form is None else self._form.joined(data[:end], scope)
 
     def eof_received(self) -> bool:
         """The client has sent its last byte. Returns whether it may still wait for a response.
@@ -299,11 +297,11 @@ class HttpConnection(asyncio.Protocol):
         if version != "1.1":
             scope["http_version"] = version
             keep_alive = False
-        self._headers = []
         self._first_chunk = True
         self._final = not keep_alive
         self._incoming = request = ServedRequest(scope, self, keep_alive)
-        self._parsed = request
+        self._parsed = request, {**scope, "headers": self._headers.copy()}
+        self._headers = []
         if self._serving is None and not self._waiting:
             self._serve(request)
         else:

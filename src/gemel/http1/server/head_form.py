@@ -36,20 +36,18 @@ class HeadForm:
         judgement: What the application decided about the heads. It may set this if that depends on nothing that varies.
     """
 
-    __slots__ = ("_first", "_head", "_headers", "_length", "_rest", "judgement", "scope", "varying")
+    __slots__ = ("_first", "_headers", "_length", "_rest", "judgement", "scope", "varying")
 
     most = HEAD_BYTES
 
-    def __init__(self, head: bytes, scope: Scope) -> None:
+    def __init__(self, scope: Scope) -> None:
         """Make a form of the head of a request that the parser has read.
 
         Args:
-            head: Its bytes, up to the empty line.
-            scope: The ASGI scope of the request.
+            scope: The ASGI scope of the request, as the parser gave it.
         """
         self.scope = {**scope, "headers": None}
-        self._head = head
-        self._headers: list[tuple[bytes, bytes]] = scope["headers"].copy()
+        self._headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.varying: frozenset[bytes] = frozenset()
         self.judgement: Any = None
         #: The bytes before the first value that varies, and those behind each of them, with the number and the name of its
@@ -63,10 +61,10 @@ class HeadForm:
         """Return the form of these heads and one more: what differs between them varies.
 
         Args:
-            head: The bytes of a head that the parser has read, too.
-            scope: The ASGI scope of its request.
+            head: The bytes of a head that the parser has read, too, up to its empty line.
+            scope: The ASGI scope of its request, as the parser gave it.
         """
-        form = HeadForm(head, scope)
+        form = HeadForm(scope)
         before, after = self._headers, form._headers
         names = [name for name, _ in after]
         if len(set(names)) != len(names):
@@ -78,12 +76,12 @@ class HeadForm:
             number for number, name in enumerate(names) if name == b"content-length" or before[number] != after[number]
         }
         if _FRAMING.isdisjoint(names[number] for number in varying):
-            form._take_apart(varying)
+            form._take_apart(head, varying)
         return form
 
-    def _take_apart(self, varying: set[int]) -> None:
+    def _take_apart(self, head: bytes, varying: set[int]) -> None:
         """Find the values that vary in the bytes of the head, unless it is written in an unusual way."""
-        target, *lines, _, _ = self._head.split(b"\r\n")
+        target, *lines, _, _ = head.split(b"\r\n")
         if len(lines) != len(self._headers):
             return
         pieces, piece, places = [], target, []
