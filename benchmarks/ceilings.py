@@ -68,10 +68,10 @@ class Row(NamedTuple):
 
 #: The functions are at most as many on every Python; newer ones enter fewer. The instructions are those of BUILD.
 ROWS = (
-    Row("http", "HTTP stateless", 52, 193_300),
-    Row("http_varied", "the calls of four clients, varied", 53, 249_500),
-    Row("http_repeated", "the same clients, repeated", 53, 217_300),
-    Row("session", "HTTP session", 86, 221_700),
+    Row("http", "HTTP stateless", 52, 194_900),
+    Row("http_varied", "the calls of four clients, varied", 53, 256_200),
+    Row("http_repeated", "the same clients, repeated", 53, 220_700),
+    Row("session", "HTTP session", 86, 237_600),
     Row("session_events", "the same, answered by a stream", 123, 306_200),
     Row("memory", "in memory", 57, 147_100),
     Row("memory_asyncio", "the same, on asyncio's loop", 66, 152_700, loop=asyncio.new_event_loop),
