@@ -184,7 +184,7 @@ async def over_http(
     """Our own HTTP server, from the bytes of a request to the bytes of its response."""
     async with http_listener(make()) as listener:
         client = HttpClient(listener)
-        opened = await client.open_session() if session else None
+        opened = await HttpClient(listener).open_session() if session else None
         request = http_request(3, 8000, session=opened, events=events)
 
         async def one() -> None:

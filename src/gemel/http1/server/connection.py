@@ -176,9 +176,10 @@ class HttpConnection(asyncio.Protocol):
             # Nothing else is waiting here, so that its handler holds up nobody for longer than it would later.
             request.run(self.server.serve, self.server.start_task)
             return
+        again = between and self._used  # nothing is kept for a connection of one request, such as that of a stream
         if (parsed := self._feed(data)) < len(data):
             self._parse(data[parsed:])
-        elif between:
+        elif again:
             self._learn(data)
         self._parsed = None
 
