@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.cases import Contestant, end, spawn
 from benchmarks.stores import Store, opened_store, redis_program
-from benchmarks.wire import SESSION_REVISION, VARIANTS, WrongAnswer, http_listen, http_request, message, open_session
+from benchmarks.wire import SESSION_REVISION, WrongAnswer, http_listen, http_request, message, open_session
 from gemel.backends import backend_for
 
 _HEADERS = {
@@ -131,7 +131,7 @@ def waiting(kind: str, few: int, many: int) -> list[str]:
                     process.call(open_session(process.port), "add")
                 else:
                     client = stack.enter_context(socket.create_connection(("127.0.0.1", process.port), 20))
-                    client.sendall((http_listen if kind == "stream" else http_request)(opened % VARIANTS, process.port))
+                    client.sendall((http_listen if kind == "stream" else http_request)(opened, process.port))
                     if not client.recv(1 << 16).startswith(b"HTTP/1.1 200 "):
                         raise WrongAnswer(f"a {kind} could not be opened")
                 opened += 1
