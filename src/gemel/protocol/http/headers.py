@@ -43,6 +43,7 @@ from gemel.protocol.http.mirror import (
 )
 from gemel.protocol.http.origin import Guard
 from gemel.protocol.http.request import OWS, REPEATED, Headers, RawHeaders, Refusal
+from gemel.protocol.limits import DEFAULT_LIMITS
 from gemel.schema.revisions import HANDSHAKE_REVISIONS
 
 SESSION_ID: Final = "Mcp-Session-Id"
@@ -97,7 +98,7 @@ class HeadRules(Struct, frozen=True, eq=False):
     any_accept: bool = False
     headers: int = 100
     header_bytes: int = 64 * 1024
-    body: int = 4 * 1024 * 1024
+    body: int = DEFAULT_LIMITS.body
     #: Judgements by all that they depend on: the HTTP method and the values of a few headers, see `judge_head`. Nothing else
     #: remembers what was decided about a head.
     judged: OrderedDict[_Deciding, Judgement] = field(default_factory=OrderedDict)
