@@ -118,7 +118,7 @@ class Judgement(Struct, frozen=True, eq=False):
     mcp_method: str | None
 
 
-class Form(Protocol):
+class CommonHead(Protocol):
     """What is common to the heads of several requests of a client, as `judge_head` needs it. No name is repeated in them.
 
     Attributes:
@@ -168,7 +168,7 @@ class Head(Struct, eq=False):
         return "<Head>"
 
 
-def judge_head(method: str, pairs: RawHeaders, rules: HeadRules, form: Form | None = None) -> Head:
+def judge_head(method: str, pairs: RawHeaders, rules: HeadRules, form: CommonHead | None = None) -> Head:
     """Judge the head of a request before its body is read.
 
     Args:
@@ -200,7 +200,7 @@ def judge_head(method: str, pairs: RawHeaders, rules: HeadRules, form: Form | No
 
 
 def _judge_new(
-    method: str, raw: dict[bytes, bytes], pairs: RawHeaders, rules: HeadRules, form: Form | None
+    method: str, raw: dict[bytes, bytes], pairs: RawHeaders, rules: HeadRules, form: CommonHead | None
 ) -> Judgement:
     """Judge a head whose form is unknown or new, and note the judgement for others of the form."""
     size = len(b"".join((*raw, *raw.values())))

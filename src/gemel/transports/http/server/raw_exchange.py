@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Protocol
 
 from gemel.http1.asgi import HeaderPairs, Message, Receive, Scope, Send
-from gemel.protocol.http.headers import Form
+from gemel.protocol.http.headers import CommonHead
 from gemel.protocol.records import Record
 
 #: An ASGI server may send this many other messages before `http.disconnect`, beginning with the empty body of a GET.
@@ -31,7 +31,7 @@ class RawExchange(Protocol):
         ...
 
     @property
-    def form(self) -> Form | None:
+    def form(self) -> CommonHead | None:
         """The form of the head, if it is known."""
         ...
 
@@ -104,7 +104,7 @@ class AsgiExchange(Record):
     _watcher: asyncio.Task[None] | None = None
     #: What was received while the client was watched, before the body was read.
     _early: tuple[Message, ...] = ()
-    form: Form | None = None
+    form: CommonHead | None = None
     #: The body is read by `receive`.
     complete: bool = False
     body: bytes = b""
