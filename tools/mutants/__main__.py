@@ -54,9 +54,13 @@ def choose(root: Path, files: Iterable[str], count: int, seed: int) -> list[Chos
     chosen: dict[Chosen, None] = {}
     turn = 0
     while len(chosen) < count and turn < 20 * count:
-        members = packages[names[turn % len(names)]]
-        (file,) = rng.choices(members, [(root / member).stat().st_size for member in members])
-        if mutants := _mutants(root, file):
+        members = packages[names[turn % len(names)]].copy()
+        file, mutants = "", list[Mutant]()
+        while members and not mutants:  # many files have none
+            (file,) = rng.choices(members, [(root / member).stat().st_size for member in members])
+            members.remove(file)
+            mutants = _mutants(root, file)
+        if mutants:
             chosen[Chosen(file, rng.choice(mutants))] = None
         turn += 1
     return list(chosen)
