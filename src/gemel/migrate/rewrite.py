@@ -1222,7 +1222,7 @@ class RewritePass(cst.CSTTransformer):
 
     def _http(self, node: cst.Call, arguments: CallArguments, method: str) -> None:
         """The options of an app and of running over HTTP; what has no counterpart is left out, and noted with the remedy."""
-        for option in ("show_banner", "json_response", "log_level"):
+        for option in ("show_banner", "json_response", "log_level", "debug"):
             arguments.pop(option)
         for old, new in _RENAMED_HTTP_OPTIONS.items():
             arguments.rename(old, new)

@@ -1,4 +1,5 @@
 # lists: echo
+# differs: nothing is registered
 # becomes: issuer=DOMAIN.rstrip('/')
 # becomes: audience=BASE.rstrip('/') + '/mcp'
 # becomes: issuer=["https://env.scalekit.com/resources/res_1", "https://env.scalekit.com"]

@@ -1,4 +1,5 @@
 # lists: echo
+# differs: nothing is registered
 # becomes: api_scopes=["read"]
 # becomes: required_scopes=["read"]
 # becomes: scopes=["openid", "notes"]

@@ -3,6 +3,7 @@
 # call: shout {"text": "hi"} = HI!
 # fails: shout {"text": "x", "times": "many"} = times
 # becomes: @mcp.tool("shout", description="Say it loud.", input_schema=SCHEMA)
+# becomes: mcp.http_app(sessions=False)
 from mcp.server import Server, ServerRequestContext
 from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
 
@@ -33,3 +34,4 @@ async def call_tool(ctx: ServerRequestContext, params: CallToolRequestParams) ->
 
 
 mcp = Server("low", on_list_tools=list_tools, on_call_tool=call_tool)
+app = mcp.streamable_http_app(stateless_http=True, debug=True)
