@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gemel.lazy import LAZY_IMPORTS, load
+from gemel.lazy_imports import LAZY_IMPORTS, load
 from tests.source import PACKAGE, Module, bare_strings, import_cycles, imports_of, inner_imports, read_package
 
 # Leftmost first; layers on one line don't know each other. Each imports only from lines above its own, and itself.
@@ -20,9 +20,9 @@ LAYERS = (
     ("schema",),
     ("protocol",),
     ("loops",),
-    ("timeouts", "channel", "signals", "standard_streams", "lazy", "local_sockets", "encryption", "user_files"),
+    ("timeouts", "channel", "signals", "standard_streams", "lazy_imports", "local_sockets", "encryption", "user_files"),
     ("lifespan",),
-    ("recorder",),
+    ("spans",),
     ("telemetry",),
     ("session",),
     ("http1", "backends"),

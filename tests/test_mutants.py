@@ -68,7 +68,7 @@ def test_a_sample_has_mutants_of_every_package_and_is_the_same_for_the_same_seed
     ("file", "function", "test"),
     [
         ("src/gemel/server/router.py", "add_files", "tests/server/features/test_files.py"),
-        ("src/gemel/extensions/tasks/records.py", "change", "tests/extensions/tasks/test_records.py"),
+        ("src/gemel/extensions/tasks/stored_tasks.py", "change", "tests/extensions/tasks/test_stored_tasks.py"),
         ("src/gemel/testing/scripted_peer.py", "data_received", "tests/testing/test_scripted.py"),
         ("src/gemel/transports/stream/line_channel.py", "close", "tests/transports/stream/test_pipe.py"),
     ],

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gemel.recorder import Telemetry
+    from gemel.spans import Telemetry
 
 
 def current_telemetry() -> Telemetry | None:
@@ -32,7 +32,7 @@ def _is_placeholder(provider: object) -> bool:
 
 @functools.lru_cache(maxsize=4)
 def _telemetry_of(tracers: object, meters: object) -> Telemetry:
-    from gemel.recorder import Telemetry
+    from gemel.spans import Telemetry
 
     return Telemetry()
 

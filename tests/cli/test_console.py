@@ -13,7 +13,7 @@ import pytest
 
 from gemel import LogParams, ProgressParams
 from gemel.cli.console import Console
-from gemel.cli.pace import Pace
+from gemel.cli.remaining_time import Pace
 from tests.typist import Typist, at_the_terminal
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from gemel.cli.pace import Pace
+from gemel.cli.remaining_time import Pace
 from gemel.client.client import Client
 from gemel.client.content import Result, content_to_text, save_contents
 from gemel.client.terminal.display import is_terminal, rich_console, terminal_width, write

@@ -35,7 +35,7 @@ from gemel.client.tasks import ClientTasks
 from gemel.client.tools import ToolIndex
 from gemel.client.url_elicitation import RequiredPages
 from gemel.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, InvalidResponse, NotSent, shorten
-from gemel.lazy import load
+from gemel.lazy_imports import load
 from gemel.options import accepts, check_option, options_of, resolve
 from gemel.protocol.changes import ChangesLost
 from gemel.protocol.deviations import Deviation

@@ -52,7 +52,7 @@ from gemel.telemetry import current_telemetry
 from gemel.timeouts import time_limit, wait_shared
 
 if TYPE_CHECKING:
-    from gemel.recorder import ObservedMessage
+    from gemel.spans import ObservedMessage
 
 logger = logging.getLogger("gemel")
 

@@ -52,7 +52,7 @@ from gemel.session import Session
 from gemel.values.encoding import plain_value
 
 if TYPE_CHECKING:
-    from gemel.recorder import ObservedMessage
+    from gemel.spans import ObservedMessage
 
 logger = logging.getLogger("gemel")
 

@@ -13,7 +13,7 @@ from gemel.contracts.display import change_shown, name_shown, shown, unset_if_no
 from gemel.contracts.json_schema import normal
 from gemel.contracts.schemas import MAX_STEPS, Code, Problem, compare, property_place
 from gemel.errors import Difference, Severity
-from gemel.protocol.inlining import MAX_GROWTH, inline_references
+from gemel.protocol.inline_refs import MAX_GROWTH, inline_references
 from gemel.protocol.schema_keywords import KEYWORDS, LISTED, ONE
 from gemel.schema.methods import BY_SECTION, Section
 

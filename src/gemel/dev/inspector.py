@@ -34,7 +34,7 @@ from gemel.dev.commands import (
 )
 from gemel.dev.connection import EraConnection
 from gemel.dev.journal import EventJournal
-from gemel.dev.measures import Measures
+from gemel.dev.metrics import Measures
 from gemel.dev.questions import Questions
 from gemel.dev.target import DevTarget
 from gemel.dev.wire import SENT, Sent
@@ -253,7 +253,7 @@ class Inspector:
         client = connection.client
         if client is None:
             return
-        from gemel.dev.offers import compare_contracts, contract_of, find_problems
+        from gemel.dev.contract_changes import compare_contracts, contract_of, find_problems
 
         try:
             findings = await asyncio.to_thread(find_problems, client, connection.listed)
@@ -402,7 +402,7 @@ class Inspector:
 
     def _judge(self, connection: EraConnection, command: MakeCall, result: dict[str, Any]) -> dict[str, str]:
         """Return what is wrong with a result, as a member of the event of its call."""
-        from gemel.dev.offers import find_problem
+        from gemel.dev.contract_changes import find_problem
 
         tools = connection.listed.get("tools", ())
         problem = find_problem(command.method, command.params, result, tools)
@@ -475,7 +475,7 @@ class Inspector:
     # ---------------------------------------------------------------- texts to use elsewhere
 
     def _copy(self, command: Copy) -> str:
-        from gemel.dev.copies import as_curl, as_gemel, as_pytest
+        from gemel.dev.copy_as import as_curl, as_gemel, as_pytest
 
         if command.call is not None:
             made = self._made.get(command.call)

@@ -21,7 +21,7 @@ from gemel.openapi.document import Document
 from gemel.openapi.operation import Operation
 from gemel.openapi.source import Source
 from gemel.options import accepts, options_of, resolve
-from gemel.protocol.inlining import inline_references
+from gemel.protocol.inline_refs import inline_references
 from gemel.protocol.validation import compile_schema, first_problem
 from gemel.schema.content import (
     AudioContent,

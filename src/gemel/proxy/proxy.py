@@ -32,8 +32,8 @@ from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
 from gemel.protocol.revisions.adapt import TooNew
-from gemel.proxy.rounds import Rounds, UpstreamResult
 from gemel.proxy.sessions import UpstreamSessions
+from gemel.proxy.stateless_calls import Rounds, UpstreamResult
 from gemel.proxy.translation import Json, error_for, forwarded_meta, result_for
 from gemel.proxy.upstream import Names, Upstream, UpstreamRequest
 from gemel.schema.base import CLIENT_CAPABILITIES, LOG_LEVEL

@@ -26,7 +26,7 @@ from gemel.errors import (
     ResourceNotFound,
 )
 from gemel.protocol.eras.stateless import STATELESS
-from gemel.protocol.inlining import inline_references
+from gemel.protocol.inline_refs import inline_references
 from gemel.protocol.revisions.adapt import known_in, shape
 from gemel.schema.base import RESERVED, SERVER_INFO, CacheableResult, Model, Result
 from gemel.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams

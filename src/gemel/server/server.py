@@ -15,7 +15,7 @@ from gemel.backends import backend_for
 from gemel.backends.server_backend import ServerBackend, StoresThings, UsesBackend
 from gemel.channel import Channel, Serve
 from gemel.errors import DefinitionError, InvalidRequest, MethodNotFound, StartError, shorten
-from gemel.lazy import load
+from gemel.lazy_imports import load
 from gemel.lifespan import Lifespan
 from gemel.loops import Abandoned, PerLoop
 from gemel.options import accepts, check_option, resolve, shown

@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 
 from gemel.errors import ProtocolError
 from gemel.jsonrpc import RequestId
-from gemel.recorder import Telemetry, network_of
 from gemel.session import Session
+from gemel.spans import Telemetry, network_of
 
 #: What is known about the network of each observed session: its calls tell more than its channel.
 _networks: WeakKeyDictionary[Session, dict[str, Any]] = WeakKeyDictionary()

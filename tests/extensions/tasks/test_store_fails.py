@@ -90,7 +90,7 @@ async def test_a_store_that_stays_full_does_not_end_a_task_whose_step_was_not_re
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is tried again, as after the death of a process: with `retry=False` the outcome is unknown, and said to be."""
-    monkeypatch.setattr("gemel.extensions.tasks.records.PATIENCE", 0.0)
+    monkeypatch.setattr("gemel.extensions.tasks.stored_tasks.PATIENCE", 0.0)
     backend, paid = Troubled(), list[str]()
     server = paying(backend, Overloaded("the store is full"), "in the step", paid, retry=False)
     async with Client(server, era="2026") as client:

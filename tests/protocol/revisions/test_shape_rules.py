@@ -30,7 +30,7 @@ from gemel import (
     Tool,
 )
 from gemel.protocol.revisions.adapt import TooNew, shape
-from gemel.protocol.revisions.wrapping import ToolValueResult
+from gemel.protocol.revisions.wrapped_results import ToolValueResult
 from gemel.schema.lifecycle import (
     ClientCapabilities,
     Elicitation,

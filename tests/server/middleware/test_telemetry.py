@@ -27,7 +27,7 @@ from gemel import (
     Server,
     ToolCallError,
 )
-from gemel.recorder import BOUNDARIES
+from gemel.spans import BOUNDARIES
 from tests.observed import Observed, attributes, observing
 from tests.server.bare_end import BareEnd
 from tests.support import PROTOCOL_VERSION, V2025_11, V2026_07

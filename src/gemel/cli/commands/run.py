@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     if options.http and options.socket:
         raise StartError("--http and --socket can't be combined")
     if options.http:
-        from gemel.transports.http.server.workers.successor import remember_command
+        from gemel.transports.http.server.workers.reload import remember_command
 
         remember_command()
     os.environ.update(given_environment(options))

@@ -19,7 +19,7 @@ import msgspec
 from gemel.client.group.oauth import OAuthReader
 from gemel.client.targets import fitting_options
 from gemel.errors import StartError, shorten
-from gemel.lazy import load
+from gemel.lazy_imports import load
 from gemel.options import options_of
 from gemel.transports.http.client.options import HttpClientOptions
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from gemel.extensions.tasks.records import StoredCall, TaskRecord
+from gemel.extensions.tasks.stored_tasks import StoredCall, TaskRecord
 from gemel.protocol.connection import Connection
 from gemel.schema.base import Result
 from gemel.server.context import Context

@@ -17,8 +17,8 @@ from gemel.backends.base import Backend
 from gemel.backends.keys import make_key
 from gemel.errors import InvalidParams, MethodNotFound
 from gemel.extensions.tasks.forms import NO_WISH, TaskForm
-from gemel.extensions.tasks.records import StoredCall, TaskRecord
 from gemel.extensions.tasks.running import RELATED
+from gemel.extensions.tasks.stored_tasks import StoredCall, TaskRecord
 from gemel.extensions.tasks.times import timestamp
 from gemel.jsonrpc import ABSENT
 from gemel.protocol.connection import Connection

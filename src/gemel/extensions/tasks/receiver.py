@@ -19,7 +19,7 @@ from gemel.client.extensions import ClientMethod
 from gemel.client.methods import CallNext, ClientContext
 from gemel.errors import ErrorObject, InvalidParams, Overloaded, ProtocolError, shorten
 from gemel.extensions.tasks.handshake import Augmentation, Task, related
-from gemel.extensions.tasks.records import new_id
+from gemel.extensions.tasks.stored_tasks import new_id
 from gemel.extensions.tasks.times import timestamp
 from gemel.loops import PerLoop
 from gemel.protocol.revisions.adapt import shape

@@ -28,7 +28,7 @@ from gemel.errors import (
     internal_error,
     shorten,
 )
-from gemel.extensions.tasks.records import (
+from gemel.extensions.tasks.stored_tasks import (
     MESSAGE_LENGTH,
     Event,
     Journal,

@@ -12,7 +12,7 @@ from msgspec import Raw, UnsetType
 
 from gemel.errors import MissingClientCapability
 from gemel.extensions.tasks.forms import NO_WISH, TaskForm
-from gemel.extensions.tasks.records import StoredCall, TaskRecord
+from gemel.extensions.tasks.stored_tasks import StoredCall, TaskRecord
 from gemel.extensions.tasks.times import timestamp
 from gemel.protocol.connection import Connection
 from gemel.protocol.eras.stateless import STATELESS

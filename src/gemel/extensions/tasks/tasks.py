@@ -38,7 +38,8 @@ from gemel.extensions.tasks.backend_engine import BackendEngine
 from gemel.extensions.tasks.bounds import TaskBounds
 from gemel.extensions.tasks.engine import TaskEngine
 from gemel.extensions.tasks.forms import NO_WISH, TaskForm
-from gemel.extensions.tasks.records import (
+from gemel.extensions.tasks.running import RunningTask, TaskChannel, TaskElicitation, error_of
+from gemel.extensions.tasks.stored_tasks import (
     StoredAnswer,
     StoredCall,
     StoredCaller,
@@ -49,7 +50,6 @@ from gemel.extensions.tasks.records import (
     new_id,
     owner_of,
 )
-from gemel.extensions.tasks.running import RunningTask, TaskChannel, TaskElicitation, error_of
 from gemel.loops import Abandoned, PerLoop
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.connection import Connection

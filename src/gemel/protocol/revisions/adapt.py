@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast, get_args
 from msgspec import NODEFAULT, UNSET, Raw, Struct, structs
 
 from gemel.errors import GemelError
-from gemel.protocol.revisions.wrapping import ToolValueResult, wrap_schema
+from gemel.protocol.revisions.wrapped_results import ToolValueResult, wrap_schema
 from gemel.schema.base import Model
 from gemel.schema.content import Content, TextContent, stand_in
 from gemel.schema.lifecycle import Elicitation

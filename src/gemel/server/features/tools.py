@@ -29,8 +29,8 @@ from gemel.options import FLAG, check_option
 from gemel.protocol.decoding import SMALL, check_values
 from gemel.protocol.http.headers import judge_parameters
 from gemel.protocol.http.mirror import collect_param_headers
-from gemel.protocol.inlining import inline_references
-from gemel.protocol.revisions.wrapping import ToolValueResult
+from gemel.protocol.inline_refs import inline_references
+from gemel.protocol.revisions.wrapped_results import ToolValueResult
 from gemel.protocol.states import CallState
 from gemel.schema.base import Result
 from gemel.schema.content import ContentBlock, TextContent

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gemel.recorder import Telemetry, network_of
 from gemel.server.context import Context
 from gemel.server.middleware.chain import CallNext, Middleware
 from gemel.server.session_telemetry import learn_network, session_id
+from gemel.spans import Telemetry, network_of
 
 
 def observer(telemetry: Telemetry, serves: Callable[[str], bool]) -> Middleware:

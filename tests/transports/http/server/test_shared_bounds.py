@@ -14,8 +14,8 @@ from gemel.backends import MemoryBackend
 from gemel.backends.keys import make_key
 from gemel.transports.http.server.sharing import session_store
 from gemel.transports.http.server.sharing.events import Budget
-from gemel.transports.http.server.sharing.records import SessionKeys, session_key
-from gemel.transports.http.server.sharing.register import SessionRegister
+from gemel.transports.http.server.sharing.session_count import SessionRegister
+from gemel.transports.http.server.sharing.stored_sessions import SessionKeys, session_key
 from tests.transports.http_rig import JSON_HEADERS, initialize, text_of
 from tests.transports.sharing_rig import App, apps, call, redis_store, request, store_url, until
 

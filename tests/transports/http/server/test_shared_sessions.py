@@ -11,7 +11,7 @@ import pytest
 
 from gemel import Limits, Principal
 from gemel.backends.keys import make_key
-from gemel.transports.http.server.sharing.records import SessionKeys
+from gemel.transports.http.server.sharing.stored_sessions import SessionKeys
 from tests.support import V2025_03
 from tests.transports.http_rig import Log, handshake_call, text_of
 from tests.transports.sharing_rig import App, apps, call, count_operations, redis_store, request, store_url, until

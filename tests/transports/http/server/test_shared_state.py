@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gemel import Context, GemelError, Limits, Server
-from gemel.transports.http.server.sharing.records import SessionKeys
+from gemel.transports.http.server.sharing.stored_sessions import SessionKeys
 from tests.transports.http_rig import Site, handshake_call, process, text_of
 from tests.transports.sharing_rig import App, apps, call, count_operations, redis_store, request, store_url, until
 

@@ -11,7 +11,7 @@ import pytest
 
 from gemel import Changed, Limits
 from gemel.server.context import Context
-from gemel.transports.http.server.sharing.records import SessionRecord
+from gemel.transports.http.server.sharing.stored_sessions import SessionRecord
 from tests.support import V2025_06, V2025_11
 from tests.transports.http_rig import JSON_HEADERS, Log, Wire, handshake_call, initialize, text_of
 from tests.transports.sharing_rig import App, apps, call, redis_store, request, store_url, until

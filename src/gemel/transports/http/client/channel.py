@@ -43,7 +43,7 @@ from gemel.http1.client.network import DEFAULT_TLS, TlsContext
 from gemel.http1.client.pool import HEADS, SocketWire, read_url
 from gemel.http1.client.wire import BODY_PROGRESS, HeaderPairs, Wire, WireResponse
 from gemel.jsonrpc import Failure, Message, Response, decode, id_of, is_batch, is_print, meant_as, split_batch
-from gemel.lazy import load
+from gemel.lazy_imports import load
 from gemel.loops import Abandoned
 from gemel.options import accepts, resolve
 from gemel.protocol.deviations import Deviation

@@ -1,6 +1,6 @@
 """HTTP sessions that any process serves, where the backend of the server is shared.
 
-`records.py` has what is stored of a session, `register.py` how many there are; `mailbox.py` messages between processes;
-`events.py` the events of calls; `standing.py` the stream that GET opens; `session.py` and `session_store.py` what one process
-makes of it.
+`stored_sessions.py` has what is stored of a session, `session_count.py` how many there are; `mailbox.py` messages
+between processes; `events.py` the events of calls; `standing_stream.py` the stream that GET opens; `session.py` and
+`session_store.py` what one process makes of it.
 """

@@ -24,7 +24,7 @@ from gemel.protocol.http import sse
 from gemel.protocol.limits import Limits
 from gemel.transports.http.server.session import StreamResponse
 from gemel.transports.http.server.sharing.mailbox import BEAT
-from gemel.transports.http.server.sharing.records import Joiner, SessionKeys, split
+from gemel.transports.http.server.sharing.stored_sessions import Joiner, SessionKeys, split
 
 logger = logging.getLogger("gemel")
 

@@ -16,7 +16,7 @@ from gemel.backends.base import Backend
 from gemel.backends.keys import make_key
 from gemel.errors import GemelError
 from gemel.timeouts import wait_shared
-from gemel.transports.http.server.sharing.records import FORMAT, Joiner, split
+from gemel.transports.http.server.sharing.stored_sessions import FORMAT, Joiner, split
 
 logger = logging.getLogger("gemel")
 

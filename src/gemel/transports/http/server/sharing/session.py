@@ -36,8 +36,8 @@ from gemel.transports.http.server.sharing.events import (
     unknown_event,
 )
 from gemel.transports.http.server.sharing.mailbox import BEAT, Mailbox
-from gemel.transports.http.server.sharing.records import SessionKeys, SessionRecord, others, process_of
-from gemel.transports.http.server.sharing.standing import Cursor, StandingStream, check_kept, parse_cursor
+from gemel.transports.http.server.sharing.standing_stream import Cursor, StandingStream, check_kept, parse_cursor
+from gemel.transports.http.server.sharing.stored_sessions import SessionKeys, SessionRecord, others, process_of
 
 logger = logging.getLogger("gemel")
 

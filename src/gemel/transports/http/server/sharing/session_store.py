@@ -28,7 +28,9 @@ from gemel.transports.http.server.session_store import (
 )
 from gemel.transports.http.server.sharing.events import Budget
 from gemel.transports.http.server.sharing.mailbox import BEAT, Mail, Mailbox, Work
-from gemel.transports.http.server.sharing.records import (
+from gemel.transports.http.server.sharing.session import STORE_GONE, Refused, SharedSession, SharedState, Sharing
+from gemel.transports.http.server.sharing.session_count import SessionRegister
+from gemel.transports.http.server.sharing.stored_sessions import (
     SessionFormat,
     SessionKeys,
     SessionRecord,
@@ -36,8 +38,6 @@ from gemel.transports.http.server.sharing.records import (
     process_of,
     session_key,
 )
-from gemel.transports.http.server.sharing.register import SessionRegister
-from gemel.transports.http.server.sharing.session import STORE_GONE, Refused, SharedSession, SharedState, Sharing
 
 logger = logging.getLogger("gemel")
 

@@ -13,13 +13,13 @@ from gemel.errors import StartError
 from gemel.transports.event_loop import run_in_own_loop
 from gemel.transports.http.server.app import HttpApp
 from gemel.transports.http.server.run import ServingOptions, bind, print_url, unbind, url_of
-from gemel.transports.http.server.workers.status import StatusBoard
-from gemel.transports.http.server.workers.successor import (
+from gemel.transports.http.server.workers.reload import (
     become_successor,
     remember_command,
     remembered_command,
     take_inheritance,
 )
+from gemel.transports.http.server.workers.status import StatusBoard
 from gemel.transports.http.server.workers.supervisor import Supervisor
 from gemel.transports.http.server.workers.worker import READY, WorkerPlace, serve_as_worker, tell
 

@@ -20,7 +20,7 @@ from gemel.schema.methods import LIST_CHANGED
 from gemel.transports.http.server.session import STANDING, SessionStream, StreamResponse
 from gemel.transports.http.server.sharing.events import LogWriter, unknown_event
 from gemel.transports.http.server.sharing.mailbox import BEAT
-from gemel.transports.http.server.sharing.records import Joiner, SessionKeys, split
+from gemel.transports.http.server.sharing.stored_sessions import Joiner, SessionKeys, split
 
 logger = logging.getLogger("gemel")
 

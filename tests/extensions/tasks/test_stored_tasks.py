@@ -14,7 +14,7 @@ import pytest
 from gemel import BackendError, GemelError, Overloaded, Principal
 from gemel.backends import MemoryBackend, SqliteBackend
 from gemel.backends.keys import make_key
-from gemel.extensions.tasks.records import (
+from gemel.extensions.tasks.stored_tasks import (
     PART_BYTES,
     StoredAnswer,
     StoredCall,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemel.dev.copies import as_curl, as_gemel, as_pytest
+from gemel.dev.copy_as import as_curl, as_gemel, as_pytest
 from gemel.dev.target import DevTarget
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -15,7 +15,7 @@ import msgspec
 from gemel.backends.base import Backend
 from gemel.backends.keys import make_key
 from gemel.errors import BackendError, Overloaded
-from gemel.transports.http.server.sharing.records import session_key
+from gemel.transports.http.server.sharing.stored_sessions import session_key
 
 #: Values that the register consists of at most, and sessions from which on it has more than one.
 _PARTS, _PART = 256, 100

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemel.protocol.inlining import inline_references
+from gemel.protocol.inline_refs import inline_references
 from gemel.protocol.validation import MAX_BYTES, MAX_DEPTH, compile_schema, depth
 from tests.contracts.schemas import VALUES, schemas
 
@@ -248,7 +248,7 @@ def test_a_schema_never_becomes_more_than_twice_as_large() -> None:
 )  # fmt: skip
 def test_building_stops_at_twice_the_size(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts that are built are bounded by the size, whatever they would have become."""
-    import gemel.protocol.inlining as inlining
+    import gemel.protocol.inline_refs as inlining
 
     built = 0
     build = inlining._Inliner._build
