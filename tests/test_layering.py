@@ -14,7 +14,7 @@ from tests.source import PACKAGE, Module, bare_strings, import_cycles, imports_o
 # Leftmost first; layers on one line don't know each other. Each imports only from lines above its own, and itself.
 LAYERS = (
     ("visible",),
-    ("errors", "version", "shares"),
+    ("errors", "version", "shares", "decisions"),
     ("options", "values"),
     ("jsonrpc",),
     ("schema",),
@@ -28,7 +28,7 @@ LAYERS = (
     ("http1", "backends"),
     ("transports",),
     ("server", "client"),
-    ("extensions", "auth", "item_tools"),
+    ("extensions", "auth", "item_tools", "policies", "receipts"),
     ("sync",),
     ("contracts", "doctor", "install"),
     ("proxy", "openapi", "stubs", "testing", "migrate", "adapters"),
