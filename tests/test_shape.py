@@ -90,6 +90,24 @@ def test_attributes_that_nobody_sets_are_found(tmp_path: Path, code: str, unset:
     assert [place.rpartition(" ")[2] for place in found] == ([unset] if unset else [])
 
 
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("def f(a): return a._x", ["a._x"]),
+        ("def f(a): a.b()._y = 1", ["a.b()._y"]),
+        ("def f(a): return a._z()", ["a._z"]),
+        ("class C(A):\n  def f(self): return self._x, super()._z()", []),
+        ("class C:\n  def __init__(self, a): self._x = a._x", []),
+        ("def f(a): return a._replace(x=1), a.__class__, a._unknown", []),
+        ("import os\ndef f(): os._exit(1)", []),
+    ],
+)
+def test_private_members_that_another_module_uses_are_found(tmp_path: Path, code: str, found: list[str]) -> None:
+    members = "class A:\n  _x: int = 0\n  def __init__(self): self._y = self._exit = 1\n  def _z(self): return self._replace()"
+    places = list(shape.private_reaches(package(tmp_path, {"a.py": members, "b.py": code})))
+    assert [place.rpartition(": ")[2] for place in places] == found
+
+
 def test_two_classes_of_one_name_are_found(tmp_path: Path) -> None:
     (found,) = shape.duplicate_classes(
         package(tmp_path, {"a.py": "class A: ...\nclass B: ...", "b.py": "class A: ..."})

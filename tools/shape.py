@@ -210,6 +210,29 @@ def foreign_reads(modules: Sequence[Module]) -> Iterator[str]:
             yield f"{facts.module.at(facts.node.lineno)}: {facts.node.name} reads {', '.join(sorted(unset))}"
 
 
+#: What a NamedTuple has for its users.
+NAMED_TUPLE = frozenset({"_asdict", "_fields", "_make", "_replace"})
+
+
+def private_reaches(modules: Sequence[Module]) -> Iterator[str]:
+    """Private members of a class of the package that are used in another module, except through `self`, `cls` and `super()`."""
+    own: dict[str, set[str]] = defaultdict(set)
+    for facts in _classes(modules):
+        own[facts.module.name] |= {name for name in facts.known if name.startswith("_") and not name.startswith("__")}
+    private = set[str]().union(*own.values()) - NAMED_TUPLE
+    for module in modules:
+        foreign = private - own[module.name]
+        imported = _imported_names(module)
+        for node in ast.walk(module.tree):
+            match node:
+                case ast.Attribute(value=ast.Name(id="self" | "cls") | ast.Call(func=ast.Name(id="super"))):
+                    pass
+                case ast.Attribute(value=ast.Name(id=holder)) if imported.get(holder) in sys.modules:
+                    pass  # a function of a module, such as `os._exit`
+                case ast.Attribute(attr=name) if name in foreign:
+                    yield f"{module.at(node.lineno)}: {ast.unparse(node)}"
+
+
 def _classes(modules: Sequence[Module]) -> Iterator[ClassFacts]:
     for module in modules:
         for node in ast.walk(module.tree):
@@ -450,6 +473,7 @@ RULES = {
     "eras": Rule("era comparisons outside of protocol/eras", 5, era_decisions),
     "cycles": Rule("import cycles, imports for type checkers included", 0, import_cycles),
     "attributes": Rule("classes that read attributes which they do not set", 0, foreign_reads),
+    "private": Rule("uses of private members of another module's classes", 16, private_reaches),
     "names": Rule("duplicate class names", 5, duplicate_classes),
     "ids": Rule("ids of requirements in src and docs", 0, requirement_ids),
     "docstrings": Rule("public callables with an incomplete docstring", 0, incomplete_docstrings),

@@ -28,6 +28,7 @@ from gemel import (
     Topic,
 )
 from gemel.client.methods import CallNext, ClientMethods
+from gemel.server.context import served_call
 from tests.client.puppet import HANG_UP, META, Puppet, discovered, done, legacy, modern, shaken
 from tests.support import Result
 from tests.transports.http_rig import serving
@@ -77,7 +78,7 @@ class ServerJobs(Extension):
         return {"done": self.looks % 3 == 0, "jobId": params.job_id}
 
     async def call_tool(self, ctx: Context[Any], params: Any, call_next: Any) -> Any:
-        if ctx.client_extension(ID) is None or ctx._call.era.name == "2025":
+        if ctx.client_extension(ID) is None or served_call(ctx).call.era.name == "2025":
             return await call_next(ctx, params)
         return JobResult(job_id="7", result_type="job")
 

@@ -29,6 +29,7 @@ from gemel import (
     UrlElicitationRequired,
 )
 from gemel.schema.lifecycle import ServerCapabilities
+from gemel.server.context import served_call
 from tests.jumping_clock import in_no_time
 from tests.proxy.rig import ANSWERING, Behind, all_eras, each_behind, each_front, fill_in
 from tests.server.peer import Refusal, talking_to
@@ -259,7 +260,7 @@ async def test_roots_that_a_handshake_server_asks_for_by_itself_are_those_of_the
     async def ask(ctx: Context[Any], params: Any) -> None:
         async def later() -> None:
             try:
-                raw = await ctx._session.request("roots/list")
+                raw = await served_call(ctx).session.request("roots/list")
                 found.append(bytes(raw).decode())
             except PeerError as exc:
                 found.append(exc.message)
@@ -282,7 +283,7 @@ async def test_who_was_shown_a_page_hears_that_it_is_finished() -> None:
     @server.tool
     async def sign_in(ctx: Context[Any]) -> str:
         page = {"mode": "url", "message": "Sign in", "url": "https://example.com/x", "elicitationId": "e1"}
-        await ctx._session.request("elicitation/create", page, about=ctx._call)
+        await served_call(ctx).session.request("elicitation/create", page, about=served_call(ctx).call)
         for identity in ("e1", "e2", "e1"):
             await ctx.notify("notifications/elicitation/complete", {"elicitationId": identity})
         return ""
@@ -616,7 +617,7 @@ async def test_a_page_that_must_be_opened_first_is_opened_by_whoever_can_and_the
 
     def open_it(page: ElicitUrlParams) -> bool:
         opened.append(page.url)
-        session, params = waiting[0]._session, {"elicitationId": page.elicitation_id}
+        session, params = served_call(waiting[0]).session, {"elicitationId": page.elicitation_id}
         session.start_sending(session.notify, "notifications/elicitation/complete", params)
         return True
 
@@ -655,7 +656,7 @@ def with_raw_results(results: dict[str, Any]) -> Server[Any]:
     async def raw(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method not in results:
             return await call_next(ctx)
-        extra = {"resultType": "complete"} if ctx._call.era.name == "2026" else {}
+        extra = {"resultType": "complete"} if served_call(ctx).call.era.name == "2026" else {}
         return {**extra, **results[ctx.method]}
 
     server: Server[Any] = Server("raw", middleware=[raw])

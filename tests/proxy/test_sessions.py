@@ -29,6 +29,7 @@ from gemel import (
 )
 from gemel.http1.asgi import Scope
 from gemel.proxy import sessions as sessions_module
+from gemel.server.context import served_call
 from tests.ports import free_port
 from tests.proxy.foreign import listening
 from tests.proxy.test_dead_upstream import Switch
@@ -360,7 +361,7 @@ class Behind:
 
         @server.tool
         async def enter(ctx: Context[Any], name: str) -> str:
-            self.sessions[name] = ctx._session
+            self.sessions[name] = served_call(ctx).session
             return name
 
         @server.tool
@@ -511,7 +512,7 @@ async def test_a_call_that_waits_for_an_anonymous_caller_goes_on_in_its_session(
 
     @server.tool
     async def ask(ctx: Context[Any]) -> str:
-        sessions.append(ctx._session)
+        sessions.append(served_call(ctx).session)
         return await ctx.elicit("Who?", str)
 
     async with serving(server) as behind:
@@ -531,7 +532,7 @@ async def test_a_session_is_opened_with_the_credentials_of_its_caller(front: Any
     async def note(ctx: Context[Any], call_next: Any) -> Any:
         if ctx.method == "initialize":
             opened.append(ctx.principal)
-            ended.append(ctx._session)
+            ended.append(served_call(ctx).session)
         return await call_next(ctx)
 
     server: Server[Any] = Server("theirs", middleware=[note])

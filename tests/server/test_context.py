@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gemel import CallNext, ChannelClosed, Client, Context, ElicitUrlParams, GemelError, Server, current_context
+from gemel.server.context import served_call
 from tests.server.bare_end import BareEnd, Era
 from tests.support import V2025_03, V2025_06, V2025_11, V2026_07, ChannelKind, Origin, head_of
 
@@ -286,9 +287,9 @@ async def test_a_stateless_client_is_never_sent_a_request(kind: ChannelKind) -> 
     failures: list[str] = []
 
     async def work(ctx: Context) -> None:
-        for about in (ctx._call, None):
+        for about in (served_call(ctx).call, None):
             try:
-                await ctx._session.request("roots/list", about=about)
+                await served_call(ctx).session.request("roots/list", about=about)
             except GemelError as exc:
                 failures.append(str(exc))
 

@@ -275,7 +275,7 @@ async def test_who_leaves_the_queue_leaves_his_place_to_the_next() -> None:
 async def test_a_turn_that_comes_in_the_moment_of_leaving_is_passed_on() -> None:
     from gemel.server.concurrency import ConcurrencyLimit
 
-    ctx: Any = SimpleNamespace(_call=SimpleNamespace(origin=UNKNOWN_ORIGIN))
+    ctx: Any = SimpleNamespace(_served=SimpleNamespace(call=SimpleNamespace(origin=UNKNOWN_ORIGIN)))
     limit = ConcurrencyLimit("work", 1, 10, 5.0)._queues.here()
     await limit.acquire(ctx)
     waiting = asyncio.create_task(limit.acquire(ctx))

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from gemel import Context, Server
 from gemel.protocol.http.sse import Decoder, Event
+from gemel.server.context import served_call
 from gemel.transports.http.server.app import HttpApp
 from gemel.transports.http.server.run import serve_http
 from tests.support import V2025_11, V2026_07
@@ -93,7 +94,7 @@ def make_server(log: Log, **options: Any) -> Server[Any]:
     @server.tool
     async def poll(ctx: Context[Any]) -> str:
         """Close the stream, then wait at the gate, then tell one thing more."""
-        closed = ctx._session.channel.close_stream(ctx._call, 50)
+        closed = served_call(ctx).session.channel.close_stream(served_call(ctx).call, 50)
         log.add(f"closed: {closed}")
         await log.gate.wait()
         await ctx.report_progress(1, 2, "after")

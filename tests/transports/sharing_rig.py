@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gemel import Changed, Context, NotSent, Server
+from gemel.server.context import served_call
 from gemel.transports.http.server.sharing.session import SharedSession
 from gemel.transports.http.server.sharing.session_store import SharedSessionStore
 from tests.backends.redis_server import RedisServer, needs_redis, redis_server
@@ -59,7 +60,7 @@ def make_shared_server(log: Log, backend: Any, **options: Any) -> Server[Any]:
     @server.tool
     async def announce(ctx: Context[Any], text: str) -> str:
         """Send a message that belongs to no call."""
-        await ctx._session.notify("notifications/message", {"level": "error", "data": text})
+        await served_call(ctx).session.notify("notifications/message", {"level": "error", "data": text})
         return "announced"
 
     @server.notification("notifications/roots/list_changed")

@@ -423,7 +423,7 @@ class Proxy(Server[Any]):
         if row is not None and row.name_field is not None:
             members[row.name_field] = getattr(params, row.name_field)  # mirrored in headers
         meta: Json = forwarded or {}
-        call, session, _ = served_call(ctx)
+        call, session = served_call(ctx).call, served_call(ctx).session
         level: Any = call.era.log_level(call.meta, session.connection.handshake, None)
         await upstream.lower_log_level(level)
         if not ERAS[upstream.client.era].negotiation_method:  # then each request declares the capabilities

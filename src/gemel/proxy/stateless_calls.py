@@ -191,7 +191,7 @@ class Rounds:
         return call
 
     async def _park(self, upstream: Upstream, call: ProxiedCall) -> InputRequiredResult:
-        holder = call.ctx._call.origin.holder
+        holder = served_call(call.ctx).call.origin.holder
         if len(self._parked) >= self._most and not self._gives_way(holder):
             call.stop()
             raise Overloaded(f"Too many calls wait for their clients: the limit is {self._most}")

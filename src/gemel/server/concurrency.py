@@ -13,7 +13,7 @@ from gemel.errors import DefinitionError, Overloaded, ToolError
 from gemel.loops import PerLoop
 from gemel.options import is_whole
 from gemel.server.composition.namespace import called
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.dependencies import ResultT, Run
 from gemel.shares import Shares
 from gemel.timeouts import PausableTimeout
@@ -41,17 +41,17 @@ class ConcurrencyLimit:
         """The same function, under this limit."""
 
         async def run_limited(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
-            queue = self._queues.here()
-            ctx._call.queued = not ctx.depth
+            queue, call = self._queues.here(), served_call(ctx).call
+            call.queued = not ctx.depth
             await queue.acquire(ctx)
-            ctx._call.queued = False
+            call.queued = False
             clock = asyncio.get_running_loop().time
             start = clock()
             try:
                 return await run(ctx, arguments)
             finally:
                 # A function that still runs in a thread counts until it returns.
-                ctx._call.when_released(lambda: queue.release(clock() - start))
+                call.when_released(lambda: queue.release(clock() - start))
 
         return run_limited
 
@@ -87,7 +87,7 @@ class _Queue:
         if self._running < self._limit and not self._waiting:
             self._running += 1
             return
-        waiter = _Waiter(ctx._call.origin.holder)
+        waiter = _Waiter(served_call(ctx).call.origin.holder)
         if len(self._waiting) >= self._max_waiting and not self._gives_way(waiter.holder):
             raise self._overloaded(ctx)
         self._waiting[waiter] = None
@@ -137,7 +137,7 @@ class _Queue:
     def _overloaded(self, ctx: Context[Any]) -> Overloaded:
         delay = 1000 * self._mean_seconds * (len(self._waiting) + 1) / self._limit
         return Overloaded(
-            f"Tool {called(ctx, 'tools', self._tool)!r} is busy: {self._limit} at once is its limit",
+            f"Tool {called(served_call(ctx).layers, 'tools', self._tool)!r} is busy: {self._limit} at once is its limit",
             retry_after_ms=int(min(max(delay, _MIN_DELAY), _MAX_DELAY)),
         )
 
@@ -151,15 +151,15 @@ def limited_in_time(name: str, run: Run[ResultT], seconds: Any) -> Run[ResultT]:
         timeout = asyncio.timeout(seconds)
         try:
             async with timeout:
-                ctx._timeout = PausableTimeout(timeout)
+                served_call(ctx).timeout = PausableTimeout(timeout)
                 return await run(ctx, arguments)
         except TimeoutError:
             if not timeout.expired():
                 raise
             logger.warning("Tool %r did not finish within %g seconds and was stopped", name, seconds)
-            outer = called(ctx, "tools", name)
+            outer = called(served_call(ctx).layers, "tools", name)
             raise ToolError(f"Tool {outer!r} did not finish within {seconds:g} seconds and was stopped") from None
         finally:
-            ctx._timeout = None
+            served_call(ctx).timeout = None
 
     return run_limited

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from decimal import Decimal
 from math import isfinite
 from numbers import Real
+from operator import attrgetter
 from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
-    NamedTuple,
     ParamSpec,
-    Protocol,
     SupportsFloat,
     TypedDict,
     TypeVar,
@@ -32,7 +29,6 @@ from weakref import ref
 import msgspec
 from msgspec import UNSET, Raw
 
-from gemel.backends.base import Backend
 from gemel.errors import (
     ChannelClosed,
     ConnectionLost,
@@ -44,9 +40,6 @@ from gemel.errors import (
     shorten,
 )
 from gemel.jsonrpc import ABSENT, RequestId
-from gemel.protocol.eras.base import Era
-from gemel.protocol.eras.handshake import HANDSHAKE
-from gemel.protocol.eras.stateless import STATELESS
 from gemel.protocol.http.request import Principal
 from gemel.protocol.records import Call, Record
 from gemel.protocol.revisions.adapt import shape
@@ -75,11 +68,9 @@ from gemel.schema.sampling import (
     ToolChoice,
 )
 from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
-from gemel.server.composition.namespace import Layer
 from gemel.server.elicitation.elicit import (
     ClientInput,
     Declined,
-    ElicitationStrategy,
     UrlElicitation,
     check_capabilities,
     check_content,
@@ -87,14 +78,10 @@ from gemel.server.elicitation.elicit import (
     offers_context,
 )
 from gemel.server.elicitation.forms import form_of
-from gemel.server.elicitation.handshake import HandshakeElicitation, request_client
-from gemel.server.elicitation.request_state import RequestStateCodec
-from gemel.server.elicitation.stateless import StatelessElicitation
+from gemel.server.elicitation.handshake import request_client
 from gemel.server.elicitation.steps import Steps, SyncSteps
-from gemel.server.log_queue import LogQueue
-from gemel.server.threads import LoopCalls, Threads
-from gemel.session import Session
-from gemel.timeouts import PausableTimeout
+from gemel.server.served_call import ServedCall
+from gemel.server.threads import LoopCalls
 from gemel.values.encoding import encode_value, plain_value
 
 logger = logging.getLogger("gemel")
@@ -122,12 +109,6 @@ _no_headers: Mapping[str, str] = {}
 current: ContextVar[Context[Any] | ContextOfLarge] = ContextVar("gemel_current_context")
 #: Its methods, for the path of every call: CPython 3.11 looks up the method of something imported each time.
 set_current, reset_current = current.set, current.reset
-
-#: How each era requests input from its clients.
-_ELICITATIONS: dict[Era, Callable[[Session, Call, RequestStateCodec], ElicitationStrategy]] = {
-    HANDSHAKE: lambda session, call, codec: HandshakeElicitation(session, call),
-    STATELESS: StatelessElicitation,
-}
 
 
 def current_context() -> Context[Any]:
@@ -166,12 +147,8 @@ class ContextOfLarge:
     def drop_params(self) -> None:
         """Go on with a copy of the context, of a call that is over and has no params."""
         self.context = ctx = copy.copy(self.context)
-        ctx._call = call = copy.copy(ctx._call)
-        ctx.params = call.params = ABSENT
-        ctx._task = ctx._elicitation = ctx._sync = None
-        call.typed = call.key = call.work = call.parting = call.failure = None
-        if call.state is CallState.RUNNING:
-            call.state = CallState.ANSWERED
+        ctx.params = ABSENT
+        ctx._served = ctx._served.without_params()
 
 
 class SampleOptions(TypedDict, total=False):
@@ -190,13 +167,6 @@ class SampleOptions(TypedDict, total=False):
     tool_choice: ToolChoice
 
 
-class CallLifespan(Protocol):
-    """What is entered before a function of the user runs; see `gemel.server.lifespan`."""
-
-    async def enter(self, ctx: Context[Any], stack: AsyncExitStack, /) -> Any:
-        """Enter it and return the state; what only this call uses is left by the stack."""
-
-
 class Context(Record, Generic[StateT]):
     """What a handler knows and may do: annotate a parameter with `Context` to get it.
 
@@ -207,39 +177,15 @@ class Context(Record, Generic[StateT]):
         method: The method of the request or notification.
         params: Its params, as JSON text.
         state: What the server's lifespan yielded; None without one.
-        connection_state: What the server's `connection_lifespan` yielded; None without one, and until a function of yours runs:
-            in middleware before `call_next`.
         depth: How many handlers of this server called each other to get here; 0 for what the client requested.
     """
 
-    _session: Session
-    _call: Call
-    state: StateT
-    _request_states: RequestStateCodec
+    #: What the server needs of the call; see `served_call`.
+    _served: ServedCall[Context[Any]]
     method: str
     params: Raw
-    #: Serves what a handler requests of its own server.
-    _serve_nested: Callable[[Context[Any]], Awaitable[Any]]
-    #: The task that runs the handler, and the time limit of the call, if it has one.
-    _task: asyncio.Task[Any] | None = None
-    _timeout: PausableTimeout | None = None
-    connection_state: Any = None
-    #: The `connection_lifespan` of this server, after those of servers that it is mounted in, until they are entered.
-    _lifespans: tuple[CallLifespan, ...] = ()
+    state: StateT
     depth: int = 0
-    #: What is between the caller and this server, outermost first: see `composition/namespace.py`.
-    _layers: tuple[Layer, ...] = ()
-    #: Whether the handler is a sync function that runs in a worker thread.
-    _in_thread: bool = False
-    #: The context that the server made for the call; None in that one.
-    _root: Context[Any] | None = None
-    _elicitation: ElicitationStrategy | None = None
-    _log_queue: LogQueue | None = None
-    #: The shared backends to which this call has published changes.
-    _published: tuple[Backend, ...] = ()
-    #: The last progress that was reported, in any context of the call: kept in the root.
-    _progress: float | None = None
-    _sync: SyncContext | None = None
 
     def replace(self, *, method: str | None = None, params: Any = UNSET) -> Context[StateT]:
         """Return this context with another method or other params, for `call_next` in a middleware.
@@ -252,9 +198,7 @@ class Context(Record, Generic[StateT]):
             A new context of the same call.
         """
         changed = copy.copy(self)
-        changed._root = self._root or self
-        changed._in_thread = False
-        changed._sync = None
+        changed._served = self._served.derive()
         if method is not None:
             changed.method = method
         if params is not UNSET:
@@ -266,22 +210,24 @@ class Context(Record, Generic[StateT]):
     @property
     def request_id(self) -> RequestId | None:
         """The request's id as the client sent it; None for a notification."""
-        return self._call.id
+        return self._served.call.id
 
     @property
     def protocol_version(self) -> str:
         """The protocol revision that governs this call."""
-        return self._call.revision
+        return self._served.call.revision
 
     @property
     def client_info(self) -> Implementation | None:
         """Name and version of the client, as it says; for display, never for decisions."""
-        return self._call.era.client_info(self._call.meta, self._session.connection.handshake)
+        served = self._served
+        return served.call.era.client_info(served.call.meta, served.session.connection.handshake)
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
         """What the client declared: on this request, or in its handshake."""
-        return self._call.era.client_capabilities(self._call.meta, self._session.connection.handshake)
+        served = self._served
+        return served.call.era.client_capabilities(served.call.meta, served.session.connection.handshake)
 
     def client_extension(self, extension_id: str) -> dict[str, Any] | None:
         """Return the client's settings of an extension of the protocol.
@@ -299,7 +245,8 @@ class Context(Record, Generic[StateT]):
     @property
     def headers(self) -> Mapping[str, str]:
         """The HTTP headers of the request by lower-case name; empty on other transports."""
-        return self._call.origin.headers if self._call.origin.headers is not None else _no_headers
+        headers = self._served.call.origin.headers
+        return headers if headers is not None else _no_headers
 
     @property
     def http_scope(self) -> Mapping[str, Any] | None:
@@ -307,7 +254,7 @@ class Context(Record, Generic[StateT]):
 
         Its headers are at `headers`. https://asgi.readthedocs.io/en/latest/specs/www.html
         """
-        return self._call.origin.http_scope
+        return self._served.call.origin.http_scope
 
     @property
     def client_address(self) -> tuple[str, int] | None:
@@ -316,17 +263,25 @@ class Context(Record, Generic[StateT]):
         Behind a proxy that is one of `trusted_proxies`, the client's own. Names and addresses can be shared: use `principal` to
         tell callers apart.
         """
-        return self._call.origin.client_address
+        return self._served.call.origin.client_address
 
     @property
     def principal(self) -> str | None:
         """Who was authenticated for this request; None for nobody."""
-        return self._call.origin.principal
+        return self._served.call.origin.principal
 
     @property
     def caller(self) -> Principal | None:
         """Who was authenticated for this request, with scopes, claims and client as the token says them; None for nobody."""
-        return self._call.origin.caller
+        return self._served.call.origin.caller
+
+    @property
+    def connection_state(self) -> Any:
+        """What the server's `connection_lifespan` yielded.
+
+        None without one, and until a function of yours runs: in middleware before `call_next`.
+        """
+        return self._served.connection_state
 
     @property
     def session_state(self) -> SessionState:
@@ -339,27 +294,28 @@ class Context(Record, Generic[StateT]):
         """
         from gemel.server.session_state import session_state
 
-        return session_state(self._session, self._call)
+        return session_state(self._served.session, self._served.call)
 
     @property
     def scopes(self) -> frozenset[str]:
         """What this request was authorized for, with what those scopes include; empty without authorization."""
-        description = self._session.connection.description
-        granted = self._call.origin.scopes or frozenset()
+        description = self._served.session.connection.description
+        granted = self._served.call.origin.scopes or frozenset()
         return granted if description is None else description.scope_hierarchy.expand(granted)
 
     @property
     def claims(self) -> Mapping[str, Any]:
         """What the caller's token says besides, read-only; empty without authorization."""
-        caller = self._call.origin.caller
+        caller = self._served.call.origin.caller
         return MappingProxyType({} if caller is None else caller.claims)
 
     @property
     def meta(self) -> dict[str, Any]:
         """The request's whole `_meta`, decoded at each use."""
-        if self._call.params is ABSENT:
+        params = self._served.call.params
+        if params is ABSENT:
             return {}
-        meta = msgspec.json.decode(self._call.params).get("_meta")
+        meta = msgspec.json.decode(params).get("_meta")
         return meta if isinstance(meta, dict) else {}
 
     @property
@@ -371,68 +327,27 @@ class Context(Record, Generic[StateT]):
     @property
     def cancelled(self) -> bool:
         """Whether the client no longer wants the answer; for sync functions, which can't be interrupted."""
-        return self._call.state is not CallState.RUNNING
-
-    async def _flush_changes(self) -> None:
-        """Wait, bounded, until changes that this call has published can't be lost with this process: before its answer."""
-        try:
-            async with asyncio.timeout(self._session.connection.limits.change_wait):
-                for backend in self._published:
-                    await backend.flush()
-        except Exception as exc:
-            reason = str(exc) or type(exc).__name__
-            logger.warning("A call is answered before other processes are told what it changed: %s", reason)
+        return self._served.call.state is not CallState.RUNNING
 
     # ---------------------------------------------------------------- functions without async
 
     @property
     def sync(self) -> SyncContext:
         """The methods of this context as plain calls, for sync functions in worker threads: `ctx.sync.info("…")`."""
-        if self._sync is None:
-            self._sync = SyncContext(self, self._session.loop)
-        return self._sync
-
-    async def _run_in_thread(self, threads: Threads, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Call a sync function in a worker thread. If the call ends before it returns, its `ctx.sync` is closed."""
-        self._in_thread = True
-        try:
-            return await threads.run(function, arguments, self._call)
-        except BaseException:
-            if self._sync is not None:
-                self._sync.close()
-            raise
-        finally:
-            self._in_thread = False
-            if self._sync is not None:
-                self._call.when_released(self._drop_sync)
-
-    def _drop_sync(self) -> None:
-        """Break the reference cycle, which would keep the params."""
-        self._sync = None
+        return SyncContext(self, self._served.calls_from_thread())
 
     # ---------------------------------------------------------------- input from the client
-
-    @property
-    def _requests(self) -> ElicitationStrategy:
-        """The requests for input of this call, made when first needed and shared by all its contexts."""
-        root = self._root or self
-        if root._elicitation is None:
-            root._elicitation = _ELICITATIONS[self._call.era](self._session, self._call, self._request_states)
-        return root._elicitation
-
-    @property
-    def _suspendable_task(self) -> asyncio.Task[Any] | None:
-        """The task that runs the handler; None if that is a sync function in a worker thread, which can't be cancelled."""
-        return None if self._in_thread else self._task
 
     def _client_input(
         self, method: str, params: Any, kind: type[Any], read: Callable[[Any], ValueT], key: str | None, label: str
     ) -> ClientInput[ValueT]:
-        requests, task, timeout = self._requests, self._suspendable_task, self._timeout
+        served = self._served
+        requests, task, timeout = served.input_requests, served.suspendable_task, served.timeout
         return ClientInput(requests, method, params, kind, read, label=label, key=key, task=task, timeout=timeout)
 
     def _check_capabilities(self, **need: Any) -> None:
-        check_capabilities(self._session, self._call, self.client_capabilities, need)
+        served = self._served
+        check_capabilities(served.session, served.call, self.client_capabilities, need)
 
     @overload
     def elicit(self, message: str, *, key: str | None = None) -> ClientInput[str]: ...
@@ -516,9 +431,11 @@ class Context(Record, Generic[StateT]):
             if answer.action != "accept":
                 raise Declined(answer.action, message)
 
-        params = ElicitUrlParams(message=message, url=url, mode="url", elicitation_id=self._call.era.elicitation_id())
+        served = self._served
+        identity = served.call.era.elicitation_id()
+        params = ElicitUrlParams(message=message, url=url, mode="url", elicitation_id=identity)
         label = f"ctx.elicit_url({shorten(message, 60)!r})"
-        requests, task, timeout = self._requests, self._suspendable_task, self._timeout
+        requests, task, timeout = served.input_requests, served.suspendable_task, served.timeout
         return UrlElicitation(
             requests, "elicitation/create", params, ElicitResult, read, label=label, key=key, task=task, timeout=timeout
         )
@@ -533,7 +450,7 @@ class Context(Record, Generic[StateT]):
 
         Specification: client/elicitation, "Completion Notifications".
         """
-        call, method = self._call, "notifications/elicitation/complete"
+        call, method = self._served.call, "notifications/elicitation/complete"
         if elicitation_id is None or method_in(method, call.revision) is None:
             return
         about = call if call.state is CallState.RUNNING else None
@@ -610,7 +527,7 @@ class Context(Record, Generic[StateT]):
         In the function, `ctx.step.key` identifies the step. `ctx.step.options(retry=False)` is for functions that must not
         run again when a process died while they ran.
         """
-        return Steps(lambda: self._requests)
+        return Steps(lambda: self._served.input_requests)
 
     # ---------------------------------------------------------------- other requests to the client
 
@@ -626,7 +543,7 @@ class Context(Record, Generic[StateT]):
 
         Specification: basic/utilities/ping.
         """
-        await request_client(self._session, self._call, "ping", UNSET, total)
+        await request_client(self._served.session, self._served.call, "ping", UNSET, total)
 
     async def request(self, method: str, params: Any = UNSET, *, total: float | None = None) -> dict[str, Any]:
         """Send a request of an extension or of your own to the client, and wait; in the handshake era only.
@@ -654,7 +571,7 @@ class Context(Record, Generic[StateT]):
                 f"ctx.request() sends methods of extensions and your own, not {method}: use ctx.elicit(), ctx.sample(), "
                 "ctx.list_roots() or ctx.ping()"
             )
-        raw = await request_client(self._session, self._call, method, params, total)
+        raw = await request_client(self._served.session, self._served.call, method, params, total)
         result: dict[str, Any] = msgspec.json.decode(raw)
         return result
 
@@ -765,9 +682,9 @@ class Context(Record, Generic[StateT]):
             raise GemelError(f"{method}: {_NESTING_LIMIT} calls within calls are the limit: does it call itself?")
         inner = self.replace(method=method, params=params)
         inner.depth = self.depth + 1
-        inner._layers = ()
+        inner._served.layers = ()
         try:
-            result = await self._serve_nested(inner)
+            result = await self._served.serve_nested(inner)
         except ResourceNotFound:
             raise
         except InvalidParams as exc:  # the fault of this handler, not of its caller
@@ -775,7 +692,7 @@ class Context(Record, Generic[StateT]):
         if isinstance(result, kind):
             return result
         if isinstance(result, InputRequiredResult):
-            await self._requests.suspend(self._suspendable_task)
+            await self._served.input_requests.suspend(self._served.suspendable_task)
         if isinstance(result, Result):
             raise GemelError(f"{method} gave a {type(result).__name__}, which only a client can go on with")
         try:
@@ -811,14 +728,14 @@ class Context(Record, Generic[StateT]):
         Specification: basic/utilities/progress.
         """
         done, whole = _finite(progress), None if total is None else _finite(total)
-        meta = self._call.meta
-        if meta is None or meta.progress_token is None or self.depth or self._call.state is not CallState.RUNNING:
+        call, root = self._served.call, self._served.root or self._served
+        meta = call.meta
+        if meta is None or meta.progress_token is None or self.depth or call.state is not CallState.RUNNING:
             return
-        root = self._root or self
-        if root._progress is not None and done <= root._progress:
-            logger.debug("%s: progress %r is not above %r and is left out", self.method, done, root._progress)
+        if root.progress is not None and done <= root.progress:
+            logger.debug("%s: progress %r is not above %r and is left out", self.method, done, root.progress)
             return
-        root._progress = done
+        root.progress = done
         params = ProgressParams(progress_token=meta.progress_token, progress=done, total=whole, message=message)
         await self._notify("notifications/progress", params)
 
@@ -835,7 +752,7 @@ class Context(Record, Generic[StateT]):
 
         Specification: server/utilities/logging.
         """
-        if not self.logs(level) or self._call.state is not CallState.RUNNING:
+        if not self.logs(level) or self._served.call.state is not CallState.RUNNING:
             return
         await self._notify("notifications/message", LogParams(level=level, data=data, logger=logger))
 
@@ -853,9 +770,9 @@ class Context(Record, Generic[StateT]):
         """
         if level not in SEVERITY:
             raise GemelError(f"{level!r} is no level of a log message: use one of {', '.join(SEVERITY)}")
-        connection = self._session.connection
+        call, connection = self._served.call, self._served.session.connection
         default = connection.description.log_level if connection.description is not None else None
-        threshold = self._call.era.log_level(self._call.meta, connection.handshake, default)
+        threshold = call.era.log_level(call.meta, connection.handshake, default)
         return threshold is not None and SEVERITY[level] >= SEVERITY[threshold]
 
     async def debug(self, data: Any, *, logger: str | None = None) -> None:
@@ -905,7 +822,7 @@ class Context(Record, Generic[StateT]):
 
         Specification: basic/transports, "Resumability and Redelivery".
         """
-        return self._session.channel.close_stream(self._call, retry)
+        return self._served.session.channel.close_stream(self._served.call, retry)
 
     async def notify(self, method: str, params: Any = UNSET) -> None:
         """Send a notification that belongs to this request, on its own stream.
@@ -931,7 +848,7 @@ class Context(Record, Generic[StateT]):
 
     def _may_notify(self, method: str, params: Any) -> bool:
         """Whether the protocol allows a notification of its own here, and the client wants it."""
-        call = self._call
+        call = self._served.call
         row = method_in(method, call.revision)
         if row is None or row.sender == "client" or not call.era.may_notify(method, call.method):
             return False
@@ -942,13 +859,14 @@ class Context(Record, Generic[StateT]):
 
     async def _notify(self, method: str, params: Any) -> None:
         """Send a notification while the call is running."""
-        if self._call.id is None or self._call.state is CallState.RUNNING:
-            await self._send(method, params, self._call)
+        call = self._served.call
+        if call.id is None or call.state is CallState.RUNNING:
+            await self._send(method, params, call)
 
     async def _send(self, method: str, params: Any, about: Call | None) -> None:
-        shaped = params if params is UNSET else shape(params, self._call.revision)
+        shaped = params if params is UNSET else shape(params, self._served.call.revision)
         try:
-            await self._session.notify(method, shaped, about=about)
+            await self._served.session.notify(method, shaped, about=about)
         except (ChannelClosed, ConnectionLost) as exc:
             logger.debug("%s: %s could not be sent: %s", self.method, method, exc)
 
@@ -965,12 +883,9 @@ def _member(params: Any, name: str) -> Any:
     return members.get(name) if isinstance(members, dict) else None
 
 
-class ServedCall(NamedTuple):
-    """What the kernel knows about the call of a context."""
-
-    call: Call
-    session: Session
-    request_states: RequestStateCodec
+#: What the server needs of the call of a context: the only way there, for the parts of the server and for extensions. It is no
+#: function in Python, since it is on the path of every call.
+served_call: Callable[[Context[Any]], ServedCall[Context[Any]]] = attrgetter("_served")
 
 
 def caller_key(ctx: Context[Any]) -> Hashable:
@@ -979,15 +894,10 @@ def caller_key(ctx: Context[Any]) -> Hashable:
     Its session. Where each request is a session of its own (HTTP without HTTP sessions), its principal with the client that
     acts for it, if these are known.
     """
-    session, owner = ctx._session, ctx._call.origin.owner
+    session, owner = ctx._served.session, ctx._served.call.origin.owner
     if session.channel.kind == "post" and owner is not None:
         return "principal", owner
     return ref(session)
-
-
-def served_call(ctx: Context[Any]) -> ServedCall:
-    """The call of a context and the session that it came in; for servers that forward calls."""
-    return ServedCall(ctx._call, ctx._session, ctx._request_states)
 
 
 def _blocking(
@@ -1010,13 +920,9 @@ class SyncContext:
     so that a function whose call is over ends, too.
     """
 
-    def __init__(self, ctx: Context[Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, ctx: Context[Any], calls: LoopCalls) -> None:
         self._ctx = ctx
-        self._calls = LoopCalls(loop, lambda: ctx.cancelled)
-
-    def close(self) -> None:
-        """End what waits here: the call is over."""
-        self._calls.close()
+        self._calls = calls
 
     @property
     def session_state(self) -> SyncSessionState:

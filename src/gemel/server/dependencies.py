@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gemel.errors import DefinitionError, MissingClientCapability, shorten
 from gemel.protocol.records import Call
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.elicitation.elicit import Declined
 from gemel.server.elicitation.forms import form_of
 from gemel.server.functions.annotations import Place, Predicate, place_of, resolve, shown, unresolved, unwrapped
@@ -180,7 +180,7 @@ class Dependencies:
             values[form.slot] = answer
         for step in self._steps:
             passed = {name: values[at] if isinstance(at, int) else given[at] for name, at in step.sources}
-            values[step.slot] = await self._value(step, passed, opened, threads, ctx._call)
+            values[step.slot] = await self._value(step, passed, opened, threads, served_call(ctx).call)
         for name, slot in self._parameters:
             arguments[name] = values[slot]
 
@@ -201,7 +201,7 @@ class Dependencies:
         self, ctx: Context[Any], opened: list[OpenGenerator], exc: BaseException | None
     ) -> BaseException | None:
         """Clean up, last opened first, in bounded time. Returns the error that the call ends with, or None."""
-        limit = ctx._session.connection.limits.teardown
+        limit = served_call(ctx).session.connection.limits.teardown
         clock = asyncio.timeout(limit)
         try:
             async with clock:

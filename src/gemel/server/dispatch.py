@@ -39,13 +39,15 @@ from gemel.protocol.eras.base import OPEN_STATES, Era
 from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.http.headers import judge_name
 from gemel.protocol.limits import Limits
+from gemel.protocol.records import Call
 from gemel.schema.base import EmptyResult, Result
 from gemel.schema.content import TextContent
 from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.methods import METHODS, Method, method_in
 from gemel.schema.tools import CallToolResult
-from gemel.server.context import Context, StateT
+from gemel.server.context import Context, StateT, served_call
 from gemel.server.injection import without_markers
+from gemel.server.served_call import ServedCall
 from gemel.values.encoding import encode_value
 
 logger = logging.getLogger("gemel")
@@ -194,21 +196,22 @@ class Dispatch:
 
     async def request(self, ctx: Context[Any]) -> Any:
         """Serve one request. The result is ready to be encoded; `errors.wire_error` says what the client learns of errors."""
-        call = ctx._call
-        served, name_of = self._find(ctx)
-        params = _read_params(ctx, served, name_of)
-        size = self._begin(ctx)
+        served = served_call(ctx)
+        call = served.call
+        entry, name_of = self._find(ctx, served)
+        params = _read_params(ctx, served, entry, name_of)
+        size = self._begin(ctx, call)
         try:
-            result = await run_handler(ctx, served.handler, params)
+            result = await run_handler(ctx, entry.handler, params)
         finally:
             self._running -= 1
             if size > SMALL:
                 call.when_released(partial(self._give_back, size))
-        if type(result) not in served.results or result.result_type is not UNSET:
-            result = self._checked(ctx, served, result)
+        if type(result) not in entry.results or result.result_type is not UNSET:
+            result = self._checked(ctx, entry, result)
         return call.era.finish_result(result, call.revision, self._description.result_meta)
 
-    def _find(self, ctx: Context[Any]) -> tuple[Served, NameOf | None]:
+    def _find(self, ctx: Context[Any], served: ServedCall[Any]) -> tuple[Served, NameOf | None]:
         """The method of a request, and what reads the name in its params that `Mcp-Name` repeats.
 
         Raises:
@@ -216,22 +219,22 @@ class Dispatch:
             InvalidParams: It came before the handshake.
             MissingClientCapability: It is of an extension that the client did not declare.
         """
-        served = self.requests.get(ctx.method) or self.mounted_requests.get(ctx.method)
-        in_revision = None if served is None else served.revisions.get(ctx._call.revision)
-        if served is None or in_revision is None:
+        entry = self.requests.get(ctx.method) or self.mounted_requests.get(ctx.method)
+        in_revision = None if entry is None else entry.revisions.get(served.call.revision)
+        if entry is None or in_revision is None:
             raise MethodNotFound(ctx.method)
         needs_handshake, name_of = in_revision
-        if needs_handshake and ctx._session.connection.handshake.state not in OPEN_STATES:
+        if needs_handshake and served.session.connection.handshake.state not in OPEN_STATES:
             raise InvalidParams(f"Received {ctx.method!r} before 'initialize'.", "")
-        if served.extension_id is not None:
-            require_client_extension(ctx, served.extension_id)
-        return served, name_of
+        if entry.extension_id is not None:
+            require_client_extension(ctx, entry.extension_id)
+        return entry, name_of
 
-    def _begin(self, ctx: Context[Any]) -> int:
+    def _begin(self, ctx: Context[Any], call: Call) -> int:
         """Count a request that runs from now on. Returns the size of its params. Raises Overloaded if there is no room."""
-        size = len(ctx._call.params)
+        size = len(call.params)
         if self._running >= self._limit or size > SMALL:
-            self._check_room(ctx, size)
+            self._check_room(ctx.method, call, size)
         self._running += 1
         if size > SMALL:
             self._bytes += size
@@ -240,11 +243,11 @@ class Dispatch:
     def _give_back(self, size: int) -> None:
         self._bytes -= size
 
-    def _check_room(self, ctx: Context[Any], size: int) -> None:
+    def _check_room(self, method: str, call: Call, size: int) -> None:
         """Raise Overloaded while as much runs as may, except for a few checks whether the server is alive, and small requests."""
         if size > SMALL and self._bytes and self._bytes + size > self._most_bytes:
             raise Overloaded(f"The server is busy: {self._most_bytes} bytes of requests at once is its limit")
-        reserve = LIVENESS_RESERVE if ctx.method == ctx._call.era.liveness_method else 0
+        reserve = LIVENESS_RESERVE if method == call.era.liveness_method else 0
         if self._running >= self._limit + reserve:
             raise Overloaded(f"The server is busy: {self._limit} requests at once is its limit")
 
@@ -252,7 +255,7 @@ class Dispatch:
         """A handler that may run for hours. `bytes_too` if the bytes of its requests are under a limit of their own."""
 
         async def serve(ctx: Context[Any], params: Any) -> Any:
-            size = len(ctx._call.params)
+            size = len(served_call(ctx).call.params)
             counted = size if bytes_too and size > SMALL else 0
             self._running -= 1
             self._bytes -= counted
@@ -266,23 +269,24 @@ class Dispatch:
 
     async def within(self, ctx: Context[Any]) -> Any:
         """Serve a request for a server that this one is mounted in, which checks it and finishes the result."""
-        served = self.requests.get(ctx.method) or self.mounted_requests.get(ctx.method)
-        if served is None:
+        entry = self.requests.get(ctx.method) or self.mounted_requests.get(ctx.method)
+        if entry is None:
             raise MethodNotFound(ctx.method)
-        params = served.read(ctx.params)
-        result = await run_handler(ctx, served.handler, params)
+        params = entry.read(ctx.params)
+        result = await run_handler(ctx, entry.handler, params)
         if result is None:
             return _EMPTY_RESULT
-        return result if isinstance(result, Result) else _typed_result(result, served.row, ctx.method)
+        return result if isinstance(result, Result) else _typed_result(result, entry.row, ctx.method)
 
     async def finish_results(self, ctx: Context[Any], call_next: Callable[[Context[Any]], Awaitable[Any]]) -> Any:
         """Around all middleware: finish a result type that one of them returned; a dict is sent as it is."""
         result = await call_next(ctx)
         if not isinstance(result, Result):
             return _checked_object(result, ctx.method)
-        return ctx._call.era.finish_result(result, ctx._call.revision, self._description.result_meta)
+        call = served_call(ctx).call
+        return call.era.finish_result(result, call.revision, self._description.result_meta)
 
-    def _checked(self, ctx: Context[Any], served: Served, result: Any) -> Any:
+    def _checked(self, ctx: Context[Any], entry: Served, result: Any) -> Any:
         """A result that is not just what the protocol has for the method: None, a dict, a model, or one of an extension."""
         if isinstance(result, Result):
             if result.result_type is not UNSET and result.result_type not in _CORE_RESULT_TYPES:
@@ -290,7 +294,7 @@ class Dispatch:
         elif result is None:
             return _EMPTY_RESULT
         else:
-            result = _typed_result(result, served.row, ctx.method)
+            result = _typed_result(result, entry.row, ctx.method)
             if isinstance(result, dict) and result.get("resultType", "complete") not in _CORE_RESULT_TYPES:
                 return self._extension_result(ctx, result, result["resultType"])
         return result
@@ -306,41 +310,41 @@ class Dispatch:
 
     async def notification(self, ctx: Context[Any]) -> None:
         """Serve one notification; one that can't be served is dropped, with a line in the log."""
-        method, call = ctx.method, ctx._call
-        served = self.notifications.get(method) or self.mounted_notifications.get(method)
+        method, call, session = ctx.method, served_call(ctx).call, served_call(ctx).session
+        entry = self.notifications.get(method) or self.mounted_notifications.get(method)
         if method in METHODS and method_in(method, call.revision) is None:
             logger.debug("%s is dropped: revision %s does not have it", shorten(method), call.revision)
-        elif call.era.needs_handshake(method) and not ctx._session.connection.handshake.open:
+        elif call.era.needs_handshake(method) and not session.connection.handshake.open:
             logger.debug("%s is dropped: it came before the end of the handshake", shorten(method))
         else:
             if method == "notifications/initialized":
-                ctx._session.connection.handshake.finish()
-            await self._notified(ctx, served)
+                session.connection.handshake.finish()
+            await self._notified(ctx, entry)
 
-    async def _notified(self, ctx: Context[Any], served: Served | None) -> None:
+    async def _notified(self, ctx: Context[Any], entry: Served | None) -> None:
         method = ctx.method
-        if served is None:
+        if entry is None:
             logger.debug("%s is dropped: there is no handler for it", shorten(method))
         else:
             try:
-                params = served.read(ctx.params)
+                params = entry.read(ctx.params)
             except InvalidParams as exc:
                 logger.warning("%s is dropped: %s", shorten(method), exc.error.data or exc)
                 return
-            await served.handler(ctx, params)
+            await entry.handler(ctx, params)
 
 
-def _read_params(ctx: Context[Any], served: Served, name_of: NameOf | None) -> Any:
+def _read_params(ctx: Context[Any], served: ServedCall[Any], entry: Served, name_of: NameOf | None) -> Any:
     """The typed params of a request. Raises what `Served.read` and `judge_name` raise."""
-    call = ctx._call
+    call = served.call
     # By middleware, which can't change what `initialize` negotiates.
-    unchanged = ctx._root is None or ((ctx.params is call.params or call.inline) and ctx.method == call.method)
-    params = call.typed if unchanged and served.standard else None
+    unchanged = served.root is None or ((ctx.params is call.params or call.inline) and ctx.method == call.method)
+    params = call.typed if unchanged and entry.standard else None
     if params is None:
-        params = served.read(call.params if call.inline else ctx.params)
+        params = entry.read(call.params if call.inline else ctx.params)
     head = call.origin.head
     if head is not None and name_of is not None and ctx.method == call.method:
-        name = name_of(params if unchanged else served.read(call.params))
+        name = name_of(params if unchanged else entry.read(call.params))
         # "Standard Request Headers" requires it for methods of the protocol. FastMCP's client of tasks doesn't send it.
         judge_name(head, name, required=ctx.method in METHODS)
     return params
@@ -348,22 +352,23 @@ def _read_params(ctx: Context[Any], served: Served, name_of: NameOf | None) -> A
 
 async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], Awaitable[Any]], argument: Any) -> Any:
     """Run a handler or a middleware. If it is suspended, because it waits for input, the result is that of the round."""
-    task = asyncio.current_task(ctx._session.loop)
-    outer, ctx._task = ctx._task, task
+    served = served_call(ctx)
+    task = asyncio.current_task(served.session.loop)
+    outer, served.task = served.task, task
     try:
         result = await handler(ctx, argument)
     except BaseException as exc:
-        suspended = await _end_round(ctx, task, exc)
+        suspended = await _end_round(served, task, exc)
         if suspended is not None:
             return suspended
         if not isinstance(exc, ToolError | MissingClientCapability):
             raise
         return _report(ctx, exc)
     finally:
-        ctx._task = outer
-    if (ctx._root or ctx)._elicitation is None:
+        served.task = outer
+    if (served.root or served).elicitation is None:
         return result
-    return await _end_round(ctx, task, None) or result
+    return await _end_round(served, task, None) or result
 
 
 def failure(text: str) -> CallToolResult:
@@ -378,7 +383,7 @@ def _report(ctx: Context[Any], error: ToolError | MissingClientCapability) -> Ca
     request. The text of another server's ToolCallError is not for the caller: it is raised again, too.
     """
     if isinstance(error, MissingClientCapability):
-        text = ctx._call.era.text_for_model(error)
+        text = served_call(ctx).call.era.text_for_model(error)
         if text is None or ctx.depth or ctx.method != "tools/call":
             raise error
         return failure(text)
@@ -392,10 +397,10 @@ def _report(ctx: Context[Any], error: ToolError | MissingClientCapability) -> Ca
 
 
 async def _end_round(
-    ctx: Context[Any], task: asyncio.Task[Any] | None, error: BaseException | None
+    served: ServedCall[Any], task: asyncio.Task[Any] | None, error: BaseException | None
 ) -> InputRequiredResult | None:
     """Return the result of the round if its handler was suspended, None for any other end."""
-    elicitation = (ctx._root or ctx)._elicitation
+    elicitation = (served.root or served).elicitation
     assert task is not None
     return None if elicitation is None else await elicitation.settle(task, error)
 

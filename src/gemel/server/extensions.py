@@ -19,7 +19,7 @@ from gemel.protocol.eras.detect import ERAS, parse_eras
 from gemel.protocol.meta import check_extension_id
 from gemel.schema.methods import METHODS
 from gemel.schema.tools import CallToolParams
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from gemel.server.dispatch import require_client_extension as require_client_extension
 from gemel.server.injection import without_markers
@@ -282,7 +282,7 @@ def _intercepted(extension: BaseExtension[Any], eras: Sequence[Era], call_next: 
     by_era: dict[Era, CallTool] = {**dict.fromkeys(ERAS.values(), call_next), **dict.fromkeys(eras, intercept)}
 
     async def call(ctx: Context[Any], params: CallToolParams) -> Any:
-        return await by_era[ctx._call.era](ctx, params)
+        return await by_era[served_call(ctx).call.era](ctx, params)
 
     return call
 

@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 
 from gemel.errors import ProtocolError, ToolError, as_failure, internal_error
 from gemel.lifespan import Lifespan
-from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
-from gemel.server.context import CallLifespan, Context
+from gemel.server.context import Context, served_call
 from gemel.server.dispatch import RequestHandler
+from gemel.server.served_call import CallLifespan
 from gemel.session import Session
 from gemel.signals import is_ctrl_c
 from gemel.timeouts import wait_shared
@@ -70,19 +70,19 @@ class ConnectionLifespans:
 
     async def enter(self, ctx: Context[Any], stack: AsyncExitStack) -> Any:
         """Enter the lifespan for a call and return what it yielded. What only this call uses is left by the stack."""
-        era: Era = ctx._call.era
-        enter = self._own if ctx._session.connection.one_shot else self._by_era[era]
+        served = served_call(ctx)
+        enter = self._own if served.session.connection.one_shot else self._by_era[served.call.era]
         return await enter(ctx, stack)
 
     async def _own(self, ctx: Context[Any], stack: AsyncExitStack) -> Any:
         """That of this call. The answer waits until it is left, for a limited time."""
-        lifespan = Lifespan(self._manager, ctx, _NAME, ctx._session.connection.limits.teardown)
+        lifespan = Lifespan(self._manager, ctx, _NAME, served_call(ctx).session.connection.limits.teardown)
         await stack.enter_async_context(lifespan)
         return lifespan.state
 
     async def _shared(self, ctx: Context[Any], stack: AsyncExitStack) -> Any:
         """That of the connection, entered by its first call and left when the connection ends."""
-        session = ctx._session
+        session = served_call(ctx).session
         connection = self._open.get(session)
         if connection is None:
             connection = self._open[session] = _Connection(self._manager, ctx)
@@ -112,17 +112,18 @@ async def in_connection(
     Raises:
         InternalError: A lifespan can't be entered. ToolError and ProtocolError are raised as they are.
     """
-    lifespans = ctx._lifespans
-    if not lifespans:
+    outer = served_call(ctx)
+    if not outer.lifespans:
         return await function(ctx, argument)
     inner = ctx.replace()
-    inner._lifespans = ()  # what the function calls in turn is inside of them
+    inside = served_call(inner)
+    inside.lifespans = ()  # what the function calls in turn is inside of them
     async with AsyncExitStack() as stack:
-        for each in lifespans:
-            inner.connection_state = await _entered(each, inner, stack)
-        ctx.connection_state = inner.connection_state
-        if ctx._root is not None and not ctx.depth:
-            ctx._root.connection_state = inner.connection_state
+        for each in outer.lifespans:
+            inside.connection_state = await _entered(each, inner, stack)
+        outer.connection_state = inside.connection_state
+        if outer.root is not None and not ctx.depth:
+            outer.root.connection_state = inside.connection_state
         return await function(inner, argument)
 
 
@@ -135,12 +136,12 @@ def for_connection(handler: RequestHandler) -> RequestHandler:
     return serve
 
 
-async def _entered(lifespan: CallLifespan, ctx: Context[Any], stack: AsyncExitStack) -> Any:
+async def _entered(lifespan: CallLifespan[Context[Any]], ctx: Context[Any], stack: AsyncExitStack) -> Any:
     try:
         return await lifespan.enter(ctx, stack)
     except (ProtocolError, ToolError):
         raise
     except Exception as exc:
-        ctx._call.failure = exc
+        served_call(ctx).call.failure = exc
         logger.error("%s: the lifespan of a connection can't be entered: %s", ctx.method, exc, exc_info=exc)
         raise internal_error(exc) from exc

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from gemel.schema.notifications import LoggingLevel
-from gemel.server.context import find_context
+from gemel.server.context import find_context, served_call
 from gemel.server.log_queue import LogQueue
 
 #: From which of Python's levels on a record has which level of the protocol.
@@ -46,12 +46,12 @@ class LogToClient(logging.Handler):
         try:
             if not ctx.logs(level):
                 return
-            if ctx._log_queue is None:
-                session = ctx._session
-                ctx._log_queue = LogQueue(ctx.log, session.loop, session.connection.limits.teardown)
-            ctx._log_queue.put(
-                level, record.getMessage() if self.formatter is None else self.format(record), record.name
-            )
+            served = served_call(ctx)
+            if served.log_queue is None:
+                session = served.session
+                served.log_queue = LogQueue(ctx.log, session.loop, session.connection.limits.teardown)
+            text = record.getMessage() if self.formatter is None else self.format(record)
+            served.log_queue.put(level, text, record.name)
         except Exception:
             self.handleError(record)
 

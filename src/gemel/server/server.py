@@ -39,7 +39,7 @@ from gemel.schema.subscriptions import ListenParams, ListenResult
 from gemel.schema.tools import Tool
 from gemel.server.composition.mount import Catalog, ForwardedMethod
 from gemel.server.composition.transform import ToolChange, ToolChanges
-from gemel.server.context import Context, ContextOfLarge, StateT, find_context, reset_current, set_current
+from gemel.server.context import Context, ContextOfLarge, StateT, find_context, reset_current, served_call, set_current
 from gemel.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.server.extensions import BaseExtension, Extensions
@@ -63,6 +63,7 @@ from gemel.server.options import (
 )
 from gemel.server.router import Router
 from gemel.server.script_errors import report_briefly
+from gemel.server.served_call import ServedCall
 from gemel.server.watchdog import unwatch, watch
 from gemel.session import Session
 from gemel.telemetry import count, current_telemetry
@@ -509,8 +510,9 @@ class Server(Router, Generic[StateT]):
         except Exception:
             logger.exception("The backend could not publish a change: other processes are not told")
         else:
-            if self.backend.shared and (ctx := find_context()) and self.backend not in ctx._published:
-                ctx._published = (*ctx._published, self.backend)
+            ctx = find_context() if self.backend.shared else None
+            if ctx is not None and self.backend not in served_call(ctx).published:
+                served_call(ctx).published += (self.backend,)
             subscriptions = [each for each in subscriptions if not each.connected]
         for each in subscriptions:
             each.tell(event)
@@ -694,11 +696,12 @@ class Server(Router, Generic[StateT]):
     # ---------------------------------------------------------------- methods of the protocol
 
     async def _initialize(self, ctx: Context[Any], params: InitializeParams) -> InitializeResult:
-        if not ctx._call.inline:
+        call = served_call(ctx).call
+        if not call.inline:
             raise InvalidRequest(
-                f"{shorten(ctx._call.method)} can't be turned into initialize, which negotiates for the connection"
+                f"{shorten(call.method)} can't be turned into initialize, which negotiates for the connection"
             )
-        return initialize(params, ctx._session.connection.handshake, self._description)
+        return initialize(params, served_call(ctx).session.connection.handshake, self._description)
 
     async def _ping(self, ctx: Context[Any], params: Any) -> None:
         return None
@@ -708,7 +711,7 @@ class Server(Router, Generic[StateT]):
 
     async def _set_level(self, ctx: Context[Any], params: SetLevelParams) -> None:
         _require_session(ctx)
-        ctx._session.connection.handshake.log_level = params.level
+        served_call(ctx).session.connection.handshake.log_level = params.level
 
     async def _listen(self, ctx: Context[Any], params: ListenParams) -> ListenResult:
         return await self._loops.here().subscriptions.listen(ctx, params)
@@ -905,8 +908,9 @@ class Server(Router, Generic[StateT]):
     async def _within(self, ctx: Context[Any]) -> Any:
         """Serve a request of a server that this one is mounted in; the result does not have its final shape yet."""
         ctx.state = self._loops.here().lifespan.state
-        ctx._serve_nested = self._chains.nested
-        ctx._lifespans += self._connections
+        served = served_call(ctx)
+        served.serve_nested = self._chains.nested
+        served.lifespans += self._connections
         return await self._chains.mounted(ctx)
 
     # ---------------------------------------------------------------- for subclasses that forward to another server
@@ -932,7 +936,7 @@ def _not_shared(part: object) -> str:
 
 def _require_session(ctx: Context[Any]) -> None:
     """Raise MethodNotFound where nothing that the request changes would outlive its answer, and so was not offered."""
-    if not ctx._session.connection.handshake.lasting:
+    if not served_call(ctx).session.connection.handshake.lasting:
         raise MethodNotFound(ctx.method)
 
 
@@ -982,15 +986,16 @@ class LoopState:
 
     async def handle(self, session: Session, call: Call) -> Any:
         """Serve one call through the middleware chain. Returns the result, ready to be encoded."""
-        chains, state = self._server._chains, self.lifespan.state
-        ctx: Context[Any] = Context(session, call, state, self._request_states, call.method, call.params, chains.nested)
-        ctx._lifespans = self._server._connections
+        server = self._server
+        chains = server._chains
+        served = ServedCall(session, call, self._request_states, chains.nested, server._connections)
+        ctx: Context[Any] = Context(served, call.method, call.params, self.lifespan.state)
         large = ContextOfLarge(ctx) if len(call.params) > SMALL else None
         token = set_current(large or ctx)
         try:
             result = await (chains.notification if call.id is None else chains.request)(ctx)
-            if ctx._elicitation is not None:
-                ctx._elicitation.check_awaited()
+            if served.elicitation is not None:
+                served.elicitation.check_awaited()
             return result
         finally:
             try:  # noqa: SIM105 - on the path of every call
@@ -999,17 +1004,15 @@ class LoopState:
                 pass
             if large is not None:
                 call.when_released(large.drop_params)
-            if ctx._elicitation is not None:
-                ctx._elicitation.end()
-            if ctx._log_queue is not None:
-                await ctx._log_queue.close()
-            if ctx._published:
-                await ctx._flush_changes()
+            if served.elicitation is not None:
+                served.elicitation.end()
+            if served.log_queue is not None or served.published:
+                await served.finish()
 
     def context(self, session: Session, call: Call) -> Context[Any]:
         """The context of a call that is not served here."""
-        state, nested = self.lifespan.state, self._server._chains.nested
-        return Context(session, call, state, self._request_states, call.method, call.params, nested)
+        served = ServedCall(session, call, self._request_states, self._server._chains.nested)
+        return Context(served, call.method, call.params, self.lifespan.state)
 
     # ---------------------------------------------------------------- begin and end
 

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 
 from gemel import Context
 from gemel.auth import jose
+from gemel.server.context import served_call
 from tests.transports.http_rig import Log, Reply, Site, make_server, modern_call, serving
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer
 
@@ -116,7 +117,7 @@ async def protected_by(auth: Any) -> AsyncIterator[Site]:
 
     @server.tool
     def who(ctx: Context[Any]) -> dict[str, Any]:
-        caller = ctx._call.origin.caller
+        caller = served_call(ctx).call.origin.caller
         assert caller is not None
         return {"name": ctx.principal, "scopes": sorted(ctx.scopes), "client": caller.client, "claims": len(ctx.claims)}
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gemel import CallTimeout, Client, Context, InvalidResponse, PeerError, Server, TaskInfo, TasksClient, ToolCallError
+from gemel.server.context import served_call
 from tests.client.puppet import Puppet, discovered, done, legacy, modern, shaken
 from tests.extensions.tasks.serving import Log, serving
 from tests.jumping_clock import in_no_time
@@ -132,7 +133,7 @@ async def test_the_progress_of_a_task_is_told_until_it_has_ended() -> None:
     @server.tool
     async def stray(token: str, ctx: Context[Any]) -> str:
         """Send progress that no request waits for."""
-        await ctx._session.notify("notifications/progress", {"progressToken": token, "progress": 9})
+        await served_call(ctx).session.notify("notifications/progress", {"progressToken": token, "progress": 9})
         return "sent"
 
     async with Client(server, era="2025", on_progress=lambda progress: told.append(progress.progress)) as client:

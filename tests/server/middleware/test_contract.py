@@ -31,6 +31,7 @@ from gemel import (
     ToolError,
 )
 from gemel.protocol.states import HandshakeState
+from gemel.server.context import served_call
 from gemel.transports.stream.sockets import SocketServer
 from tests.docs.documents import module_of
 from tests.source import ROOT
@@ -976,9 +977,9 @@ async def test_initialized_takes_effect_innermost(way: str) -> None:
     done = asyncio.Event()
 
     async def look(ctx: Context[Any], call_next: CallNext) -> Any:
-        states.append(ctx._session.connection.handshake.state)
+        states.append(served_call(ctx).session.connection.handshake.state)
         await call_next(ctx)
-        states.append(ctx._session.connection.handshake.state)
+        states.append(served_call(ctx).session.connection.handshake.state)
         done.set()
 
     async with talking(a_server(on("notifications/initialized", look)), way, "2025") as talk:

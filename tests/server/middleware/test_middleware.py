@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from gemel import CallNext, CallToolResult, Context, ErrorObject, InvalidParams, ProtocolError, Server
+from gemel.server.context import served_call
 from tests.wire import routes
 from tests.wire.scenario import NEWEST
 from tests.wire.talk import Talk
@@ -315,7 +316,7 @@ async def test_a_cancellation_is_applied_first_and_then_seen(era: str) -> None:
 
     async def look(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method == "notifications/cancelled":
-            seen.append(request_id in ctx._session.connection.incoming)
+            seen.append(request_id in served_call(ctx).session.connection.incoming)
         return await call_next(ctx)
 
     server = a_server(look)

@@ -10,6 +10,7 @@ import pytest
 
 from gemel import CallNext, Client, Context, GemelError, InvalidParams, Limits, Root, Server
 from gemel.protocol.states import HandshakeState
+from gemel.server.context import served_call
 from tests.jumping_clock import in_no_time
 from tests.server.middleware.test_middleware import a_server, talking
 from tests.transports.http_rig import serving
@@ -24,7 +25,7 @@ async def test_a_veto_leaves_no_trace_and_the_client_may_try_again() -> None:
     states: list[Any] = []
 
     async def veto(ctx: Context[Any], call_next: CallNext) -> Any:
-        handshake = ctx._session.connection.handshake
+        handshake = served_call(ctx).session.connection.handshake
         if ctx.method == "initialize":
             states.append((handshake.state, handshake.client_info))
         if ctx.method == "initialize" and vetoes:
@@ -149,7 +150,7 @@ async def test_asking_the_client_during_the_handshake_is_an_error_at_once_and_te
     async def ask(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method == "initialize":
             try:
-                await ctx._session.request("roots/list")
+                await served_call(ctx).session.request("roots/list")
             except GemelError as exc:
                 caught.append(exc)
             await ctx.notify("notifications/acme/hello")
@@ -285,14 +286,14 @@ async def test_the_handler_of_initialized_finds_a_client_that_is_ready() -> None
 
     async def watch(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method == "notifications/initialized":
-            states.append(ctx._session.connection.handshake.state)
+            states.append(served_call(ctx).session.connection.handshake.state)
         return await call_next(ctx)
 
     server = a_server(watch)
 
     @server.notification("notifications/initialized")
     async def ready(ctx: Context[Any], params: Any) -> None:
-        states.append(ctx._session.connection.handshake.state)
+        states.append(served_call(ctx).session.connection.handshake.state)
 
     async with talking(server, "2025", shaken=False) as talk:
         await talk.say({"method": "notifications/initialized"})

@@ -63,13 +63,14 @@ from gemel.schema.base import Model, PageParams, RequestMeta, Result
 from gemel.schema.methods import METHODS
 from gemel.schema.revisions import V2025_11
 from gemel.schema.tools import CallToolParams, CallToolResult
-from gemel.server.context import Context, current
+from gemel.server.context import Context, current, served_call
 from gemel.server.elicitation.stateless import StatelessElicitation
 from gemel.server.extensions import CallTool, Method, Topic
 from gemel.server.features.pagination import paginate
 from gemel.server.features.tools import RegisteredTool
 from gemel.server.features.visibility import require_scopes
 from gemel.server.middleware.rate_limit import caller_of
+from gemel.server.served_call import ServedCall
 from gemel.server.server import Server
 from gemel.session import Session
 from gemel.shares import Shares
@@ -393,7 +394,7 @@ class Tasks(Extension):
         Args:
             ctx: The context of the call.
         """
-        if _may_begin.get() is ctx._call:
+        if _may_begin.get() is served_call(ctx).call:
             raise BeginTask
 
     async def call_tool(self, ctx: Context[Any], params: CallToolParams, call_next: CallTool) -> Any:
@@ -411,16 +412,16 @@ class Tasks(Extension):
             ProtocolError: The call must be a task, or can't be one.
             Overloaded: There are too many tasks.
         """
-        if ctx.depth or isinstance(ctx._session.channel, TaskChannel):
+        if ctx.depth or isinstance(served_call(ctx).session.channel, TaskChannel):
             return await call_next(ctx, params)
         tool = await self._home.catalog.find_tool(ctx, params.name)
-        form = _FORMS[ctx._call.era]
+        form = _FORMS[served_call(ctx).call.era]
         wish = None if tool is None else form.requested_ttl(ctx, params.name, tool.task_support)
         if tool is None or wish is None:
             return await call_next(ctx, params)
         if tool.task_start == "call" or form.begins_at_once:
             return form.created(await self._create(ctx, params, tool, wish))
-        token = _may_begin.set(ctx._call)
+        token = _may_begin.set(served_call(ctx).call)
         try:
             return await call_next(ctx, params)
         except BeginTask:
@@ -430,7 +431,7 @@ class Tasks(Extension):
 
     async def _create(self, ctx: Context[Any], params: CallToolParams, tool: RegisteredTool, wish: float) -> TaskRecord:
         """Store a task and submit it: it is durable when this returns."""
-        call, now = ctx._call, time.time()
+        call, now = served_call(ctx).call, time.time()
         require_scopes(ctx, tool.item.scopes)
         head = call.origin.head
         if tool.header_params and head is not None and call.era.mirrors_requests(over_http=True):
@@ -478,11 +479,11 @@ class Tasks(Extension):
 
     async def _store_call(self, ctx: Context[Any], record: TaskRecord) -> None:
         """Store a new task with its call, and submit it."""
-        call, session = ctx._call, ctx._session
+        call, session = served_call(ctx).call, served_call(ctx).session
         stored = StoredCall(params=_without_rounds(ctx.params), caller=StoredCaller.of(call.origin))
         if _FORMS[call.era].store_client(stored, session.connection):
             self._loops.here().sessions[record.id] = session
-        elicitation = ctx._requests
+        elicitation = served_call(ctx).input_requests
         if isinstance(elicitation, StatelessElicitation):
             stored.answers, stored.steps = await elicitation.hand_over()
         if record.owner:
@@ -574,9 +575,9 @@ class Tasks(Extension):
         connection = Connection(server._description, limits=server.limits, one_shot=True)
         _FORMS[call.era].restore_client(stored, connection, call.revision)
         session = Session(connection, TaskChannel(running), server.handle)
-        serve_nested = server._chains.nested
-        ctx: Context[Any] = Context(session, call, None, server._request_states, call.method, call.params, serve_nested)
-        ctx._elicitation = elicitation = TaskElicitation(session, call, running)
+        served = ServedCall(session, call, server._request_states, server._chains.nested)
+        served.elicitation = elicitation = TaskElicitation(session, call, running)
+        ctx: Context[Any] = Context(served, call.method, call.params, None)
         token = current.set(ctx)
         try:
             result = await server._within(ctx)
@@ -584,10 +585,7 @@ class Tasks(Extension):
             return result
         finally:
             current.reset(token)
-            if ctx._log_queue is not None:
-                await ctx._log_queue.close()
-            if ctx._published:
-                await ctx._flush_changes()
+            await served.finish()
 
     async def _complete(self, running: RunningTask, call: Call, result: Any) -> None:
         failed = result.is_error if isinstance(result, CallToolResult) else bool(_member(result, "isError"))
@@ -662,12 +660,12 @@ class Tasks(Extension):
     async def _seen(self, ctx: Context[Any], task_id: str | None) -> TaskRecord | None:
         """The task of an id, if it exists for this caller."""
         record = await self._store.get(task_id)
-        return None if record is None or record.owner != owner_of(ctx._call.origin.owner) else record
+        return None if record is None or record.owner != owner_of(served_call(ctx).call.origin.owner) else record
 
     async def _found(self, ctx: Context[Any], task_id: str) -> TaskRecord:
         """The same. Raises InvalidParams, and MissingClientCapability for a client that did not declare what it needs."""
         record = await self._seen(ctx, task_id)
-        _FORMS[ctx._call.era].may_ask(ctx, record)
+        _FORMS[served_call(ctx).call.era].may_ask(ctx, record)
         if record is None:
             raise InvalidParams("Unknown task", {"taskId": shorten(task_id)})
         await self._restore(record)
@@ -693,7 +691,7 @@ class Tasks(Extension):
 
     async def _get(self, ctx: Context[Any], params: TaskParams) -> Any:
         record = await self._found(ctx, params.task_id)
-        form = _FORMS[ctx._call.era]
+        form = _FORMS[served_call(ctx).call.era]
         try:
             result = (
                 await self._store.result_of(record) if form.shows_results and record.status == "completed" else None
@@ -722,7 +720,7 @@ class Tasks(Extension):
             if (running := self._loops.here().running.get(record.id)) is not None:
                 running.stop("the task was cancelled")
             await self._engine.wake(record.id)
-        return _FORMS[ctx._call.era].cancelled(record, too_late=ended)
+        return _FORMS[served_call(ctx).call.era].cancelled(record, too_late=ended)
 
     async def _update(self, ctx: Context[Any], params: UpdateParams) -> None:
         record = await self._found(ctx, params.task_id)
@@ -761,7 +759,7 @@ class Tasks(Extension):
     # ---------------------------------------------------------------- the handshake era only
 
     async def _list(self, ctx: Context[Any], params: PageParams) -> dict[str, Any]:
-        owner = owner_of(ctx._call.origin.owner)
+        owner = owner_of(served_call(ctx).call.origin.owner)
         if not owner:
             raise MethodNotFound(ctx.method)
         names = [{"name": task_id} for task_id in await self._store.ids_of(owner)]
@@ -775,7 +773,7 @@ class Tasks(Extension):
     async def _result(self, ctx: Context[Any], params: TaskParams) -> dict[str, Any]:
         """`tasks/result`: wait for the end; meanwhile ask the client what the task asks."""
         record = await self._found(ctx, params.task_id)
-        here, holder = self._loops.here(), ctx._call.origin.holder
+        here, holder = self._loops.here(), served_call(ctx).call.origin.holder
         most = self._home.limits.streams
         # Nothing of this gives way to others, so a caller takes at most as much as it leaves to them.
         if here.waiters.held(holder) >= most - len(here.waiters):
@@ -838,9 +836,8 @@ class Tasks(Extension):
         params: dict[str, Any] = msgspec.json.decode(item.params) if item.params else {}
         limit = self._home.limits.input_wait
         try:
-            raw = await ctx._session.request(
-                item.method, handshake.related(params, task_id), about=ctx._call, total=limit
-            )
+            call, session = served_call(ctx).call, served_call(ctx).session
+            raw = await session.request(item.method, handshake.related(params, task_id), about=call, total=limit)
         except PeerError as exc:
             return StoredAnswer(error=exc.error)
         return StoredAnswer(bytes(raw))

@@ -96,7 +96,7 @@ def include(target: Registries, source: Registries, prefix: str | None) -> None:
     for (inner, prompt), name in zip(source.prompts.all.items(), prompts, strict=True):
         copied = copy.copy(prompt)
         copied.item = _renamed(prompt.item, name, names.listed(LISTS["prompts"], prompt.item.listing))
-        copied._run = _outward(prompt._run, names)
+        copied.run = _outward(prompt.run, names)
         if target.prompts.register(name, copied):
             target.completions.prompts[name] = dict(source.completions.prompts[inner])
     for uri, resource in resources.items():
@@ -111,8 +111,8 @@ def _check(what: str, entries: Mapping[str, Any], registered: Entries[Any]) -> N
         existing = registered.all.get(name)
         if existing is not None and registered.on_duplicate == "error":
             raise DefinitionError(
-                f"There are two of the {what} {name!r}: {_name_of(existing._function)}, which is here, and "
-                f"{_name_of(entry._function)}, to be included: give a prefix, or another name to one of them"
+                f"There are two of the {what} {name!r}: {_name_of(existing.function)}, which is here, and "
+                f"{_name_of(entry.function)}, to be included: give a prefix, or another name to one of them"
             )
 
 

@@ -29,7 +29,7 @@ from gemel.schema.resources import ReadResourceParams
 from gemel.server.composition.include import Registries
 from gemel.server.composition.namespace import Layer, Prefix, plain
 from gemel.server.composition.transform import ToolChanges
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.dispatch import Dispatch, RequestHandler, Served
 from gemel.server.extensions import Extensions, merged
 from gemel.server.features.caching import list_scope
@@ -103,7 +103,7 @@ class Mount(NamedTuple):
         """Send the request to the mounted server, with other members in its params; those that are None are left out."""
         inner = ctx.replace(params=_with_members(ctx.params, members))
         if self.prefix.text is not None:
-            inner._layers = (*ctx._layers, self.prefix)
+            served_call(inner).layers += (self.prefix,)
         return await (self.server._within(inner) if self.changes is None else self.changes(inner, self.server._within))
 
     def forwarded(self, served: Served) -> Served:
@@ -575,7 +575,8 @@ class Catalog:
 
     async def _complete_own(self, ctx: Context[Any], params: CompleteParams) -> Any:
         """Complete an argument. Without completers the method does not exist, except for a server that mounts this one."""
-        if ctx._session.connection.description is self._description and self.capabilities().completions is None:
+        description = served_call(ctx).session.connection.description
+        if description is self._description and self.capabilities().completions is None:
             raise MethodNotFound(ctx.method)
         return await self._completions.complete(ctx, params)
 

@@ -6,7 +6,7 @@ A mounted server's names get a prefix, and its tools may be renamed. A context h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -33,23 +33,23 @@ class Layer(Protocol):
         ...
 
 
-def outer_name(ctx: Any, kind: Feature, inner: str) -> str | None:
+def outer_name(layers: Sequence[Layer], kind: Feature, inner: str) -> str | None:
     """The name that the caller knows; None for an item that is hidden from the caller."""
     name: str | None = inner
-    for layer in reversed(ctx._layers):
+    for layer in reversed(layers):
         name = None if name is None else layer.outer(kind, name)
     return name
 
 
-def called(ctx: Any, kind: Feature, inner: str) -> str:
+def called(layers: Sequence[Layer], kind: Feature, inner: str) -> str:
     """The name that the caller knows, for messages about a request of the caller."""
-    return (outer_name(ctx, kind, inner) or inner) if ctx._layers else inner
+    return (outer_name(layers, kind, inner) or inner) if layers else inner
 
 
-def argument_names(ctx: Any, tool: str) -> Rename | None:
+def argument_names(layers: Sequence[Layer], tool: str) -> Rename | None:
     """A function from argument names of a tool to those that the caller knows; None if they are the same."""
     steps: list[tuple[Layer, str]] = []
-    for layer in reversed(ctx._layers):
+    for layer in reversed(layers):
         steps.append((layer, tool))
         tool = layer.outer("tools", tool) or tool
 
@@ -62,14 +62,14 @@ def argument_names(ctx: Any, tool: str) -> Rename | None:
     return rename if steps else None
 
 
-def suggest(ctx: Any, kind: Feature, name: str, known: Iterable[str] = ()) -> str:
+def suggest(layers: Sequence[Layer], kind: Feature, name: str, known: Iterable[str] = ()) -> str:
     """An unknown name for an error text, with a similar one, if there is one; all as the caller knows them."""
     import difflib
 
-    prefix = outer_name(ctx, kind, "") or ""
-    requested = called(ctx, kind, name)
+    prefix = outer_name(layers, kind, "") or ""
+    requested = called(layers, kind, name)
     shown = {
-        outer.removeprefix(prefix): outer for inner in known if (outer := outer_name(ctx, kind, inner)) is not None
+        outer.removeprefix(prefix): outer for inner in known if (outer := outer_name(layers, kind, inner)) is not None
     }
     near = difflib.get_close_matches(requested.removeprefix(prefix)[:128], shown, n=1)
     hint = f". Did you mean {shown[near[0]]!r}?" if near else ""

@@ -15,7 +15,7 @@ from gemel.protocol.scopes import parse_scopes
 from gemel.schema.methods import Feature
 from gemel.schema.tools import Tool, ToolAnnotations
 from gemel.server.composition.namespace import argument_names, plain, suggest
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.features.options import annotations_of
 from gemel.server.features.visibility import require_scopes
 from gemel.server.functions.arguments import Rename
@@ -124,7 +124,7 @@ class ToolChanges:
         """Change what is called on the way in, and what is listed on the way out."""
         if ctx.method == "tools/call":
             inner = ctx.replace(params=self._called(ctx))
-            inner._layers = (*ctx._layers, self)
+            served_call(inner).layers += (self,)
             return await call_next(inner)
         result = await call_next(ctx)
         if ctx.method != "tools/list":
@@ -143,14 +143,14 @@ class ToolChanges:
             outer = msgspec.json.decode(members["name"], type=str)
             name = self.inner(outer)
             if name is None:
-                raise InvalidParams(f"Unknown tool: {suggest(ctx, 'tools', outer)}")
+                raise InvalidParams(f"Unknown tool: {suggest(served_call(ctx).layers, 'tools', outer)}")
             members["name"] = Raw(msgspec.json.encode(name))
             change = self._changes.get(name)
             if change is not None and change.scopes:
                 require_scopes(ctx, frozenset(change.scopes))
             if change is not None and change.arguments:
                 arguments = msgspec.json.decode(members.get("arguments", b"{}"), type=dict[str, Raw])
-                names = argument_names(ctx, outer) or str
+                names = argument_names(served_call(ctx).layers, outer) or str
                 members["arguments"] = Raw(msgspec.json.encode(_inside(change, arguments, names)))
         except (msgspec.MsgspecError, KeyError):
             return params  # the tool reports what is wrong

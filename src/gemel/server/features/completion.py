@@ -15,7 +15,7 @@ from gemel.errors import DefinitionError, InvalidParams, shorten
 from gemel.options import similar
 from gemel.schema.completion import MAX_VALUES, CompleteParams, CompleteResult, Completion, PromptReference
 from gemel.server.composition.namespace import suggest
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.dependencies import contexts_of, plan_dependencies
 from gemel.server.features.content import checked
 from gemel.server.features.visibility import Registered, require_scopes
@@ -70,7 +70,7 @@ class RegisteredCompleter:
             suggestions = (
                 self._function(**arguments)
                 if self._is_async
-                else await ctx._run_in_thread(threads, self._function, arguments)
+                else await served_call(ctx).run_in_thread(threads, self._function, arguments)
             )
             return await suggestions if isinstance(suggestions, Awaitable) else suggestions
 
@@ -181,11 +181,13 @@ class Completions:
         if isinstance(reference, PromptReference):
             completers, entry = self.prompts.get(reference.name), self.find_prompt(ctx, reference.name)
             if completers is None or entry is None:
-                raise InvalidParams(f"Unknown prompt: {suggest(ctx, 'prompts', reference.name)}")
+                raise InvalidParams(f"Unknown prompt: {suggest(served_call(ctx).layers, 'prompts', reference.name)}")
         else:
             completers, entry = self.resources.get(reference.uri), self.find_resource(ctx, reference.uri)
             if completers is None or entry is None:
-                raise InvalidParams(f"Unknown resource template: {suggest(ctx, 'resources', reference.uri)}")
+                raise InvalidParams(
+                    f"Unknown resource template: {suggest(served_call(ctx).layers, 'resources', reference.uri)}"
+                )
         require_scopes(ctx, entry.item.scopes)
         completer = completers.get(params.argument.name)
         if completer is None:

@@ -29,7 +29,7 @@ from gemel.schema.content import (
     TextContent,
 )
 from gemel.schema.resources import ReadResourceResult
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.functions.results import is_content, serialized
 from gemel.server.functions.signature import Signature
 from gemel.server.threads import Threads
@@ -391,7 +391,7 @@ class ResourceOutput:
         if isinstance(value, AsyncIterable):
             value = await _collect(value, self._limit)
         elif hasattr(value, "read") or isinstance(value, Iterator):
-            value = await ctx._run_in_thread(self._threads, _drain, {"source": value, "limit": self._limit})
+            value = await served_call(ctx).run_in_thread(self._threads, _drain, {"source": value, "limit": self._limit})
         several = isinstance(value, list | tuple) and any(
             isinstance(item, ResourceContents | Media | bytes) for item in value
         )

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from gemel.protocol.revisions.adapt import shape
 from gemel.schema.methods import ItemList
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.dispatch import RequestHandler
 from gemel.server.features.visibility import Entries
 from gemel.values.encoding import encode_value
@@ -32,7 +32,7 @@ def encoded_once(
     """
 
     async def serve(ctx: Context[Any], params: Any) -> Any:
-        if params.cursor is not None or entries.restricted or ctx._root is not None or not is_final():
+        if params.cursor is not None or entries.restricted or served_call(ctx).root is not None or not is_final():
             return await handler(ctx, params)
         key = of.method, ctx.protocol_version
         encoded = entries.encoded  # a change in another thread replaces it

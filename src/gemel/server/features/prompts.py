@@ -20,7 +20,7 @@ from gemel.schema.prompts import (
     PromptMessage,
 )
 from gemel.server.composition.namespace import called, suggest
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.dependencies import Run, contexts_of, dependencies_of, inspect_handler
 from gemel.server.features.caching import list_scope
 from gemel.server.features.completion import RegisteredCompleter, of_choices
@@ -38,19 +38,19 @@ PromptFunction: TypeAlias = Callable[..., Any]
 class RegisteredPrompt:
     """A registered prompt."""
 
-    __slots__ = ("_contexts", "_function", "_inline", "_run", "_threads", "item", "signature")
+    __slots__ = ("_contexts", "_inline", "_threads", "function", "item", "run", "signature")
 
     def __init__(
         self, function: PromptFunction, item: Item, signature: Signature, threads: Threads, *, blocking: bool
     ) -> None:
-        self._function = function
+        self.function = function
         self.item = item
         self.signature = signature
         self._threads = threads
         self._inline = signature.is_async or not blocking
         self._contexts = contexts_of(signature.injected)
         dependencies = dependencies_of(signature)
-        self._run: Run[GetPromptResult] = (
+        self.run: Run[GetPromptResult] = (
             self._call if dependencies is None else dependencies.around(self._call, threads)
         )
 
@@ -66,17 +66,17 @@ class RegisteredPrompt:
             arguments = self.signature.arguments.from_text(given)
         except InvalidArguments as exc:
             text = "; ".join(exc.errors)
-            name = called(ctx, "prompts", self.prompt.name)
+            name = called(served_call(ctx).layers, "prompts", self.prompt.name)
             raise InvalidParams(f"Invalid arguments for prompt {name!r}: {text}") from None
-        return await in_connection(ctx, self._run, arguments)
+        return await in_connection(ctx, self.run, arguments)
 
     async def _call(self, ctx: Context[Any], arguments: dict[str, Any]) -> GetPromptResult:
         for name in self._contexts:
             arguments[name] = ctx
         if self._inline:
-            value = self._function(**arguments)
+            value = self.function(**arguments)
         else:
-            value = await ctx._run_in_thread(self._threads, self._function, arguments)
+            value = await served_call(ctx).run_in_thread(self._threads, self.function, arguments)
         if isinstance(value, Awaitable):
             value = await value
         if isinstance(value, GetPromptResult):
@@ -199,6 +199,8 @@ class Prompts(Entries[RegisteredPrompt]):
         """`prompts/get`. An unknown prompt or wrong arguments are error -32602."""
         entry = self.find(ctx, params.name)
         if entry is None:
-            raise InvalidParams(f"Unknown prompt: {suggest(ctx, 'prompts', params.name, self.offered_names(ctx))}")
+            raise InvalidParams(
+                f"Unknown prompt: {suggest(served_call(ctx).layers, 'prompts', params.name, self.offered_names(ctx))}"
+            )
         require_scopes(ctx, entry.item.scopes)
         return await entry.get(ctx, params.arguments or {})

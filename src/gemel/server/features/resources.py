@@ -24,7 +24,7 @@ from gemel.schema.resources import (
     ResourceTemplate,
 )
 from gemel.server.composition.namespace import called
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.dependencies import Dependencies, contexts_of, dependencies_of, inspect_handler
 from gemel.server.features.caching import apply_to_read, list_scope, resource_hint
 from gemel.server.features.completion import RegisteredCompleter, of_choices
@@ -66,13 +66,13 @@ class RegisteredResource:
     __slots__ = (
         "_contexts",
         "_dependencies",
-        "_function",
         "_hint",
         "_inline",
         "_lists",
         "_match",
         "_output",
         "_screened",
+        "function",
         "item",
         "listing",
         "rank",
@@ -100,7 +100,7 @@ class RegisteredResource:
         #: The order among templates, most specific first; None for a resource.
         self.rank = template.rank if template is not None else None
         self._match = template.matcher.match if template is not None else None
-        self._function = function
+        self.function = function
         self._output = output
         # Calling a generator function runs none of its code.
         self._inline = signature.is_async or signature.yields or not options.get("blocking", True)
@@ -134,7 +134,7 @@ class RegisteredResource:
         try:
             return self.signature.arguments.from_text(texts)
         except InvalidArguments as exc:
-            uri = called(ctx, "resources", self.uri)
+            uri = called(served_call(ctx).layers, "resources", self.uri)
             raise InvalidParams(f"Invalid values for resource {uri!r}: {'; '.join(exc.errors)}") from None
 
     async def read(
@@ -146,9 +146,9 @@ class RegisteredResource:
             for name in self._contexts:
                 arguments[name] = ctx
             if self._inline:
-                value = self._function(**arguments)
+                value = self.function(**arguments)
             else:
-                value = await ctx._run_in_thread(threads, self._function, arguments)
+                value = await served_call(ctx).run_in_thread(threads, self.function, arguments)
             if isinstance(value, Awaitable):
                 value = await value
             return await self._output.result(ctx, value, params.uri)
@@ -386,7 +386,7 @@ class Resources(Entries[RegisteredResource]):
         except InvalidParams:
             return False
         exists = self._exists.get(entry.uri)
-        return exists is None or bool(await self._threads.run(exists, arguments, ctx._call))
+        return exists is None or bool(await self._threads.run(exists, arguments, served_call(ctx).call))
 
     def has(self, ctx: Context[Any], uri: str) -> bool:
         """Whether a URI names something here, for this caller. Raises InvalidParams for what isn't a URI."""

@@ -49,7 +49,7 @@ from gemel.schema.lifecycle import ServerCapabilities
 from gemel.schema.methods import LIST_CHANGED
 from gemel.schema.resources import SubscribeParams
 from gemel.schema.subscriptions import ListenParams, ListenResult, SubscriptionFilter
-from gemel.server.context import Context, caller_key
+from gemel.server.context import Context, caller_key, served_call
 from gemel.server.extensions import Topic, accept_topics
 from gemel.session import Session
 from gemel.shares import Shares
@@ -272,7 +272,7 @@ class Subscriptions:
 
     async def watch_again(self, ctx: Context[Any], uri: str) -> None:
         """Subscribe to a resource what subscribed in another process, unless it has ended or its caller may not any more."""
-        if ctx._session.connection.closed is not None:
+        if served_call(ctx).session.connection.closed is not None:
             return
         with suppress(InvalidParams, InsufficientScope, Overloaded):
             await self.subscribe(ctx, SubscribeParams(uri=uri))
@@ -281,7 +281,7 @@ class Subscriptions:
         """End the subscription of a session to a resource."""
         ctx = self._watched.get(session, {}).pop(uri, None)
         if ctx is not None:
-            self._forget(ctx._call)
+            self._forget(served_call(ctx).call)
             self._unwatch(caller_key(ctx), (uri,))
 
     def _listener(self, session: Session) -> _SessionListener:
@@ -314,7 +314,7 @@ class Subscriptions:
         if ctx is None:
             return False
         if session.authority is not None:
-            ctx._call.origin = session.authority
+            served_call(ctx).call.origin = session.authority
         return await self.may_see(ctx, uri)
 
     async def may_see(self, ctx: Context[Any], uri: str) -> bool:
@@ -327,16 +327,17 @@ class Subscriptions:
 
     async def subscribe(self, ctx: Context[Any], params: SubscribeParams) -> None:
         """`resources/subscribe` of the handshake era. Raises Overloaded, InvalidParams and InsufficientScope."""
-        session = ctx._session
+        call, session = served_call(ctx).call, served_call(ctx).session
         watched = self._watched.get(session)
         if watched is None:
             watched = self._watched[session] = {}
             session.on_close(self._unsubscriber(session))
         if len(watched) >= self._max_uris and params.uri not in watched:
             raise Overloaded(f"Too many subscriptions: {self._max_uris} at once is the limit here")
-        more = _size_of(ctx._call) - (_size_of(watched[params.uri]._call) if params.uri in watched else 0)
+        before = watched.get(params.uri)
+        more = _size_of(call) - (0 if before is None else _size_of(served_call(before).call))
         # Nothing of this gives way to others, so a caller takes at most as much as it leaves to them.
-        if self._bytes.held(ctx._call.origin.holder) + more > self._max_bytes - self._bytes.size:
+        if self._bytes.held(call.origin.holder) + more > self._max_bytes - self._bytes.size:
             raise self._too_large()
         caller = caller_key(ctx)
         self._watch(caller, (params.uri,))
@@ -347,16 +348,16 @@ class Subscriptions:
                 if params.uri not in watched:
                     self._watch(caller, (params.uri,))
                 else:
-                    self._forget(watched[params.uri]._call)
+                    self._forget(served_call(watched[params.uri]).call)
                 watched[params.uri] = ctx
-                self._keep(ctx._call)
+                self._keep(call)
         finally:
             self._unwatch(caller, (params.uri,))
 
     def _unsubscriber(self, session: Session) -> Callable[[], Awaitable[None]]:
         async def unsubscribe() -> None:
             for uri, ctx in self._watched.pop(session, {}).items():
-                self._forget(ctx._call)
+                self._forget(served_call(ctx).call)
                 self._unwatch(caller_key(ctx), (uri,))
 
         return unsubscribe
@@ -403,7 +404,7 @@ class Subscriptions:
 
     async def unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> None:
         """`resources/unsubscribe`."""
-        self.unwatch(ctx._session, params.uri)
+        self.unwatch(served_call(ctx).session, params.uri)
 
     # ---------------------------------------------------------------- stateless era
 
@@ -413,7 +414,8 @@ class Subscriptions:
         Where nothing surrounds the handler and the channel allows it, the call is detached while there is nothing to send,
         and this is called again when there is something that has to wait.
         """
-        stream = self._streams.get(ctx._call)
+        call = served_call(ctx).call
+        stream = self._streams.get(call)
         try:
             if stream is None:
                 stream = await self._open(ctx, params.notifications)
@@ -421,9 +423,9 @@ class Subscriptions:
         except Detached:
             raise
         except BaseException:
-            self.close(ctx._call)
+            self.close(call)
             raise
-        self.close(ctx._call)
+        self.close(call)
         return ListenResult(meta={SUBSCRIPTION_ID: ctx.request_id})
 
     async def _open(self, ctx: Context[Any], notifications: SubscriptionFilter) -> _ListenStream:
@@ -432,7 +434,8 @@ class Subscriptions:
         requested = list(dict.fromkeys(notifications.resource_subscriptions or ()))
         if len(requested) > self._max_uris:
             raise InvalidParams(f"Too many resources in one subscription: {self._max_uris} is the limit here")
-        self._make_room(ctx._call.origin.holder, _size_of(ctx._call))
+        call = served_call(ctx).call
+        self._make_room(call.origin.holder, _size_of(call))
         caller = caller_key(ctx)
         begun = {LISTS_URI, *requested}
         self._watch(caller, begun)
@@ -446,13 +449,13 @@ class Subscriptions:
         finally:
             self._unwatch(caller, begun - kept)
         with self._buffer.lock:
-            audience = self._audience(ctx._call, agreed, topics)
+            audience = self._audience(call, agreed, topics)
             stream = _ListenStream(ctx, audience, self._buffer, self)
-            self._streams[ctx._call] = stream
+            self._streams[call] = stream
             audience.streams.add(stream)
-            self._keep(ctx._call)
+            self._keep(call)
         count("gemel.server.active_subscriptions", 1)
-        ctx._session.on_end_of_input(stream.end)
+        served_call(ctx).session.on_end_of_input(stream.end)
         accepted = {member: keys for member, (_, keys) in topics.items()}
         await ctx.notify(
             "notifications/subscriptions/acknowledged",
@@ -817,9 +820,8 @@ class _ListenStream(ChangeReader):
         super().__init__(buffer, audience.loop)
         self.audience = audience
         self.caller = caller_key(ctx)
-        self._call = ctx._call
-        self.session = ctx._session
-        channel = ctx._session.channel
+        self._call, self.session = served_call(ctx).call, served_call(ctx).session
+        channel = self.session.channel
         self._channel = channel if isinstance(channel, DetachableChannel) else None
         assert ctx.request_id is not None
         self._end = subscription_end(ctx.request_id)
@@ -877,14 +879,14 @@ class _ListenStream(ChangeReader):
     async def run(self, ctx: Context[Any], *, can_detach: bool) -> None:
         """Send changes until the end. Raises Detached when there are none, if the call can go on without a task."""
         can_detach = can_detach and self._channel is not None and self._channel.can_detach
-        while ctx._call.state is CallState.RUNNING:
+        while self._call.state is CallState.RUNNING:
             message, self._held = self._held or self.take(), None
             if message is not None:
                 await self._send(ctx, message)
             elif self._ended:
                 self._announce_end()
                 break
-            elif can_detach and not (ctx._log_queue or ctx._published):
+            elif can_detach and not served_call(ctx).has_to_finish:
                 # What waits at the end of the task would miss a change: log messages, and changes that other processes get.
                 raise Detached(self, self._detach)
             else:
@@ -916,9 +918,9 @@ class _ListenStream(ChangeReader):
         change, uri = message.change, resource_of(message.change)
         if change.kind in self.audience.topics:
             await self._send_topic(ctx, change)
-        elif (uri is None or await self._subscriptions.may_see(ctx, uri)) and ctx._call.state is CallState.RUNNING:
+        elif (uri is None or await self._subscriptions.may_see(ctx, uri)) and self._call.state is CallState.RUNNING:
             with suppress(ChannelClosed, ConnectionLost):
-                await ctx._session.send_notification(message.opening + self._end, message.method, ctx._call)
+                await self.session.send_notification(message.opening + self._end, message.method, self._call)
 
     async def _send_topic(self, ctx: Context[Any], change: Changed) -> None:
         """Send an extension's notification. If the extension fails, only this notification is lost."""

@@ -45,7 +45,7 @@ from gemel.schema.tools import (
 )
 from gemel.server.composition.namespace import argument_names, called, suggest
 from gemel.server.concurrency import ConcurrencyLimit, limited_in_time
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.dependencies import Run, contexts_of, dependencies_of, inspect_handler
 from gemel.server.dispatch import failure
 from gemel.server.features.caching import list_scope
@@ -90,11 +90,11 @@ class RegisteredTool:
         "_contexts",
         "_encode",
         "_free",
-        "_function",
         "_output_schema",
         "_result_type",
         "_threads",
         "arguments",
+        "function",
         "has_pydantic",
         "header_params",
         "item",
@@ -121,7 +121,7 @@ class RegisteredTool:
         self.arguments = arguments
         #: Whether pydantic reads one of them, which takes about twice as long.
         self.has_pydantic = any(parameter.type.field is Raw for parameter in signature.parameters)
-        self._function = function
+        self.function = function
         self._threads = threads
         self._encode = signature.encode
         self._free = signature.output_schema is None
@@ -148,18 +148,18 @@ class RegisteredTool:
     async def _awaited(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
         for name in self._contexts:
             arguments[name] = ctx
-        return self.result(await self._function(**arguments))
+        return self.result(await self.function(**arguments))
 
     async def _inline(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
         for name in self._contexts:
             arguments[name] = ctx
-        value = self._function(**arguments)
+        value = self.function(**arguments)
         return self.result(await value if type(value) not in _PLAIN and isinstance(value, Awaitable) else value)
 
     async def _threaded(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
         for name in self._contexts:
             arguments[name] = ctx
-        value = await ctx._run_in_thread(self._threads, self._function, arguments)
+        value = await served_call(ctx).run_in_thread(self._threads, self.function, arguments)
         # A sync function that wraps an async one returns an awaitable.
         return self.result(await value if type(value) not in _PLAIN and isinstance(value, Awaitable) else value)
 
@@ -290,40 +290,43 @@ class Tools(Entries[RegisteredTool]):
         """`tools/call`. An unknown tool is an error; a tool that fails gives a result with `isError`."""
         entry = self.public.get(params.name) or self.find(ctx, params.name)
         if entry is None:
-            raise InvalidParams(f"Unknown tool: {suggest(ctx, 'tools', params.name, self.offered_names(ctx))}")
+            raise InvalidParams(
+                f"Unknown tool: {suggest(served_call(ctx).layers, 'tools', params.name, self.offered_names(ctx))}"
+            )
         if entry.item.scopes:
             require_scopes(ctx, entry.item.scopes)
         if entry.header_params and not ctx.depth:
-            head = ctx._call.origin.head
-            if head is not None and ctx._call.era.mirrors_requests(over_http=True):
+            call = served_call(ctx).call
+            head = call.origin.head
+            if head is not None and call.era.mirrors_requests(over_http=True):
                 judge_parameters(head, entry.header_params, msgspec.json.decode(params.arguments))
         if entry.has_pydantic and len(params.arguments) > SMALL:
-            check_values(params.arguments, ctx._session.connection.limits.values // 2)
+            check_values(params.arguments, served_call(ctx).session.connection.limits.values // 2)
         try:
             try:
                 given = entry.arguments.from_json(params.arguments)
             except InvalidArguments as exc:
                 return _invalid_arguments(ctx, entry, params, exc)
-            return await (in_connection(ctx, entry.run, given) if ctx._lifespans else entry.run(ctx, given))
+            return await (in_connection(ctx, entry.run, given) if served_call(ctx).lifespans else entry.run(ctx, given))
         except ToolError as exc:
             if not isinstance(exc, ToolCallError):  # that is the text of another server
                 return failure(str(exc))
-            ctx._call.failure = exc
+            served_call(ctx).call.failure = exc
             logger.exception("Tool %r failed", params.name)
             return self._failed(ctx, params.name, exc)
         except ProtocolError:
             raise
         except DefinitionError as exc:  # the text is complete: no traceback
-            ctx._call.failure = exc
+            served_call(ctx).call.failure = exc
             logger.error("Tool %r: %s", params.name, exc)
         except (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError) as exc:
             if is_ctrl_c(exc) or (isinstance(exc, asyncio.CancelledError) and _is_cancelled(ctx)):
                 raise
-            ctx._call.failure = exc
+            served_call(ctx).call.failure = exc
             logger.exception("Tool %r failed", params.name)
             if isinstance(exc, BackendError) and exc.retry_after_ms is not None:
                 delay = f"It may be back in {exc.retry_after_ms / 1000:g} seconds."
-                name = called(ctx, "tools", params.name)
+                name = called(served_call(ctx).layers, "tools", params.name)
                 return failure(f"Tool {name!r} failed: a store that the server needs can't be used now. {delay}")
             return self._failed(ctx, params.name, exc)
         return _unexpected(ctx, params.name)
@@ -333,17 +336,18 @@ class Tools(Entries[RegisteredTool]):
         text = error_text(self.error_details, error)
         if text is None:
             return _unexpected(ctx, name)
-        return failure(f"Tool {called(ctx, 'tools', name)!r} failed: {text}")
+        return failure(f"Tool {called(served_call(ctx).layers, 'tools', name)!r} failed: {text}")
 
 
 def _is_cancelled(ctx: Context[Any]) -> bool:
     """Whether a call is cancelled, by the peer or with its task; if not, something that the tool awaited was."""
     task = asyncio.current_task()
-    return ctx._call.state is not CallState.RUNNING or task is None or task.cancelling() > 0
+    return served_call(ctx).call.state is not CallState.RUNNING or task is None or task.cancelling() > 0
 
 
 def _unexpected(ctx: Context[Any], name: str) -> CallToolResult:
-    return failure(f"Tool {called(ctx, 'tools', name)!r} failed unexpectedly. The server's log says why.")
+    name = called(served_call(ctx).layers, "tools", name)
+    return failure(f"Tool {name!r} failed unexpectedly. The server's log says why.")
 
 
 def _invalid_arguments(
@@ -353,14 +357,14 @@ def _invalid_arguments(
 
     A result with `isError`; revisions before 2025-11-25 have an error for it: raises InvalidArguments.
     """
-    rename = argument_names(ctx, params.name)
+    rename = argument_names(served_call(ctx).layers, params.name)
     try:
         seen = error if rename is None else entry.arguments.errors(params.arguments, rename)
     except DefinitionError as exc:
         logger.error("Tool %r: %s", params.name, exc)
         return _unexpected(ctx, params.name)
     assert isinstance(seen, InvalidArguments)
-    explained = InvalidArguments(seen.errors, called(ctx, "tools", params.name))
+    explained = InvalidArguments(seen.errors, called(served_call(ctx).layers, "tools", params.name))
     if not knows(ctx.protocol_version, "argument results"):
         raise explained from None
     return failure(str(explained))

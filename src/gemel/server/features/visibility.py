@@ -16,7 +16,7 @@ from gemel.options import hint, is_async, is_function, one_of
 from gemel.protocol.scopes import parse_scopes
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.methods import Feature
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.injection import without_markers
 
 logger = logging.getLogger("gemel")
@@ -106,14 +106,14 @@ class Item:
 
 def has_scopes(ctx: Context[Any], scopes: frozenset[str]) -> bool:
     """Whether the caller of a request has all of these scopes, or needs none because it is the application itself."""
-    return not scopes or ctx._call.origin.scopes is None or scopes <= ctx.scopes
+    return not scopes or served_call(ctx).call.origin.scopes is None or scopes <= ctx.scopes
 
 
 def require_scopes(ctx: Context[Any], scopes: frozenset[str]) -> None:
     """Raise InsufficientScope for a caller that lacks one of these scopes, which count as needed by its request."""
     if not scopes:
         return
-    ctx._call.needed_scopes |= scopes
+    served_call(ctx).call.needed_scopes |= scopes
     if not has_scopes(ctx, scopes):
         raise InsufficientScope(*scopes)
 

@@ -20,7 +20,7 @@ from gemel.errors import BackendError, Overloaded
 from gemel.loops import PerLoop
 from gemel.options import METHOD_NAMES, Check, check_values, function, is_number, or_none, whole
 from gemel.schema.methods import METHODS
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.middleware.chain import CallNext
 
 logger = logging.getLogger("gemel")
@@ -135,7 +135,7 @@ class RateLimit:
         return await call_next(ctx)
 
     def _counts(self, ctx: Context[Any]) -> bool:
-        if ctx.request_id is None or ctx.depth or ctx._session.channel.kind == "background":
+        if ctx.request_id is None or ctx.depth or served_call(ctx).session.channel.kind == "background":
             return False
         if self._methods is not None:
             return ctx.method in self._methods
@@ -229,7 +229,7 @@ class _SharedBuckets:
 def caller_of(ctx: Context[Any]) -> Hashable:
     """The authenticated principal with its client, else the address or its IPv6 network, else the connection."""
     if ctx.principal is not None:
-        return ("principal", ctx._call.origin.owner)
+        return ("principal", served_call(ctx).call.origin.owner)
     if ctx.http_scope is not None:  # whose connections don't tell callers apart; on a Unix socket, nothing does
-        return ctx._call.origin.holder
-    return weakref.ref(ctx._session)
+        return served_call(ctx).call.origin.holder
+    return weakref.ref(served_call(ctx).session)

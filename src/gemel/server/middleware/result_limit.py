@@ -29,7 +29,7 @@ from gemel.schema.resources import (
     ResourceTemplate,
 )
 from gemel.schema.tools import CallToolResult
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.middleware.chain import CallNext
 from gemel.server.middleware.repeated_text import same_json
 from gemel.server.middleware.result_pages import BackendPages, KeptPage, MemoryPages, PageStore, Parts, Spill, divide
@@ -206,7 +206,8 @@ class ResultLimit:
         key, owner = secrets.token_hex(16), self._owner(ctx)
         pages = [KeptPage(owner, one.mime_type, one.text, one.blob) for one in parts.pages]
         try:
-            if not await self._pages.put(key, list(map(msgspec.msgpack.encode, pages)), ctx._call.origin.holder):
+            holder = served_call(ctx).call.origin.holder
+            if not await self._pages.put(key, list(map(msgspec.msgpack.encode, pages)), holder):
                 return None
         except (BackendError, Overloaded) as exc:
             logger.warning("%s: a result could not be kept: %s", ctx.method, exc)
@@ -235,9 +236,9 @@ class ResultLimit:
 
     def _owner(self, ctx: Context[Any]) -> str:
         """Who may read a page: a principal, else a session. Empty for a POST without both: whoever knows the URI."""
-        if (owner := ctx._call.origin.owner) is not None:
+        if (owner := served_call(ctx).call.origin.owner) is not None:
             return f"principal {msgspec.json.encode(owner).decode()}"
-        session = ctx._session
+        session = served_call(ctx).session
         if session.channel.kind == "post":
             return ""
         if isinstance(session_id := getattr(session.channel, "id", None), str):  # other processes serve it, too
@@ -267,8 +268,8 @@ class ResultLimit:
 
 def _is_admitted(ctx: Context[Any], uri: str) -> bool:
     """Whether the handler of the method would get the request: after the handshake, with fitting headers."""
-    call = ctx._call
-    if call.era.needs_handshake(ctx.method) and ctx._session.connection.handshake.state not in OPEN_STATES:
+    call, connection = served_call(ctx).call, served_call(ctx).session.connection
+    if call.era.needs_handshake(ctx.method) and connection.handshake.state not in OPEN_STATES:
         return False
     if call.origin.head is not None and call.era.mirrors_requests(over_http=True) and ctx.params is call.params:
         judge_name(call.origin.head, uri)

@@ -14,6 +14,7 @@ from gemel import Changed, Context, Limits, NotFinished, NotSent, Overloaded, Se
 from gemel.http1.asgi import Scope
 from gemel.protocol.records import Call
 from gemel.protocol.states import CallState
+from gemel.server.context import served_call
 from gemel.transports.http.server.exchange import Exchange
 from gemel.transports.http.server.replay import MemoryReplayLog
 from gemel.transports.http.server.session import STANDING, HttpSession, SessionStream, StreamResponse
@@ -805,7 +806,7 @@ def curious_server() -> tuple[Server[Any], asyncio.Queue[str]]:
     @server.tool
     async def leave(ctx: Context[Any]) -> str:
         async def later() -> None:
-            while ctx._call.state is CallState.RUNNING:  # noqa: ASYNC110 - not signalled
+            while served_call(ctx).call.state is CallState.RUNNING:  # noqa: ASYNC110 - not signalled
                 await asyncio.sleep(0.001)
             try:
                 await ctx.ping()

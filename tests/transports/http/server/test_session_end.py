@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gemel import Changed, Context, Limits, NotFinished, Server
+from gemel.server.context import served_call
 from gemel.transports.http.server.app import HttpApp
 from gemel.transports.http.server.replay import MemoryReplayLog, MemoryReplayStore
 from tests.jumping_clock import in_no_time
@@ -82,7 +83,7 @@ def make_busy(log: Log, **options: Any) -> Server[Any]:
     @server.tool
     async def end(ctx: Context[Any]) -> str:
         for _ in range(2):
-            await ctx._session.channel.close()
+            await served_call(ctx).session.channel.close()
         log.add("ended")
         return "ended"
 

@@ -22,6 +22,7 @@ from gemel import (
     Server,
 )
 from gemel.http1.asgi import Message
+from gemel.server.context import served_call
 from tests.support import EraName
 from tests.transports.http_rig import (
     JSON_HEADERS,
@@ -106,10 +107,10 @@ async def test_a_call_ends_with_its_channel_and_a_channel_as_often_as_one_likes(
     async def end(ctx: Context[Any]) -> None:
         async def close_late() -> None:
             await log.gate.wait()
-            await ctx._session.channel.close()
+            await served_call(ctx).session.channel.close()
 
         left.append(asyncio.create_task(close_late()))
-        await ctx._session.channel.close()
+        await served_call(ctx).session.channel.close()
         await asyncio.get_running_loop().create_future()
 
     async with serving(server) as site:
@@ -379,14 +380,14 @@ async def plain(log: Log) -> AsyncIterator[Site]:
     @server.notification("notifications/acme/done")
     async def done(ctx: Context[Any], params: Any) -> None:
         with pytest.raises(ChannelClosed):
-            await ctx._session.notify("notifications/acme/heard")
-        await ctx._session.channel.close()
+            await served_call(ctx).session.notify("notifications/acme/heard")
+        await served_call(ctx).session.channel.close()
         log.add("refused")
 
     @server.tool
     async def ping_client(ctx: Context[Any]) -> str:
         try:
-            await ctx._session.request("ping", about=ctx._call)
+            await served_call(ctx).session.request("ping", about=served_call(ctx).call)
         except GemelError as exc:
             return type(exc).__name__
         return "answered"
