@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import gemel
 from gemel import Client, Server
@@ -26,6 +27,8 @@ REPEATS = 3
 #: Bytes on a socket: the own HTTP client does not count, as if a foreign one were used.
 NOT_COUNTED = f"{PACKAGE}http1/client/"
 LIMIT_SECONDS = 20
+#: Turns of the event loop between the head of a request and its body, if the client sends them apart, as Python's httpx does.
+TURNS = 5
 STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 IDENTITY = {"name": "path", "version": "1"}
 META = {
@@ -96,88 +99,97 @@ def message(method: str, params: Message, request_id: int | None = 1) -> Message
 
 
 @asynccontextmanager
-async def asgi_app() -> AsyncIterator[Callable[..., Awaitable[tuple[dict[bytes, bytes], Any]]]]:
-    """Post messages to the ASGI application; gives a function that returns the response's headers and its message."""
-    app = adding_server().http_app()
-    to_app: asyncio.Queue[Message] = asyncio.Queue()
-    from_app: asyncio.Queue[Any] = asyncio.Queue()
-    await to_app.put({"type": "lifespan.startup"})
-    lifespan = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}}, to_app.get, from_app.put))
-    await from_app.get()
+async def http_connection() -> AsyncIterator[Callable[..., Awaitable[tuple[dict[str, str], Any]]]]:
+    """Serve HTTP as `server.run("http")` does; gives a function that posts a message on one connection.
 
-    async def post(body: Message, headers: Mapping[str, str]) -> tuple[dict[bytes, bytes], Any]:
-        sent: list[Any] = []
-        bodies = [json.dumps(body).encode()]
-        fields = {"host": "127.0.0.1:8000", "content-type": "application/json", **headers}
-        fields |= {"accept": "application/json, text/event-stream"}
+    It returns the headers of the response and its message.
+    """
+    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(adding_server().run_async("http", port=0, announce=url.set_result))
+    host, _, port = (await url).removeprefix("http://").partition("/")[0].partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
 
-        async def receive() -> Message:
-            if not bodies:
-                await asyncio.Event().wait()
-            return {"type": "http.request", "body": bodies.pop(), "more_body": False}
-
-        async def send(part: Any) -> None:
-            sent.append(part)
-
-        scope: Message = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": "POST",
-            "path": "/mcp",
-        }
-        scope |= {"raw_path": b"/mcp", "root_path": "", "query_string": b"", "scheme": "http"}
-        scope |= {"server": ("127.0.0.1", 8000), "client": ("127.0.0.1", 1)}
-        await app({**scope, "headers": [(k.encode(), v.encode()) for k, v in fields.items()]}, receive, send)
-        assert sent[0]["status"] in (200, 202), sent
-        content = b"".join(part.get("body", b"") for part in sent[1:])
-        if content.startswith(b"{"):
-            return dict(sent[0]["headers"]), json.loads(content)
-        events = [line[5:] for line in content.splitlines() if line.startswith(b"data:")]
-        return dict(sent[0]["headers"]), json.loads(events[-1]) if events else None
+    async def post(body: Message, headers: Mapping[str, str], *, apart: bool = False) -> tuple[dict[str, str], Any]:
+        content = json.dumps(body).encode()
+        fields = {"host": f"{host}:{port}", "content-type": "application/json", **headers}
+        fields |= {"accept": "application/json, text/event-stream", "content-length": str(len(content))}
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        request = f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode()
+        if apart:
+            writer.write(request)
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            writer.write(content)
+        else:
+            writer.write(request + content)
+        status, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[:-2]
+        assert status.split()[1] in ("200", "202"), status
+        received = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+        answer = await reader.readexactly(int(received["content-length"]))
+        return received, json.loads(answer) if answer else None
 
     try:
         yield post
     finally:
-        await to_app.put({"type": "lifespan.shutdown"})
-        await lifespan
+        writer.close()
+        running.cancel()
+        await asyncio.wait([running])
 
 
-async def stateless_post() -> CallPath:
-    """From the ASGI callable, one POST of the stateless revision."""
+async def http_stateless(*, apart: bool = False) -> CallPath:
+    """One POST of the stateless revision, to the HTTP server of `server.run("http")`."""
     headers = {"mcp-protocol-version": STATELESS, "mcp-method": "tools/call", "mcp-name": "add"}
-    async with asgi_app() as post:
+    async with http_connection() as post:
 
         async def call() -> None:
-            _, answer = await post(message("tools/call", {**CALL, "_meta": META}), headers)
+            _, answer = await post(message("tools/call", {**CALL, "_meta": META}), headers, apart=apart)
             assert "3" in str(answer["result"]["content"])
 
         return await traced(call)
 
 
-async def handshake_session() -> CallPath:
-    """From the ASGI callable, one POST in an HTTP session of the handshake era."""
-    async with asgi_app() as post:
+async def http_session(*, apart: bool = False) -> CallPath:
+    """One POST in an HTTP session of the handshake era, to the HTTP server of `server.run("http")`."""
+    async with http_connection() as post:
         headers, _ = await post(message("initialize", INITIALIZE, 0), {})
-        session = {"mcp-session-id": headers[b"mcp-session-id"].decode(), "mcp-protocol-version": HANDSHAKE}
+        session = {"mcp-session-id": headers["mcp-session-id"], "mcp-protocol-version": HANDSHAKE}
         await post(message("notifications/initialized", {}, None), session)
 
         async def call() -> None:
-            _, answer = await post(message("tools/call", CALL), session)
+            _, answer = await post(message("tools/call", CALL), session, apart=apart)
             assert "3" in str(answer["result"]["content"])
-            await asyncio.sleep(0)
 
         return await traced(call)
 
 
-async def line_channel() -> CallPath:
-    """The server's half of a call over a unix socket, in the handshake era."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "s"
-        running = asyncio.create_task(adding_server().run_async("socket", path=path))
-        while not path.exists():  # noqa: ASYNC110 (nothing tells when a socket is there)
-            await asyncio.sleep(0.01)
-        reader, writer = await asyncio.open_unix_connection(str(path))
+@asynccontextmanager
+async def standard_pipes() -> AsyncIterator[tuple[asyncio.StreamReader, BinaryIO]]:
+    """Make pipes the standard input and output of this process; gives their other ends."""
+    saved = os.dup(0), os.dup(1)
+    from_client, to_server = os.pipe()
+    from_server, to_client = os.pipe()
+    os.dup2(from_client, 0)
+    os.dup2(to_client, 1)
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_server, "rb")
+    )
+    with os.fdopen(to_server, "wb", buffering=0) as writer:
+        try:
+            yield reader, writer
+        finally:
+            os.dup2(saved[0], 0)
+            os.dup2(saved[1], 1)
+            transport.close()
+            for descriptor in (*saved, from_client, to_client):
+                os.close(descriptor)
+
+
+async def stdio() -> CallPath:
+    """One call over standard input and output, which are pipes, in the handshake era."""
+    async with standard_pipes() as (reader, writer):
+        running = asyncio.create_task(adding_server().run_async("stdio"))
 
         async def request(method: str, params: Message) -> Any:
             writer.write(json.dumps(message(method, params)).encode() + b"\n")
@@ -192,7 +204,6 @@ async def line_channel() -> CallPath:
         try:
             return await traced(call)
         finally:
-            writer.close()
             running.cancel()
             await asyncio.wait([running])
 
@@ -221,9 +232,11 @@ async def http_client() -> CallPath:
 
 
 ROUTES: dict[str, Callable[[], Awaitable[CallPath]]] = {
-    "stateless POST": stateless_post,
-    "handshake session": handshake_session,
-    "line channel": line_channel,
+    "HTTP 2026": http_stateless,
+    "HTTP 2026, apart": partial(http_stateless, apart=True),
+    "HTTP session": http_session,
+    "HTTP session, apart": partial(http_session, apart=True),
+    "stdio": stdio,
     "HTTP client": http_client,
 }
 
@@ -240,7 +253,7 @@ async def measure() -> dict[str, CallPath]:
 def main(words: list[str]) -> None:
     """Print the counts, with `-v` also the functions."""
     for name, path in asyncio.run(measure()).items():
-        print(f"{name:<18}{path.files:>3} files {path.switches:>3} switches {len(path.entered):>3} functions")
+        print(f"{name:<20}{path.files:>3} files {path.switches:>3} switches {len(path.entered):>3} functions")
         if "-v" in words:
             print("".join(f"    {file}: {function}\n" for file, function in path.entered), end="")
 
