@@ -144,13 +144,14 @@ class Connection(Record):
         if type(data) is Response or type(data) is Failure:
             return self._receive_answer(data, origin)
         assert isinstance(data, bytes)
+        eras = (self.era,) if self.description is None else self.description.eras
+        version = None if origin.head is None else origin.head.version
         try:
             message = jsonrpc.decode(data)
             if type(message) is Response or type(message) is Failure:
                 return self._receive_answer(message, origin)
             assert type(message) is Request or type(message) is Notification
-            eras = (self.era,) if self.description is None else self.description.eras
-            call = detect.classify(message, eras, _version(origin))
+            call = detect.classify(message, eras, version)
         except ProtocolError as exc:
             if self.description is None and (mended := mend(data)) is not None:
                 self._note_slips(mended[1], data)
@@ -271,7 +272,7 @@ class Connection(Record):
 
     def _receive_batch(self, data: bytes, origin: Origin) -> Batch | Outgoing | None:
         eras = (self.era,) if self.description is None else self.description.eras
-        version = _version(origin)
+        version = None if origin.head is None else origin.head.version
         if not any(era.allows_batch(version, self.handshake, self.one_shot) for era in eras):
             if self.description is not None or jsonrpc.is_print(data):
                 raise InvalidRequest("A batch is no message in this revision: send one message at a time")
@@ -411,8 +412,10 @@ class Connection(Record):
 
     def cancel(self, call: Call) -> None:
         """Remove a call that the peer cancelled, and cancel its handler."""
-        if self._end_call(call, "cancel") and call.work is not None:
-            call.work.cancel()
+        if self._end_call(call, "cancel"):
+            self._refuse_handshake(call)
+            if call.work is not None:
+                call.work.cancel()
 
     def _end_call(self, call: Call, event: str) -> bool:
         """Remove a call from `incoming`; nothing else does. Returns False if it was removed before."""
@@ -420,9 +423,12 @@ class Connection(Record):
             return False
         call.state = _CALL_ENDS[event]
         self.incoming.pop(call.key, None)
-        if call.inline and self.handshake.state is HandshakeState.NEGOTIATING:
-            self.handshake.move("refused")  # it ended without an agreement
         return True
+
+    def _refuse_handshake(self, call: Call) -> None:
+        """The call has ended without an agreement, if it is a handshake."""
+        if call.inline and self.handshake.state is HandshakeState.NEGOTIATING:
+            self.handshake.move("refused")
 
     def answer(self, call: Call, result: Any) -> Outgoing | None:
         """Finish a call with a result. A result that can't be encoded becomes an error.
@@ -430,22 +436,19 @@ class Connection(Record):
         Returns:
             The encoded response; None for a notification, or when the call is over.
         """
-        if call.id is None or call.state is not RUNNING:
-            self._end_call(call, "answer")
+        if not self._end_call(call, "answer") or call.id is None:
             return None
         try:
             data = jsonrpc.encode_response(call.id, result)
             if call.inline:
                 self.handshake.commit(result)
         except ProtocolError as exc:
-            return self.refuse(call, exc)
+            return self._failure(call, call.id, exc)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
             wire_error(exc, f"{call.method}: its result can't be written as JSON, and")
-            if call.method == "tools/call" and self.description is not None:
-                return self.answer(call, _failed_tool(call, self.description))
-            return self.refuse(call, ProtocolError("Handler returned an invalid result"))
-        if not self._end_call(call, "answer"):
-            return None
+            if call.method != "tools/call" or self.description is None:
+                return self._failure(call, call.id, ProtocolError("Handler returned an invalid result"))
+            data = jsonrpc.encode_response(call.id, _failed_tool(call, self.description))
         return Outgoing(data, call.id, follow=call.parting)
 
     def refuse(self, call: Call, exc: BaseException) -> Outgoing | None:
@@ -459,16 +462,21 @@ class Connection(Record):
             self._warn("%s failed: %s", shorten(call.method), exc)  # a notification has no response that could say so
         if not self._end_call(call, "answer") or call.id is None:
             return None
+        return self._failure(call, call.id, error)
+
+    def _failure(self, call: Call, request_id: RequestId, error: ProtocolError) -> Outgoing:
+        """The encoded error of a call that has ended."""
+        self._refuse_handshake(call)
         if type(error) is InsufficientScope:
             error = InsufficientScope(*(error.scopes | call.needed_scopes))
         error, status = call.era.finish_error(error)
         try:
-            data = jsonrpc.encode_failure(call.id, error.error)
+            data = jsonrpc.encode_failure(request_id, error.error)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as reason:
             logger.error("%s failed, and the data of its error can't be written as JSON: %s", call.method, reason)
             error = ProtocolError("Internal server error")
-            data = jsonrpc.encode_failure(call.id, error.error)
-        return Outgoing.failure(data, call.id, error, status)
+            data = jsonrpc.encode_failure(request_id, error.error)
+        return Outgoing.failure(data, request_id, error, status)
 
     def give_back(self, size: int) -> None:
         """Nothing keeps params of this size any more."""
@@ -661,11 +669,6 @@ def _loose_id(data: bytes) -> RequestId | None:
 def _excerpt(data: bytes) -> str:
     """The start of an unreadable message."""
     return shorten(data[:1024].decode("utf-8", "replace"))
-
-
-def _version(origin: Origin) -> str | None:
-    """The revision that the HTTP headers name."""
-    return None if origin.head is None else origin.head.version
 
 
 def _failed_tool(call: Call, description: ServerDescription) -> Any:

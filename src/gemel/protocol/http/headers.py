@@ -57,6 +57,8 @@ SESSION_METHODS: Final = ("GET", "POST", "DELETE")
 _SINGLE: Final = frozenset({b"host", b"origin", b"content-type", b"content-length", b"authorization"})
 _CLOSE: Final = ((b"connection", b"close"),)
 _CONTROL = regex(r"[\x00-\x1f\x7f]")
+#: What a header carries as it is: visible characters, of which the first begins no encoded value.
+_PLAIN_NAME = regex(r"[!-<>-~][!-~]*")
 _WHOLE_NUMBER = regex(r"(-?[0-9]{1,400})(?:\.0*)?")
 
 #: Limits of the judgements that are remembered: how many, and bytes of the headers that one depends on.
@@ -389,9 +391,10 @@ def judge_name(head: Head, name: str, *, required: bool = True) -> None:
         if required and name:  # some HTTP libraries drop a header with an empty value
             raise _missing(NAME, name)
         return
-    text = read_value(raw.decode("latin-1"), NAME)
-    if text.startswith("=?"):
-        text = decode_value(text, NAME)
+    text = raw.decode("latin-1")
+    if text == name and _PLAIN_NAME.fullmatch(text):
+        return
+    text = decode_value(text, NAME)
     if text != name:
         raise _differs(NAME, text, name)
 

@@ -188,16 +188,17 @@ class _TypedOutput:
             raise self._mistake(error.value, error.rejections) from None
         except NotSerializable as error:
             raise _not_serializable(self.place, error) from None
+        reads = self._reader is not None
         try:
             if self._reader is not None:
                 self._reader.decode(text)
-                return Raw(text), _shown_text(value, text)
         except (msgspec.ValidationError, TypeError):
-            pass  # the schema decides
-        problem = self._validator.problem(text)
-        if problem is not None:
+            reads = False  # the schema decides
+        if not reads and (problem := self._validator.problem(text)) is not None:
             raise self._mistake(msgspec.json.decode(text), (), problem)
-        return Raw(text), _shown_text(value, text)
+        # Models read the JSON text of a string without quotes and escapes.
+        is_text = isinstance(value, str) and not isinstance(value, enum.Enum) and text.startswith(b'"')
+        return Raw(text), msgspec.json.decode(text, type=str) if is_text else text.decode()
 
     def _mistake(self, value: Any, rejections: Sequence[Rejection], problem: str = "") -> DefinitionError:
         """The error for a value that doesn't fit, in the words for arguments if they say what is wrong."""
@@ -205,12 +206,6 @@ class _TypedOutput:
         return self.place.mistake(
             f"returned a value that doesn't fit `-> {shown(self.annotation)}`: {'; '.join(lines)}; {_ADVICE}"
         )
-
-
-def _shown_text(value: Any, text: bytes) -> str:
-    """A value's JSON text, as models read it: that of a string without quotes and escapes."""
-    is_text = isinstance(value, str) and not isinstance(value, enum.Enum) and text.startswith(b'"')
-    return msgspec.json.decode(text, type=str) if is_text else text.decode()
 
 
 #: Types that become content blocks where the annotation names them.

@@ -279,7 +279,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
             if (reason := screen(data)) is not None:
                 self.abort(reason)
                 return
-        lines = self._lines.feed(data)
+        lines, held = self._lines.feed(data), self._lines.held
         if self._waiting_lines or (
             len(lines) > 1 and (len(lines) > LINES_AT_ONCE or any(line[:1] != b"{" for line in lines))
         ):
@@ -291,7 +291,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
                 self.feed(line)
         if self._lines.discarded:
             self._refuse_discarded()
-        if self._lines.held + self._backlog_bytes != self._counted:
+        if held + self._backlog_bytes != self._counted:
             self._count_waiting()
 
     def _count_waiting(self) -> None:
