@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gemel import jsonrpc
@@ -21,8 +22,8 @@ from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
 from gemel.protocol.http import sse
-from gemel.protocol.http.headers import Head, HeadRules, body_too_large, judge_head, read_last_event_id
-from gemel.protocol.http.media_types import BOTH, TAKES_JSON, takes_page
+from gemel.protocol.http.headers import Head, HeadRules, judge_head, read_last_event_id
+from gemel.protocol.http.media_types import TAKES_JSON, takes_page
 from gemel.protocol.http.origin import Guard
 from gemel.protocol.http.request import Owner, Principal, Refusal
 from gemel.protocol.records import Call, Inbound, Origin, Outgoing
@@ -37,7 +38,7 @@ from gemel.transports.http.server.open_exchanges import OpenExchanges
 from gemel.transports.http.server.options import Authenticate, Caller, HttpSettings
 from gemel.transports.http.server.session import HttpSession
 from gemel.transports.http.server.session_store import SessionStore
-from gemel.transports.http.server.stateless import PostChannel
+from gemel.transports.http.server.stateless import PostChannel, serve_stateless
 
 if TYPE_CHECKING:
     from gemel.transports.http.server.sharing.session_store import SharedSessionStore
@@ -180,7 +181,7 @@ class Endpoint:
         self._eras = detect.parse_eras(options.eras)
         self._by_era: dict[Era, _ServePost] = {
             HANDSHAKE: self._handshake,
-            STATELESS: self._stateless,
+            STATELESS: partial(serve_stateless, serve, requests),
         }
         self._sessions = sessions
         #: The same, if other processes serve the sessions, too.
@@ -188,53 +189,38 @@ class Endpoint:
         self._requests = requests
 
     def handle(self, exchange: Exchange) -> Awaitable[None]:
-        """Serve one request: do what needs no waiting, and return the rest."""
-        raw = exchange.raw
-        scope = raw.scope
-        method: str = scope["method"]
-        if method != "POST":
-            return self._get_or_delete(exchange, method)
-        head = judge_head("POST", scope["headers"], self._rules, raw.form)
-        if head.barred is None and self._admission.open:
-            return self._post(exchange, head, Origin(head, None, scope))
-        caller = self._admission.recognize(exchange, head)
-        if type(caller) is Origin:
-            return self._post(exchange, head, caller)
-        return self._post_later(exchange, head, caller)
+        """Serve one request."""
+        method: str = exchange.raw.scope["method"]
+        return self._post(exchange) if method == "POST" else self._get_or_delete(exchange, method)
 
     # ---------------------------------------------------------------- POST
 
-    async def _post_later(self, exchange: Exchange, head: Head, caller: Awaitable[Origin | None]) -> None:
-        """Serve a POST when its caller is known, unless it was refused."""
-        origin = await caller
-        if origin is not None:
-            await self._post(exchange, head, origin)
-
-    def _post(self, exchange: Exchange, head: Head, origin: Origin) -> Awaitable[None]:
-        """Serve a POST whose caller is known."""
+    async def _post(self, exchange: Exchange) -> None:
+        """Serve one message, or a batch of the revision that has batches."""
+        raw, limits = exchange.raw, self._options.limits
+        head = judge_head("POST", raw.scope["headers"], self._rules, raw.form)
+        if head.barred is None and self._admission.open:
+            origin = Origin(head, None, raw.scope)
+        else:
+            caller = self._admission.recognize(exchange, head)
+            known = caller if type(caller) is Origin else await caller
+            if known is None:
+                return
+            origin = known
         beyond = self._requests.running - self._options.requests
         if beyond > 0 and (beyond > LIVENESS_RESERVE or not _is_short(head)):
-            return exchange.refuse(_TOO_MANY_REQUESTS)
+            await exchange.refuse(_TOO_MANY_REQUESTS)
+            return
         if head.refusal is not None:
-            return exchange.refuse(head.refusal)
-        raw = exchange.raw
-        body = raw.body if raw.complete else None
-        if type(body) is not bytes or len(body) > _AT_ONCE:
-            return self._read(exchange, head, origin, beyond)
-        if len(body) > self._options.limits.body:
-            return exchange.refuse(body_too_large(self._options.limits.body))
-        return self._serve_body(exchange, head, origin, beyond, body)
-
-    async def _read(self, exchange: Exchange, head: Head, origin: Origin, beyond: int) -> None:
-        """Serve a POST when its body has arrived."""
-        body = await exchange.read()
-        if type(body) is Refusal:
-            await exchange.refuse(body)
-        elif body is not None:
-            await self._serve_body(exchange, head, origin, beyond, body)
-
-    def _serve_body(self, exchange: Exchange, head: Head, origin: Origin, beyond: int, body: bytes) -> Awaitable[None]:
-        """Serve one message, or a batch of the revision that has batches."""
+            await exchange.refuse(head.refusal)
+            return
+        body: bytes | bytearray | Refusal | None = raw.body if raw.complete else None
+        if type(body) is not bytes or len(body) > min(_AT_ONCE, limits.body):
+            body = await exchange.read()
+            if type(body) is Refusal:
+                await exchange.refuse(body)
+            if type(body) is not bytes:
+                return
         inbound: Inbound | bytes
         try:
             message = jsonrpc.decode(body)
@@ -245,12 +231,13 @@ class Endpoint:
                 era = call.era
         except ProtocolError as exc:
             if not jsonrpc.is_batch(body):
-                return self._refuse_unreadable(exc, exchange, head, origin, body)
-            inbound = body
-            era = detect.era_of_batch(head.version, self._eras)
+                await self._refuse_unreadable(exc, exchange, head, origin, body)
+                return
+            inbound, era = body, detect.era_of_batch(head.version, self._eras)
         if beyond > 0 and _method_of(inbound) != era.liveness_method:
-            return exchange.refuse(_TOO_MANY_REQUESTS, inbound)
-        return self._by_era[era](exchange, head, origin, inbound)
+            await exchange.refuse(_TOO_MANY_REQUESTS, inbound)
+            return
+        await self._by_era[era](exchange, head, origin, inbound)
 
     async def _refuse_unreadable(
         self, exc: ProtocolError, exchange: Exchange, head: Head, origin: Origin, body: bytes
@@ -279,26 +266,13 @@ class Endpoint:
             self._requests.wake()
         return session
 
-    def _stateless(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> Awaitable[None]:
-        if head.stateless_refusal is not None:
-            return exchange.refuse(head.stateless_refusal, inbound)
-        if self._requests.stopping:
-            return exchange.refuse(STOPPING_ANSWER, inbound)
-        if origin.caller is not None:
-            exchange.origin = origin
-        channel, serve = PostChannel(exchange, BOTH, True), self._serve
-        channel.conversation = conversation = serve(channel)
-        return channel.answer(conversation.receive(inbound, origin))
-
     async def _handshake(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
         if head.handshake_refusal is not None:
             await exchange.refuse(head.handshake_refusal, inbound)
         elif self._requests.stopping and _is_new_work(inbound):
             await exchange.refuse(STOPPING_ANSWER, inbound)
         elif not self._options.sessions:
-            channel = PostChannel(exchange, head.accepts, False)
-            channel.conversation = conversation = self._serve(channel)
-            await channel.answer(conversation.receive(inbound, origin))
+            await PostChannel(self._serve, exchange, head.accepts, False).answer(inbound, origin)
         elif head.session_id is None and _is_initialize(inbound):
             await self._initialize(exchange, head, origin, inbound)
         else:

@@ -129,6 +129,8 @@ class Exchange(Record):
     #: Who sent the request, if it is to end with their authorization.
     origin: Origin | None = None
     state: ResponseState = OPEN
+    #: Whether the response is complete or its client gone.
+    over: bool = False
     #: Set by OpenExchanges.
     watched: bool = False
     #: Whether no task serves it although it is not over.
@@ -138,11 +140,6 @@ class Exchange(Record):
     #: Whether a refusal is a page: a browser has opened the endpoint.
     shows_page: bool = False
 
-    @property
-    def over(self) -> bool:
-        """Whether the response is complete or its client gone."""
-        return self.state is ENDED or self.state is LOST
-
     # ---------------------------------------------------------------- in
 
     async def read(self) -> bytes | Refusal | None:
@@ -151,7 +148,7 @@ class Exchange(Record):
         self._reading = True
         try:
             body = await self.raw.read(limit, self._grow)
-            if body is not None:
+            if body is not None and len(body) > self._open.bodies.part:
                 self._grow(len(body))
         except BodiesFull:
             return _BODIES_FULL
@@ -306,6 +303,7 @@ class Exchange(Record):
 
     def _move(self, event: str) -> None:
         before, self.state = self.state, RESPONSE_MOVES[self.state][event]
+        self.over = self.state is ENDED or self.state is LOST
         if before is not self.state and (before is STREAMING or self.state is STREAMING):
             count("gemel.server.active_streams", 1 if self.state is STREAMING else -1)
 

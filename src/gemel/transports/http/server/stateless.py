@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from functools import partial
 
-from gemel.channel import ChannelKind, SessionLike
+from gemel.channel import ChannelKind, Serve, SessionLike
 from gemel.errors import ChannelClosed
 from gemel.protocol.http import sse
-from gemel.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
-from gemel.protocol.records import Batch, Call, Outgoing, Record
-from gemel.transports.http.server.exchange import EXPIRED, Exchange
+from gemel.protocol.http.headers import Head
+from gemel.protocol.http.media_types import BOTH, TAKES_EVENTS, TAKES_JSON
+from gemel.protocol.records import Batch, Call, Inbound, Origin, Outgoing, Record
+from gemel.transports.http.server.exchange import EXPIRED, STOPPING_ANSWER, Exchange
+from gemel.transports.http.server.open_exchanges import OpenExchanges
+
+
+def serve_stateless(
+    serve: Serve, requests: OpenExchanges, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes
+) -> Awaitable[None]:
+    """Serve the message of a POST of the stateless era, unless its head bars it or the server is stopping."""
+    if head.stateless_refusal is not None:
+        return exchange.refuse(head.stateless_refusal, inbound)
+    if requests.stopping:
+        return exchange.refuse(STOPPING_ANSWER, inbound)
+    if origin.caller is not None:
+        exchange.origin = origin
+    return PostChannel(serve, exchange, BOTH, True).answer(inbound, origin)
 
 
 class PostChannel(Record):
     """The channel of one POST. The call runs in the task of the request, or waits without one; nothing is queued."""
 
+    _serve: Serve
     _exchange: Exchange
     accepts: int
     #: Whether a disconnect cancels the call: it does in the stateless era and does not in the handshake era.
@@ -24,20 +41,22 @@ class PostChannel(Record):
     conversation: SessionLike | None = None
     kind: ChannelKind = "post"
 
-    async def answer(self, call: Call | Batch | Outgoing | None) -> None:
-        """Serve what was received, and answer it."""
-        exchange, conversation = self._exchange, self.conversation
-        assert conversation is not None
+    async def answer(self, inbound: Inbound | bytes, origin: Origin) -> None:
+        """Serve and answer what was received, or go on with the call if it was detached."""
+        exchange, call = self._exchange, self.call
+        self.conversation = conversation = self.conversation or self._serve(self)
+        received = conversation.receive(inbound, origin) if call is None else call
         try:
-            if call is None:
+            if received is None:
                 await exchange.empty(202)
-            elif type(call) is Outgoing:
-                await exchange.answer(call)
-            elif type(call) is Call and call.id is None:
+            elif type(received) is Outgoing:
+                await exchange.answer(received)
+            elif type(received) is Call and received.id is None:
+                call = received
                 await exchange.empty(202)
                 await conversation.answer(call)
             else:
-                self.call = call
+                self.call = call = received
                 exchange.owner = self
                 try:
                     reply = await conversation.answer(call)
@@ -53,7 +72,7 @@ class PostChannel(Record):
                     await exchange.end(sse.encode(reply.data))
         finally:
             if not exchange.detached:
-                if exchange.large_body is not None and (type(call) is Call or type(call) is Batch):
+                if exchange.large_body is not None and call is not None:
                     exchange.large_body.hold_for(call)
                 if conversation.close("the POST is answered") is not False:
                     await conversation.wait_closed()
@@ -91,7 +110,8 @@ class PostChannel(Record):
 
     def resume(self) -> None:
         """Serve the detached call again, in a new task."""
-        self._exchange.resume(partial(self.answer, self.call))
+        assert isinstance(self.call, Call)
+        self._exchange.resume(partial(self.answer, self.call, self.call.origin))
 
     async def close(self) -> None:
         """End the call if it still runs."""
