@@ -8,15 +8,15 @@ import re
 import select
 import sys
 from functools import lru_cache
-from typing import Any, Protocol, cast
+from typing import Any, cast
 from urllib.parse import unquote
 
 import httptools
 
 from gemel.http1.asgi import TEXT_TYPE, Scope
 from gemel.http1.server.head_form import HEAD_BYTES, HeadForm
-from gemel.http1.server.request import CONTINUE, KEEP_ALIVE, PIECE, CreateTask, RequestServer, Serve, ServedRequest
-from gemel.shares import address_share
+from gemel.http1.server.request import CONTINUE, KEEP_ALIVE, PIECE, Requests, Serve, ServedRequest
+from gemel.shares import Shares, address_share
 
 logger = logging.getLogger("gemel")
 
@@ -38,37 +38,75 @@ HEAD_WAIT = 10
 #: Seconds to read what a client still sends after its last response; closing at once could discard the response.
 LINGER = 2
 
+#: Connections that are looked at for one that serves no request.
+_LOOKED_AT = 100
+
 _UPGRADE = frozenset({b"upgrade", b"http2-settings"})
 #: The value of a Host header (RFC 9110 §7.2): a name or address, empty for a target without one, and a port.
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-fVv.:%\w~-]+\]|[\w.~!$&'()*+,;=%-]*)(?::[0-9]*)?[ \t]*")
 
 
-class ConnectionServer(RequestServer, Protocol):
-    """The server as its connections see it."""
+class Connections(Requests):
+    """The connections of one server, within their shares.
 
-    #: Seconds since the server started.
-    tick: int
-    #: Maximum bytes of the head of a request, and lines in one that is not complete yet.
-    head_bytes: int
-    head_lines: int
-    #: Seconds after which a client that reads nothing loses its connection.
-    stall: float
-    loop: asyncio.AbstractEventLoop
-    #: Makes a task and runs it until it first waits, where Python can do that (3.12 and newer).
-    start_task: CreateTask | None
-    serve: Serve
-    #: The content of the answer that ends an idle connection, and its type.
-    farewell: tuple[str, bytes]
+    Args:
+        serve: Serves a request.
+        head_bytes: Maximum bytes of the head of a request.
+        head_lines: Maximum number of header lines in a head that is not complete yet.
+        stall: Seconds after which a client that reads nothing loses its connection.
+        farewell: The content of the answer that ends an idle connection when the server stops, and its type.
+        most: Maximum number of connections.
+    """
+
+    def __init__(
+        self, serve: Serve, head_bytes: int, head_lines: int, stall: float, farewell: tuple[str, bytes], most: int
+    ) -> None:
+        super().__init__()
+        self.serve = serve
+        self.head_bytes = head_bytes
+        self.head_lines = head_lines
+        self.stall = stall
+        self.farewell = farewell
+        #: Seconds since the server started.
+        self.tick = 0
+        self.connections: set[HttpConnection] = set()
+        #: Those that are not about to end, by their addresses, and how many there may be.
+        self._shares: Shares[HttpConnection] = Shares()
+        self._most = most
+
+    def sweep(self) -> None:
+        """Called once a second: close connections that make no progress."""
+        self.tick += 1
+        for connection in list(self.connections):
+            connection.sweep(self.tick)
 
     def admit(self, connection: HttpConnection) -> None:
-        """Take a new connection, or abort it."""
+        """Take a new connection. Where there is no room, the address with most of them loses one, an idle one if possible.
+
+        One that serves a request is lost to another address only, which then has no more than that one.
+        """
+        self.connections.add(connection)
+        holder = connection.holder
+        if len(self._shares) >= self._most:
+            theirs = self._shares.giving_way(holder)[:_LOOKED_AT]
+            gone = next((one for one in theirs if one.is_idle), None)
+            if gone is None and theirs and self._shares.held(theirs[0].holder) > self._shares.held(holder) + 1:
+                gone = theirs[0]
+            if gone is None:
+                connection.transport.abort()
+                return
+            self._shares.discard(gone.holder, gone)
+            gone.transport.abort()
+        self._shares.add(holder, connection)
 
     def forget(self, connection: HttpConnection) -> None:
         """A connection has ended."""
+        self.connections.discard(connection)
+        self._shares.discard(connection.holder, connection)
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection. The server calls `sweep` once a second."""
+    """One connection."""
 
     __slots__ = (
         "__weakref__",
@@ -104,7 +142,7 @@ class HttpConnection(asyncio.Protocol):
         "transport",
     )
 
-    def __init__(self, server: ConnectionServer) -> None:
+    def __init__(self, server: Connections) -> None:
         self.server = server
         self.full = False
         #: Unsent bytes at the last sweep.
@@ -321,13 +359,27 @@ class HttpConnection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         self._overhead -= len(body) + FREE_FRAMING
-        if self._incoming is not None:
-            self._incoming.feed(body)
+        request = self._incoming
+        if request is None:
+            return
+        request.received += len(body)
+        if not request.body:
+            request.body = body
+        elif type(request.body) is bytearray:
+            request.body += body
+        else:
+            request.body = bytearray(request.body) + body
+        if len(request.body) > request.buffer_limit:
+            self.pause()
+        if request.event is not None:
+            request.event.set()
 
     def on_message_complete(self) -> None:
-        if self._incoming is not None:
-            self._incoming.end_body()
-            self._incoming = None
+        request, self._incoming = self._incoming, None
+        if request is not None:
+            request.complete = True
+            if request.event is not None:
+                request.event.set()
 
     # ---------------------------------------------------------------- input
 

@@ -8,15 +8,13 @@ import sys
 import time
 from contextlib import suppress
 from email.utils import formatdate
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gemel.errors import StartError
 from gemel.http1.asgi import TEXT_TYPE
-from gemel.http1.server.connection import HEAD_WAIT, HttpConnection
-from gemel.http1.server.request import CreateTask, ResponseHeads, Serve
+from gemel.http1.server.connection import HEAD_WAIT, Connections, HttpConnection
+from gemel.http1.server.request import Serve
 from gemel.local_sockets import Listening, listen_on_pipe
-from gemel.shares import Shares
 
 if TYPE_CHECKING:
     import ssl
@@ -25,11 +23,9 @@ if TYPE_CHECKING:
 _BACKLOG = 2048
 #: Seconds between two sweeps of all connections.
 TICK = 1.0
-#: Connections that are looked at for one that serves no request.
-_LOOKED_AT = 100
 
 
-class Listener:
+class Listener(Connections):
     """Serves each request by `serve(request)` in a task of its own, on the event loop in which it was made.
 
     Args:
@@ -48,26 +44,7 @@ class Listener:
         stall: float = 30.0,
         farewell: tuple[str, bytes] = ("The server is stopping: send the request again", TEXT_TYPE),
     ) -> None:
-        self.serve = serve
-        self.head_bytes = head_bytes
-        self.head_lines = head_lines
-        self.stall = stall
-        self.farewell = farewell
-        self.loop = asyncio.get_running_loop()
-        # What the loop does itself, but the tasks need no names of their own.
-        plain = partial(asyncio.Task, loop=self.loop, name="HTTP request")
-        self.create_task: CreateTask = self.loop.create_task if self.loop.get_task_factory() is not None else plain
-        self.start_task: CreateTask | None = None
-        if self.create_task is plain and sys.version_info >= (3, 12):
-            self.start_task = partial(plain, eager_start=True)
-        self.heads = ResponseHeads()
-        self.ending = False
-        self.tick = 0
-        self.connections: set[HttpConnection] = set()
-        #: Those that are not about to end, by their addresses, and how many there may be.
-        self._shares: Shares[HttpConnection] = Shares()
-        self._most = _connections_at_once()
-        self.tasks: set[asyncio.Task[Any]] = set()
+        super().__init__(serve, head_bytes, head_lines, stall, farewell, _connections_at_once())
         self._servers: list[Listening] = []
         self._listening: list[socket.socket] = []
         self._secure: dict[str, Any] = {}
@@ -95,35 +72,9 @@ class Listener:
         self._servers.append(await listen_on_pipe(lambda: HttpConnection(self), path))
 
     def _beat(self) -> None:
-        self.tick += 1
         self.heads.at(formatdate(time.time(), usegmt=True))
-        for connection in list(self.connections):
-            connection.sweep(self.tick)
+        self.sweep()
         self._timer = self.loop.call_later(TICK, self._beat)
-
-    def admit(self, connection: HttpConnection) -> None:
-        """Take a new connection. Where there is no room, the address with most of them loses one, an idle one if possible.
-
-        One that serves a request is lost to another address only, which then has no more than that one.
-        """
-        self.connections.add(connection)
-        holder = connection.holder
-        if len(self._shares) >= self._most:
-            theirs = self._shares.giving_way(holder)[:_LOOKED_AT]
-            gone = next((one for one in theirs if one.is_idle), None)
-            if gone is None and theirs and self._shares.held(theirs[0].holder) > self._shares.held(holder) + 1:
-                gone = theirs[0]
-            if gone is None:
-                connection.transport.abort()
-                return
-            self._shares.discard(gone.holder, gone)
-            gone.transport.abort()
-        self._shares.add(holder, connection)
-
-    def forget(self, connection: HttpConnection) -> None:
-        """A connection has ended."""
-        self.connections.discard(connection)
-        self._shares.discard(connection.holder, connection)
 
     async def stop_accepting(self, *, alone: bool) -> None:
         """Accept no more connections, and lose none: like `drain`, at a time when asyncio is not making one.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
@@ -91,22 +92,30 @@ class _Done:
 _DONE = cast("Awaitable[None]", _Done())
 
 
-class RequestServer(Protocol):
-    """The server as its requests see it."""
+class Requests:
+    """What the requests of one server have in common."""
 
-    heads: ResponseHeads
-    #: Whether the server is stopping: each response is the last one of its connection.
-    ending: bool
-    #: The tasks that serve requests.
-    tasks: set[asyncio.Task[Any]]
-    create_task: CreateTask
+    def __init__(self) -> None:
+        self.loop = loop = asyncio.get_running_loop()
+        # What the loop does itself, but the tasks need no names of their own.
+        plain = partial(asyncio.Task, loop=loop, name="HTTP request")
+        self.create_task: CreateTask = loop.create_task if loop.get_task_factory() is not None else plain
+        #: Makes a task and runs it until it first waits, where Python can do that (3.12 and newer).
+        self.start_task: CreateTask | None = None
+        if self.create_task is plain and sys.version_info >= (3, 12):
+            self.start_task = partial(plain, eager_start=True)
+        #: The tasks that serve requests.
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.heads = ResponseHeads()
+        #: Whether the server is stopping: each response is the last one of its connection.
+        self.ending = False
 
 
 class RequestConnection(Protocol):
-    """The connection as its requests see it."""
+    """What a request does with its connection, which is in the layer above: `connection.py` imports this module."""
 
     @property
-    def server(self) -> RequestServer:
+    def server(self) -> Requests:
         """The server."""
         ...
 
@@ -117,9 +126,6 @@ class RequestConnection(Protocol):
 
     async def room(self) -> None:
         """Wait until the client has read, or is gone."""
-
-    def pause(self) -> None:
-        """Stop reading from the client."""
 
     def resume(self) -> None:
         """Read from the client again."""
@@ -156,9 +162,9 @@ class ServedRequest(msgspec.Struct, eq=False):
     status: int = 0
     sent: int = 0
     #: Bytes of the body to buffer; more is left in the socket.
-    _buffer_limit: int = BODY_AHEAD
-    #: Set when something happened.
-    _event: asyncio.Event | None = None
+    buffer_limit: int = BODY_AHEAD
+    #: Set when something happened, once it is waited for.
+    event: asyncio.Event | None = None
     _on_disconnect: Callable[[], None] | None = None
     #: Whether `receive` has returned the end of the body; whether 100 Continue was sent.
     _end_received: bool = False
@@ -171,31 +177,11 @@ class ServedRequest(msgspec.Struct, eq=False):
 
     # ---------------------------------------------------------------- called by the connection
 
-    def feed(self, data: bytes) -> None:
-        """A piece of the body."""
-        self.received += len(data)
-        if not self.body:
-            self.body = data
-        elif type(self.body) is bytearray:
-            self.body += data
-        else:
-            self.body = bytearray(self.body) + data
-        if len(self.body) > self._buffer_limit:
-            self._connection.pause()
-        if self._event is not None:
-            self._event.set()
-
-    def end_body(self) -> None:
-        """The body is complete."""
-        self.complete = True
-        if self._event is not None:
-            self._event.set()
-
     def disconnected(self) -> None:
         """The client is gone."""
         self.lost = True
-        if self._event is not None:
-            self._event.set()
+        if self.event is not None:
+            self.event.set()
         if self._on_disconnect is not None:
             self._on_disconnect()
 
@@ -238,31 +224,30 @@ class ServedRequest(msgspec.Struct, eq=False):
 
     # ---------------------------------------------------------------- the body
 
-    def _take(self) -> bytes:
-        body, self.body = self.body, b""
-        return body if type(body) is bytes else bytes(body)
-
     async def read(self, limit: int, grow: Callable[[int], None] | None = None, /) -> bytes | None:
         """Read the body, or more than `limit` bytes of it; None if the client left before its end.
 
         `grow(size)` is called with the number of bytes while more are to come; what it raises is passed on.
         """
-        self._buffer_limit = limit
+        self.buffer_limit = limit
         while not self.complete and not self.lost and len(self.body) <= limit:
             if self.body and grow is not None:
                 grow(len(self.body))
             await self._wait_for_event()
-        return self._take() if self.complete or not self.lost else None
+        if self.lost and not self.complete:
+            return None
+        body, self.body = bytes(self.body), b""
+        return body
 
     async def _wait_for_event(self) -> None:
         """Wait until something happens."""
         if not self.complete:
             self._send_continue()
             self._connection.resume()
-        if self._event is None:
-            self._event = asyncio.Event()
-        self._event.clear()
-        await self._event.wait()
+        if self.event is None:
+            self.event = asyncio.Event()
+        self.event.clear()
+        await self.event.wait()
 
     def _send_continue(self) -> None:
         """Send 100 Continue to a client that expects it, once, when its body is read (RFC 9110 §10.1.1)."""
@@ -295,8 +280,8 @@ class ServedRequest(msgspec.Struct, eq=False):
             self.sent = len(data)
         head += b"\r\n" if status == 204 else _end_of_head(len(data))
         connection.transport.write(head if status == 204 or self.scope["method"] == "HEAD" else head + data)
-        if self._event is not None:
-            self._event.set()
+        if self.event is not None:
+            self.event.set()
         connection.answered(last)
         return _DONE
 
@@ -356,8 +341,8 @@ class ServedRequest(msgspec.Struct, eq=False):
             transport.write(head + framed)
         if not more:
             self._unfinished = False
-            if self._event is not None:
-                self._event.set()
+            if self.event is not None:
+                self.event.set()
             # As the head said, also if the server is stopping now: the next request may be on its way.
             self._connection.answered(not self._keep_alive or not self.complete)
         return True
@@ -395,11 +380,12 @@ class ServedRequest(msgspec.Struct, eq=False):
 
     async def receive(self) -> Message:
         """ASGI `receive`: the next piece of the body, or the disconnect."""
-        self._buffer_limit = BODY_AHEAD
+        self.buffer_limit = BODY_AHEAD
         while not self.lost and (self._unfinished or not self.status):
             if self.body or (self.complete and not self._end_received):
                 self._end_received = self.complete
-                return {"type": "http.request", "body": self._take(), "more_body": not self.complete}
+                body, self.body = bytes(self.body), b""
+                return {"type": "http.request", "body": body, "more_body": not self.complete}
             await self._wait_for_event()
         return {"type": "http.disconnect"}
 

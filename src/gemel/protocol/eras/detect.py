@@ -238,7 +238,7 @@ def era_of_batch(version_header: str | None, eras: tuple[Era, ...]) -> Era:
 
 def era_of_revision(revision: str) -> Era:
     """The era of a published revision; the handshake era for a name that is unknown."""
-    return STATELESS if STATELESS.knows(revision) else HANDSHAKE
+    return STATELESS if revision in STATELESS.revisions else HANDSHAKE
 
 
 def parse_eras(names: Any) -> tuple[Era, ...]:

@@ -284,9 +284,10 @@ def count_kept() -> int:
     return sum(1 for each in kept if type(each) is Call or each.number != STANDING)
 
 
-async def test_nothing_is_kept_of_calls_that_have_ended(site: Site) -> None:
+@pytest.mark.parametrize("accept", ["application/json, text/event-stream", "text/event-stream"])
+async def test_nothing_is_kept_of_calls_that_have_ended(site: Site, accept: str) -> None:
     before = count_kept()
-    session = await site.session()
+    session = {**await site.session(), "Accept": accept}
     for _ in range(5):
         await site.ask(session, handshake_call("add", a=1, b=2))
     assert count_kept() <= before

@@ -267,13 +267,14 @@ class Endpoint:
         return session
 
     async def _handshake(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
+        opens = _is_initialize(inbound)
         if head.handshake_refusal is not None:
             await exchange.refuse(head.handshake_refusal, inbound)
         elif self._requests.stopping and _is_new_work(inbound):
             await exchange.refuse(STOPPING_ANSWER, inbound)
         elif not self._options.sessions:
             await PostChannel(self._serve, exchange, head.accepts, False).answer(inbound, origin)
-        elif head.session_id is None and _is_initialize(inbound):
+        elif head.session_id is None and opens:
             await self._initialize(exchange, head, origin, inbound)
         else:
             session: HttpSession | Refusal = self._sessions.find(head.session_id, _owner_of(origin))
@@ -281,7 +282,7 @@ class Endpoint:
                 session = await self._find(head, origin)
             if isinstance(session, Refusal):
                 await exchange.refuse(session, inbound)
-            elif _is_initialize(inbound):  # a gateway, whose other clients may use the session
+            elif opens:  # a gateway, whose other clients may use the session
                 await self._initialize(exchange, head, origin, inbound)
             else:
                 await session.post(inbound, origin, exchange, head.accepts)

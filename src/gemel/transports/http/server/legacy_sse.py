@@ -19,7 +19,6 @@ from gemel.protocol.eras import detect
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.http import sse
 from gemel.protocol.http.headers import judge_head
-from gemel.protocol.http.media_types import TAKES_EVENTS
 from gemel.protocol.http.request import Refusal
 from gemel.protocol.records import Call, Origin, Outgoing
 from gemel.schema.base import NOTHING
@@ -92,7 +91,7 @@ class LegacyEndpoint:
             await exchange.refuse(STOPPING if self._stopping else TOO_MANY_SESSIONS)
             return
         session_id = token_urlsafe(32)
-        response = StreamResponse(exchange, self._options.limits.stream_bytes, TAKES_EVENTS)
+        response = StreamResponse(exchange, self._options.limits.stream_bytes)
         session = LegacySession(self._options, response, origin, self._held)
         self._sessions[session_id] = session
         self._shares.add(session.holder, session)

@@ -1,7 +1,8 @@
 """An HTTP session of the handshake era: a channel that lives across requests, and the event streams that carry it.
 
-Each call has a stream of its own, which the response to its POST carries; what belongs to no call goes on the standing
-stream, which GET opens. A stream outlives its response: the client may reconnect after the last event.
+The answer to a call is the JSON body of the response to its POST. If something is sent about the call before, the response
+carries a stream for the call; what belongs to no call goes on the standing stream, which GET opens. A stream outlives its
+response: the client may reconnect after the last event.
 
 Specification (2025-11-25): Transports, sections "Session Management" and "Resumability and Redelivery".
 """
@@ -20,7 +21,7 @@ from gemel.protocol.records import Batch, Call, Inbound, Origin, Outgoing
 from gemel.protocol.states import CallState
 from gemel.schema.revisions import knows
 from gemel.session import INITIALIZED_SECONDS, Session
-from gemel.transports.http.server.exchange import STREAMING, Exchange
+from gemel.transports.http.server.exchange import Exchange
 from gemel.transports.http.server.options import HttpSettings
 from gemel.transports.http.server.replay import ReplayLog, ReplayStore
 
@@ -42,10 +43,10 @@ class HttpSession:
         "_on_end",
         "_open_responses",
         "_options",
+        "_posts",
         "_reader_came",
         "_retry",
         "_stopping",
-        "_stream_of",
         "_streams",
         "_tasks",
         "closed",
@@ -82,8 +83,8 @@ class HttpSession:
         self._next_stream = STANDING
         #: Streams that have not ended, by number.
         self._streams: dict[int, SessionStream] = {}
-        #: The stream of each running call. The key is the call itself: ids are chosen by clients.
-        self._stream_of: dict[Call, SessionStream] = {}
+        #: The response for each running call. The key is the call itself: ids are chosen by clients.
+        self._posts: dict[Call, PostResponse] = {}
         self._tasks: dict[Call | Batch, asyncio.Task[None]] = {}
         #: Notifications that precede the result of `initialize`; None while that is not served.
         self._greeting: list[Outgoing] | None = None
@@ -148,33 +149,36 @@ class HttpSession:
             await self._serve(got, calls, exchange, accepts)
 
     async def _serve(self, got: Call | Batch, calls: Sequence[Call], exchange: Exchange, accepts: int) -> None:
-        """Serve a request and carry its stream. The call goes on if the client leaves."""
-        self._next_stream += 1
-        response = StreamResponse(exchange, self._options.limits.stream_bytes, accepts)
+        """Serve a request and carry its answer. The call goes on if the client leaves."""
+        response = PostResponse(exchange, accepts, self._open_stream)
         for call in calls:
             self._learn(call.revision)
-        stream = SessionStream(self._next_stream, self._log, self._retry)
-        stream.response, response.stream = response, stream
-        self._streams[stream.number] = stream
-        for call in calls:
-            self._stream_of[call] = stream
-        self._start(self._answer(got, calls, stream), got, exchange)
+            self._posts[call] = response
+        self._start(self._answer(got, calls, response), got, exchange)
         try:
             await self._carry(response)
         except asyncio.CancelledError:  # the HTTP server gives up the exchange: answer first, it ends here either way
             reply = Outgoing.interrupted(got)
-            if reply is None or stream.ended:
+            if reply is None or response.ended:
                 raise
             self.conversation.cancel(got, "its HTTP exchange was cancelled")
-            stream.answer(reply)
+            response.answer(reply)
             await exchange.answer(reply)
+
+    def _open_stream(self, exchange: Exchange) -> SessionStream:
+        """Make a stream for the calls of one POST."""
+        self._next_stream += 1
+        stream = SessionStream(self._next_stream, self._log, self._retry)
+        stream.response = response = StreamResponse(exchange, self._options.limits.stream_bytes)
+        response.stream = self._streams[stream.number] = stream
+        return stream
 
     def _learn(self, revision: str) -> None:
         if revision != self.revision:
             self.revision = revision
             self._retry = self._options.retry if knows(revision, "priming event") else None
 
-    async def _answer(self, got: Call | Batch, calls: Sequence[Call], stream: SessionStream) -> None:
+    async def _answer(self, got: Call | Batch, calls: Sequence[Call], response: PostResponse) -> None:
         reply: Outgoing | None = None
         try:
             reply = await self.conversation.answer(got)
@@ -185,9 +189,10 @@ class HttpSession:
             if reply is None and self._stopping:
                 reply = Outgoing.unfinished(got, "the server is stopping")
             for call in calls:
-                self._stream_of.pop(call, None)
-            self._streams.pop(stream.number, None)
-            stream.answer(reply)
+                self._posts.pop(call, None)
+            response.answer(reply)
+            if response.stream is not None:
+                self._streams.pop(response.stream.number, None)
             self._done(got)
 
     def _start_notification(self, call: Call, exchange: Exchange | None = None) -> None:
@@ -231,7 +236,7 @@ class HttpSession:
         self._tasks.pop(call, None)
         self.idle_since = self._loop.time()
 
-    async def _carry(self, response: StreamResponse) -> None:
+    async def _carry(self, response: PostResponse | StreamResponse) -> None:
         self._open_responses += 1
         try:
             await response.run()
@@ -263,7 +268,7 @@ class HttpSession:
             number, position = await self._log.find(last_event_id)
             # A stream that has ended lives on in the replay log alone.
             stream = self._streams.get(number) or SessionStream(number, self._log, None)
-        response = StreamResponse(exchange, self._options.limits.stream_bytes, TAKES_EVENTS)
+        response = StreamResponse(exchange, self._options.limits.stream_bytes)
         await stream.attach(response, position)
         if stream.number == STANDING:
             self._reader_comes()
@@ -282,8 +287,8 @@ class HttpSession:
             if message.pending is not None:
                 await self._require_reader(about)
             await self.standing.put(message)
-        elif (stream := self._stream_of.get(about)) is not None:
-            await stream.put(message)
+        elif (response := self._posts.get(about)) is not None:
+            await response.put(message)
         else:
             raise ChannelClosed("the call is answered already")
 
@@ -333,8 +338,8 @@ class HttpSession:
         Returns:
             False if nothing happened: the revision has no polling, or nobody reads the stream.
         """
-        stream = self._stream_of.get(call)
-        return stream is not None and stream.end_response(retry_ms)
+        response = self._posts.get(call)
+        return response is not None and self._retry is not None and response.end_early(retry_ms)
 
     # ---------------------------------------------------------------- the end
 
@@ -367,17 +372,19 @@ class HttpSession:
         self.failure = failure
         self._on_end(self)
         for got in self._interrupted or self._running():
-            stream = self._stream_of.get(got.calls[0] if isinstance(got, Batch) else got)
-            if stream is not None:
-                stream.answer(Outgoing.unfinished(got, reason))
+            response = self._posts.get(got.calls[0] if isinstance(got, Batch) else got)
+            if response is not None:
+                response.answer(Outgoing.unfinished(got, reason))
         self.conversation.close(reason)
+        for response in list(self._posts.values()):
+            response.answer(None)
         for stream in list(self._streams.values()):
             stream.end()
         self._log.close()
 
     def trim(self) -> None:
         """Free the room of tables that are empty: it may stay idle for long."""
-        for table in (self._streams, self._stream_of, self._tasks):
+        for table in (self._streams, self._posts, self._tasks):
             if not table:
                 table.clear()
         if isinstance(self.session, Session):
@@ -391,6 +398,109 @@ class HttpSession:
         """End the session from the inside."""
         self.end("the session was closed")
         await self.wait_closed()
+
+
+class PostResponse:
+    """The response to a POST with calls: a JSON body with their answer. If an event comes first, a stream is opened for it."""
+
+    __slots__ = ("_carrier", "_exchange", "_left", "_open_stream", "_wake", "accepts", "ended", "stream")
+
+    def __init__(self, exchange: Exchange, accepts: int, open_stream: Callable[[Exchange], SessionStream]) -> None:
+        self._exchange = exchange
+        self._open_stream = open_stream
+        #: Done when there is an answer as JSON, with that; None if there is a stream, or the client has left.
+        self._wake: asyncio.Future[Outgoing | None] = asyncio.get_running_loop().create_future()
+        #: Whether the client has left before there was a stream.
+        self._left = exchange.over
+        #: The kinds of answer that the client accepts.
+        self.accepts = accepts
+        #: The stream of the calls, once it is open, and what carries it in this response.
+        self.stream: SessionStream | None = None
+        self._carrier: StreamResponse | None = None
+        #: Whether the calls are answered.
+        self.ended = False
+        exchange.owner = self
+
+    async def run(self) -> None:
+        """Carry the answer, or the stream, until it ends or its client leaves."""
+        if self._left:
+            return
+        reply = await self._wake
+        if self._carrier is not None:
+            await self._carrier.run()
+        elif reply is not None and not self._exchange.over:
+            await self._exchange.answer(reply)
+
+    def _opened(self) -> SessionStream:
+        """The stream of the calls, which is opened when it is first needed."""
+        if self.stream is None:
+            self.stream = self._open_stream(self._exchange)
+            self._carrier = self.stream.response
+            self._go_on(None)
+        return self.stream
+
+    def _go_on(self, reply: Outgoing | None) -> None:
+        if not self._wake.done():
+            self._wake.set_result(reply)
+
+    async def put(self, message: Outgoing) -> None:
+        """Send a message about the calls; waits while the client doesn't read.
+
+        Raises:
+            ChannelClosed: The calls are answered, or the client left, or takes no events and the message needs an answer.
+        """
+        if self.ended:
+            raise ChannelClosed("the call is answered already")
+        if self._left:
+            raise ChannelClosed("the client has left and can't come back to this stream")
+        if self.accepts & TAKES_EVENTS:
+            await self._opened().put(message)
+        elif message.pending is not None:
+            raise ChannelClosed("the client takes no event stream on this request, so it can't be asked anything")
+        else:
+            await asyncio.sleep(0)  # a handler that only sends must not starve other tasks
+
+    def answer(self, reply: Outgoing | None) -> None:
+        """End with the reply: a JSON body, or the last event of the stream. Ignored after the end."""
+        if self.ended:
+            return
+        self.ended = True
+        # A challenge needs a status, whatever the client accepts.
+        if self.stream is None and reply is not None and (self.accepts & TAKES_JSON or reply.status == 403):
+            self._go_on(reply)
+        elif not self._left:
+            self._opened().answer(reply)
+
+    def end_early(self, retry: int) -> bool:
+        """End the response before the answer; the client comes back for the rest after `retry` milliseconds.
+
+        Returns:
+            False if nobody reads a stream here.
+        """
+        if self.ended or self._left or not self.accepts & TAKES_EVENTS:
+            return False
+        return self._opened().end_response(retry)
+
+    # ---------------------------------------------------------------- ExchangeOwner, until there is a stream
+
+    def disconnected(self, reason: str) -> None:
+        """The calls go on, but nothing is kept for the client, which has no event id to come back with."""
+        self._left = True
+        self._go_on(None)
+
+    def stop(self, reason: str) -> None:
+        """The session stops its calls."""
+
+    def expired(self) -> None:
+        """The call was authorized when it came, and may finish."""
+
+    def unfinished(self, reason: str) -> Outgoing | None:
+        """The session answers its calls."""
+        return None
+
+    def opening(self) -> bytes:
+        """The opening event, if a keep-alive begins the stream."""
+        return b"" if self.ended else self._opened().opening()
 
 
 class SessionStream:
@@ -434,10 +544,8 @@ class SessionStream:
             if not self._keeps:
                 raise ChannelClosed("the client has left and can't come back to this stream")
             self._log.append(self.number, message.data)
-        elif response.accepts & TAKES_EVENTS:
+        else:
             self._give(response, message.data)
-        elif message.pending is not None:
-            raise ChannelClosed("the client takes no event stream on this request, so it can't be asked anything")
 
     def _give(self, response: StreamResponse, data: bytes) -> None:
         opening = self.opening()
@@ -456,17 +564,13 @@ class SessionStream:
         return self._log.mark(self.number, retry)
 
     def answer(self, reply: Outgoing | None) -> None:
-        """End with the reply: the last event, or a JSON body if there was no event before. Ignored after the end."""
+        """End with the reply as the last event. Ignored after the end."""
         if self.ended:
             return
-        response = self.response
-        if reply is not None:
-            if response is not None and response.takes(reply) and not response.streaming:
-                response.reply = reply
-            elif response is not None:
-                self._give(response, reply.data)
-            elif self._keeps:
-                self._log.append(self.number, reply.data)
+        if reply is not None and self.response is not None:
+            self._give(self.response, reply.data)
+        elif reply is not None and self._keeps:
+            self._log.append(self.number, reply.data)
         self.end()
 
     def end(self) -> None:
@@ -507,7 +611,7 @@ class SessionStream:
             False if the revision has no polling or nobody reads.
         """
         response = self.response
-        if self.retry is None or response is None or not response.accepts & TAKES_EVENTS:
+        if self.retry is None or response is None:
             return False
         response.feed(self._opening_event(retry))
         self.response = None
@@ -525,28 +629,24 @@ class StreamResponse:
         "_room",
         "_size",
         "_wake",
-        "accepts",
         "done",
         "on_expiry",
-        "reply",
         "stream",
     )
 
-    def __init__(self, exchange: Exchange, limit: int, accepts: int) -> None:
+    accepts = TAKES_EVENTS
+
+    def __init__(self, exchange: Exchange, limit: int) -> None:
         self._exchange = exchange
         self._limit = limit
         self._pending: list[bytes] = []
         self._size = 0
         self._wake: asyncio.Future[None] | None = None
         self._room: asyncio.Event | None = None
-        #: The kinds of answer that the client accepts.
-        self.accepts = accepts
         self.stream: SessionStream | None = None
         self.done = False
         #: Called in place of `end` when the authorization of its request has ended.
         self.on_expiry: Callable[[], None] | None = None
-        #: The answer, if it is a JSON body.
-        self.reply: Outgoing | None = None
         exchange.owner = self
 
     def feed(self, event: bytes) -> None:
@@ -556,15 +656,6 @@ class StreamResponse:
         self._pending.append(event)
         self._size += len(event)
         self._notify()
-
-    def takes(self, reply: Outgoing) -> bool:
-        """Whether a reply may be the body of the response. A challenge needs a status, whatever the client accepts."""
-        return self.accepts & TAKES_JSON != 0 or reply.status == 403
-
-    @property
-    def streaming(self) -> bool:
-        """Whether the answer can no longer be a JSON body."""
-        return self._exchange.state is STREAMING or bool(self._pending)
 
     def end(self) -> None:
         """Nothing more will come."""
@@ -601,7 +692,7 @@ class StreamResponse:
         try:
             while not exchange.over:
                 if self.done:
-                    await self._write_end()
+                    await exchange.end(b"".join(self._pending))
                 elif self._pending:
                     await self._flush()
                 else:
@@ -619,14 +710,6 @@ class StreamResponse:
         self._size -= len(chunk)
         if self._room is not None:
             self._room.set()
-
-    async def _write_end(self) -> None:
-        """Write what waits together with the end, or the reply."""
-        reply, exchange = self.reply, self._exchange
-        if reply is None:
-            await exchange.end(b"".join(self._pending))
-        else:  # a keep-alive may have turned the response into a stream meanwhile
-            await exchange.answer(reply)
 
     # ---------------------------------------------------------------- ExchangeOwner
 

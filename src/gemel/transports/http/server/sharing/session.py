@@ -16,7 +16,6 @@ from gemel.errors import BackendError, ChannelClosed, GemelError, NoSession, Ove
 from gemel.jsonrpc import Failure, Message, Request, RequestId, Response
 from gemel.protocol.changes import Changed
 from gemel.protocol.http import sse
-from gemel.protocol.http.media_types import TAKES_EVENTS
 from gemel.protocol.http.request import Owner, Refusal
 from gemel.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, LostAnswer, Origin, Outgoing
 from gemel.protocol.states import HandshakeState
@@ -186,7 +185,11 @@ class SharedSession(HttpSession):
         return self._events
 
     def _ids_of(self, number: int) -> list[RequestId]:
-        return [call.id for call, stream in self._stream_of.items() if stream.number == number and call.id is not None]
+        return [
+            call.id
+            for call, response in self._posts.items()
+            if response.stream is not None and response.stream.number == number and call.id is not None
+        ]
 
     @property
     def session(self) -> Session:
@@ -479,7 +482,7 @@ class SharedSession(HttpSession):
 
         follower = Follower(sharing.state.backend, self.keys, place, is_alive, sharing.ttl)
         events = await follower.begin()
-        response = StreamResponse(exchange, self._options.limits.stream_bytes, TAKES_EVENTS)
+        response = StreamResponse(exchange, self._options.limits.stream_bytes)
         if events:
             response.feed(b"".join(events))
         elif self._retry is not None:
@@ -518,7 +521,7 @@ class SharedSession(HttpSession):
             await self._leave_standing(opened, None)
             raise
         assert exchange.origin is not None
-        response = StreamResponse(exchange, self._options.limits.stream_bytes, TAKES_EVENTS)
+        response = StreamResponse(exchange, self._options.limits.stream_bytes)
         if self._opened != opened:  # another GET has come since
             response.end()
             await self._carry(response)
