@@ -1,4 +1,8 @@
-"""The standard streams of a process, where some of them are closed: services and cron jobs are started like that."""
+"""Who owns standard input, output and error of this process.
+
+A server over stdio takes input and output for the protocol: meanwhile `print` and child processes write to standard error.
+Streams that are closed, as in services and cron jobs, are replaced by /dev/null.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,10 @@ import io
 import os
 import sys
 from collections.abc import Iterator
+
+from gemel.errors import StartError
+
+_taken = False
 
 
 def fill_standard_descriptors() -> None:
@@ -31,6 +39,45 @@ def fill_standard_streams() -> None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
+def require_standard_streams() -> None:
+    """Require open standard input and output; replace a closed standard error by /dev/null.
+
+    Call it before an event loop is made, like `fill_standard_descriptors`.
+
+    Raises:
+        StartError: Standard input or output is closed.
+    """
+    for name, stream in (("input", sys.__stdin__), ("output", sys.__stdout__)):
+        if stream is None:
+            raise StartError(
+                f"Standard {name} is closed, so there is nothing to serve on: start the server from an MCP client, "
+                "or serve another transport."
+            )
+    fill_standard_descriptors()
+
+
+@contextlib.contextmanager
+def own_streams() -> Iterator[tuple[int, int]]:
+    """Take standard input and output for the protocol; nobody else can meanwhile.
+
+    Yields descriptors for the protocol, while 0 is /dev/null and 1 is standard error, so that what a lifespan prints does
+    not reach the client. Both are restored at the end.
+
+    Raises:
+        StartError: Standard input or output is closed or already taken.
+    """
+    global _taken
+    if _taken:
+        raise StartError("Standard input and output are already being served by this process; serve them once.")
+    require_standard_streams()
+    with moved_aside() as descriptors:
+        _taken = True
+        try:
+            yield descriptors
+        finally:
+            _taken = False
 
 
 @contextlib.contextmanager
@@ -58,6 +105,11 @@ def moved_aside(*, output_only: bool = False) -> Iterator[tuple[int, int]]:
         os.dup2(saved[1], 1)
         for descriptor in (*saved, null):
             os.close(descriptor)
+
+
+def discard_output() -> None:
+    """Discard what is still in the buffer of standard output, whose reader is gone, and what comes from now on."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _save(descriptor: int) -> int:

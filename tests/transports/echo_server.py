@@ -9,7 +9,8 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "src")]
 
 from gemel import Limits  # noqa: E402
-from gemel.transports.stream.stdio import require_standard_streams, serve_stdio  # noqa: E402
+from gemel.standard_streams import require_standard_streams  # noqa: E402
+from gemel.transports.stream.stdio import serve_stdio  # noqa: E402
 from tests.support import Channel  # noqa: E402
 from tests.transports.echo import EchoConversation  # noqa: E402
 from tests.transports.loops import FACTORIES  # noqa: E402

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
 from gemel.errors import GemelError
-from gemel.standard_streams import fill_standard_streams
+from gemel.standard_streams import discard_output, fill_standard_streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,6 +37,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discards what is left in the buffer
+        discard_output()
         return 141
     return code

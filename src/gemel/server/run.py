@@ -21,7 +21,7 @@ from gemel.protocol.limits import Limits
 from gemel.server.composition.mount import Catalog
 from gemel.server.options import SocketOptions, StdioOptions
 from gemel.server.watchdog import describe_thread, end_blocked_process
-from gemel.standard_streams import fill_standard_descriptors
+from gemel.standard_streams import fill_standard_descriptors, own_streams, require_standard_streams
 from gemel.transports.event_loop import run_in_own_loop
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _checked(transport: str, options: Mapping[str, Any]) -> Any:
 async def _serving(server: Runnable, transport: str, options: Any) -> None:
     server.expect_offers()
     if transport == "stdio":
-        from gemel.transports.stream.stdio import own_streams, require_standard_streams, serve_stdio
+        from gemel.transports.stream.stdio import serve_stdio
 
         require_standard_streams()
         if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty():

@@ -256,6 +256,6 @@ def test_standard_input_and_output_are_put_back(loop: str) -> None:
 
 async def test_it_serves_only_one_conversation_at_a_time(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two readers of one pipe would take each other's messages."""
-    monkeypatch.setattr("gemel.transports.stream.stdio._taken", True)
+    monkeypatch.setattr("gemel.standard_streams._taken", True)
     with pytest.raises(StartError, match="already being served"):
         await asyncio.wait_for(serve_stdio(EchoConversation), 5)

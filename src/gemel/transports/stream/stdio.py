@@ -9,17 +9,15 @@ import asyncio
 import contextlib
 import os
 import select
-import sys
 import threading
 from collections.abc import Iterator
 
 from gemel.channel import Serve
-from gemel.errors import StartError
 from gemel.protocol.http.request import Principal
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.protocol.records import origin_of
 from gemel.signals import announce_stop, stop_on_signals
-from gemel.standard_streams import fill_standard_descriptors, moved_aside
+from gemel.standard_streams import own_streams
 from gemel.transports.stream.blocking import open_descriptors
 from gemel.transports.stream.descriptors import DescriptorTransport
 from gemel.transports.stream.line_channel import LineChannel
@@ -28,25 +26,6 @@ from gemel.transports.stream.line_channel import LineChannel
 LAST_MOMENT = 0.5
 #: Milliseconds after which the thread that waits for a hang-up notices that serving has ended.
 _HANGUP_INTERVAL = 1_000
-
-_taken = False
-
-
-def require_standard_streams() -> None:
-    """Require open standard input and output; replace a closed standard error by /dev/null.
-
-    Call it before an event loop is made, like `fill_standard_descriptors`.
-
-    Raises:
-        StartError: Standard input or output is closed.
-    """
-    for name, stream in (("input", sys.__stdin__), ("output", sys.__stdout__)):
-        if stream is None:
-            raise StartError(
-                f"Standard {name} is closed, so there is nothing to serve on: start the server from an MCP client, "
-                "or serve another transport."
-            )
-    fill_standard_descriptors()
 
 
 async def serve_stdio(
@@ -116,25 +95,3 @@ def _announced_hangup(fd: int) -> Iterator[None]:
         yield
     finally:
         served.set()
-
-
-@contextlib.contextmanager
-def own_streams() -> Iterator[tuple[int, int]]:
-    """Take standard input and output for the protocol: `serve_stdio` takes them itself, unless they are taken before.
-
-    Yields descriptors for the protocol, while 0 is /dev/null and 1 is standard error, so that what a lifespan prints does
-    not reach the client.
-
-    Raises:
-        StartError: Standard input or output is closed or already taken.
-    """
-    global _taken
-    if _taken:
-        raise StartError("Standard input and output are already being served by this process; serve them once.")
-    require_standard_streams()
-    with moved_aside() as descriptors:
-        _taken = True
-        try:
-            yield descriptors
-        finally:
-            _taken = False
