@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -85,6 +86,13 @@ async def test_a_call_takes_the_documented_way(route: str, era: Literal["2025", 
     assert len(entered) == len(way), entered
     for name, hop in zip(entered, way, strict=True):
         assert name in hop, entered
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the numbers are those of Python 3.11")
+def test_a_call_switches_between_files_no_more_often_than_the_table_says() -> None:
+    """From the first byte to the last, on sockets and pipes."""
+    done = subprocess.run([sys.executable, "-m", "tools.call_path"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_layers_are_the_documented_ones() -> None:

@@ -1,8 +1,10 @@
-"""The path of one warmed `tools/call` through Gemel's files: `python -m tools.call_path` prints the counts.
+"""The path of one warmed `tools/call` through Gemel's files, from the first byte to the last: `python -m tools.call_path`.
 
-Of each function of the package the first entry counts. "files" is how many files these functions are in, "switches" how
-often the next function is in another file than the one before. It runs in a process of its own, since what else is
-imported there can lengthen the path. It uses public entry points only.
+Of each function of the package the first entry counts. "switches" is how often the next function is in another file than
+the one before; the exit code is 1 if they are more than the table says. "files", how many files the functions are in, is
+only told. The server's half is measured on a socket of the HTTP server of `server.run("http")`, and on pipes; the other
+end is a raw one. It runs in a process of its own, since what else is imported there can lengthen the path. It uses public
+entry points only.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ REPEATS = 3
 #: Bytes on a socket: the own HTTP client does not count, as if a foreign one were used.
 NOT_COUNTED = f"{PACKAGE}http1/client/"
 LIMIT_SECONDS = 20
-#: Turns of the event loop between the head of a request and its body, if the client sends them apart, as Python's httpx does.
+#: Turns of the event loop between the head of a request and its body, if the client sends them apart.
 TURNS = 5
 STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 IDENTITY = {"name": "path", "version": "1"}
@@ -100,7 +102,7 @@ def message(method: str, params: Message, request_id: int | None = 1) -> Message
 
 @asynccontextmanager
 async def http_connection() -> AsyncIterator[Callable[..., Awaitable[tuple[dict[str, str], Any]]]]:
-    """Serve HTTP as `server.run("http")` does; gives a function that posts a message on one connection.
+    """Serve HTTP as `server.run("http")` does; yield a function that posts a message on one connection.
 
     It returns the headers of the response and its message.
     """
@@ -164,7 +166,7 @@ async def http_session(*, apart: bool = False) -> CallPath:
 
 @asynccontextmanager
 async def standard_pipes() -> AsyncIterator[tuple[asyncio.StreamReader, BinaryIO]]:
-    """Make pipes the standard input and output of this process; gives their other ends."""
+    """Make pipes the standard input and output of this process; yield their other ends."""
     saved = os.dup(0), os.dup(1)
     from_client, to_server = os.pipe()
     from_server, to_client = os.pipe()
@@ -231,32 +233,44 @@ async def http_client() -> CallPath:
         await server.wait()
 
 
-ROUTES: dict[str, Callable[[], Awaitable[CallPath]]] = {
-    "HTTP 2026": http_stateless,
-    "HTTP 2026, apart": partial(http_stateless, apart=True),
-    "HTTP session": http_session,
-    "HTTP session, apart": partial(http_session, apart=True),
-    "stdio": stdio,
-    "HTTP client": http_client,
-}
+class Route(NamedTuple):
+    """How a call is made, and how many switches it may take, on Python 3.11."""
+
+    name: str
+    switches: int
+    measure: Callable[[], Awaitable[CallPath]]
 
 
-async def measure() -> dict[str, CallPath]:
+#: "apart": the client writes the head of the request and its body apart, as Python's httpx does.
+ROUTES = (
+    Route("HTTP 2026", 34, http_stateless),
+    Route("HTTP 2026, apart", 38, partial(http_stateless, apart=True)),
+    Route("HTTP session", 33, http_session),
+    Route("HTTP session, apart", 39, partial(http_session, apart=True)),
+    Route("stdio", 23, stdio),
+    Route("HTTP client", 18, http_client),
+)
+
+
+async def measure() -> dict[Route, CallPath]:
     """The path on each route."""
     found = {}
-    for name, route in ROUTES.items():
+    for route in ROUTES:
         async with asyncio.timeout(LIMIT_SECONDS):
-            found[name] = await route()
+            found[route] = await route.measure()
     return found
 
 
-def main(words: list[str]) -> None:
-    """Print the counts, with `-v` also the functions."""
-    for name, path in asyncio.run(measure()).items():
-        print(f"{name:<20}{path.files:>3} files {path.switches:>3} switches {len(path.entered):>3} functions")
+def main(words: list[str]) -> int:
+    """Print the counts, with `-v` also the functions. Returns 1 if a path has more switches than its route may have."""
+    found = asyncio.run(measure())
+    for route, path in found.items():
+        most = f"{path.switches:>3} switches, at most {route.switches}"
+        print(f"{route.name:<20}{path.files:>3} files {most} {len(path.entered):>3} functions")
         if "-v" in words:
             print("".join(f"    {file}: {function}\n" for file, function in path.entered), end="")
+    return int(any(path.switches > route.switches for route, path in found.items()))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -98,7 +98,10 @@ class StreamChannel(Channel, Protocol):
 
 @runtime_checkable
 class ProcessChannel(Channel, Protocol):
-    """A client's channel to a child process, whose standard error people see."""
+    """A client's channel to a child process, whose standard error people see.
+
+    A client asks for this interface, so that it loads nothing of child processes to reach a server over HTTP.
+    """
 
     def hold_stderr(self) -> None:
         """Hold back what the process writes to standard error from now on."""
@@ -122,7 +125,10 @@ class ImmediateChannel(Channel, Protocol):
 
 @runtime_checkable
 class DetachableChannel(ImmediateChannel, Protocol):
-    """A channel of one call that can wait without a task: for calls that last. What it sends belongs to the call."""
+    """A channel of one call that can wait without a task: for calls that last. What it sends belongs to the call.
+
+    A server asks for this interface, so that it loads nothing of HTTP to serve another transport.
+    """
 
     @property
     def can_detach(self) -> bool:

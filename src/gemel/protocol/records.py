@@ -235,7 +235,7 @@ class Batch(Record):
 
 
 class RequestLimit(Protocol):
-    """The time limits of a request, as a transport sees them.
+    """The time limits of a request, as a transport sees them. `gemel.timeouts`, a layer above, implements them.
 
     Attributes:
         extended: Seconds in which a person was asked, which don't count.

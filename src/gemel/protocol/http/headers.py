@@ -123,6 +123,8 @@ class Judgement(Struct, frozen=True, eq=False):
 class CommonHead(Protocol):
     """What is common to the heads of several requests of a client, as `judge_head` needs it. No name is repeated in them.
 
+    `gemel.http1`, a layer above, implements it.
+
     Attributes:
         varying: The headers whose values differ.
         most: The most bytes of such a head.

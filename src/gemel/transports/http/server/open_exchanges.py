@@ -18,7 +18,7 @@ EXPIRY_INTERVAL = 0.1
 
 
 class WatchedRequest(Protocol):
-    """A request as `OpenExchanges` sees it."""
+    """A request as `OpenExchanges` sees it: an exchange, or a request of another app."""
 
     watched: bool
 

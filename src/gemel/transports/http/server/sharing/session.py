@@ -46,7 +46,7 @@ STORE_GONE = overloaded("The store of the sessions can't be reached: try again l
 
 
 class SessionChanges(Protocol):
-    """What a server tells sessions of changes."""
+    """What a server tells sessions of changes. `gemel.server`, a layer above, implements it."""
 
     def connect(self) -> None:
         """Be told of changes from now on."""
