@@ -50,7 +50,7 @@ _ServePost: TypeAlias = Callable[[Exchange, Head, Origin, Inbound | bytes], Awai
 _CANCELLED = Refusal(400, "initialize was cancelled")
 _TOO_MANY_REQUESTS = overloaded("Too many requests at once: try again later")
 
-#: A body of at most so many bytes that is there already is taken as it is, without the limits of those that arrive slowly.
+#: A body of so many bytes that is there already is taken as it is, without the limits of those that arrive slowly.
 _AT_ONCE = 4096
 #: Maximum number of different refusals of foreign hosts and origins that are logged; callers choose their text.
 _LOGGED = 64
@@ -178,6 +178,7 @@ class Endpoint:
         self._options = options
         self._admission = admission
         self._rules = head_rules(options, HANDSHAKE.http_methods if holds_sessions(options) else STATELESS.http_methods)
+        self._at_once = min(_AT_ONCE, options.limits.body)
         self._eras = detect.parse_eras(options.eras)
         self._by_era: dict[Era, _ServePost] = {
             HANDSHAKE: self._handshake,
@@ -197,7 +198,7 @@ class Endpoint:
 
     async def _post(self, exchange: Exchange) -> None:
         """Serve one message, or a batch of the revision that has batches."""
-        raw, limits = exchange.raw, self._options.limits
+        raw = exchange.raw
         head = judge_head("POST", raw.scope["headers"], self._rules, raw.form)
         if head.barred is None and self._admission.open:
             origin = Origin(head, None, raw.scope)
@@ -215,7 +216,7 @@ class Endpoint:
             await exchange.refuse(head.refusal)
             return
         body: bytes | bytearray | Refusal | None = raw.body if raw.complete else None
-        if type(body) is not bytes or len(body) > min(_AT_ONCE, limits.body):
+        if type(body) is not bytes or len(body) > self._at_once:
             body = await exchange.read()
             if type(body) is Refusal:
                 await exchange.refuse(body)
