@@ -1,4 +1,4 @@
-"""What carries messages. A transport is given `serve` and knows neither session nor server.
+"""What carries messages. A transport is given `serve`, knows nothing of the server, and of sessions what `SessionLike` says.
 
 The names here are what transports of one's own are made of; see docs/reference/transports.md.
 """

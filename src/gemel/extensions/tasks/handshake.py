@@ -1,4 +1,6 @@
-"""Tasks in the handshake era: the experimental form of revision 2025-11-25.
+"""Tasks in the handshake era: the experimental form of revision 2025-11-25, which no revision will continue.
+
+This code is maintained, but gets no new features.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 """

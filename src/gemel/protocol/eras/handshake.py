@@ -1,4 +1,7 @@
-"""The handshake era: `initialize` negotiates, and the connection keeps what was agreed (revisions 2024-11-05 to 2025-11-25)."""
+"""The handshake era: `initialize` negotiates, and the connection keeps what was agreed (revisions 2024-11-05 to 2025-11-25).
+
+The era is closed: this code is maintained, but gets no new features.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Input in the handshake era: a request to the client, while the handler waits."""
+"""Input in the handshake era: a request to the client, while the handler waits.
+
+The era is closed: this code is maintained, but gets no new features.
+"""
 
 from __future__ import annotations
 

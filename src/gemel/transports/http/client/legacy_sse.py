@@ -1,6 +1,7 @@
-"""The client's half of the first revision's transport, HTTP+SSE: one event stream in, a POST for each message out.
+"""The client side of HTTP+SSE, the deprecated transport of 2024-11-05: an event stream in, a POST for each message out.
 
-Knows the `endpoint` event and that messages stay within one origin. Must not know what messages say.
+Knows the `endpoint` event and that messages stay within one origin. Must not know what messages say. Maintained, but
+gets no new features.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The server side of HTTP+SSE, the deprecated transport of 2024-11-05: an event stream out, a POST for each message in.
 
-Off by default. A session lives as long as its stream and belongs to the principal that opened it.
+Off by default. A session lives as long as its stream and belongs to the principal that opened it. Maintained, but gets
+no new features.
 Specification (2024-11-05): Transports, section "HTTP with SSE".
 """
 

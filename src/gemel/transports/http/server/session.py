@@ -3,6 +3,7 @@
 The answer to a call is the JSON body of the response to its POST. If something is sent about the call before, the response
 carries a stream for the call; what belongs to no call goes on the standing stream, which GET opens. A stream outlives its
 response: the client may reconnect after the last event.
+The handshake era is closed: this code is maintained, but gets no new features.
 
 Specification (2025-11-25): Transports, sections "Session Management" and "Resumability and Redelivery".
 """
