@@ -112,7 +112,7 @@ def _command(pid: int) -> str:
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fails a test after which threads, child processes or descriptors are there that were not before (REL-19).
+    """Fails a test after which threads, child processes or descriptors are there that were not before.
 
     So does a file at the root of the checkout, also if a test left it that another process runs at the same time.
 
@@ -151,7 +151,7 @@ def leaves_no_task_behind(request: pytest.FixtureRequest, leaves_nothing_behind:
 
 @pytest.fixture
 async def no_task_left() -> AsyncIterator[None]:
-    """Fails a test at whose end asyncio tasks are pending (REL-19)."""
+    """Fails a test at whose end asyncio tasks are pending."""
     yield
     for _ in range(GRACE_TURNS):
         if not _pending_tasks():

@@ -39,7 +39,7 @@ def misspelt(server: Server) -> None:
 
 
 def state_of_the_lifespan(server: Server[int]) -> None:
-    """A middleware sees the type of the server's lifespan state (A-035)."""
+    """A middleware sees the type of the server's lifespan state."""
 
     @server.add_middleware
     async def middleware(ctx: Context[int], call_next: Any) -> Any:

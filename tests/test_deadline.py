@@ -40,7 +40,7 @@ def made() -> Server:
 @pytest.mark.parametrize("era", ["2025", "2026"])
 @in_no_time
 async def test_silence_ends_a_call_and_its_outcome_is_unknown(era: EraName) -> None:
-    """C-087, LIFE-14."""
+    """LIFE-14."""
     async with Client(made(), era=era) as client:
         with pytest.raises(CallTimeout, match="tools/call got no answer within 0") as caught:
             await client.call_tool("steps", {"count": 1, "pause": 30}, idle=0.05)
@@ -51,7 +51,6 @@ async def test_silence_ends_a_call_and_its_outcome_is_unknown(era: EraName) -> N
 @pytest.mark.parametrize("era", ["2025", "2026"])
 @in_no_time
 async def test_progress_is_no_silence(era: EraName) -> None:
-    """C-087."""
     async with Client(made(), era=era) as client:
         result = await client.call_tool("steps", {"count": 8, "pause": 0.05}, idle=0.25)
     assert result.text == "done"
@@ -60,7 +59,6 @@ async def test_progress_is_no_silence(era: EraName) -> None:
 @pytest.mark.parametrize("era", ["2025", "2026"])
 @in_no_time
 async def test_the_whole_ends_a_call_whatever_its_progress(era: EraName) -> None:
-    """C-087, D-005."""
     async with Client(made(), era=era) as client:
         with pytest.raises(CallTimeout):
             await client.call_tool("steps", {"count": 100, "pause": 0.02}, idle=10, total=0.2)
@@ -155,7 +153,7 @@ async def test_thousands_of_calls_are_late_at_once() -> None:
 @pytest.mark.parametrize(("method", "params"), [("ping", {}), ("roots/list", {}), ("no/such", {})])
 @in_no_time
 async def test_a_server_that_keeps_asking_keeps_no_call_open_for_ever(method: str, params: dict[str, str]) -> None:
-    """C-087: only the time that answers take doesn't count, and these take none."""
+    """Only the time that answers take doesn't count, and these take none."""
     puppet = legacy(tools_call=SILENCE)
     clock = asyncio.get_running_loop().time
 
@@ -177,7 +175,7 @@ async def test_a_server_that_keeps_asking_keeps_no_call_open_for_ever(method: st
 async def test_a_server_with_always_one_more_question_keeps_no_call_open_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """C-087: the next question comes while the one before is being answered."""
+    """The next question comes while the one before is being answered."""
     monkeypatch.setattr(timeouts, "MOST_PAUSES", 100)
     puppet = legacy(tools_call=SILENCE)
     asked = 0

@@ -69,7 +69,7 @@ def test_the_status_follows_from_the_error(error: ProtocolError, code: int, mode
 
 
 def test_a_missing_resource_has_its_own_code_before_the_stateless_era() -> None:
-    """RES-05, RES-06, ERR-09, T-37."""
+    """RES-05, RES-06, ERR-09."""
     error = ResourceNotFound("file:///x")
     assert STATELESS.finish_error(error)[0].error.code == -32602
     assert HANDSHAKE.finish_error(error)[0].error.code == -32002
@@ -83,13 +83,11 @@ def test_codes_of_the_stateless_era_never_reach_a_handshake_client() -> None:
 
 
 def test_a_protocol_error_goes_out_as_it_is() -> None:
-    """A-091, C-057."""
     error = MissingClientCapability({"elicitation": {"url": {}}})
     assert wire_error(error) is error
 
 
 def test_anything_else_is_an_internal_error_and_its_text_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """A-093, C-055."""
     with caplog.at_level(logging.ERROR, logger="gemel"):
         error = wire_error(RuntimeError("the password is 1234"), "tools/call")
     assert error.error.code == -32603
@@ -120,13 +118,12 @@ def test_every_failed_call_says_how_far_it_got(error: CallError, outcome: Outcom
 
 
 def test_an_error_made_here_has_no_code_that_a_peer_could_have_sent() -> None:
-    """ERR-14, T-04."""
+    """ERR-14."""
     for local in (NotSent("x"), ConnectionLost("x"), CallTimeout("x"), InvalidResponse("x")):
         assert not hasattr(local, "code")
 
 
 def test_callers_own_text_is_echoed_only_in_part() -> None:
-    """SEC-55."""
     long = "x" * 10_000
     assert len(str(UnsupportedVersion(long, []).error.data)) < 300
     assert len(str(MethodNotFound(long).error.data)) <= 200

@@ -107,7 +107,7 @@ def test_what_is_nested_too_deeply_is_a_parse_error() -> None:
     ],
 )
 def test_json_that_is_no_message_keeps_the_id_that_can_be_read(text: str, request_id: Any) -> None:
-    """BASE-01, BASE-03, BASE-07, BASE-08, BASE-09, ERR-02, T-18."""
+    """BASE-01, BASE-03, BASE-07, BASE-08, BASE-09, ERR-02."""
     with pytest.raises(Unreadable) as caught:
         decode(text)
     assert caught.value.error.code == -32600
@@ -118,7 +118,7 @@ def test_json_that_is_no_message_keeps_the_id_that_can_be_read(text: str, reques
     "request_id", [0, 1, -1, 2**53, 2**60, 2**63, 2**64, 2**70, -(2**70), "", "1", "a:b", "é", " "]
 )
 def test_ids_keep_value_and_type(request_id: Any) -> None:
-    """BASE-03, BASE-06, T-18."""
+    """BASE-03, BASE-06."""
     found = jsonrpc.decode(jsonrpc.encode_request(request_id, "m"))
     assert isinstance(found, Request)
     assert found.id == request_id
@@ -128,7 +128,7 @@ def test_ids_keep_value_and_type(request_id: Any) -> None:
 
 
 def test_an_error_may_lack_its_id_or_say_null() -> None:
-    """BASE-09, T-04: read both, write none."""
+    """BASE-09: read both, write none."""
     for text in (
         '{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}',
         '{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}',
@@ -141,7 +141,7 @@ def test_an_error_may_lack_its_id_or_say_null() -> None:
 
 
 def test_what_is_absent_is_not_written_and_null_is() -> None:
-    """BASE-08, T-19."""
+    """BASE-08."""
     assert json.loads(jsonrpc.encode_notification("m")) == {"jsonrpc": "2.0", "method": "m"}
     assert json.loads(jsonrpc.encode_notification("m", UNSET)) == {"jsonrpc": "2.0", "method": "m"}
     assert json.loads(jsonrpc.encode_failure(1, ErrorObject(1, "x", None)))["error"] == {
@@ -228,7 +228,6 @@ def test_a_batch_is_split_into_its_texts() -> None:
 
 @pytest.mark.parametrize("text", [b"[]", b"[1,2,3,4]"])
 def test_an_empty_or_too_long_batch_is_refused(text: bytes) -> None:
-    """C-143."""
     with pytest.raises(InvalidRequest, match="A batch holds 1 to 3 messages"):
         jsonrpc.split_batch(text, 3)
 
@@ -248,7 +247,6 @@ REQUEST = '"jsonrpc":"2.0","id":1,"method":"m","params":{}'
 @pytest.mark.parametrize("member", ['"jsonrpc":"2.0"', '"method":"other"', '"params":{"a":1}', '"more":1,"more":2'])
 @pytest.mark.parametrize("blank", ["", " "])
 def test_a_repeated_member_of_the_envelope_is_refused_with_the_id(member: str, blank: str) -> None:
-    """SEC-33."""
     for text in (f"{{{REQUEST},{blank}{member}}}", f"{{{member},{blank}{REQUEST}}}"):
         with pytest.raises(Unreadable) as caught:
             decode(text)
@@ -257,7 +255,7 @@ def test_a_repeated_member_of_the_envelope_is_refused_with_the_id(member: str, b
 
 @pytest.mark.parametrize("member", ['"id":2', '"id":1', '"id":"1"', '"\\u0069d":2', '"i\\u0064" : 1'])
 def test_a_repeated_id_is_not_used(member: str) -> None:
-    """SEC-33: nobody knows which of the two the sender meant."""
+    """Nobody knows which of the two the sender meant."""
     for text in (f"{{{REQUEST},{member}}}", f"{{{member},{REQUEST}}}"):
         with pytest.raises(Unreadable) as caught:
             decode(text)
@@ -275,7 +273,6 @@ def test_a_repeated_id_is_not_used(member: str) -> None:
     ],
 )
 def test_a_repeated_member_of_any_message_is_refused(text: str) -> None:
-    """SEC-33."""
     with pytest.raises(Unreadable):
         decode(text)
 
@@ -289,7 +286,7 @@ def test_a_repeated_member_of_any_message_is_refused(text: str) -> None:
     )
 )
 def test_a_repeated_member_is_found_whatever_the_values(members: list[tuple[str, Any]]) -> None:
-    """SEC-33: compared with the reader of Python, which gives all members."""
+    """Compared with the reader of Python, which gives all members."""
     for separator, colon in ((",", ":"), (" ,\n", " : ")):
         text = "{" + separator.join(json.dumps(name) + colon + json.dumps(value) for name, value in members) + "}"
         names = [name for name, _ in members]
@@ -297,7 +294,7 @@ def test_a_repeated_member_is_found_whatever_the_values(members: list[tuple[str,
 
 
 def test_members_that_nobody_knows_are_not_looked_through_without_limit() -> None:
-    """SEC-33: the work of looking for repeated members is bounded."""
+    """The work of looking for repeated members is bounded."""
     more = ",".join(f'"{number}":1' for number in range(20_000))
     with pytest.raises(Unreadable, match="bytes of other members"):
         decode(f"{{{REQUEST},{more}}}")
@@ -320,7 +317,7 @@ def test_what_a_message_is_about_may_be_long_in_any_notation(text: str) -> None:
 
 @pytest.mark.parametrize("count", [jsonrpc.MAX_MEMBERS, jsonrpc.MAX_MEMBERS + 1])
 def test_so_many_members_are_looked_through(count: int) -> None:
-    """SEC-33: of more it is not known whether one is repeated."""
+    """Of more it is not known whether one is repeated."""
     text = "{" + ",".join(f'"{number}":1' for number in range(count)) + "}"
     assert jsonrpc.has_repeated_member(text.encode()) == (count > jsonrpc.MAX_MEMBERS)
 
@@ -444,7 +441,7 @@ def test_the_id_at_the_top_level_is_read_wherever_the_message_is_broken(
     ],
 )
 def test_an_id_is_read_only_where_no_other_can_be_meant(text: str, request_id: Any) -> None:
-    """SEC-13: an error for the wrong id would fail somebody else's call."""
+    """An error for the wrong id would fail somebody else's call."""
     assert jsonrpc.id_of(ParseError("x"), text.encode()) == request_id
 
 
@@ -460,7 +457,7 @@ def test_an_id_is_read_only_where_no_other_can_be_meant(text: str, request_id: A
     ],
 )
 def test_the_work_of_reading_a_broken_message_is_bounded(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-32: by bytes, brackets, levels and members."""
+    """By bytes, brackets, levels and members."""
     steps = 0
     match = jsonrpc._BRACKET.match
 

@@ -176,7 +176,6 @@ def test_add_ons_are_loaded_through_one_table_only(gemel: list[Module]) -> None:
 
 
 def test_the_pure_part_knows_no_async_no_clock_and_no_sockets(gemel: list[Module]) -> None:
-    """A-003."""
     assert not list(purity_violations(gemel))
 
 

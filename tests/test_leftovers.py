@@ -97,12 +97,11 @@ def complaints(report: str) -> dict[str, str]:
 @pytest.mark.skipif(not HAS_PROC, reason="children and descriptors are looked up in /proc")
 @pytest.mark.parametrize("test", COMPLAINTS)
 def test_what_is_left_behind_fails_the_test_that_left_it(report: str, test: str) -> None:
-    """REL-19."""
     assert re.search(COMPLAINTS[test], complaints(report)[test])
 
 
 @pytest.mark.skipif(not HAS_PROC, reason="children and descriptors are looked up in /proc")
 def test_nobody_else_is_blamed(report: str) -> None:
-    """REL-19: neither tests whose fixtures tidy up nor the first use of what a module keeps for good."""
+    """Neither tests whose fixtures tidy up nor the first use of what a module keeps for good."""
     assert set(complaints(report)) == set(COMPLAINTS)
     assert "10 passed" in report

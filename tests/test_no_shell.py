@@ -29,7 +29,7 @@ INTERPRETED = "\"'`$&|;<>(){}[]*?!#~%^\\ \t\r\n\0"
 
 @pytest.mark.parametrize("character", INTERPRETED)
 def test_names_hold_nothing_that_a_shell_interprets(character: str) -> None:
-    """The part of SEC-51 that concerns names: they become arguments, file names and entries of configurations."""
+    """Names become arguments, file names and entries of configurations."""
     server: Server[Any] = Server("named")
     name = f"tool{character}id"
     with pytest.raises(DefinitionError, match="use 1 to 128 of A-Z a-z 0-9"):
@@ -39,7 +39,7 @@ def test_names_hold_nothing_that_a_shell_interprets(character: str) -> None:
 
 
 async def test_a_group_makes_names_of_any_name_of_a_server() -> None:
-    """The part of SEC-51 that concerns names which a group makes of the names in a configuration."""
+    """Names that a group makes of the names in a configuration."""
     first, second = Server("first"), Server("second")
     first.tool("same")(lambda: "1")
     second.tool("same")(lambda: "2")
@@ -50,7 +50,7 @@ async def test_a_group_makes_names_of_any_name_of_a_server() -> None:
 
 
 def test_nothing_is_started_by_a_shell() -> None:
-    """The part of SEC-51 that concerns shells, as far as the source tells."""
+    """As far as the source tells."""
     wrong = [module.at(node.lineno) for module in read_package() for node in ast.walk(module.tree) if _is_shell(node)]
     assert wrong == []
 
@@ -88,7 +88,7 @@ server.run()
 
 @pytest.mark.parametrize("as_text", [False, True])
 async def test_arguments_of_a_program_arrive_as_they_are(tmp_path: Path, as_text: bool) -> None:
-    """The part of SEC-51 that concerns arguments: nothing in them is run, expanded or redirected."""
+    """Nothing in arguments is run, expanded or redirected."""
     program, trace = tmp_path / "pro gram.py", tmp_path / "trace"
     program.write_text(PROGRAM)
     hostile = [
@@ -113,7 +113,7 @@ async def test_arguments_of_a_program_arrive_as_they_are(tmp_path: Path, as_text
 @pytest.mark.parametrize("program", ["run.cmd", "RUN.BAT"])
 @pytest.mark.parametrize("character", '"%!^&|<>()\r\n\0')
 def test_batch_files_take_no_argument_that_cmd_exe_interprets(program: str, character: str) -> None:
-    """The part of SEC-51 that concerns batch files: Windows runs them in its shell whatever the caller does."""
+    """Windows runs batch files in its shell whatever the caller does."""
     with pytest.raises(DefinitionError, match="batch file"):
         windows_command_line([program, f"a{character}b"], {}, is_file=lambda path: True)
 
@@ -124,7 +124,7 @@ STARTS = {"subprocess.Popen", "os.system", "os.exec", "os.fork", "os.posix_spawn
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_nothing_that_a_server_says_starts_a_process(tmp_path: Path, era: Any) -> None:
-    """SEC-52: it says commands and addresses of programs wherever it may say text, and what it asks is agreed to."""
+    """It says commands and addresses of programs wherever it may say text, and what it asks is agreed to."""
     line, address = f"touch {tmp_path}/trace", Path(sys.executable).as_uri()
     server: Server[Any] = Server("starts", title=line, instructions=line, website_url=address)
     server.resource(address, name=line)(lambda: line)

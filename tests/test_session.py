@@ -63,8 +63,6 @@ def endings() -> dict[str, Callable[[], Any]]:
 @pytest.mark.foreign_words("a result that is none")
 @pytest.mark.parametrize("how", endings())
 async def test_however_a_handler_ends_there_is_one_reply(how: str) -> None:
-    """C-055, C-058, A-090, A-093."""
-
     async def work(session: Session, call: Call) -> Any:
         await asyncio.sleep(0)
         return endings()[how]()
@@ -78,8 +76,6 @@ async def test_however_a_handler_ends_there_is_one_reply(how: str) -> None:
 
 
 async def test_a_handler_that_fails_before_it_begins_is_answered_too() -> None:
-    """C-058."""
-
     def work(session: Session, call: Call) -> Awaitable[Any]:
         raise RuntimeError("at once")
 
@@ -131,7 +127,7 @@ async def test_a_task_that_is_thrown_away_answers_nothing(caplog: pytest.LogCapt
 
 
 async def test_a_failing_notification_is_logged_and_answered_by_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """A-137, A-138, BASE-10."""
+    """BASE-10."""
     for failure in (RuntimeError("boom"), InvalidParams("boom"), SystemExit(1), KeyboardInterrupt(), Strange("boom")):
 
         async def work(session: Session, call: Call, failure: BaseException = failure) -> Any:
@@ -223,7 +219,7 @@ async def test_a_batch_that_is_interrupted_before_its_calls_begin_leaves_nothing
 
 @pytest.mark.parametrize("stubborn", [False, True])
 async def test_a_cancelled_call_has_no_reply_and_its_task_goes_on(stubborn: bool) -> None:
-    """CANC-06, C-047: also if it is cancelled twice, and if the handler answers all the same."""
+    """CANC-06: also if it is cancelled twice, and if the handler answers all the same."""
     work = Waiting(stubborn=stubborn)
     session = serving(work)
     call = call_of(session)
@@ -271,7 +267,7 @@ async def test_a_handler_that_cancels_its_own_call_and_ends_at_once_leaves_its_t
 
 
 async def test_a_cancellation_of_the_serving_task_is_not_swallowed() -> None:
-    """A-094: nor repeated, so that the task can clean up."""
+    """Nor repeated, so that the task can clean up."""
     work, cleaned = Waiting(), asyncio.Event()
     session = serving(work)
     call = call_of(session)
@@ -295,7 +291,7 @@ async def test_a_cancellation_of_the_serving_task_is_not_swallowed() -> None:
 
 
 async def test_a_cancellation_of_the_serving_task_that_a_handler_survives_stays_the_tasks() -> None:
-    """A-094: whoever has cancelled it, such as a timeout, counts on that."""
+    """Whoever has cancelled it, such as a timeout, counts on that."""
     work = Waiting(stubborn=True)
     session = serving(work)
 

@@ -31,7 +31,6 @@ def answers(session: Session, request_id: Any = 1, **result: Any) -> None:
 
 
 async def test_a_request_gets_its_result() -> None:
-    """C-001, C-002."""
     line = Line()
     session = asking(line)
     task = await begun(session)
@@ -42,7 +41,6 @@ async def test_a_request_gets_its_result() -> None:
 
 
 async def test_answers_in_any_order_find_their_requests() -> None:
-    """C-005, C-013."""
     session = asking(Line())
     tasks = [await begun(session) for _ in range(3)]
     for request_id in (2, 3, 1):
@@ -52,7 +50,7 @@ async def test_answers_in_any_order_find_their_requests() -> None:
 
 @pytest.mark.parametrize("failure", [ChannelClosed("too late"), ConnectionLost("too late")])
 async def test_an_answer_before_the_request_has_left_is_an_answer(failure: Exception) -> None:
-    """C-002: a channel may feed the answer before `send` returns."""
+    """A channel may feed the answer before `send` returns."""
     line = Line()
     session = asking(line)
     line.open.clear()
@@ -82,7 +80,6 @@ async def test_a_request_that_waits_outlives_the_freeing_of_room() -> None:
 
 
 async def test_a_late_or_second_answer_is_ignored() -> None:
-    """C-016."""
     session = asking(Line())
     task = await begun(session)
     answers(session, first=True)
@@ -93,7 +90,6 @@ async def test_a_late_or_second_answer_is_ignored() -> None:
 
 
 async def test_a_request_that_never_left_says_so() -> None:
-    """C-010."""
     line = Line()
     session = asking(line)
     line.failure = ChannelClosed("the pipe is broken")
@@ -104,7 +100,7 @@ async def test_a_request_that_never_left_says_so() -> None:
 
 @pytest.mark.parametrize("failure", [ConnectionLost("half of it left"), OSError("no route")])
 async def test_a_channel_that_fails_in_any_way_ends_the_request(failure: Exception) -> None:
-    """C-010: no hang."""
+    """No hang."""
     line = Line()
     session = asking(line)
     line.failure = failure
@@ -136,7 +132,6 @@ async def test_too_many_open_requests_are_refused_here() -> None:
 
 
 async def test_a_close_before_the_request_has_left_ends_it() -> None:
-    """C-010, C-012."""
     line = Line()
     session = asking(line)
     line.open.clear()
@@ -152,7 +147,7 @@ async def test_a_close_before_the_request_has_left_ends_it() -> None:
 
 
 async def test_giving_up_tells_the_peer_once() -> None:
-    """CANC-01, CANC-03, CANC-08, C-007, C-008."""
+    """CANC-01, CANC-03, CANC-08."""
     line = Line()
     session = asking(line)
     task = await begun(session)
@@ -166,7 +161,7 @@ async def test_giving_up_tells_the_peer_once() -> None:
 
 
 async def test_giving_up_what_is_answered_already_tells_nobody() -> None:
-    """CANC-02, C-009, C-016."""
+    """CANC-02."""
     line = Line()
     session = asking(line)
     task = await begun(session)
@@ -282,7 +277,7 @@ async def test_leaving_waits_a_moment_for_the_peer_to_be_told() -> None:
 @pytest.mark.parametrize(("idle", "total"), [(60.0, None), (None, 60.0), (600.0, 60.0)])
 @in_no_time
 async def test_silence_ends_a_request_and_the_peer_is_told(idle: float | None, total: float | None) -> None:
-    """LIFE-14, CANC-10, C-087, D-005."""
+    """LIFE-14, CANC-10."""
     line = Line()
     session = asking(line)
     with pytest.raises(CallTimeout, match=r"roots/list got no answer within 60 seconds"):
@@ -294,7 +289,7 @@ async def test_silence_ends_a_request_and_the_peer_is_told(idle: float | None, t
 
 @in_no_time
 async def test_progress_renews_the_patience_but_not_the_hard_limit() -> None:
-    """C-087, D-005, CANC-10."""
+    """CANC-10."""
     session = asking(Line())
     told: list[Any] = []
     task = await begun(session, idle=10.0, total=35.0, on_progress=told.append)
@@ -307,7 +302,6 @@ async def test_progress_renews_the_patience_but_not_the_hard_limit() -> None:
 
 
 async def test_progress_goes_to_its_own_request() -> None:
-    """C-016, C-088."""
     session = asking(Line())
     told: dict[int, list[Any]] = {1: [], 2: []}
     tasks = [await begun(session, on_progress=told[number].append) for number in told]
@@ -323,7 +317,7 @@ async def test_progress_goes_to_its_own_request() -> None:
 
 @in_no_time
 async def test_a_timeout_around_a_request_stays_the_callers() -> None:
-    """A-094: the limit of the caller's own is no CallTimeout."""
+    """The limit of the caller's own is no CallTimeout."""
     session = asking(Line())
     with pytest.raises(TimeoutError) as caught:
         await asyncio.wait_for(session.request("roots/list", idle=60.0), 5)
@@ -332,7 +326,7 @@ async def test_a_timeout_around_a_request_stays_the_callers() -> None:
 
 
 async def test_nothing_can_be_asked_while_initialize_is_being_answered() -> None:
-    """A-033: the client couldn't answer; a notification is fine."""
+    """The client couldn't answer; a notification is fine."""
     line = Line()
     asked: list[str] = []
 

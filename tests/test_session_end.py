@@ -21,7 +21,6 @@ from tests.support import Call, Origin, jsonrpc
 
 
 async def test_closing_stops_what_runs_and_fails_what_waits_and_twice_is_fine() -> None:
-    """C-012, C-043, C-016."""
     work, line = Waiting(), Line()
     session = serving(work, line)
     serving_task = asyncio.create_task(session.answer(call_of(session)))
@@ -72,7 +71,6 @@ async def test_closing_stops_the_handlers_of_notifications_too() -> None:
 
 
 async def test_the_end_of_input_fails_what_waits_and_lets_calls_finish() -> None:
-    """C-016."""
     work = Waiting()
     session = serving(work)
     serving_task = asyncio.create_task(session.answer(call_of(session)))
@@ -134,7 +132,6 @@ async def test_whoever_waits_for_the_end_is_told_why() -> None:
 
 
 async def test_clean_up_runs_last_first_and_a_failing_one_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """A-082."""
     session = serving(nothing)
     done: list[str] = []
 
@@ -161,7 +158,6 @@ async def test_clean_up_runs_last_first_and_a_failing_one_stops_nobody(caplog: p
 
 
 async def test_clean_up_runs_while_the_driver_is_being_cancelled() -> None:
-    """A-080."""
     session = serving(nothing)
     done = asyncio.Event()
 
@@ -188,7 +184,7 @@ async def test_clean_up_runs_while_the_driver_is_being_cancelled() -> None:
 
 
 async def test_who_waits_for_the_clean_up_can_be_cancelled(caplog: pytest.LogCaptureFixture) -> None:
-    """A-094: once it has run."""
+    """Once it has run."""
     session, gate = serving(nothing), asyncio.Event()
 
     async def clean() -> None:
@@ -211,7 +207,6 @@ async def test_who_waits_for_the_clean_up_can_be_cancelled(caplog: pytest.LogCap
 @pytest.mark.parametrize("stubborn", [False, True])
 @in_no_time
 async def test_a_hung_clean_up_is_abandoned_with_a_warning(stubborn: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """A-081, A-083."""
     session = serving(nothing)
     gate = asyncio.Event()
 
@@ -244,7 +239,6 @@ async def test_a_hung_clean_up_is_abandoned_with_a_warning(stubborn: bool, caplo
 
 @in_no_time
 async def test_a_handler_that_will_not_stop_is_abandoned_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """A-081, A-083."""
     work = Waiting(stubborn=True)
     session = serving(work)
     task = asyncio.create_task(session.answer(call_of(session)))

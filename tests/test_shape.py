@@ -115,13 +115,14 @@ def test_two_classes_of_one_name_are_found(tmp_path: Path) -> None:
     assert found.startswith("A: ")
 
 
-@pytest.mark.parametrize("number", ["04", "103"])
-@pytest.mark.parametrize("text", ["A-{0}", "(SEC-{0})", "T-{0}.", "see MRTR-{0}, D-{0}"])
-def test_an_id_is_found(tmp_path: Path, text: str, number: str) -> None:
-    assert list(shape.requirement_ids(package(tmp_path, {"a.py": f"# {text.format(number)}"})))
+@pytest.mark.parametrize("text", ["BASE-04", "(SEC-04)", "TSK-04.", "see MRTR-04, HDR-04"])
+def test_an_id_is_found(tmp_path: Path, text: str) -> None:
+    assert list(shape.requirement_ids(package(tmp_path, {"a.py": f"# {text}"})))
 
 
-@pytest.mark.parametrize("text", ["UTF-8", "UTF-16", "RFC-9110", "SHA-256", "ISO-8601", "2025-11-25", "x-A-10", "B-1"])
+@pytest.mark.parametrize(
+    "text", ["UTF-8", "UTF-16", "RFC-9110", "SHA-256", "ISO-8601", "2025-11-25", "x-TSK-10", "TSK-1"]
+)
 def test_what_only_looks_like_an_id_is_left_alone(tmp_path: Path, text: str) -> None:
     assert not list(shape.requirement_ids(package(tmp_path, {"a.py": f"# {text}"})))
 

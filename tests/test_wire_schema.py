@@ -154,7 +154,7 @@ def test_a_wrong_envelope_is_found(data: bytes, direction: Side, found: str) -> 
 
 
 def test_an_error_without_an_id_passes_and_one_with_null_does_not() -> None:
-    """BASE-09, T-04."""
+    """BASE-09."""
     check_message("server", message(error={"code": -32700, "message": "Parse error"}), V2025_06)
     assert "id: must be" in misfit("server", message(id=None, error={"code": -32700, "message": "no"}), V2025_06)
 

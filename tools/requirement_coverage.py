@@ -67,7 +67,7 @@ def read_later(text: str, ledger: "Ledger") -> dict[str, str]:
 
 
 class Ledger:
-    """All ids, and where a text cites them. Each is named: a range (`A-060..A-069`) would cite what nobody thought of."""
+    """All ids, and where a text cites them. Each is named: a range (`BASE-01..BASE-05`) would cite what nobody thought of."""
 
     def __init__(self, ids: Sequence[str]) -> None:
         self.ids = frozenset(ids)

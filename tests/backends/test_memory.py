@@ -13,7 +13,6 @@ from gemel.backends.base import Event
 
 
 def test_every_listener_hears_every_hint_until_it_stops() -> None:
-    """C-126."""
     backend = MemoryBackend()
     one: list[Event] = []
     two: list[Event] = []
@@ -63,7 +62,6 @@ def test_a_backend_is_given_as_an_object_or_by_its_url() -> None:
 
 
 async def test_a_backend_of_the_user_carries_changes_between_servers() -> None:
-    """C-120."""
     wire: list[Wired] = []
     one, two = (Server("x", backend=Wired(wire)) for _ in range(2))
     async with one.running(), Client(two) as client, client.listen(tools=True) as changes:

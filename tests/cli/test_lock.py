@@ -148,7 +148,6 @@ def test_a_server_of_a_configuration_is_locked(place: Path) -> None:
 
 
 def test_hidden_characters_are_told_when_a_lock_is_written(place: Path) -> None:
-    """SEC-53."""
     change(place, ("something costs", "something costs\\u202e\\U000e0041"))
     done = gemel(place, "lock", "shop.py")
     assert done.stderr == "gemel: tool price has hidden characters: U+202E, U+E0041\n"

@@ -55,7 +55,7 @@ async def test_a_result_is_kept_for_as_long_as_the_server_says(clock: Clock) -> 
 
 @pytest.mark.parametrize("ttl", [0, -5, None])
 async def test_without_a_sensible_time_nothing_is_kept(ttl: Any) -> None:
-    """CACHE-04, T-33."""
+    """CACHE-04."""
     puppet = modern(tools_list=listed("a", ttl=ttl))
     async with Client(puppet) as client:
         await client.list_tools()
@@ -168,7 +168,6 @@ def keeping(text: bytes = b'{"ttlMs":60000}') -> tuple[Cache, MemoryStore]:
 
 
 def test_ids_and_tokens_make_no_difference_and_revisions_do() -> None:
-    """T-33."""
     cache, _ = keeping()
     plain = cache.key("tools/list", {"cursor": "x"}, REVISION)
     assert cache.key("tools/list", {"cursor": "x", "_meta": {"progressToken": 5}}, REVISION) == plain

@@ -81,7 +81,7 @@ async def asked(era: str, method: str, params: Any, **options: Any) -> dict[str,
 
 @both_eras
 async def test_a_form_is_filled_in_and_its_defaults_with_it(era: str) -> None:
-    """ELIC-09, ELIC-10, C-080, T-29."""
+    """ELIC-09, ELIC-10."""
 
     def fill(request: ElicitFormParams) -> dict[str, Any]:
         assert request.message == "Who?"
@@ -147,7 +147,7 @@ async def test_a_mode_that_was_not_declared_is_refused(params: Any, option: str)
 
 @both_eras
 async def test_a_model_is_asked(era: str) -> None:
-    """C-080, SAMP-03."""
+    """SAMP-03."""
 
     def model(request: CreateMessageParams) -> str:
         assert request.max_tokens == 9

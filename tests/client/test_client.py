@@ -100,7 +100,7 @@ async def test_what_was_chosen_before_goes_along_with_a_completion(era: Any) -> 
 
 @both_eras
 async def test_the_same_calls_work_in_both_eras(era: Any) -> None:
-    """C-093, DISC-03, TOOL-02, PRM-04, COMP-02."""
+    """DISC-03, TOOL-02, PRM-04, COMP-02."""
     async with Client(a_server(), era=era, info=Implementation(name="me", version="1")) as client:
         assert client.era == era
         assert client.server_info == Implementation(name="weather", version="2")
@@ -122,7 +122,7 @@ async def test_the_same_calls_work_in_both_eras(era: Any) -> None:
 
 @both_eras
 async def test_a_server_in_this_process_is_found_out_asks_and_tells_changes(era: Any) -> None:
-    """C-073, C-163: the era comes from the probe, and questions and changes in the way of the era."""
+    """The era comes from the probe, and questions and changes in the way of the era."""
     server: Server[Any] = Server("near", eras=era)
 
     @server.tool
@@ -207,7 +207,7 @@ def returns_number() -> int:
 
 @both_eras
 async def test_log_messages_come_from_the_wanted_level_on(era: Any) -> None:
-    """LOG-03, LOG-06, C-088."""
+    """LOG-03, LOG-06."""
     logs: list[LogParams] = []
     progress: list[float] = []
     async with Client(a_server(), era=era, on_log=logs.append, log_level="warning") as client:
@@ -262,7 +262,6 @@ async def test_notifications_of_ones_own_reach_the_server(era: Any) -> None:
 
 
 async def test_what_a_server_says_unasked_is_heard(caplog: pytest.LogCaptureFixture) -> None:
-    """C-020, C-088."""
     said: list[Any] = []
 
     async def hear(method: str, params: dict[str, Any]) -> None:
@@ -302,7 +301,7 @@ def pages(*cursors: str | None) -> Any:
 
 
 async def test_all_pages_are_read_and_an_empty_cursor_is_one() -> None:
-    """PAGE-02, PAGE-03, PAGE-04, T-34."""
+    """PAGE-02, PAGE-03, PAGE-04."""
     puppet = modern(tools_list=pages("", "a b/ü", None))
     async with Client(puppet) as client:
         assert [tool.name for tool in await client.list_tools()] == ["t0", "t1", "t2"]
@@ -380,7 +379,7 @@ async def test_pages_that_are_too_much_together_end() -> None:
 
 
 async def test_pages_that_come_slowly_end_with_the_limit_of_the_whole() -> None:
-    """C-087: `total` is the limit of the list, not of each page."""
+    """`total` is the limit of the list, not of each page."""
     number = 0
 
     async def late(puppet: Puppet, message: dict[str, Any]) -> None:
@@ -414,7 +413,7 @@ async def test_pages_without_end_end() -> None:
 
 
 async def test_a_missing_resource_is_told_by_either_code() -> None:
-    """RES-07, T-37."""
+    """RES-07."""
     from gemel import is_not_found
 
     for error, missing in (

@@ -34,7 +34,7 @@ def hangs_up(times: int, then: Any) -> Any:
 
 @in_no_time
 async def test_a_safe_request_survives_a_loss_on_a_new_connection() -> None:
-    """STDIO-08, D-007, T-14."""
+    """STDIO-08."""
     puppet = modern(tools_list=hangs_up(1, LISTED))
     async with Client(puppet) as client:
         assert await client.list_tools() == []
@@ -44,7 +44,7 @@ async def test_a_safe_request_survives_a_loss_on_a_new_connection() -> None:
 
 @in_no_time
 async def test_a_call_that_may_have_run_is_not_sent_again() -> None:
-    """T-14, C-089: the caller is told that it may have run; the next call finds a new connection."""
+    """The caller is told that it may have run; the next call finds a new connection."""
     puppet = modern(tools_call=hangs_up(1, done()))
     async with Client(puppet) as client:
         with pytest.raises(ConnectionLost) as caught:
@@ -58,7 +58,6 @@ async def test_a_call_that_may_have_run_is_not_sent_again() -> None:
 @pytest.mark.parametrize("hint", ["readOnlyHint", "idempotentHint"])
 @in_no_time
 async def test_a_tool_that_says_it_may_be_called_twice_is(hint: str) -> None:
-    """T-14."""
     tool = {"name": "x", "inputSchema": {"type": "object"}, "annotations": {hint: True}}
     puppet = modern(tools_list={**LISTED, "tools": [tool]}, tools_call=hangs_up(1, done()))
     async with Client(puppet) as client:
@@ -79,7 +78,6 @@ async def test_repeating_has_an_end() -> None:
 
 @in_no_time
 async def test_the_total_limit_counts_for_all_attempts_together() -> None:
-    """C-087."""
     times: list[float] = []
 
     def answer(puppet: Puppet, message: dict[str, Any]) -> Any:
@@ -188,7 +186,6 @@ async def test_many_waiting_calls_open_one_new_connection() -> None:
 
 
 async def test_closing_fails_what_waits_and_twice_is_fine() -> None:
-    """C-012, C-016, C-022, C-089."""
     puppet = modern(tools_call=SILENCE)
     client = Client(puppet)
     await client.connect()
@@ -278,7 +275,7 @@ async def test_a_close_while_it_is_being_opened_again_wins() -> None:
 
 
 async def test_a_question_to_a_stateless_client_is_ignored() -> None:
-    """D-003, BASE-14: it is asked nothing and answers nothing."""
+    """BASE-14: it is asked nothing and answers nothing."""
 
     def ask(puppet: Puppet, message: dict[str, Any]) -> Any:
         puppet.say({"id": 1, "method": "ping"}, {"id": "x", "method": "roots/list"})

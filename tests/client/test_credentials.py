@@ -19,7 +19,7 @@ async def names(client: Client) -> list[str]:
 
 @pytest.mark.parametrize("option", ["auth", "headers"])
 async def test_a_private_result_is_not_given_to_another_caller(option: str) -> None:
-    """CACHE-07, D-010, SEC-26."""
+    """CACHE-07."""
     user, site = "alice", Site()
     by_option: Any = {"auth": lambda: user, "headers": lambda: {"X-User": user}}
     async with Client(URL, era="2026", wire=site, **{option: by_option[option]}) as client:

@@ -189,7 +189,7 @@ async def test_an_extension_of_one_era_is_not_declared_in_the_other(era: Any) ->
 @extended
 @pytest.mark.parametrize("route", ["memory", "http"])
 async def test_a_result_of_its_own_type_becomes_what_the_caller_asked_for(route: str) -> None:
-    """A-121, EXT-04: over HTTP its own requests name what they are about."""
+    """EXT-04: over HTTP its own requests name what they are about."""
     server = a_server()
     async with serving(server) as site:
         target: Any = server if route == "memory" else f"http://127.0.0.1:{site.port}/mcp"
@@ -218,7 +218,6 @@ async def test_middleware_sees_the_call_once_and_its_end() -> None:
 
 @pytest.mark.parametrize("extensions", [[], [Jobs]])
 async def test_a_type_that_nobody_knows_is_no_answer(extensions: Any) -> None:
-    """A-121."""
     puppet = modern(tools_call={"resultType": "riddle", "content": []})
     async with Client(puppet, extensions=[one() for one in extensions]) as client:
         with pytest.raises(InvalidResponse, match="tools/call: the result type 'riddle' is unknown to this client"):

@@ -90,7 +90,7 @@ async def test_it_sees_what_is_asked_with_its_typed_result(era: Any) -> None:
 
 @both_eras
 async def test_it_sees_what_the_server_asks_and_says_the_same_way_in_both_eras(era: Any) -> None:
-    """C-085: a question within a result goes through the same middleware as a request of the server."""
+    """A question within a result goes through the same middleware as a request of the server."""
     watch = Watch()
     logs: list[Any] = []
     options: dict[str, Any] = {"on_elicit": lambda form: {"value": "me"}, "on_log": logs.append}

@@ -37,7 +37,7 @@ async def found(puppet: Puppet, **options: Any) -> Discovery:
 
 
 async def test_a_discovery_with_a_revision_in_common_is_a_stateless_server() -> None:
-    """VER-06, VER-07, DISC-01, C-070, REQM-01, REQM-02, REQM-03."""
+    """VER-06, VER-07, DISC-01, REQM-01, REQM-02, REQM-03."""
     puppet = Puppet({"server/discover": discovered(V2026_07, V2025_11, instructions="be kind")})
     got = await found(puppet)
     assert (got.era, got.revision, got.instructions) == ("2026", V2026_07, "be kind")
@@ -63,7 +63,7 @@ async def test_later_requests_are_of_a_revision_that_the_server_named() -> None:
 
 
 async def test_a_discovery_that_names_handshake_revisions_only_leads_to_the_handshake() -> None:
-    """VER-07, T-07."""
+    """VER-07."""
     puppet = Puppet({"server/discover": discovered(V2025_11), "initialize": shaken()})
     assert (await found(puppet)).era == "2025"
     assert puppet.methods() == ["server/discover", "initialize", "notifications/initialized"]
@@ -78,7 +78,7 @@ async def test_an_unsupported_version_is_tried_again_with_one_in_common() -> Non
 
 
 async def test_an_unsupported_version_with_handshake_revisions_alone_leads_to_the_handshake() -> None:
-    """VER-08, T-07."""
+    """VER-08."""
     puppet = legacy()
     puppet.by_method["server/discover"] = Error(-32022, data={"supported": ["2031-01-01", V2025_11]})
     assert (await found(puppet)).era == "2025"
@@ -106,7 +106,7 @@ async def test_other_errors_of_the_stateless_era_mean_a_stateless_server(code: i
 
 @pytest.mark.parametrize("answer", [Error(-32601), Error(-32602), Error(-32600), Error(-32000), Error(1), {}, {"x": 1}])
 async def test_any_other_answer_means_a_handshake_server(answer: Any) -> None:
-    """VER-09, VER-10, C-071, T-08: the fallback hangs on no code."""
+    """VER-09, VER-10: the fallback hangs on no code."""
     puppet = legacy()
     puppet.by_method["server/discover"] = answer
     got = await found(puppet)
@@ -116,7 +116,7 @@ async def test_any_other_answer_means_a_handshake_server(answer: Any) -> None:
 
 @in_no_time
 async def test_silence_means_a_handshake_server_on_the_same_pipe() -> None:
-    """VER-09, C-003, C-070, C-073."""
+    """VER-09."""
     puppet = legacy(server_discover=SILENCE, roots_list={})
     async with Client(puppet) as client:
         assert client.era == "2025"
@@ -246,7 +246,7 @@ async def test_a_server_that_always_ends_is_started_again_once(options: Any, con
 @pytest.mark.parametrize("status", [401, 403, 407, 429, 502, 503, 504])
 @pytest.mark.parametrize("code", [None, -32603, -32000, 429])
 async def test_a_refusal_or_load_says_nothing_about_the_era(status: int, code: int | None) -> None:
-    """T-08, C-072: what tells of load is repeated."""
+    """What tells of load is repeated."""
 
     def refuse(message: dict[str, Any]) -> Reply:
         error = None if code is None else {"code": code, "message": "no"}
@@ -321,7 +321,7 @@ async def test_a_400_whose_body_is_an_error_of_the_stateless_era_is_of_a_statele
 
 
 async def test_neither_a_failure_nor_the_fallback_leaves_the_revision_of_the_probe_behind() -> None:
-    """C-072: in the header of what comes next."""
+    """In the header of what comes next."""
     sent: list[tuple[str, str | None]] = []
 
     class Noting(Site):
@@ -351,7 +351,6 @@ async def test_a_server_with_too_much_to_do_is_not_taken_for_a_handshake_server(
 
 
 async def test_a_pinned_era_asks_for_nothing_else() -> None:
-    """C-074."""
     puppet = legacy()
     assert (await found(puppet, era="2025")).era == "2025"
     assert puppet.methods() == ["initialize", "notifications/initialized"]
@@ -384,7 +383,7 @@ async def test_a_pinned_stateless_client_waits_for_a_server_that_starts_slowly()
 
 
 async def test_a_saved_discovery_connects_without_a_round_trip() -> None:
-    """VER-15, D-008."""
+    """VER-15."""
     puppet = modern(tools_list={"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"})
     saved = msgspec.json.decode(msgspec.json.encode(await found(puppet)), type=Discovery)
     puppet.came.clear()
@@ -498,7 +497,7 @@ async def test_an_answer_to_the_handshake_that_makes_no_sense_ends_the_connectio
 
 
 async def test_a_server_that_refuses_a_revision_by_an_error_is_asked_for_one_that_it_names() -> None:
-    """LIFE-16, T-09."""
+    """LIFE-16."""
 
     def shake(puppet: Puppet, message: dict[str, Any]) -> Any:
         if message["params"]["protocolVersion"] != "2024-11-05":
@@ -590,7 +589,7 @@ async def test_two_refusals_with_the_same_status_are_one_error() -> None:
 
 
 async def test_a_server_that_goes_away_meanwhile_is_an_error_of_one_kind() -> None:
-    """T-08: no verdict about the era, and no fallback on a connection that is gone."""
+    """No verdict about the era, and no fallback on a connection that is gone."""
     puppet = legacy(initialize=HANG_UP)
     with pytest.raises(ConnectFailed) as caught:
         await found(puppet)

@@ -69,7 +69,7 @@ async def test_waiting_for_a_server_that_needs_time_counts() -> None:
 
 
 async def test_a_question_is_answered_and_the_whole_request_sent_again() -> None:
-    """C-080, MRTR-06, MRTR-07, MRTR-08, MRTR-09, T-28, T-29, REQM-02."""
+    """MRTR-06, MRTR-07, MRTR-08, MRTR-09, REQM-02."""
     puppet = modern(tools_call=one_after_the_other(asks("k", state="s1"), done()))
     async with Client(puppet, on_elicit=yes) as client:
         assert (await client.call_tool("book", {"day": "fri"})).text == "done"
@@ -86,7 +86,7 @@ async def test_a_question_is_answered_and_the_whole_request_sent_again() -> None
 
 
 async def test_each_round_carries_its_own_state_or_none() -> None:
-    """C-081, MRTR-08, T-28: an empty state is echoed, an absent one is not replaced by an older one."""
+    """MRTR-08: an empty state is echoed, an absent one is not replaced by an older one."""
     puppet = modern(tools_call=one_after_the_other(asks("a", state="s1"), asks("b", state=""), asks("c"), done()))
     async with Client(puppet, on_elicit=yes) as client:
         await client.call_tool("book")
@@ -120,7 +120,7 @@ async def test_parallel_calls_share_no_state() -> None:
 
 @in_no_time
 async def test_a_server_that_never_stops_asking_is_given_up() -> None:
-    """C-082: the error names the method and the limit."""
+    """The error names the method and the limit."""
     puppet = modern(tools_call=lambda puppet, message: asks("k", state="s"))
     async with Client(puppet, on_elicit=yes) as client:
         with pytest.raises(InvalidResponse, match="tools/call: the server still requires input after 16 rounds"):
@@ -129,7 +129,6 @@ async def test_a_server_that_never_stops_asking_is_given_up() -> None:
 
 
 async def test_too_many_questions_at_once_are_refused() -> None:
-    """C-083."""
     puppet = modern(tools_call=asks(*map(str, range(17)), state="s"))
     async with Client(puppet, on_elicit=yes) as client:
         with pytest.raises(InvalidResponse, match="17 input requests in one round"):
@@ -138,7 +137,7 @@ async def test_too_many_questions_at_once_are_refused() -> None:
 
 @pytest.mark.parametrize("method", ["tools/call", "ping", "acme/ask", ""])
 async def test_only_three_things_can_be_asked_for(method: str) -> None:
-    """C-084, MRTR-04."""
+    """MRTR-04."""
     puppet = modern(tools_call=asks("k", method=method, params={}))
     async with Client(puppet, on_elicit=yes) as client:
         with pytest.raises(InvalidResponse, match="which is not allowed"):
@@ -175,7 +174,6 @@ async def test_a_handler_that_fails_stops_the_call_and_nothing_is_sent() -> None
 
 
 async def test_a_request_cannot_be_made_from_within_an_answer() -> None:
-    """C-086."""
     clients: list[Client] = []
     caught: list[str] = []
 
@@ -215,7 +213,7 @@ async def test_a_result_without_a_type_is_complete() -> None:
 
 @pytest.mark.parametrize("kind", ["task", "", "input_required"])
 async def test_a_result_of_an_unknown_or_unfitting_type_is_no_valid_answer(kind: str) -> None:
-    """BASE-17, A-121."""
+    """BASE-17."""
     puppet = modern(tools_list={"resultType": kind, "tools": []}, tools_call={"resultType": kind or "x", "content": []})
     async with Client(puppet) as client:
         with pytest.raises(InvalidResponse):
@@ -258,7 +256,7 @@ async def test_a_failed_tool_is_an_exception_with_its_words_unless_wanted_otherw
 
 @in_no_time
 async def test_a_call_ends_after_silence_and_the_server_is_told() -> None:
-    """CANC-03, CANC-10, C-087, LIFE-14."""
+    """CANC-03, CANC-10, LIFE-14."""
     puppet = modern(tools_call=SILENCE)
     async with Client(puppet) as client:
         with pytest.raises(CallTimeout, match=r"60 seconds"):
@@ -272,7 +270,7 @@ async def test_a_call_ends_after_silence_and_the_server_is_told() -> None:
 
 @in_no_time
 async def test_progress_is_reported_and_renews_the_patience_up_to_the_hard_limit() -> None:
-    """C-087, C-088, D-005, PROG-01, REQM-10."""
+    """PROG-01, REQM-10."""
     told: list[ProgressParams] = []
 
     def answer(puppet: Puppet, message: dict[str, Any]) -> Any:
@@ -307,8 +305,6 @@ async def test_calls_that_run_at_once_have_tokens_of_their_own() -> None:
 
 
 async def test_what_progress_callbacks_do_wrong_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """C-088."""
-
     def answer(puppet: Puppet, message: dict[str, Any]) -> Any:
         token = message["params"]["_meta"]["progressToken"]
         for progress in (1, "half", None):
@@ -339,7 +335,7 @@ async def test_the_time_that_answers_take_is_nobodys_fault() -> None:
 
 
 async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
-    """CANC-01, CANC-03, C-007, C-008."""
+    """CANC-01, CANC-03."""
     puppet = modern(tools_call=SILENCE, tools_list=SILENCE)
     async with Client(puppet) as client:
         task = asyncio.create_task(client.call_tool("x"))
@@ -356,7 +352,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
 @pytest.mark.parametrize("era", ["2025", "2026"])
 @pytest.mark.parametrize("transport", ["memory", "http"])
 async def test_a_task_that_was_cancelled_before_sends_nothing(era: Any, transport: str) -> None:
-    """C-016; but its clean-up may, once it has been told."""
+    """Its clean-up may, once it has been told."""
     server: Server[Any] = Server("s")
     came: list[str] = []
 

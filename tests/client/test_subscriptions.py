@@ -78,7 +78,7 @@ async def heard_all(puppet: Puppet) -> None:
 
 
 async def test_what_is_wanted_is_asked_for_and_heard() -> None:
-    """SUB-01, SUB-06, T-12, C-131, C-132, REQM-01."""
+    """SUB-01, SUB-06, REQM-01."""
     puppet = listening_server()
     async with (
         Client(puppet) as client,
@@ -97,7 +97,6 @@ async def test_what_is_wanted_is_asked_for_and_heard() -> None:
 
 
 async def test_iteration_goes_on_until_it_is_left() -> None:
-    """C-006."""
     puppet = listening_server()
     heard: list[Any] = []
     async with Client(puppet) as client:
@@ -178,7 +177,7 @@ async def test_nothing_else_is_asked_for(wanted: Any, member: Any) -> None:
 
 
 async def test_several_subscriptions_are_told_apart_by_id_and_type() -> None:
-    """SUB-05, SUB-07, STDIO-05, C-016, D-001."""
+    """SUB-05, SUB-07, STDIO-05."""
     puppet = listening_server()
     async with Client(puppet) as client, client.listen(tools=True) as one, client.listen(tools=True) as two:
         first, second = listens(puppet)
@@ -191,7 +190,7 @@ async def test_several_subscriptions_are_told_apart_by_id_and_type() -> None:
 
 
 async def test_leaving_tells_the_server_once() -> None:
-    """SUB-08, C-007, C-131."""
+    """SUB-08."""
     puppet = listening_server()
     async with Client(puppet) as client:
         async with client.listen(tools=True) as changes:
@@ -220,7 +219,6 @@ async def test_repeats_that_nobody_read_are_merged() -> None:
 
 @pytest.mark.parametrize("limits", [Limits(changes=3), Limits(change_bytes=3000)])
 async def test_too_many_unread_changes_become_one_loss(limits: Limits) -> None:
-    """C-014, C-129."""
     puppet = listening_server()
     async with Client(puppet, limits=limits) as client, client.listen(resources=["file:///"]) as changes:
         for number in range(4):
@@ -256,7 +254,6 @@ async def test_repeats_take_no_room_when_no_more_changes_fit() -> None:
 
 @in_no_time
 async def test_a_server_that_ends_a_subscription_is_listened_to_again() -> None:
-    """D-002."""
     puppet = listening_server()
     async with Client(puppet) as client, client.listen(tools=True) as changes:
         (first,) = listens(puppet)
@@ -274,7 +271,7 @@ async def test_a_server_that_ends_a_subscription_is_listened_to_again() -> None:
 
 @in_no_time
 async def test_after_a_lost_connection_it_listens_on_the_new_one() -> None:
-    """SUB-10, SUB-11, STDIO-08, D-007."""
+    """SUB-10, SUB-11, STDIO-08."""
     puppet = listening_server()
     heard: list[Any] = []
     async with Client(puppet, on_change=heard.append) as client, client.listen(tools=True) as changes:
@@ -503,7 +500,6 @@ async def test_a_server_that_ends_each_subscription_at_once_is_not_asked_for_eve
 
 
 async def test_a_refused_subscription_is_the_error_it_is() -> None:
-    """C-055."""
     async with Client(modern(subscriptions_listen=Error(-32602, "too many"))) as client:
         with pytest.raises(PeerError, match="too many"):
             async with client.listen(tools=True):
@@ -512,7 +508,6 @@ async def test_a_refused_subscription_is_the_error_it_is() -> None:
 
 @in_no_time
 async def test_closing_the_client_ends_the_listening_at_once() -> None:
-    """C-012, C-022, C-089."""
     for puppet in (listening_server(), legacy()):
         client = Client(puppet)
         await client.connect()
@@ -665,7 +660,7 @@ async def test_leaving_a_resource_or_lists_is_not_kept_from_it_by_those_who_watc
 
 
 async def test_single_resources_are_subscribed_to_and_left_again() -> None:
-    """SUB-15, T-12: below counts, beside doesn't."""
+    """SUB-15: below counts, beside doesn't."""
     puppet = legacy(resources_subscribe={}, resources_unsubscribe={})
     async with Client(puppet) as client:
         async with client.listen(resources=["file:///a"]) as one, client.listen(resources=["file:///a"]):

@@ -93,7 +93,7 @@ async def reached(route: str, era: Any, **options: Any) -> AsyncIterator[Client]
 @both_eras
 @pytest.mark.parametrize("route", ["memory", "http"])
 async def test_the_servers_span_is_a_child_of_the_clients(spans: InMemorySpanExporter, route: str, era: Any) -> None:
-    """A-064, META-06: through `_meta`, whatever carries it, and the client's span a child of the caller's."""
+    """META-06: through `_meta`, whatever carries it, and the client's span a child of the caller's."""
     tracer = trace.get_tracer("application")
     async with reached(route, era) as client:
         with tracer.start_as_current_span("work") as work:
@@ -144,7 +144,7 @@ async def test_a_span_says_what_was_asked_and_nothing_of_what_with(spans: InMemo
 
 @both_eras
 async def test_a_refusal_that_quotes_the_arguments_is_not_quoted(spans: InMemorySpanExporter, era: Any) -> None:
-    """A-067 at the client's end: a server may name the values that it refuses."""
+    """A server may name the values that it refuses."""
     server = a_server()
 
     @server.request("acme/strict")

@@ -54,7 +54,7 @@ def check(schema: Any, answer: CallToolResult) -> None:
     [(NUMBER, {"n": 1}), ({"type": "array"}, [1]), ({"type": "null"}, None), (True, 5), ({}, "x")],
 )
 def test_what_fits_the_output_schema_passes(schema: Any, structured: Any) -> None:
-    """TOOL-14, TOOL-16, T-19, T-36: any JSON value, null included."""
+    """TOOL-14, TOOL-16: any JSON value, null included."""
     check(schema, result(structured))
 
 
@@ -66,7 +66,6 @@ def test_what_does_not_fit_the_output_schema_is_no_valid_answer(structured: Any)
 
 
 def test_a_schema_without_structured_content_is_no_valid_answer_but_for_failures() -> None:
-    """T-36."""
     with pytest.raises(InvalidResponse, match="has no structured content"):
         check(NUMBER, result())
     check(NUMBER, result(is_error=True))
@@ -98,7 +97,7 @@ def test_a_huge_schema_checks_nothing_and_says_so(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_tool_with_wrong_header_annotations_is_left_out_where_it_matters(caplog: pytest.LogCaptureFixture) -> None:
-    """HDR-15, T-22: one tool, not the list; and only over HTTP."""
+    """HDR-15: one tool, not the list; and only over HTTP."""
     good = Tool(
         name="good", input_schema={"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
     )
@@ -134,7 +133,7 @@ def test_arguments_are_mirrored_as_the_listing_says() -> None:
     ],
 )
 def test_only_what_says_so_is_safe_to_repeat(annotations: ToolAnnotations | None, safe: bool) -> None:
-    """TOOL-10, T-14."""
+    """TOOL-10."""
     known = index(Tool(name="x", input_schema=OBJECT, annotations=annotations)).by_name.get("x")
     assert known is not None
     assert known.safe is safe
@@ -201,7 +200,6 @@ def values() -> Server[Any]:
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_data_has_the_declared_type_in_both_eras(era: EraName, listed: bool) -> None:
-    """T-36."""
     monday = Day(name="Monday", high=20.5)
     async with Client(values(), era=era) as client:
         if listed:
@@ -219,7 +217,7 @@ async def test_data_has_the_declared_type_in_both_eras(era: EraName, listed: boo
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_data_without_a_type_is_the_value_of_the_tool(era: EraName) -> None:
-    """T-36: in both eras, if the tool was listed."""
+    """In both eras, if the tool was listed."""
     async with Client(values(), era=era) as client:
         await client.list_tools()
         assert (await client.call_tool("count")).data == 3
@@ -235,7 +233,7 @@ class Answer(msgspec.Struct):
 
 @pytest.mark.parametrize("marker", ["x-fastmcp-wrap-result", None])
 async def test_only_what_is_marked_or_asked_for_is_unwrapped(marker: str | None) -> None:
-    """T-36: an object whose only member is called result may be just that."""
+    """An object whose only member is called result may be just that."""
     server: Server[Any] = Server("foreign")
     schema: dict[str, Any] = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
     if marker is not None:

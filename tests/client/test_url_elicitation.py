@@ -174,7 +174,6 @@ async def test_a_caller_who_gives_up_leaves_nothing_behind() -> None:
 
 @in_no_time
 async def test_middleware_hears_of_the_page_as_of_any_question() -> None:
-    """C-085."""
     scene = Scene(wanted("e1"), done(), browse=at_once)
     heard: list[tuple[str, bool]] = []
 

@@ -77,7 +77,6 @@ def test_the_text_is_fixed() -> None:
 
 
 def test_what_a_reader_would_not_see_is_escaped() -> None:
-    """SEC-53."""
     assert "Sunny\\u202e\\udb40\\udc41 é" in written(CONTRACT)
 
 

@@ -61,7 +61,7 @@ async def metas(end: BareEnd) -> dict[str, Any]:
 
 @both_eras
 async def test_a_client_that_shows_pages_gets_tools_with_their_pages(era: Era) -> None:
-    """APP-01, APP-02, APP-04, APP-05, EXT-03, T-44."""
+    """APP-01, APP-02, APP-04, APP-05, EXT-03."""
     async with BareEnd(weather(), era, capabilities=SHOWS) as end:
         assert await metas(end) == {
             "forecast": {"com.example/cost": 1, "ui": {"resourceUri": "ui://weather/card"}},
@@ -249,7 +249,7 @@ async def test_a_server_whose_tool_has_a_page_that_is_missing_does_not_start() -
 
 @both_eras
 async def test_without_the_extension_nothing_is_announced(era: Era) -> None:
-    """EXT-05, T-44."""
+    """EXT-05."""
     server: Server[Any] = Server("plain")
     server.tool("x")(lambda: "x")
     async with BareEnd(server, era, capabilities=SHOWS) as end:

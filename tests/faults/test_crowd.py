@@ -20,7 +20,7 @@ AGAIN = 1.0
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_crowd_of_calls_keeps_its_order_in_bounded_memory(route: str) -> None:
-    """REL-06, C-013, BASE-05: ids rise in the order of the calls and are answered to whom they belong."""
+    """BASE-05: ids rise in the order of the calls and are answered to whom they belong."""
     count = 10_000 if route.endswith("2026") else 4_000
     words = [sys.executable, "-m", "tests.faults.crowd", route, str(count)]
     # What they all say alike is held against the schema in other tests; here nothing listens in, or that would be measured.

@@ -85,7 +85,7 @@ async def run(case: Case) -> tuple[str, list[str]]:
 
 @pytest.mark.parametrize("fault", {case.fault: None for case in CASES})
 async def test_a_fault_of_a_process_ends_each_call_once_and_in_time(fault: str) -> None:
-    """REL-02: at every step, in both eras."""
+    """At every step, in both eras."""
     cases = [case for case in CASES if case.fault == fault]
     async with quiet_loop():
         ended = await asyncio.gather(*(run(case) for case in cases))

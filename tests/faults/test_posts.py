@@ -74,7 +74,7 @@ async def use(client: Client, case: Case) -> tuple[str, list[str]]:
 
 @pytest.mark.parametrize("fault", {case.fault: None for case in CASES})
 async def test_a_fault_over_http_ends_each_call_once_in_time_and_runs_nothing_twice(fault: str) -> None:
-    """REL-02, T-14: at every step, in both eras; only what says that it is safe is repeated."""
+    """At every step, in both eras; only what says that it is safe is repeated."""
     cases = [case for case in CASES if case.fault == fault]
     async with quiet_loop():
         ended = await asyncio.gather(*(run(case) for case in cases))

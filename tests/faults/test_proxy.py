@@ -168,7 +168,6 @@ async def try_until_it_happens(route: str, mishap: Mishap) -> Counter[str]:
 @pytest.mark.parametrize("kind", ["delay", "drip"])
 @pytest.mark.parametrize("route", ROUTES)
 async def test_a_slow_or_scattered_stream_harms_nobody(route: str, kind: str) -> None:
-    """REL-14."""
     async with quiet_loop():
         endings, _ = await try_once(route, Mishap(kind))
     assert set(endings) == {"ok"}
@@ -178,7 +177,7 @@ async def test_a_slow_or_scattered_stream_harms_nobody(route: str, kind: str) ->
 @pytest.mark.parametrize("kind", MISHAPS)
 @pytest.mark.parametrize("route", ROUTES)
 async def test_a_stream_that_breaks_at_any_byte_ends_each_call_once(route: str, kind: str, direction: str) -> None:
-    """REL-14, T-14: the places lie evenly along what is said when all goes well."""
+    """The places lie evenly along what is said when all goes well."""
     _, passed = await try_once(route, Mishap())
     places, allowed = MISHAPS[kind]
     mishaps = [Mishap(kind, direction, at=passed[direction] * number // places) for number in range(places)]

@@ -117,7 +117,7 @@ async def test_a_server_that_died_is_started_again_for_the_next_call(journal: Jo
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_what_may_run_twice_is_repeated_and_nothing_else(journal: Journal, era: EraName) -> None:
-    """T-14, TOOL-10: by the server's own word, and only once the tool was listed."""
+    """TOOL-10: by the server's own word, and only once the tool was listed."""
     async with on_stdio(journal, era=era) as client:
         with pytest.raises(ConnectionLost):
             await client.call_tool("read", {"key": "unlisted", "die": True})
@@ -130,7 +130,7 @@ async def test_what_may_run_twice_is_repeated_and_nothing_else(journal: Journal,
 
 
 async def test_many_calls_in_flight_are_lost_together_and_none_runs_again(journal: Journal) -> None:
-    """STDIO-08, T-14."""
+    """STDIO-08."""
     async with on_stdio(journal) as client:
         holding = [asyncio.ensure_future(client.call_tool("hold")) for _ in range(20)]
         await until(lambda: journal["hold"] == 20)
@@ -327,7 +327,7 @@ async def test_headers_that_are_refused_again_are_the_servers_answer() -> None:
 
 @pytest.mark.parametrize("status", [502, 504])
 async def test_what_a_gateway_lost_is_repeated_where_that_is_safe_and_else_unknown(status: int) -> None:
-    """T-14: it says that it got no answer, not that nothing ran."""
+    """It says that it got no answer, not that nothing ran."""
     lost: Counter[str] = Counter()
 
     async def gateway(asked: Asked, answer: Answer) -> None:

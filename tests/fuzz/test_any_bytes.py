@@ -42,7 +42,7 @@ def parsed(data: bytes) -> Any:
 @settings(max_examples=examples(300), deadline=None)
 @given(messages.texts)
 def test_any_bytes_decode_to_a_message_or_a_protocol_error(data: bytes) -> None:
-    """BASE-01, BASE-02, T-18."""
+    """BASE-01, BASE-02."""
     try:
         message = jsonrpc.decode(data)
     except (ParseError, InvalidRequest):

@@ -121,7 +121,7 @@ def _expected(era: EraName | str, mine: Peer, peer: Peer) -> str | None:
 def test_two_ends_agree_on_the_best_revision_or_fail_with_a_reason(
     era: Any, old: set[str], new: set[str], their_old: set[str], their_new: set[str], manner: str, polite: bool
 ) -> None:
-    """VER-02, VER-07, VER-08, VER-09, VER-10, LIFE-05, LIFE-16, T-07, T-08."""
+    """VER-02, VER-07, VER-08, VER-09, VER-10, LIFE-05, LIFE-16."""
     assume(old and new)
     peer = Peer(their_old, their_new, manner, polite)
     with _world(old, new):

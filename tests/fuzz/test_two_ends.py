@@ -169,7 +169,7 @@ class Conversation(RuleBasedStateMachine):
     @precondition(lambda self: self.client.asked)
     @rule(data=st.data())
     def the_server_cancels_what_it_was_asked(self, data: st.DataObject) -> None:
-        """That ends a subscription (D-002) and nothing else; a request of its own with that id comes first."""
+        """That ends a subscription and nothing else; a request of its own with that id comes first."""
         pending = data.draw(st.sampled_from(list(self.client.asked)))
         before = pending.state
         notice = jsonrpc.encode_notification("notifications/cancelled", {"requestId": pending.id})

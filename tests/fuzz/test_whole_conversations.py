@@ -163,7 +163,7 @@ async def live(era: Any, plan: list[tuple[Any, ...]], drained: bool) -> None:
 )
 @given(st.sampled_from(["2025", "2026"]), plans, st.booleans())
 def test_everything_at_once_ends_and_with_its_own_answer(era: str, plan: list[tuple[Any, ...]], drained: bool) -> None:
-    """C-005, C-013, C-022, SUB-07, CANC-06."""
+    """SUB-07, CANC-06."""
     with asyncio.Runner(loop_factory=JumpingLoop) as runner:
         runner.run(live(era, plan, drained))
         left = asyncio.all_tasks(runner.get_loop())

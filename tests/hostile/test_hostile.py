@@ -16,7 +16,7 @@ from tests.hostile.run import corpus, main, run_own, wrong_outcomes
 @pytest.mark.timeout(120)  # some hundred cases in a process of their own
 @pytest.mark.parametrize("route", ["stdio", "socket", "http"])
 async def test_the_server_answers_hostile_messages_as_specified(route: str) -> None:
-    """REL-01: one case of twelve."""
+    """One case of twelve."""
     outcomes = await run_own(corpus(every=12), [route])
     assert len(outcomes) > 80
     assert [f"{outcome.name}: {outcome.problem}" for outcome in wrong_outcomes(outcomes)] == []
@@ -24,7 +24,7 @@ async def test_the_server_answers_hostile_messages_as_specified(route: str) -> N
 
 @pytest.mark.timeout(120)
 async def test_the_client_survives_hostile_servers() -> None:
-    """REL-02: one server of eight."""
+    """One server of eight."""
     outcomes = await run_all(every=8)
     assert len(outcomes) > 70
     assert [f"{outcome.name}: {outcome.problem}" for outcome in wrong_outcomes(outcomes)] == []

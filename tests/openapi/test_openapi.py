@@ -245,7 +245,7 @@ async def test_headers_of_the_author_go_with_every_request_and_win() -> None:
     assert (sent["authorization"], sent["x-trace"]) == ("Bearer b", "mine")
 
 
-# ---------------------------------------------------------------- nothing leads out (SEC-48)
+# ---------------------------------------------------------------- nothing leads out
 
 ESCAPES = [
     "..",
@@ -267,7 +267,6 @@ ESCAPES = [
 
 @pytest.mark.parametrize("value", ESCAPES)
 async def test_a_value_that_would_lead_out_of_the_path_is_never_sent(value: str) -> None:
-    """SEC-48."""
     api = Api({"id": 1})
     async with served(api) as client:
         with pytest.raises(ToolCallError, match="segment of a path"):
@@ -279,7 +278,6 @@ async def test_a_value_that_would_lead_out_of_the_path_is_never_sent(value: str)
     "value", ["a@evil.example", "//evil.example", "?x=1", "#", "a:b", "..a", "a..b", "%", "https://evil"]
 )
 async def test_a_value_with_marks_of_a_url_stays_one_part(value: str) -> None:
-    """SEC-48."""
     api = Api({"id": 1})
     async with served(api) as client:
         await client.call_tool("getPet", {"id": value}, raise_on_error=False)
@@ -291,7 +289,6 @@ async def test_a_value_with_marks_of_a_url_stays_one_part(value: str) -> None:
 
 @given(st.text())
 def test_whatever_the_value_the_path_is_of_the_operations_form(value: str) -> None:
-    """SEC-48."""
     said = [{"name": "p", "in": "path", "required": True, "schema": {"type": "string"}}]
     operation = Operation(Document({"openapi": "3.1.0"}), "/x/{p}/y", "get", {"parameters": said}, {})
     try:

@@ -200,7 +200,6 @@ async def test_names_that_urls_can_not_hold_are_encoded() -> None:
     ],
 )
 async def test_what_would_leave_its_place_is_never_sent(place: str, more: Any, value: Any, words: str) -> None:
-    """SEC-48."""
     operation = {"parameters": [parameter(place, **more)]}
     with pytest.raises(ToolCallError, match=words):
         await received(operation, {"color": value}, "/x/{color}" if place == "path" else "/x")
@@ -212,7 +211,6 @@ async def test_what_would_leave_its_place_is_never_sent(place: str, more: Any, v
     st.booleans(),
 )
 def test_whatever_the_value_a_path_has_the_segments_of_its_template(value: Any, style: str, explode: bool) -> None:
-    """SEC-48."""
     operation = {"parameters": [parameter("path", style=style, explode=explode)]}
     made = Operation(Document({"openapi": "3.1.0"}), "/a/.{color}/b", "get", operation, {})
     try:

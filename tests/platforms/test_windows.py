@@ -88,7 +88,7 @@ def test_a_batch_file_runs_in_the_cmd_exe_of_the_system_with_quoted_arguments() 
 @pytest.mark.parametrize("program", ["npx", NPX, "serve.cmd", r"D:\old\start.BAT", r"D:\old\start.BAT. ", "gone.cmd"])
 @pytest.mark.parametrize("character", '"%!^&|<>()\r\n\0')
 def test_arguments_that_cmd_exe_would_interpret_are_refused(program: str, character: str) -> None:
-    """The part of SEC-51 that concerns batch files (CVE-2024-24576)."""
+    """CVE-2024-24576: arguments of batch files."""
     with pytest.raises(DefinitionError, match="batch file"):
         line(program, "--name", f"a{character}calc.exe")
 

@@ -73,7 +73,7 @@ def headers(**values: str) -> Origin:
 
 
 def test_a_call_is_owed_until_it_is_answered_and_then_no_more() -> None:
-    """A-090, BASE-06, BASE-07."""
+    """BASE-06, BASE-07."""
     connection = server()
     call = call_of(connection.receive(request("a")))
     assert connection.incoming == {"a": call}
@@ -87,12 +87,12 @@ def test_a_call_is_owed_until_it_is_answered_and_then_no_more() -> None:
 
 
 def test_a_call_is_not_answered_after_its_cancellation() -> None:
-    """CANC-06, C-047."""
+    """CANC-06."""
     connection = server()
     call = call_of(connection.receive(request(1)))
     call.work = work = Work()
     got = connection.receive(notice("notifications/cancelled", requestId=1))
-    assert isinstance(got, Call)  # handed on to be observed (A-025)
+    assert isinstance(got, Call)  # handed on to be observed
     assert (call.state, work.cancelled) == (CallState.CANCELLED, 1)
     assert connection.answer(call, {}) is None
     connection.receive(notice("notifications/cancelled", requestId=1))
@@ -101,7 +101,7 @@ def test_a_call_is_not_answered_after_its_cancellation() -> None:
 
 @pytest.mark.parametrize("named", ["1", 1.0, None, True, [1], {"id": 1}, 2])
 def test_a_cancellation_names_the_id_in_its_type(named: Any) -> None:
-    """CANC-07, T-16, SEC-22."""
+    """CANC-07."""
     connection = server()
     call = call_of(connection.receive(request(1)))
     connection.receive(notice("notifications/cancelled", requestId=named))
@@ -127,7 +127,7 @@ def test_an_id_in_use_is_refused_where_ids_alone_tell_calls_apart() -> None:
 
 
 def test_an_id_in_use_is_fine_where_each_call_has_its_own_stream() -> None:
-    """C-047: neither overwrites the other."""
+    """Neither overwrites the other."""
     connection = server(shared=False)
     calls = [call_of(connection.receive(request(1))) for _ in range(3)]
     assert len(connection.incoming) == 3
@@ -190,7 +190,6 @@ def test_a_busy_server_still_says_that_it_is_alive() -> None:
 
 @pytest.mark.parametrize("result", [object(), {"x": object()}, {1: 2, (3,): 4}])
 def test_a_result_that_json_cannot_say_is_our_fault(result: Any) -> None:
-    """A-117."""
     connection = server()
     reply = connection.answer(call_of(connection.receive(request())), result)
     assert error_of(reply) == {"code": -32603, "message": "Handler returned an invalid result"}
@@ -203,7 +202,7 @@ def test_an_error_with_data_that_json_cannot_say_loses_it() -> None:
 
 
 def test_notifications_are_owed_nothing() -> None:
-    """BASE-10, A-138."""
+    """BASE-10."""
     connection = server()
     call = call_of(connection.receive(notice("notifications/acme")))
     assert connection.incoming == {}
@@ -229,7 +228,6 @@ def test_a_batch_has_at_most_so_many_messages() -> None:
 
 
 def test_when_time_is_up_each_call_gets_one_error() -> None:
-    """C-047."""
     connection = server()
     calls = [call_of(connection.receive(request(number))) for number in (1, 2)]
     assert connection.answer(calls[0], {}) is not None
@@ -249,7 +247,6 @@ def test_a_closed_connection_is_no_longer_open() -> None:
 
 
 def test_a_refused_handshake_leaves_no_trace() -> None:
-    """A-119."""
     connection = server(shaken=False)
     for end in ("refuse", "cancel", "unwritable", "wrong"):
         call = call_of(connection.receive(jsonrpc.encode_request(1, "initialize", hello())))
@@ -338,7 +335,7 @@ def test_a_post_that_stands_alone_goes_on_without_a_handshake(header: str | None
     ],
 )
 def test_an_envelope_is_checked_in_the_order_of_the_table(meta: Any, origin: Any, code: int, status: int) -> None:
-    """REQM-04, VER-01, ERR-06, ERR-08, LOG-07, T-02."""
+    """REQM-04, VER-01, ERR-06, ERR-08, LOG-07."""
     connection = server(shaken=False, eras=("2026",), one_shot=True)
     got = connection.receive(request(7, meta=meta), origin or Origin())
     assert isinstance(got, Outgoing)
@@ -346,7 +343,6 @@ def test_an_envelope_is_checked_in_the_order_of_the_table(meta: Any, origin: Any
 
 
 def test_a_complete_envelope_is_a_call_with_its_revision() -> None:
-    """A-101."""
     connection = server(shaken=False)
     origin = headers(mcp_protocol_version=V2026_07, mcp_method="acme/do")
     call = call_of(connection.receive(request(meta=META), origin))
@@ -355,7 +351,7 @@ def test_a_complete_envelope_is_a_call_with_its_revision() -> None:
 
 
 def test_both_eras_on_one_connection_go_by_their_own_rules() -> None:
-    """C-035, VER-04, D-008, STATE-01."""
+    """VER-04, STATE-01."""
     connection = server()
     assert call_of(connection.receive(request(1))).era is HANDSHAKE
     assert call_of(connection.receive(request(2, meta=META))).era is STATELESS
@@ -383,7 +379,7 @@ def test_a_response_to_no_request_is_ignored_where_responses_may_come(eras: Any,
 
 
 def test_a_client_of_a_stateless_server_is_asked_nothing() -> None:
-    """BASE-14, D-003."""
+    """BASE-14."""
     connection = client()
     connection.era = STATELESS
     assert connection.receive(request(1, "ping")) is None

@@ -29,7 +29,6 @@ def ask(connection: Connection, method: str = "ping") -> tuple[Pending, list[int
 
 
 def test_an_answer_wakes_who_waits_once() -> None:
-    """C-005, C-016."""
     connection = client()
     pending, woken = ask(connection)
     for _ in range(2):
@@ -362,7 +361,7 @@ def test_a_server_that_may_not_print_may_send_what_is_no_answer(text: bytes, fai
 
 @pytest.mark.parametrize(("method", "over"), [("subscriptions/listen", True), ("tools/call", False)])
 def test_a_server_may_end_a_subscription_by_a_cancellation_and_nothing_else(method: str, over: bool) -> None:
-    """T-11: a result that follows is late, and changes nothing."""
+    """A result that follows is late, and changes nothing."""
     connection = client()
     connection.era = STATELESS
     pending = connection.register_request(method)
@@ -393,7 +392,6 @@ def test_who_gave_up_is_not_woken_by_a_late_answer() -> None:
     "answer", [b'{"jsonrpc":"2.0","id":%s,"result":{}}', b'{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"x"}}']
 )
 def test_a_response_with_an_id_that_was_never_sent_is_ignored(wrong: bytes, answer: bytes) -> None:
-    """C-011."""
     for connection in (client(), server()):
         pending, _ = ask(connection)
         connection.receive(answer % wrong)
@@ -412,7 +410,7 @@ def test_a_late_answer_fails_no_other_request_however_malformed(late: bytes, mem
 
 
 def test_progress_finds_its_request_by_the_value_of_its_token() -> None:
-    """C-016: on a server by its type, too."""
+    """On a server by its type, too."""
     for connection, count in ((client(), 2), (server(), 1)):
         pending, _ = ask(connection, "roots/list")
         told: list[bytes] = []
@@ -496,7 +494,6 @@ def test_batches_are_of_one_revision(eras: Any, version: str, taken: bool) -> No
 
 
 def test_the_end_settles_everything_once() -> None:
-    """C-012, C-043."""
     connection = server()
     call = call_of(connection.receive(request()))
     call.work = work = Work()

@@ -29,7 +29,6 @@ BOTH = (HANDSHAKE, STATELESS)
     ],
 )
 def test_it_lists_the_revisions_of_its_eras_newest_first(eras: Any, revisions: tuple[str, ...]) -> None:
-    """T-07."""
     assert description_of(eras).revisions == revisions
     assert list(revisions) == sorted(revisions, reverse=True)
 
@@ -43,7 +42,7 @@ def test_capabilities_are_looked_up_when_they_are_asked_for() -> None:
 
 
 def test_extensions_are_offered_by_era_and_only_where_there_are_any() -> None:
-    """EXT-01, T-44."""
+    """EXT-01."""
     description = ServerDescription(ME, ServerCapabilities, eras=BOTH)
     assert description.capabilities_for(STATELESS).extensions is None
     description.extensions = lambda era: {"extensions": {"com.example/x": {}}} if era is STATELESS else {}

@@ -739,7 +739,7 @@ async def at(revision: str, server: Server[Any], method: str, **params: Any) -> 
 
 
 async def test_an_output_schema_that_a_result_may_fit_in_two_ways_is_hidden_from_older_callers() -> None:
-    """T-36: the proxy doesn't know for which results the schema was wrapped."""
+    """The proxy doesn't know for which results the schema was wrapped."""
     server: Server[Any] = Server("values")
 
     @server.tool

@@ -286,7 +286,7 @@ async def test_a_caller_that_leaves_in_the_middle_of_a_round_ends_the_call() -> 
 @each_behind
 @pytest.mark.parametrize("front", ["2025", "2026"])
 async def test_credentials_and_headers_of_a_caller_stay_here(behind: Any, front: Any, caplog: Any) -> None:
-    """SEC-46: a canary in what comes in is in nothing that goes out, no log line, no error."""
+    """A canary in what comes in is in nothing that goes out, no log line, no error."""
     seen: list[str] = []
 
     async def look(scope: Scope, headers: Headers) -> str | None:

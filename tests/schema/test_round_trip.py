@@ -35,13 +35,13 @@ def test_a_message_with_every_member_set_comes_back_as_it_was(kind: type[Model])
 @sparing
 @given(st.sampled_from(list(MODELS.values())).flatmap(drawn))
 def test_a_message_with_any_members_set_comes_back_as_it_was(value: Model) -> None:
-    """T-19: absent stays absent, null stays null."""
+    """Absent stays absent, null stays null."""
     assert there_and_back(value) == wire(value)
 
 
 @pytest.mark.parametrize("kind", MODELS.values(), ids=MODELS.keys())
 def test_what_is_absent_is_left_out_rather_than_null(kind: type[Model]) -> None:
-    """T-19: only the members that must be there stand in the text of a message that sets no others."""
+    """Only the members that must be there stand in the text of a message that sets no others."""
     needed = {field.name: getattr(full(kind), field.name) for field in msgspec.structs.fields(kind) if field.required}
     tag = {kind.__struct_config__.tag_field} - {None}
     names = {field.encode_name for field in msgspec.structs.fields(kind) if field.required}
@@ -57,7 +57,7 @@ def test_members_that_nobody_knows_are_ignored(kind: type[Model]) -> None:
 
 @pytest.mark.parametrize("content", ["null", "[]", "0", "false", '""', "{}", '{"a":1}'])
 def test_structured_content_is_any_value_and_null_is_one(content: str) -> None:
-    """T-19, TOOL-14."""
+    """TOOL-14."""
     text = f'{{"content":[],"structuredContent":{content}}}'
     result = msgspec.json.decode(text, type=CallToolResult)
     assert result.structured_content is not msgspec.UNSET
@@ -65,19 +65,17 @@ def test_structured_content_is_any_value_and_null_is_one(content: str) -> None:
 
 
 def test_no_structured_content_is_told_from_null() -> None:
-    """T-19."""
     assert msgspec.json.decode(b'{"content":[]}', type=CallToolResult).structured_content is msgspec.UNSET
 
 
 def test_an_empty_text_is_not_an_absent_one() -> None:
-    """T-37."""
     contents = msgspec.json.decode(b'{"uri":"file:///a","text":""}', type=ResourceContents)
     assert contents.text == ""
     assert json.loads(msgspec.json.encode(contents)) == {"uri": "file:///a", "text": ""}
 
 
 def test_an_empty_retry_state_is_kept() -> None:
-    """T-28: an empty state is echoed like any other."""
+    """An empty state is echoed like any other."""
     params = msgspec.json.decode(b'{"name":"x","requestState":""}', type=CallToolParams)
     assert params.request_state == ""
     assert json.loads(msgspec.json.encode(params)) == {"name": "x", "requestState": ""}

@@ -29,7 +29,7 @@ def telling(*tools: Any, **options: Any) -> Server[Any]:
 
 @both_eras
 async def test_a_handler_knows_who_asks_and_how(era: Era) -> None:
-    """A-141: from the handshake, or from the request itself."""
+    """From the handshake, or from the request itself."""
     seen: list[Any] = []
 
     async def look(ctx: Context, city: str) -> None:
@@ -79,7 +79,7 @@ async def test_the_id_of_a_request_is_what_the_client_sent(era: Era, request_id:
 
 @both_eras
 async def test_progress_grows_or_is_left_out_and_goes_to_whoever_asked_for_it(era: Era) -> None:
-    """PROG-04, B-052."""
+    """PROG-04."""
 
     async def work(ctx: Context) -> None:
         for value in (1, 2, 2, 1.5, 3):
@@ -205,7 +205,7 @@ async def test_log_messages_of_a_wanted_level_are_sent_and_others_not(era: Era) 
 
 @both_eras
 async def test_what_cannot_be_told_is_never_the_tools_failure(era: Era, caplog: pytest.LogCaptureFixture) -> None:
-    """B-016, B-053, PROG-06: while the channel is broken it is in the log, and when the conversation is over it is left out."""
+    """PROG-06: while the channel is broken it is in the log, and when the conversation is over it is left out."""
     caplog.set_level("DEBUG", "gemel")
     begun, told, tries = asyncio.Event(), list[int](), list[Any]()
 
@@ -357,7 +357,6 @@ async def test_the_end_of_a_page_is_told_to_clients_of_one_revision(revision: st
 
 @both_eras
 async def test_a_replaced_context_is_another_one(era: Era) -> None:
-    """A-028, A-037."""
     server = telling()
 
     @server.tool

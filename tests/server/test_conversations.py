@@ -134,7 +134,6 @@ async def test_one_that_cannot_begin_fails_the_call_and_the_next_call_tries_agai
 
 
 async def test_one_that_does_not_end_is_abandoned_in_time(caplog: pytest.LogCaptureFixture) -> None:
-    """A-081, A-083."""
     life = Life()
     life.hangs = True
     async with BareEnd(counted(life, limits=Limits(teardown=0.05)), "2025") as end:
@@ -145,7 +144,7 @@ async def test_one_that_does_not_end_is_abandoned_in_time(caplog: pytest.LogCapt
 async def test_one_of_a_stateless_request_that_does_not_end_holds_its_answer_for_a_limited_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A-081, A-084: what the function did and said counts; the clean-up is given up with a word in the log."""
+    """What the function did and said counts; the clean-up is given up with a word in the log."""
     life = Life()
     server = counted(life, limits=Limits(teardown=0.05))
 
@@ -180,7 +179,7 @@ MISHAPS: dict[str, Callable[[], BaseException]] = {
 async def test_one_that_fails_at_its_end_changes_no_answer(
     mishap: str, era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A-082, A-084: neither a result nor the error of a function."""
+    """Neither a result nor the error of a function."""
 
     @asynccontextmanager
     async def life(ctx: Context[Any]) -> AsyncIterator[None]:

@@ -542,7 +542,7 @@ async def test_who_declines_ends_the_call_unless_none_is_fine(server: Server[Any
 
 @both_eras
 async def test_a_client_that_cannot_ask_gets_an_error_unless_none_is_fine(server: Server[Any], era: Era) -> None:
-    """REQM-06, T-27: if the work can go on, just don't ask."""
+    """REQM-06: if the work can go on, just don't ask."""
 
     @server.tool
     async def must(day: Annotated[int, Ask("Which day?")]) -> str:

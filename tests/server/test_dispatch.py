@@ -61,7 +61,6 @@ def serving(kind: Any, returned: Any = None) -> tuple[Server[Any], list[Any]]:
 async def test_params_arrive_as_their_type_by_their_names_on_the_wire(
     kind: Any, sent: Any, value: Any, era: Era
 ) -> None:
-    """A-111, A-112."""
     server, got = serving(kind)
     async with BareEnd(server, era) as end:
         await end.ask("acme/search", sent)
@@ -76,7 +75,7 @@ async def test_params_arrive_as_their_type_by_their_names_on_the_wire(
 @both_eras
 @pytest.mark.parametrize("config", [{"populate_by_name": True}, {"validate_by_name": True, "validate_by_alias": False}])
 async def test_names_of_python_are_no_names_on_the_wire(config: dict[str, Any], era: Era) -> None:
-    """A-112: also where a model takes them in Python."""
+    """Also where a model takes them in Python."""
 
     class Named(BaseModel):
         model_config = ConfigDict(**config)  # type: ignore[typeddict-item]  # any config
@@ -102,7 +101,6 @@ async def test_names_of_python_are_no_names_on_the_wire(config: dict[str, Any], 
     ],
 )
 async def test_a_result_may_be_nothing_a_dict_a_struct_or_a_model(returned: Any, result: Any, era: Era) -> None:
-    """A-114."""
     server, _ = serving(dict[str, Any], returned)
     async with BareEnd(server, era) as end:
         found = await end.ask("acme/search")
@@ -112,7 +110,6 @@ async def test_a_result_may_be_nothing_a_dict_a_struct_or_a_model(returned: Any,
 @both_eras
 @pytest.mark.parametrize("returned", [5, "text", [1], object(), ("a",)])
 async def test_anything_else_is_the_servers_fault(returned: Any, era: Era, caplog: pytest.LogCaptureFixture) -> None:
-    """A-114, A-117."""
     server, _ = serving(dict[str, Any], returned)
     async with BareEnd(server, era) as end:
         error = await end.refusal("acme/search")
@@ -122,7 +119,6 @@ async def test_anything_else_is_the_servers_fault(returned: Any, era: Era, caplo
 
 @both_eras
 async def test_an_error_may_be_returned_raised_or_told_in_words(era: Era) -> None:
-    """A-091, A-113."""
     for outcome, error in (
         (ErrorObject(7, "no", {"a": 1}), {"code": 7, "message": "no", "data": {"a": 1}}),
         (ToolError("in words"), {"code": -32603, "message": "in words"}),
@@ -137,7 +133,6 @@ async def test_an_error_may_be_returned_raised_or_told_in_words(era: Era) -> Non
 async def test_a_method_of_the_protocol_can_be_taken_over_and_its_result_is_checked(
     era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A-117."""
     server: Server[Any] = Server("own")
     tools: list[Any] = [{"name": "own", "inputSchema": {"type": "object"}}]
 
@@ -155,7 +150,6 @@ async def test_a_method_of_the_protocol_can_be_taken_over_and_its_result_is_chec
 
 @both_eras
 async def test_what_is_not_served_is_unknown_and_malformed_params_come_first(era: Era) -> None:
-    """A-105, A-108."""
     async with BareEnd(Server("own"), era) as end:
         for method in ("acme/search", "completion/complete"):
             params = {"name": "x", "ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": ""}}

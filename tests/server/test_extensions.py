@@ -138,7 +138,7 @@ def test_what_is_not_an_extension_is_refused(wrong: Any) -> None:
 
 @both_eras
 async def test_without_an_extension_nothing_of_it_is_there(era: Era) -> None:
-    """EXT-05, ERR-03, T-44."""
+    """EXT-05, ERR-03."""
     server: Server[Any] = Server("plain")
     server.tool("fast")(lambda: "fast")
     async with BareEnd(server, era, capabilities=DECLARED) as end:
@@ -169,7 +169,7 @@ async def test_an_extension_of_one_era_does_not_exist_in_the_other() -> None:
 
 @both_eras
 async def test_its_requests_are_for_clients_that_declared_it(era: Era) -> None:
-    """T-43, EXT-04: -32021 with what is required, before the params are looked at."""
+    """EXT-04: -32021 with what is required, before the params are looked at."""
     server = served()
     async with BareEnd(server, era, capabilities=DECLARED) as end:
         assert (await end.ask("jobs/get", {"jobId": "1"}))["state"] == "working"
@@ -183,7 +183,7 @@ async def test_its_requests_are_for_clients_that_declared_it(era: Era) -> None:
 
 
 async def test_a_declaration_counts_for_its_own_request_only() -> None:
-    """STATE-01, T-43."""
+    """STATE-01."""
     async with BareEnd(served(), capabilities=DECLARED) as end:
         assert "state" in await end.ask("jobs/get", {"jobId": "1"})
         end.capabilities = {}
@@ -231,7 +231,6 @@ class DictJobs(Jobs):
 @pytest.mark.foreign_words("a result of the extension's own type")
 @pytest.mark.parametrize("kind", [Jobs, DictJobs])
 async def test_a_result_of_its_own_type_reaches_only_who_declared_it_on_this_request(kind: type[Jobs]) -> None:
-    """A-121, T-43."""
     async with BareEnd(served(kind()), capabilities=DECLARED) as end:
         result = await end.call_tool("slow")
         assert result["resultType"] == "job"
@@ -247,7 +246,7 @@ async def test_a_result_of_its_own_type_reaches_only_who_declared_it_on_this_req
 async def test_a_result_type_that_no_extension_brings_is_a_fault_of_the_server(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A-121, BASE-15."""
+    """BASE-15."""
     server: Server[Any] = Server("wrong")
 
     @server.request("acme/job")
@@ -490,7 +489,6 @@ async def test_a_key_of_an_extension_is_not_taken_for_a_resource() -> None:
 
 
 async def test_listening_without_the_declaration_is_refused() -> None:
-    """T-43."""
     async with BareEnd(served()) as end:
         error = await end.refusal("subscriptions/listen", {"notifications": {"jobIds": ["1"]}})
         assert error["code"] == -32021
@@ -504,7 +502,7 @@ async def test_a_filter_of_the_wrong_type_is_refused() -> None:
 
 
 async def test_what_is_not_accepted_is_left_out_of_the_acknowledgement() -> None:
-    """SUB-04, T-12."""
+    """SUB-04."""
     server = served()
     async with BareEnd(server, capabilities=DECLARED) as end:
         task, said = await listening(end, {"jobIds": ["unknown"]})

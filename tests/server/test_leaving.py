@@ -55,7 +55,7 @@ async def using(way: str, era: EraName, path: Path) -> AsyncIterator[Client]:
 async def test_a_function_that_would_end_the_process_fails_its_own_call_and_nothing_else(
     way: str, era: EraName, tmp_path: Path
 ) -> None:
-    """C-055, C-058, TOOL-19: sys.exit(), an interrupt that nobody typed, the end of a generator that is none."""
+    """TOOL-19: sys.exit(), an interrupt that nobody typed, the end of a generator that is none."""
     async with using(way, era, tmp_path / "socket") as client:
         for how in ("exit", "interrupt"):
             for tool in ("async", "sync", "inline", "limited", "cleaning"):
@@ -88,7 +88,6 @@ async def test_in_a_task_that_a_function_begins_it_ends_the_process_which_says_w
 
 @ERAS
 async def test_a_real_ctrl_c_ends_the_server_whatever_was_raised_before(era: EraName, tmp_path: Path) -> None:
-    """REL-12."""
     async with (
         asyncio.timeout(20),
         on_socket(tmp_path / "socket") as (process, url),

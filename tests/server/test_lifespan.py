@@ -62,7 +62,6 @@ async def test_it_is_entered_once_and_left_by_the_last() -> None:
 
 
 async def test_it_spans_all_requests_of_an_http_endpoint() -> None:
-    """A-163."""
     life = Life()
     async with serving(living(life)) as site:
         for era in ("2025", "2026"):
@@ -97,7 +96,7 @@ async def test_a_failure_to_enter_is_everybodys_and_the_next_may_try_again() -> 
 
 
 async def test_who_does_not_leave_in_time_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
-    """A-081, A-083: a process whose server has ended has to end, too."""
+    """A process whose server has ended has to end, too."""
     ended: list[bool] = []
 
     @asynccontextmanager
@@ -117,7 +116,7 @@ async def test_who_does_not_leave_in_time_is_left_behind(caplog: pytest.LogCaptu
 
 
 async def test_a_failure_to_leave_is_in_the_log_and_nobodys_else(caplog: pytest.LogCaptureFixture) -> None:
-    """A-082: it comes after everybody has got what he wanted."""
+    """It comes after everybody has got what he wanted."""
 
     @asynccontextmanager
     async def life(server: Server[Any]) -> AsyncIterator[None]:

@@ -59,7 +59,7 @@ async def running(server: Server[Any], transport: Literal["socket", "http"], **o
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_over_tcp_the_address_is_that_of_the_client(era: Era) -> None:
-    """A-141. Port 0 takes a free one, which `announce` learns."""
+    """Port 0 takes a free one, which `announce` learns."""
     found: list[Any] = []
     async with running(a_server(found), "socket", port=0) as address, Client(address, era=era) as client:
         await client.call_tool("where")
@@ -83,7 +83,6 @@ async def test_a_server_on_ipv6_announces_what_a_client_takes() -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_there_is_no_address_in_memory_and_on_unix_sockets(era: Era, tmp_path: Path) -> None:
-    """A-141, A-142."""
     found: list[Any] = []
     server = a_server(found)
     async with Client(server, era=era) as client:
@@ -96,7 +95,6 @@ async def test_there_is_no_address_in_memory_and_on_unix_sockets(era: Era, tmp_p
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_there_is_no_address_on_stdio(era: Era, tmp_path: Path) -> None:
-    """A-141, A-142."""
     (tmp_path / "program.py").write_text(PROGRAM)
     async with Client([sys.executable, str(tmp_path / "program.py")], era=era) as client:
         assert (await client.call_tool("where", returns=list[bool])).data == [True, True]
@@ -106,7 +104,6 @@ async def test_there_is_no_address_on_stdio(era: Era, tmp_path: Path) -> None:
 @pytest.mark.parametrize("sessions", [True, False])
 @pytest.mark.parametrize("era", ERAS)
 async def test_over_http_the_scope_is_that_of_the_request(era: Era, sessions: bool, engine: Any) -> None:
-    """A-141, A-142."""
     found: list[Any] = []
     async with serving(a_server(found), sessions=sessions, engine=engine) as site:
         url = f"http://127.0.0.1:{site.port}/mcp?tenant=acme"
@@ -125,7 +122,6 @@ async def test_over_http_the_scope_is_that_of_the_request(era: Era, sessions: bo
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_the_scope_has_what_the_application_around_it_added(era: Era) -> None:
-    """A-142."""
     found: list[Any] = []
     app = Starlette(routes=[Mount("/", a_server(found).http_app())])
 
@@ -142,7 +138,6 @@ async def test_the_scope_has_what_the_application_around_it_added(era: Era) -> N
 
 
 async def test_behind_a_trusted_proxy_the_address_is_that_which_the_proxy_names() -> None:
-    """A-141."""
     found: list[Any] = []
     named = {"X-Forwarded-For": "192.0.2.7"}
     for trusted in ([], ["127.0.0.1"]):

@@ -59,7 +59,7 @@ async def test_a_server_whose_file_is_only_loaded_does_not_run() -> None:
 @pytest.mark.parametrize("route", ["stdio", "http"])
 @pytest.mark.parametrize("tool", ["go_on", "leave_a_task"])
 async def test_a_process_ends_although_a_tool_does_not(route: str, tool: str) -> None:
-    """REL-12: whoever ignores its cancellation is left behind, with a line in the log."""
+    """Whoever ignores its cancellation is left behind, with a line in the log."""
     pipe = asyncio.subprocess.PIPE
     words = [sys.executable, "-m", "tests.server.stubborn", route][: 3 + (route == "http")]
     process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe)
@@ -154,7 +154,7 @@ async def _ignore(params: Any) -> None:
 async def test_a_call_that_runs_when_the_server_stops_may_have_run(
     route: str, era: Any, stream: bool, obedient: bool, tmp_path: Path
 ) -> None:
-    """REL-12: whether or not the handler obeys its cancellation, and whether or not its answer is a stream."""
+    """Whether or not the handler obeys its cancellation, and whether or not its answer is a stream."""
     command = [sys.executable, "-m", "tests.server.stubborn"]
     async with asyncio.timeout(20), AsyncExitStack() as stack:
         target: Any = command
@@ -200,7 +200,7 @@ async def test_a_process_that_serves_in_a_thread_is_not_ended(tmp_path: Path) ->
 
 
 def test_a_signal_after_the_end_of_input_leaves_no_call_without_its_answer(tmp_path: Path) -> None:
-    """REL-12: the handler hangs in the draining server; its caller still hears that it won't come."""
+    """The handler hangs in the draining server; its caller still hears that it won't come."""
     program = tmp_path / "hanging.py"
     program.write_text(
         "import asyncio\n"

@@ -19,7 +19,7 @@ INFO = "io.modelcontextprotocol/serverInfo"
 
 @both_eras
 async def test_it_says_who_it_is(era: Era) -> None:
-    """A-152, REQM-07: in the handshake, or with each result."""
+    """REQM-07: in the handshake, or with each result."""
     server: Server[Any] = Server(
         "weather",
         version="1.2",
@@ -95,7 +95,7 @@ def test_eras_that_there_are_not_are_told(eras: Any) -> None:
 
 
 async def test_one_server_serves_clients_of_both_eras_at_once() -> None:
-    """D-008: and keeps nothing of either."""
+    """And keeps nothing of either."""
     server: Server[Any] = Server("both")
     server.tool("x")(lambda: "x")
     async with Client(server, era="2025") as older, Client(server, era="2026") as newer:
@@ -105,7 +105,6 @@ async def test_one_server_serves_clients_of_both_eras_at_once() -> None:
 
 
 async def test_what_initialize_announces_is_what_is_there_when_it_is_answered() -> None:
-    """A-009."""
     server: Server[Any] = Server("late")
     async with routes.memory(server) as route:
         talk = Talk(route, "2025")

@@ -88,7 +88,7 @@ async def tenants(era: Any, **options: Any) -> AsyncIterator[tuple[Server[Any], 
 
 @both_eras
 async def test_each_tenant_sees_and_uses_its_own(era: Any) -> None:
-    """SEC-27: lists, calls, resources, and what a tool reads for its caller."""
+    """Lists, calls, resources, and what a tool reads for its caller."""
     async with tenants(era) as (_, acme, globex):
         for client, own, other in ((acme, "acme", "globex"), (globex, "globex", "acme")):
             assert [tool.name for tool in await client.list_tools()] == [f"{own}_report", "read", "remove"]
@@ -109,7 +109,6 @@ async def test_each_tenant_sees_and_uses_its_own(era: Any) -> None:
 
 @both_eras
 async def test_changes_reach_the_tenant_that_they_belong_to(era: Any) -> None:
-    """SEC-27."""
     heard: dict[str, list[str | None]] = {"acme": [], "globex": []}
     async with tenants(era) as (server, acme, globex), AsyncExitStack() as stack:
         changes: dict[str, Any] = {}
@@ -131,7 +130,7 @@ async def test_changes_reach_the_tenant_that_they_belong_to(era: Any) -> None:
 
 
 async def test_neither_sessions_nor_request_states_pass_to_another_tenant() -> None:
-    """SEC-27: whoever holds the id of a session or the state of a call is refused without the tenant's token."""
+    """Whoever holds the id of a session or the state of a call is refused without the tenant's token."""
     async with serving(office(), authenticate=authenticate) as site:
         acme, globex = {"Authorization": "Bearer a"}, {"Authorization": "Bearer b"}
         session = await site.session(**acme)

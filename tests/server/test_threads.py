@@ -99,7 +99,7 @@ async def test_a_task_that_is_cancelled_when_its_function_has_returned_is_cancel
 
 
 async def test_a_busy_thread_holds_up_nobody_else() -> None:
-    """C-036: neither the loop nor other calls."""
+    """Neither the loop nor other calls."""
     pool, gate = Threads(2), threading.Event()
     slow = asyncio.create_task(pool.run(gate.wait, {}))
     assert await pool.run(here, {}) == THREAD_NAME
@@ -196,7 +196,6 @@ def test_a_task_that_is_interrupted_holds_up_no_other() -> None:
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_a_sync_tool_blocks_no_other_call(era: Any) -> None:
-    """C-036."""
     server: Server[Any] = Server("sync")
     gate = threading.Event()
 

@@ -1,4 +1,4 @@
-"""What a type checker says of middleware and handlers: those for another state of the lifespan are rejected (A-035)."""
+"""What a type checker says of middleware and handlers: those for another state of the lifespan are rejected."""
 
 from __future__ import annotations
 
@@ -136,7 +136,6 @@ REJECTED = {number for number, line in enumerate(PROGRAM.split("\n"), 1) if line
 @pytest.mark.long
 @pytest.mark.timeout(120)  # without its cache mypy reads all of Gemel first
 def test_mypy_rejects_middleware_and_handlers_for_another_state(tmp_path: Path) -> None:
-    """A-035."""
     pytest.importorskip("mypy")
     (tmp_path / "program.py").write_text(PROGRAM)
     found = mypy([tmp_path / "program.py"], tmp_path)
@@ -146,7 +145,6 @@ def test_mypy_rejects_middleware_and_handlers_for_another_state(tmp_path: Path) 
 @pytest.mark.long
 @pytest.mark.timeout(120)  # it starts Node and reads all of Gemel
 def test_pyright_rejects_middleware_and_handlers_for_another_state(tmp_path: Path) -> None:
-    """A-035."""
     pytest.importorskip("pyright")
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, str(tmp_path / "program.py")]

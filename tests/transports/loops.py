@@ -19,7 +19,7 @@ if sys.platform != "win32":
 
 
 def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """The async test once on each event loop; it fails if it leaves tasks behind (REL-19). `tests.leftovers` finds the rest."""
+    """The async test once on each event loop; it fails if it leaves tasks behind. `tests.leftovers` finds the rest."""
 
     @functools.wraps(test)
     def run(loop_name: str, **fixtures: Any) -> None:

@@ -74,7 +74,7 @@ async def test_notifications_of_a_call_arrive_before_its_answer_and_calls_run_si
 
 @on_both_loops
 async def test_what_is_sent_before_the_peer_has_begun_is_delivered_when_it_begins() -> None:
-    """C-021: in order, and through the same routing."""
+    """In order, and through the same routing."""
     one, other = MemoryChannel(DEFAULT_LIMITS, server=False), MemoryChannel(DEFAULT_LIMITS, server=True)
     one.join(other)
     client = AskConversation(one)
@@ -91,7 +91,7 @@ async def test_what_is_sent_before_the_peer_has_begun_is_delivered_when_it_begin
 
 @on_both_loops
 async def test_what_follows_initialize_waits_until_it_is_answered() -> None:
-    """A-032, A-161, with more messages than the backlog takes."""
+    """With more messages than the backlog takes."""
     pair, channel = await opened(Limits(backlog=2))
     asked = [asyncio.ensure_future(pair.client.ask("initialize", held=True))]
     asked += [asyncio.ensure_future(pair.client.ask("echo")) for _ in range(5)]
@@ -135,7 +135,6 @@ async def test_a_peer_that_takes_nothing_ends_the_channel() -> None:
 @pytest.mark.parametrize("closer", ["client", "server"])
 @on_both_loops
 async def test_closing_one_end_closes_both_once_and_stops_what_runs(closer: str) -> None:
-    """C-022, C-043."""
     pair, channel = await opened()
     asked = asyncio.ensure_future(pair.client.ask("sleep", seconds=100))
     await until(lambda: pair.server.running)
@@ -209,7 +208,6 @@ async def test_a_client_that_cannot_begin_leaves_no_server_behind() -> None:
 
 @on_both_loops
 async def test_each_opening_is_a_connection_of_its_own() -> None:
-    """B-034."""
     pair = Pair()
     transport = connect(pair.serve)
     channels = [await transport.open(pair.ask) for _ in range(3)]

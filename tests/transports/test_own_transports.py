@@ -175,7 +175,7 @@ async def read(socket: ClientConnection) -> dict[str, Any]:
 
 
 async def test_what_is_sent_behind_a_slow_initialize_waits_for_its_answer() -> None:
-    """A-032, A-161: more than the backlog holds, so that reading stops and goes on."""
+    """More than the backlog holds, so that reading stops and goes on."""
     gate = asyncio.Event()
     async with listening(slow_to_agree(gate)) as url, connect(url, subprotocols=[websockets.MCP]) as socket:
         await socket.send(message("initialize", 0, **HELLO), text=True)

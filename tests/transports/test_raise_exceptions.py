@@ -52,7 +52,6 @@ def a_server() -> Server[Any]:
 
 @both_eras
 async def test_an_exception_of_a_handler_is_raised_by_the_call(era: Any) -> None:
-    """A-162."""
     async with Client(a_server(), era=era, raise_exceptions=True) as client:
         for name, text in (("crash", "in a coroutine"), ("crash_in_thread", "in a thread")):
             with pytest.raises(Crashed, match=text):

@@ -1,7 +1,7 @@
 """Scenarios: what both ends say, as data in `scenarios/*.txt`, and how what came is compared with what should.
 
     == a title                  a scenario begins
-    proves: ID ID               requirement and mission ids
+    proves: ID ID               requirements of the specification
     on: 2025 pipes              only there: eras or revisions, channels or groups of them; `not:` excludes
     with: {"page_size": 2}      options of the server; `client: {…}` are the client's capabilities
     raw                         without the handshake that otherwise comes first in the handshake era

@@ -30,7 +30,7 @@ def request(call_id: Any = 1, method: str = "tools/call", **params: Any) -> byte
 
 @channels
 async def test_bytes_that_are_no_text_are_refused_and_the_tool_does_not_run(channel: str) -> None:
-    """SEC-12: not replaced by something else and then executed."""
+    """Not replaced by something else and then executed."""
     server, ran = Server[Any]("text"), list[str]()
 
     @server.tool
@@ -64,7 +64,7 @@ async def test_bytes_that_are_no_text_are_refused_and_the_tool_does_not_run(chan
     ids=["lists", "objects", "a long id", "a long number", "deep arguments", "a deep _meta"],
 )
 async def test_nesting_and_numbers_without_end_are_answered_and_nothing_worse(channel: str, text: bytes) -> None:
-    """SEC-32, SEC-55: with an error, or for what is not looked at a result; and the next message is served."""
+    """With an error, or for what is not looked at a result; and the next message is served."""
     async with getattr(routes, channel)(build()) as route:
         talk = await Talk(route, "2025").open()
         await route.send(text, "2025")
@@ -77,7 +77,7 @@ async def test_nesting_and_numbers_without_end_are_answered_and_nothing_worse(ch
 @channels
 @both_eras
 async def test_what_a_client_says_is_not_said_back_at_length(channel: str, era: str) -> None:
-    """SEC-55: the name of a method, a tool, a prompt, a resource, an argument, a revision, a level, a cursor."""
+    """The name of a method, a tool, a prompt, a resource, an argument, a revision, a level, a cursor."""
     long = "x" * 10_000
     async with getattr(routes, channel)(build()) as route:
         talk = await Talk(route, era).open()
@@ -105,7 +105,7 @@ async def test_what_a_client_says_is_not_said_back_at_length(channel: str, era: 
     [kind for kind in THROWS if kind in ("unexpected", "value", "group", "exit", "interrupt", "timeout")],
 )
 async def test_an_error_tells_nothing_of_the_inside(channel: str, era: str, kind: str) -> None:
-    """SEC-54: no traceback, path, class, or text of the exception, from a tool and from a method alike."""
+    """No traceback, path, class, or text of the exception, from a tool and from a method alike."""
     async with getattr(routes, channel)(build()) as route:
         talk = await Talk(route, era).open()
         for method, params in (
@@ -121,7 +121,7 @@ async def test_an_error_tells_nothing_of_the_inside(channel: str, era: str, kind
 @channels
 @both_eras
 async def test_ids_that_look_alike_are_never_mixed_up(channel: str, era: str) -> None:
-    """SEC-21, T-18: each answer has its id in its type, and what that request asked for."""
+    """Each answer has its id in its type, and what that request asked for."""
     async with getattr(routes, channel)(build()) as route:
         talk = await Talk(route, era).open()
         ids: list[Any] = [1, "1", 2, "2", 0, "0", "", "1.0", -1, "-1"]
@@ -140,7 +140,7 @@ async def test_ids_that_look_alike_are_never_mixed_up(channel: str, era: str) ->
 
 @pytest.mark.parametrize("channel", ["memory", "unix"])
 async def test_a_second_request_of_an_id_in_flight_is_refused_where_ids_tell_calls_apart(channel: str) -> None:
-    """SEC-21, BASE-05: the first one goes on and gets its own answer."""
+    """BASE-05: the first one goes on and gets its own answer."""
     async with getattr(routes, channel)(build()) as route:
         talk = await Talk(route, "2025").open()
         await talk.say({"id": 7, "method": "tools/call", "params": {"name": "wait", "arguments": {"name": "w"}}})
@@ -153,7 +153,7 @@ async def test_a_second_request_of_an_id_in_flight_is_refused_where_ids_tell_cal
 
 @pytest.mark.parametrize("era", ["2026"])
 async def test_equal_ids_on_posts_of_their_own_get_their_own_answers(era: str) -> None:
-    """SEC-21: on HTTP a POST and its answer belong together."""
+    """On HTTP a POST and its answer belong together."""
     async with routes.http(build()) as route:
         talk = await Talk(route, era).open()
         for number in range(20):

@@ -112,7 +112,7 @@ async def test_the_rows_of_a_session_need_one() -> None:
 
 
 async def test_the_refusal_of_an_unknown_revision_names_what_is_offered() -> None:
-    """Table 4.A, rows 6 and 10; T-07, VER-16: the same list everywhere."""
+    """Table 4.A, rows 6 and 10; VER-16: the same list everywhere."""
     async with serving(make_server(Log())) as site:
         refused = (await site.ask({**JSON_HEADERS, **version(UNKNOWN)}, body())).json()["error"]["data"]
         assert refused["requested"] == UNKNOWN
@@ -165,7 +165,7 @@ def call(meta: Any = FULL, **params: Any) -> dict[str, Any]:
     Row("13 result", call(), CALL_HEADERS, 200),
 )
 async def test_a_stateless_request_is_checked_in_this_order(row: Row) -> None:
-    """Table 4.B, T-02, T-03, REQM-04, HDR-06, VER-01, VER-19, MHTTP-14, MHTTP-15."""
+    """Table 4.B, REQM-04, HDR-06, VER-01, VER-19, MHTTP-14, MHTTP-15."""
     async with serving(make_server(Log(), limits=Limits(body=4000), eras=("2026",))) as site:
         status, code, answered = await outcome(site, row)
         assert (status, code) == (row.status, row.code)
@@ -233,7 +233,7 @@ TABLE_D: dict[str, tuple[StepAnswer, Any]] = {
 
 @pytest.mark.parametrize("name", TABLE_D)
 def test_an_answer_to_the_first_request_is_read_by_the_table(name: str) -> None:
-    """Table 4.D, VER-06, VER-07, VER-08, VER-09, VER-10, VER-12, VER-13, VER-14, T-08:
+    """Table 4.D, VER-06, VER-07, VER-08, VER-09, VER-10, VER-12, VER-13, VER-14:
     a stateless request first, and the era from what comes back.
     """
     answer, verdict = TABLE_D[name]

@@ -40,7 +40,7 @@ async def clients(channel: str, era: str, count: int, server: Server[Any] | None
 
 @pairs
 async def test_a_second_handshake_does_not_overwrite_who_the_first_client_is(channel: str) -> None:
-    """B-001, B-010, B-023, B-030, B-031: and a tool is told whose call it serves."""
+    """And a tool is told whose call it serves."""
     async with clients(channel, "2025", 2) as (one, two):
         assert '"client0"' in await one.call("whoami")
         assert '"client1"' in await two.call("whoami")
@@ -49,7 +49,7 @@ async def test_a_second_handshake_does_not_overwrite_who_the_first_client_is(cha
 
 @pairs
 async def test_what_a_client_can_do_counts_for_its_own_session(channel: str) -> None:
-    """B-013, B-021: one client that offers forms does not make another one a client with forms."""
+    """One client that offers forms does not make another one a client with forms."""
     server: Server[Any] = Server("asks")
 
     @server.tool
@@ -70,7 +70,6 @@ async def test_what_a_client_can_do_counts_for_its_own_session(channel: str) -> 
 
 @pairs
 async def test_a_log_level_counts_for_the_session_that_set_it(channel: str) -> None:
-    """B-002, B-015, B-022."""
     async with clients(channel, "2025", 2, build(log_level="emergency")) as (one, two):
         assert (await one.ask("logging/setLevel", level="alert"))["result"] == {}
         assert await two.call("chatter") == "done"
@@ -83,7 +82,7 @@ async def test_a_log_level_counts_for_the_session_that_set_it(channel: str) -> N
 @pairs
 @both_eras
 async def test_progress_goes_to_the_client_whose_request_it_is(channel: str, era: str) -> None:
-    """B-018, B-026, B-027, B-050, B-052, C-013: even with equal ids and equal tokens."""
+    """Even with equal ids and equal tokens."""
     async with clients(channel, era, 2) as (one, two):
         told = {"name": "report", "_meta": {"progressToken": "same"}}
         first = await one.begin("tools/call", arguments={"values": [1, 2]}, **told)
@@ -97,7 +96,7 @@ async def test_progress_goes_to_the_client_whose_request_it_is(channel: str, era
 
 @both_eras
 async def test_progress_has_the_token_of_its_request_and_only_the_members_that_are_given(era: str) -> None:
-    """B-014, B-051: without a token of the request there is none, and no argument of the method names one."""
+    """Without a token of the request there is none, and no argument of the method names one."""
     server: Server[Any] = Server("reports")
 
     @server.tool
@@ -122,7 +121,6 @@ async def test_progress_has_the_token_of_its_request_and_only_the_members_that_a
 
 @pairs
 async def test_log_messages_go_to_the_client_whose_request_it_is(channel: str) -> None:
-    """B-018, B-026, B-027, B-041."""
     async with clients(channel, "2025", 2, build(log_level="emergency")) as (one, two):
         assert await one.call("chatter") == "done"
         assert len(one.heard()) == 1
@@ -131,7 +129,7 @@ async def test_log_messages_go_to_the_client_whose_request_it_is(channel: str) -
 
 @pairs
 async def test_every_handshake_client_hears_of_a_changed_list(channel: str) -> None:
-    """B-028, SUB-14."""
+    """SUB-14."""
     async with clients(channel, "2025", 3) as talks:
         await talks[0].call("grow")
         for talk in talks:
@@ -140,7 +138,7 @@ async def test_every_handshake_client_hears_of_a_changed_list(channel: str) -> N
 
 @pairs
 async def test_listeners_with_one_id_on_two_connections_are_both_told(channel: str) -> None:
-    """C-128, SUB-12."""
+    """SUB-12."""
     async with clients(channel, "2026", 2) as (one, two):
         listening = [
             await talk.begin("subscriptions/listen", notifications={"toolsListChanged": True}) for talk in (one, two)
@@ -158,7 +156,6 @@ async def test_listeners_with_one_id_on_two_connections_are_both_told(channel: s
 @pairs
 @both_eras
 async def test_a_cancellation_stops_only_the_own_request_of_that_id(channel: str, era: str) -> None:
-    """B-031."""
     async with clients(channel, era, 2) as (one, two):
         waiting = [
             await talk.begin("tools/call", name="wait", arguments={"name": talk.info["name"]}) for talk in (one, two)
@@ -176,8 +173,6 @@ async def test_a_cancellation_stops_only_the_own_request_of_that_id(channel: str
 @pairs
 @both_eras
 async def test_many_clients_with_the_same_ids_each_get_their_own_answers(channel: str, era: str) -> None:
-    """B-031, C-013."""
-
     async def chat(talk: Talk) -> None:
         for number in range(8):
             answer = await talk.ask("acme/echo", token=f"{talk.info['name']} {number}")
@@ -206,7 +201,6 @@ async def test_a_call_goes_on_over_another_connection_by_what_the_client_brings(
 
 @pairs
 async def test_a_client_that_leaves_hurts_nobody(channel: str) -> None:
-    """B-028."""
     async with clients(channel, "2025", 2, build(limits={"drain": 0.1})) as (one, two):
         await one.begin("tools/call", name="wait", arguments={"name": "w"})
         await one.call("until", event="w begins")
@@ -217,7 +211,6 @@ async def test_a_client_that_leaves_hurts_nobody(channel: str) -> None:
 
 
 def test_nothing_that_a_handler_calls_asks_for_a_session_id() -> None:
-    """B-003."""
     for owner in (Context, Server):
         for name, method in inspect.getmembers(owner, inspect.isfunction):
             if not name.startswith("_"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -175,7 +174,7 @@ def on_stdio() -> Iterator[None]:
 
 @pytest.mark.parametrize(("scenario", "channel", "era", "revision"), list(conversations()))
 async def test_a_scenario_goes_as_written(scenario: Scenario, channel: str, era: str, revision: str) -> None:
-    """BASE-18, C-052; each scenario says in its file what it proves besides."""
+    """BASE-18; each scenario says in its file what it proves besides."""
     opened, _ = ROUTES[channel]
     async with opened(dict(scenario.server)) as route:
         await Conversation(scenario, route, era, revision).run()
@@ -198,5 +197,5 @@ def test_a_scenario_that_goes_differently_is_found() -> None:
     assert names.known["new"] == "y"
 
 
-def test_scenarios_say_what_they_prove() -> None:
-    assert all(replace(scenario).proves and scenario.steps for scenario in read_scenarios())
+def test_every_scenario_has_steps() -> None:
+    assert all(scenario.steps for scenario in read_scenarios())

@@ -21,7 +21,7 @@ ATTEMPTS: dict[str, Callable[[Context[Any]], Awaitable[Any]]] = {
 
 @pytest.mark.parametrize("channel", ["memory", "unix", "http"])
 async def test_a_request_to_a_stateless_client_raises_and_nothing_is_sent(channel: str) -> None:
-    """C-105, BASE-14, D-003, MRTR-01: outside of the methods that have rounds."""
+    """BASE-14, MRTR-01: outside of the methods that have rounds."""
     server: Server[Any] = Server("asks")
     raised: list[str] = []
 

@@ -47,7 +47,7 @@ async def messages(site: Site, name: str, **meta: Any) -> list[Any]:
 
 
 async def test_progress_and_logs_are_on_the_stream_of_their_request_and_on_no_other() -> None:
-    """MHTTP-19, T-17: not on that of a listener, though what changed is told there meanwhile."""
+    """MHTTP-19: not on that of a listener, though what changed is told there meanwhile."""
     async with serving(the_server()) as site:
         listener = await site.call(*modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "l"))
         assert (await listener.head()).streams
@@ -137,7 +137,7 @@ async def test_a_middleware_is_around_the_whole_life_of_a_stream() -> None:
 
 @pytest.mark.parametrize("channel", ["memory", "unix", "http"])
 async def test_a_subscription_that_fails_at_once_is_answered_with_the_error_that_it_is(channel: str) -> None:
-    """C-038, C-051, C-052, C-053, C-057: with its data, and the same on every channel."""
+    """With its data, and the same on every channel."""
     server = the_server()
     failures: list[Exception] = [MissingClientCapability({"sampling": {}}), RuntimeError("the broker is gone")]
 
@@ -164,7 +164,7 @@ async def test_a_question_is_the_last_word_on_its_stream() -> None:
 
 @pytest.mark.parametrize("channel", ["memory", "unix"])
 async def test_a_stateless_client_on_a_pipe_is_never_sent_a_request(channel: str) -> None:
-    """STDIO-04, T-10, CANC-04: answers, and what belongs to a request in flight; a question is an answer."""
+    """STDIO-04, CANC-04: answers, and what belongs to a request in flight; a question is an answer."""
     server = the_server()
     async with getattr(routes, channel)(server) as route:
         talk = await Talk(route, "2026").open()

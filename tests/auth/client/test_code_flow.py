@@ -135,7 +135,7 @@ def response_to(authorization: Authorization, **fields: str | None) -> str:
     ],
 )
 def test_the_issuer_of_the_response_is_compared_plainly(is_promised: bool, iss: str | None, is_right: bool) -> None:
-    """AUTHC-19, AUTHC-20, SEC-45."""
+    """AUTHC-19, AUTHC-20."""
     found = discovered(authorization_response_iss_parameter_supported=is_promised)
     authorization = begin(found, CLIENT, REDIRECT, ())
     if is_right:

@@ -31,7 +31,7 @@ def secrets_of(double: AuthDouble) -> set[str]:
 
 
 async def test_another_authorization_server_gets_nothing_of_the_old_one() -> None:
-    """AUTHC-13, AUTHC-26, T-47."""
+    """AUTHC-13, AUTHC-26."""
     async with AuthDouble() as first, AuthDouble() as second:
         store = MemoryTokenStore()
         options: dict[str, Any] = {"authorizer": first.person(), "store": store}
@@ -382,7 +382,7 @@ def _without_refresh_token(reply: Reply) -> Reply:
 
 
 async def test_nothing_secret_gets_out(caplog: pytest.LogCaptureFixture, tmp_path: Path, observed: Observed) -> None:
-    """AUTHC-29, SEC-46: no log, error, span, recording or representation has a token, code, verifier, state or secret."""
+    """AUTHC-29: no log, error, span, recording or representation has a token, code, verifier, state or secret."""
     caplog.set_level(logging.DEBUG)
     async with AuthDouble() as double:
         double.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_post"]

@@ -185,7 +185,7 @@ async def test_the_address_of_the_login_must_name_this_redirect_uri() -> None:
 
 @pytest.mark.parametrize("url", REFUSED_LOGIN_URLS, ids=range(len(REFUSED_LOGIN_URLS)))
 async def test_only_plain_web_addresses_are_opened(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-06, SEC-40: schemes, plain HTTP, control characters, quotes, `$()`; no browser and no program is started."""
+    """SEC-06: schemes, plain HTTP, control characters, quotes, `$()`; no browser and no program is started."""
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **options: pytest.fail(str(args)))
     login = BrowserLogin(open_url=pytest.fail, show=pytest.fail)
     query = urlencode({"redirect_uri": login.redirect_uri, "state": "s1"})

@@ -35,7 +35,7 @@ def named(wrong: str | None, *names: str) -> str | None:
 
 @pytest.mark.parametrize("over", ENDPOINT_REQUESTS)
 async def test_hostile_tokens_are_answered_as_specified(port: int, over: str) -> None:
-    """AUTHS-05, AUTHS-06, SEC-03, SEC-42."""
+    """AUTHS-05, AUTHS-06, SEC-03."""
 
     async def run(case: TokenCase) -> str | None:
         token = case.token()

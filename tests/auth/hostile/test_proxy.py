@@ -71,7 +71,6 @@ async def test_the_same_is_refused_when_it_is_registered() -> None:
 
 @pytest.mark.parametrize(("registered", "requested"), proxy.NEAR_MISSES)
 async def test_a_redirect_uri_that_is_nearly_the_same_is_another_one(registered: str, requested: str) -> None:
-    """SEC-43."""
     assert not matches([registered], requested)
 
 

@@ -55,7 +55,7 @@ async def upstream_url(site: Rig, browser: Browser, client_id: str) -> str:
 
 
 async def test_a_login_can_not_be_finished_in_another_browser() -> None:
-    """SEC-41, CVE-2026-27124, GHSA-rww4-4w9c-7733: the attacker agrees, and sends the URL of the provider to the victim."""
+    """CVE-2026-27124, GHSA-rww4-4w9c-7733: the attacker agrees, and sends the URL of the provider to the victim."""
     async with rig() as site:
         attacker, victim = Browser(), Browser()
         url = await upstream_url(site, attacker, await site.register())
@@ -231,7 +231,7 @@ async def test_of_two_equal_responses_at_once_one_is_good() -> None:
     ],
 )
 async def test_the_response_of_another_provider_is_refused(advertised: bool, iss: str | None, accepted: bool) -> None:
-    """SEC-45. Mix-up, RFC 9207 §2.4: nothing of such a response is used, its error as little as its code."""
+    """Mix-up, RFC 9207 §2.4: nothing of such a response is used, its error as little as its code."""
     async with rig() as site:
         site.idp.metadata["authorization_response_iss_parameter_supported"] = advertised
         more = {} if iss is None else {"iss": iss.replace("@ISSUER@", site.idp.issuer)}
@@ -485,7 +485,7 @@ async def test_a_client_never_gets_the_application_of_the_provider() -> None:
 
 
 async def test_what_a_client_sends_never_goes_to_the_provider() -> None:
-    """AUTHS-07, SEC-46: tokens are not passed through, nor codes, nor other headers."""
+    """AUTHS-07: tokens are not passed through, nor codes, nor other headers."""
     async with rig() as site:
         site.idp.expires_in = 0
         client_id = await site.register()

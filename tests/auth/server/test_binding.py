@@ -60,7 +60,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
 @pytest.mark.parametrize("caller", [*OTHERS, "same", "same with another token", "none"])
 async def test_a_session_belongs_to_one_caller_with_one_client(method: str, caller: str) -> None:
-    """SEC-23: the id of somebody else's session is like one that never was."""
+    """The id of somebody else's session is like one that never was."""
     async with serving(make_server(Log(), auth=auth())) as site:
         session = await site.session(**bearer("same"))
         headers = {**session, **bearer(caller)}
@@ -90,7 +90,6 @@ async def _open_sse(site: Site, caller: str) -> str:
 
 @pytest.mark.parametrize("caller", [*OTHERS, "same", "none"])
 async def test_a_stream_of_http_sse_belongs_to_one_caller_with_one_client(caller: str) -> None:
-    """SEC-23."""
     async with serving(make_server(Log(), auth=auth()), sse_path="/sse") as site:
         path = await _open_sse(site, "same")
         headers = {**JSON_HEADERS, **(bearer(caller) if caller != "none" else {})}
@@ -107,7 +106,7 @@ async def test_a_stream_of_http_sse_belongs_to_one_caller_with_one_client(caller
 
 @pytest.mark.parametrize("caller", [*OTHERS, "same"])
 async def test_events_are_replayed_to_their_caller_only(caller: str) -> None:
-    """SEC-24: neither in the session that they belong to, nor in one's own."""
+    """Neither in the session that they belong to, nor in one's own."""
     log = Log()
     async with serving(make_server(log, auth=auth())) as site:
         session = await site.session(**bearer("same"))
@@ -145,7 +144,7 @@ def asking() -> Server[Any]:
 
 @pytest.mark.parametrize("caller", [*OTHERS, "same", "same with another token"])
 async def test_a_request_state_continues_the_call_of_its_caller_only(caller: str) -> None:
-    """SEC-02, SEC-25."""
+    """SEC-02."""
     meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
 
     def remove(who: str, **members: Any) -> tuple[dict[str, str], Any]:
@@ -168,7 +167,6 @@ async def test_a_request_state_continues_the_call_of_its_caller_only(caller: str
 
 @pytest.mark.parametrize("caller", [*OTHERS, "same"])
 async def test_pages_of_a_long_result_belong_to_their_caller(caller: str) -> None:
-    """SEC-25."""
     server: Server[Any] = Server("long", auth=auth(), middleware=[ResultLimit(2000, spill=True)])
     server.tool("long")(lambda: "line of text\n" * 1000)
     async with serving(server) as site:

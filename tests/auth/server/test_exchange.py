@@ -117,7 +117,7 @@ async def call(site: Site, era: Any, token: str | None) -> str:
 async def test_the_token_of_the_caller_is_never_passed_on(
     era: Any, upstream: Upstream, observed: Observed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """AUTHS-07, SEC-46: only the token endpoint gets it, which belongs to the server that issued it."""
+    """AUTHS-07: only the token endpoint gets it, which belongs to the server that issued it."""
     caplog.set_level(logging.DEBUG)
     async with office(upstream, scopes=["read"]) as (site, exchange):
         assert await call(site, era, CANARY) == "Bearer upstream-1"

@@ -47,7 +47,7 @@ from gemel.auth.challenge import (
     ],
 )
 def test_challenges_are_read(values: str | list[str], challenges: list[tuple[str, dict[str, str]]]) -> None:
-    """T-46: several schemes in one header or in several, values quoted or bare, in any order."""
+    """Several schemes in one header or in several, values quoted or bare, in any order."""
     assert parse_challenges(values) == [Challenge(*each) for each in challenges]
 
 

@@ -37,7 +37,6 @@ async def test_a_flow_gets_its_responses_and_its_failures() -> None:
 
 
 async def test_no_more_than_the_limit_is_read_of_a_response() -> None:
-    """SEC-47."""
     sent = 0
 
     async def script(asked: Asked, answer: Answer) -> None:

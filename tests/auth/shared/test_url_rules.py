@@ -58,7 +58,7 @@ NOT_URLS = [
 
 @pytest.mark.parametrize("host", INSIDE.split())
 async def test_addresses_inside_are_refused(host: str) -> None:
-    """SEC-05, SEC-44: for a server that is elsewhere, nothing on this machine or in its networks is requested."""
+    """SEC-05: for a server that is elsewhere, nothing on this machine or in its networks is requested."""
     async with Fetcher(PUBLIC) as fetcher:
         with pytest.raises(UrlRefused):
             await fetcher.fetch(HttpRequest("GET", f"https://{host}/latest/meta-data"))

@@ -731,7 +731,7 @@ async def test_middleware_and_extensions_are_of_all_servers_and_each_has_extensi
 
 
 async def test_an_answer_may_need_another_server_but_not_the_one_that_asks() -> None:
-    """C-086, with no place to wait for."""
+    """There is no place to wait for."""
     found: list[str] = []
     hosts: ClientGroup
 

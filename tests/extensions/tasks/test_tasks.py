@@ -23,7 +23,7 @@ ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\Z")
 
 
 async def test_the_forms_are_announced_each_in_its_era() -> None:
-    """TSK-01, TEX-01, TEX-02, T-44: and lists are not offered where nobody is authenticated (TSK-20)."""
+    """TSK-01, TEX-01, TEX-02: and lists are not offered where nobody is authenticated (TSK-20)."""
     server = serving()
     async with conversation(server, "2025") as old:
         assert old.welcome["capabilities"]["tasks"] == {"cancel": {}, "requests": {"tools": {"call": {}}}}
@@ -73,7 +73,7 @@ async def test_tools_say_how_they_may_be_called() -> None:
 
 @both_eras
 async def test_a_task_from_its_handle_to_its_result(era: Era) -> None:
-    """TSK-07, TSK-08, TSK-09, TSK-10, TSK-12, TEX-07, TEX-08, TEX-09, TEX-12, T-41, T-42."""
+    """TSK-07, TSK-08, TSK-09, TSK-10, TSK-12, TEX-07, TEX-08, TEX-09, TEX-12."""
     log = Log()
     async with conversation(serving(log), era) as end:
         params: dict[str, Any] = {"name": "wait", "arguments": {"name": "a"}}
@@ -135,7 +135,7 @@ async def test_a_result_is_waited_for() -> None:
 
 @both_eras
 async def test_failures_are_told_apart(era: Era) -> None:
-    """TSK-12, TSK-19, TEX-12, TEX-23, T-41."""
+    """TSK-12, TSK-19, TEX-12, TEX-23."""
     async with conversation(serving(), era) as end:
         broken, refused = await start(end, "fail"), await start(end, "refuse")
         if era == "2025":
@@ -157,7 +157,7 @@ async def test_failures_are_told_apart(era: Era) -> None:
 
 
 async def test_who_did_not_declare_the_extension_gets_plain_calls() -> None:
-    """TEX-04, TEX-05, TEX-22, TEX-28, TEX-29, T-43: decided by each request alone."""
+    """TEX-04, TEX-05, TEX-22, TEX-28, TEX-29: decided by each request alone."""
     async with conversation(serving(), "2026") as end:
         capabilities: dict[str, Any]
         for capabilities in ({}, {"tasks": {"requests": {}}}):
@@ -346,7 +346,7 @@ async def test_a_question_that_was_not_awaited_yet_is_asked_by_the_task() -> Non
 
 @both_eras
 async def test_a_cancelled_task_ends(era: Era) -> None:
-    """TSK-18, TEX-20, T-41: its handler, too; and a task that has ended stays as it is."""
+    """TSK-18, TEX-20: its handler, too; and a task that has ended stays as it is."""
     log = Log()
     async with conversation(serving(log), era) as end:
         task = await start(end, "wait", {"name": "a"})
@@ -489,7 +489,7 @@ async def test_progress_goes_on_with_its_token() -> None:
 
 
 async def test_tasks_are_off_without_the_extension(caplog: pytest.LogCaptureFixture) -> None:
-    """EXT-05, T-44: a tool may say `task=`, and is called plainly; the log says so when the server starts."""
+    """EXT-05: a tool may say `task=`, and is called plainly; the log says so when the server starts."""
     server: Server[Any] = Server("plain")
     server.tool("job", task="required")(lambda: "done")
     async with server.running(), BareEnd(server, "2026", capabilities=DECLARED) as end:

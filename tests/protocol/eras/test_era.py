@@ -52,7 +52,7 @@ def claims(call: Call) -> bool:
 @pytest.mark.parametrize("method", ["tools/list", "initialize", "ping", "server/discover"])
 @pytest.mark.parametrize("claimed", [V2026_07, "2031-01-01", "", 7, None, {}])
 def test_a_claim_decides_whatever_it_says(header: str | None, method: str, claimed: Any) -> None:
-    """VER-05, T-06, C-031, C-032: table 4.A, rows 1 and 4."""
+    """VER-05: table 4.A, rows 1 and 4."""
     assert route(text(method, meta={CLAIM: claimed}), header) == "2026"
 
 
@@ -67,7 +67,7 @@ def test_an_answer_belongs_to_the_handshake_era_where_both_are_served() -> None:
     ("header", "found"), [(None, "2025"), (V2026_07, "2026"), ("2031-01-01", "2025"), ("", "2025")]
 )
 def test_without_a_claim_the_header_decides(method: str, header: str | None, found: str) -> None:
-    """VER-05, T-06: table 4.A, rows 2, 3, 5 and 6."""
+    """VER-05: table 4.A, rows 2, 3, 5 and 6."""
     assert route(text(method), header) == found
     assert route(text(method, meta={"progressToken": 1}), header) == found
 
@@ -93,7 +93,7 @@ def test_a_server_of_one_era_handles_everything_by_its_rules() -> None:
 
 
 def test_what_decides_is_read_field_by_field() -> None:
-    """C-108, A-100: one malformed field doesn't spoil the others."""
+    """One malformed field doesn't spoil the others."""
     meta = {CLAIM: V2026_07, "progressToken": {"no": "token"}, f"{META}clientCapabilities": {"roots": {}}, "x": 1}
     call = read(text(meta=meta))
     assert claims(call)
@@ -116,7 +116,6 @@ def test_a_claim_is_one_whatever_it_says(claim: str, rest: str) -> None:
 
 @pytest.mark.parametrize("meta", [[], "x", 7, True])
 def test_a_malformed_meta_counts_as_absent(meta: Any) -> None:
-    """A-100, C-108."""
     call = read(text(meta=meta))
     assert not claims(call)
     assert call.meta is None or call.meta.protocol_version is NOTHING
@@ -207,7 +206,7 @@ REPEATED = [
 @pytest.mark.parametrize("params", REPEATED)
 @pytest.mark.parametrize("method", ["tools/call", "acme/method"])
 def test_repeated_members_of_params_and_meta_are_refused(params: str, method: str) -> None:
-    """SEC-33: a filter in front may have read the other one."""
+    """A filter in front may have read the other one."""
     for text in (params, params.replace(",", " , ")):
         data = f'{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{text}}}'.encode()
         for _ in range(2):

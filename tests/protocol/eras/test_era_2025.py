@@ -78,7 +78,7 @@ def test_a_revision_that_we_speak_is_agreed_on(revision: str) -> None:
 
 @pytest.mark.parametrize("asked", [V2026_07, "2031-01-01", "1999-01-01", "", "latest", "2025-11-25 "])
 def test_any_other_is_answered_with_our_latest_and_never_with_a_stateless_one(asked: str) -> None:
-    """LIFE-04, T-09, A-150: no error, the client decides."""
+    """LIFE-04: no error, the client decides."""
     result = initialize(params(asked), Handshake(), description_of())
     assert result.protocol_version == HANDSHAKE.latest == HANDSHAKE_REVISIONS[-1]
 
@@ -94,7 +94,6 @@ def test_the_answer_says_who_we_are_and_what_we_offer() -> None:
 
 
 def test_nothing_is_agreed_before_the_answer_is_out() -> None:
-    """A-119."""
     handshake = Handshake()
     assert admitted(handshake, "initialize").inline
     result = initialize(params("2024-11-05"), handshake, description_of())
@@ -105,7 +104,7 @@ def test_nothing_is_agreed_before_the_answer_is_out() -> None:
 
 
 def test_what_the_answer_says_counts_whoever_wrote_it() -> None:
-    """A-120: a middleware may have chosen another revision; reply and state can't differ."""
+    """A middleware may have chosen another revision; reply and state can't differ."""
     for answer in ({"protocolVersion": V2025_03}, initialize(params(V2025_03), Handshake(), description_of())):
         handshake = Handshake()
         admitted(handshake, "initialize")
@@ -115,7 +114,6 @@ def test_what_the_answer_says_counts_whoever_wrote_it() -> None:
 
 @pytest.mark.parametrize("answer", [None, {}, 7, {"protocolVersion": V2026_07}, {"protocolVersion": ["x"]}])
 def test_an_answer_without_a_handshake_revision_agrees_on_nothing(answer: Any) -> None:
-    """A-119."""
     handshake = Handshake()
     admitted(handshake, "initialize")
     with pytest.raises(InvalidRequest):
@@ -128,7 +126,7 @@ def test_an_answer_without_a_handshake_revision_agrees_on_nothing(answer: Any) -
 
 @pytest.mark.parametrize("method", [*METHODS, "acme/do"])
 def test_only_the_handshake_and_ping_may_come_first(method: str) -> None:
-    """PING-01, A-109."""
+    """PING-01."""
     always = method in ("initialize", "ping", "notifications/cancelled")
     assert HANDSHAKE.needs_handshake(method) is (not always)
 
@@ -164,7 +162,7 @@ def test_a_client_that_is_ready_too_early_or_twice_changes_nothing() -> None:
 
 
 def test_a_call_is_of_the_revision_that_was_agreed_on() -> None:
-    """A-101, VER-20: the assumed one before that."""
+    """VER-20: the assumed one before that."""
     assert admitted(Handshake(), "ping").revision == ASSUMED_REVISION == V2025_03
     for revision in HANDSHAKE_REVISIONS:
         call = admitted(shaken(revision), "tools/list", "a")
@@ -195,7 +193,7 @@ def test_a_request_that_stands_alone_is_of_the_revision_of_its_header(named: str
     ],
 )
 def test_errors_have_the_codes_of_the_era_and_ride_on_success(error: ProtocolError, code: int) -> None:
-    """RES-06, T-37: codes of the stateless era mean nothing to a handshake client."""
+    """RES-06: codes of the stateless era mean nothing to a handshake client."""
     written, status = HANDSHAKE.finish_error(error)
     assert (written.error.code, status) == (code, 200)
     assert (written.error.message, written.error.data) == (error.error.message, error.error.data)

@@ -126,7 +126,7 @@ HEADERS = {"mcp_protocol_version": V2026_07, "mcp_method": "tools/list"}
     ],
 )
 def test_the_first_of_several_faults_is_told(meta: Any, headers: dict[str, str], error: type[ProtocolError]) -> None:
-    """Table 4.B, steps 6 to 8; T-02, HDR-06, VER-01."""
+    """Table 4.B, steps 6 to 8; HDR-06, VER-01."""
     with pytest.raises(error) as refused:
         sent(meta, **headers)
     assert type(refused.value) is error
@@ -151,7 +151,7 @@ def test_a_request_that_differs_from_the_last_one_with_its_head_is_judged_anew()
 
 @pytest.mark.parametrize("revision", [*HANDSHAKE_REVISIONS, UNKNOWN, "", "2026-07-28 "])
 def test_any_other_revision_is_refused_with_the_list_of_ours(revision: str) -> None:
-    """VER-01, ERR-08, T-07: a handshake revision, too, though it is in the list."""
+    """VER-01, ERR-08: a handshake revision, too, though it is in the list."""
     with pytest.raises(UnsupportedVersion) as refused:
         sent({**FULL, PROTOCOL_VERSION: revision})
     assert (refused.value.code, refused.value.http_status) == (-32022, 400)
@@ -159,7 +159,7 @@ def test_any_other_revision_is_refused_with_the_list_of_ours(revision: str) -> N
 
 
 def test_a_notification_needs_no_envelope() -> None:
-    """MHTTP-05, T-23: nobody could be told what is wrong with it, and no rule demands headers."""
+    """MHTTP-05: nobody could be told what is wrong with it, and no rule demands headers."""
     for params in ({}, {"_meta": {PROTOCOL_VERSION: UNKNOWN}}):
         text = jsonrpc.encode_notification("notifications/cancelled", params)
         assert admit(text, head_of({})) == V2026_07
@@ -184,7 +184,7 @@ def test_the_client_is_who_it_says_on_this_request() -> None:
 
 @pytest.mark.parametrize("info", [7, "a", {}, {"name": "a"}, {"name": 1, "version": "1"}, None])
 def test_a_malformed_name_counts_as_none_and_the_request_is_served(info: Any) -> None:
-    """REQM-05, REQM-08, C-108: it is for display alone."""
+    """REQM-05, REQM-08: it is for display alone."""
     assert STATELESS.client_info(meta_of(**{CLIENT_INFO: info}), Handshake()) is None
     assert sent({**FULL, CLIENT_INFO: info}) == V2026_07
 
@@ -201,7 +201,6 @@ def test_capabilities_are_those_of_this_request() -> None:
 
 
 def test_one_malformed_capability_does_not_take_the_others_along() -> None:
-    """C-108."""
     declared = {"roots": {}, "sampling": 7, "elicitation": [], "experimental": {"x": {}}}
     found = STATELESS.client_capabilities(meta_of(**{CLIENT_CAPABILITIES: declared}), Handshake())
     assert (found.roots, found.sampling, found.elicitation) == (RootsCapability(), None, None)
@@ -213,7 +212,7 @@ def test_one_malformed_capability_does_not_take_the_others_along() -> None:
 
 @pytest.mark.parametrize("level", SEVERITY)
 def test_a_level_is_wanted_by_this_request_alone(level: str) -> None:
-    """LOG-05, T-17."""
+    """LOG-05."""
     assert STATELESS.log_level(meta_of(**{LOG_LEVEL: level}), Handshake(), "info") == level
     assert STATELESS.log_level(meta_of(), Handshake(), "info") is None
 
@@ -267,7 +266,7 @@ SIGNED = {SERVER_INFO: {"name": ME.name, "version": ME.version}}
     ],
 )
 def test_a_result_says_what_it_is_who_wrote_it_and_how_long_it_may_be_kept(result: Any, written: Any) -> None:
-    """BASE-15, REQM-07, CACHE-01, T-31: interim results and what isn't cacheable carry no hints."""
+    """BASE-15, REQM-07, CACHE-01: interim results and what isn't cacheable carry no hints."""
     assert dressed(result) == {**written, "_meta": SIGNED}
 
 
@@ -286,7 +285,7 @@ def test_the_handlers_own_object_is_not_changed() -> None:
 
 
 def test_discovery_lists_every_revision_and_what_the_era_offers() -> None:
-    """DISC-02, T-07, EXT-01."""
+    """DISC-02, EXT-01."""
     description = description_of()
     description.instructions = "Be kind."
     description.extensions = lambda name: {"extensions": {"com.example/x": {"era": name.name}}}
@@ -313,6 +312,6 @@ def test_discovery_lists_every_revision_and_what_the_era_offers() -> None:
     ],
 )
 def test_errors_have_the_codes_and_statuses_of_the_era(error: ProtocolError, code: int, status: int) -> None:
-    """RES-05, T-37, ERR-06, ERR-07, ERR-08, ERR-18, MHTTP-14, MHTTP-15, T-01: the released codes, not those of the drafts."""
+    """RES-05, ERR-06, ERR-07, ERR-08, ERR-18, MHTTP-14, MHTTP-15: the released codes, not those of the drafts."""
     written, found = STATELESS.finish_error(error)
     assert (written.error.code, found) == (code, status)

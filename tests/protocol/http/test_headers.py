@@ -67,7 +67,7 @@ def test_what_must_be_single_is_named_when_it_comes_twice(name: bytes) -> None:
     "name", [b"mcp-method", b"mcp-name", b"mcp-param-x", b"mcp-protocol-version", b"mcp-session-id", b"last-event-id"]
 )
 def test_a_header_of_mcp_that_comes_twice_reads_as_nothing_valid(name: bytes) -> None:
-    """It is for the check that needs it to refuse (a modern request may repeat what it must not have, T-25)."""
+    """It is for the check that needs it to refuse (a modern request may repeat what it must not have)."""
     head = head_of([(b"host", b"localhost"), (name, b"a"), (name, b"a")])
     assert head.raw == {b"host": b"localhost", name: REPEATED}
     assert head.barred is None
@@ -85,7 +85,7 @@ def test_any_headers_can_be_read(raw: list[tuple[bytes, bytes]]) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "HEAD", "OPTIONS", "TRACE", "post", ""])
 def test_another_method_is_405_and_names_those_that_work(method: str) -> None:
-    """C-140, LHTTP-13, MHTTP-16, ERR-16."""
+    """LHTTP-13, MHTTP-16, ERR-16."""
     stateless = HeadRules(Guard(), POST_ONLY)
     assert judged((b"content-type", b"application/json"), rules=stateless).refusal is None
     refusal = judged(method=method, rules=stateless).refusal
@@ -260,7 +260,7 @@ def test_an_envelope_that_equals_the_body_passes(headers: Head) -> None:
     ],
 )
 def test_an_envelope_that_disagrees_with_the_body_is_a_mismatch(headers: Head, reason: str) -> None:
-    """HDR-06, D-009, table 4.B step 7."""
+    """HDR-06, table 4.B step 7."""
     with pytest.raises(HeaderMismatch, match=f"Header mismatch: {reason}") as caught:
         judge_message(headers, VERSION, "tools/call")
     assert (caught.value.error.code, caught.value.http_status) == (-32020, 400)

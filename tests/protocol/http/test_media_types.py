@@ -87,7 +87,7 @@ def test_json_in_utf8_passes_in_any_spelling(value: str) -> None:
     ],
 )
 def test_anything_else_is_415(value: str | None) -> None:
-    """C-141, CVE-2026-33252: an exact match, since a page of another site may send a few types without asking."""
+    """CVE-2026-33252: an exact match, since a page of another site may send a few types without asking."""
     refusal = content_type(value)
     assert refusal is not None
     assert refusal.status == 415

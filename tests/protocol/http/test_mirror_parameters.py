@@ -220,7 +220,7 @@ def test_a_very_deep_schema_is_read_without_recursion() -> None:
     ],
 )
 def test_a_client_mirrors_what_is_there(arguments: Any, expected: dict[str, str]) -> None:
-    """HDR-13, HDR-14, HDR-16, T-21: absent and null have no header, "" has an empty one, the path is exact."""
+    """HDR-13, HDR-14, HDR-16: absent and null have no header, "" has an empty one, the path is exact."""
     assert param_headers(SPEC, arguments) == expected
 
 
@@ -301,7 +301,7 @@ def test_a_server_accepts_headers_that_say_what_the_body_says(headers: dict[str,
     ],
 )
 def test_a_server_refuses_headers_that_say_something_else(headers: dict[str, str], arguments: Any, reason: str) -> None:
-    """HDR-06, HDR-19, HDR-20, HDR-21, T-21: missing, different, unreadable, or without an argument in the body."""
+    """HDR-06, HDR-19, HDR-20, HDR-21: missing, different, unreadable, or without an argument in the body."""
     with pytest.raises(HeaderMismatch, match=reason):
         judge_parameters(head_of(headers), SPEC, arguments)
 

@@ -58,7 +58,7 @@ text = st.text(st.characters(exclude_categories=["Cs"]))
     ],
 )
 def test_a_value_is_sent_as_it_is_or_behind_the_sentinel(value: str | int | bool, expected: str) -> None:
-    """HDR-16, HDR-17, T-21."""
+    """HDR-16, HDR-17."""
     assert encode_value(value) == expected
 
 
@@ -123,7 +123,7 @@ def test_a_header_means_its_text_or_what_the_sentinel_holds(header: str, meaning
     ids=ascii,
 )
 def test_a_header_that_cant_be_read_is_a_mismatch_that_names_it(header: str) -> None:
-    """HDR-06, HDR-19, D-009: bad padding or characters, no UTF-8, surrogates; anything beyond ASCII without a sentinel."""
+    """HDR-06, HDR-19: bad padding or characters, no UTF-8, surrogates; anything beyond ASCII without a sentinel."""
     with pytest.raises(HeaderMismatch, match="Mcp-Param-Region") as caught:
         decode_value(header, "Mcp-Param-Region")
     assert (caught.value.error.code, caught.value.http_status) == (-32020, 400)

@@ -77,7 +77,7 @@ FOREIGN_HOSTS = {
 
 @pytest.mark.parametrize(("host", "expected"), FOREIGN_HOSTS.items(), ids=[ascii(host) for host in FOREIGN_HOSTS])
 def test_a_foreign_or_malformed_host_is_refused_on_every_bind_by_default(host: str, expected: int) -> None:
-    """SEC-04, C-148, CVE-2025-66416: parsed, not compared by prefix; user info, suffixes, odd ports, spellings fail."""
+    """SEC-04, CVE-2025-66416: parsed, not compared by prefix; user info, suffixes, odd ports, spellings fail."""
     assert on_every_bind(host) == dict.fromkeys(BINDS, expected)
 
 
@@ -160,7 +160,7 @@ FOREIGN_ORIGINS = [
 
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS, ids=ascii)
 def test_a_foreign_origin_is_403_on_every_bind_by_default(origin: str) -> None:
-    """LHTTP-29, MHTTP-18, HSSE-05, T-26."""
+    """LHTTP-29, MHTTP-18, HSSE-05."""
     assert on_every_bind("localhost:8000", origin) == dict.fromkeys(BINDS, 403)
 
 
@@ -250,7 +250,6 @@ def test_a_missing_host_is_400() -> None:
     ],
 )
 def test_an_authority_is_parsed_strictly(text: str, expected: Authority | None) -> None:
-    """C-148."""
     assert parse_authority(text) == expected
 
 

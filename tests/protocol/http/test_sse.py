@@ -131,7 +131,7 @@ READING: dict[str, tuple[bytes, list[Event]]] = {
 
 @pytest.mark.parametrize(("stream", "expected"), READING.values(), ids=READING.keys())
 def test_a_stream_reads_the_same_whole_and_byte_by_byte(stream: bytes, expected: list[Event]) -> None:
-    """MHTTP-10, T-15: every line end, comments, tolerance at the end; at each cut and at all."""
+    """MHTTP-10: every line end, comments, tolerance at the end; at each cut and at all."""
     assert decode(stream) == expected
     assert decode(stream, *range(len(stream))) == expected
     if len(stream) < 200:
@@ -146,7 +146,7 @@ def test_an_event_comes_out_as_soon_as_its_blank_line_is_there() -> None:
 
 
 def test_a_crlf_split_between_chunks_is_one_line_end() -> None:
-    """T-15: a CR ends the line at once, and the LF that follows it later isn't a blank line."""
+    """A CR ends the line at once, and the LF that follows it later isn't a blank line."""
     decoder = Decoder()
     assert decoder.feed(b"data: x\r") == []
     assert decoder.feed(b"\ndata: y\r") == []
@@ -275,7 +275,7 @@ cutting = st.lists(st.integers(0, 400), max_size=12)
 def test_what_is_written_is_read_again_under_any_cuts(
     written: list[tuple[bytes, str | None, str | None, int | None]], cuts: list[int]
 ) -> None:
-    """T-15. Line ends inside the data come back as LF; all else is unchanged."""
+    """Line ends inside the data come back as LF; all else is unchanged."""
     stream = b"".join(
         encode(data, event=kind, id=event_id, retry=retry) + comment("quiet") for data, kind, event_id, retry in written
     )

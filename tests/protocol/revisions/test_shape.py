@@ -96,7 +96,7 @@ def sayable(name: str, revision: str) -> bool:
 def test_a_value_with_everything_set_is_shaped_to_what_each_revision_published(name: str) -> None:
     """What a revision has no place for is refused. The given value stays: a handler may give it to clients of both eras.
 
-    Table 4.C, A-115, NAME-02, CONT-02, CONT-03, CONT-05, TOOL-05, TOOL-13, RES-02, PRM-02, PROG-05, SAMP-02, ELIC-03.
+    Table 4.C, NAME-02, CONT-02, CONT-03, CONT-05, TOOL-05, TOOL-13, RES-02, PRM-02, PROG-05, SAMP-02, ELIC-03.
     """
     for revision in HANDSHAKE_REVISIONS if name in HANDSHAKE else REVISIONS:
         value = made(MODELS[name], revision)
@@ -147,7 +147,7 @@ def test_the_newest_revision_keeps_everything_that_it_has_a_place_for(name: str)
 
 
 def test_the_newest_capabilities_and_tools_lose_only_what_was_taken_back() -> None:
-    """TOOL-05, T-44: `execution` and `tasks` belong to one revision."""
+    """TOOL-05: `execution` and `tasks` belong to one revision."""
     tools = wire(full(MODELS["ListToolsResult"]))
     del tools["tools"][0]["execution"]
     assert wire(shape(full(MODELS["ListToolsResult"]), V2026_07)) == tools

@@ -153,7 +153,7 @@ def test_a_structured_object_is_kept_from_its_first_revision_on(value: Any, revi
     [None, [], [1], 0, "x", False, Raw(b"[1]"), Raw(b'[{"a":1}]'), Raw(b"1"), Raw(b"null"), Raw(b' "x"'), Pair(1)],
 )
 def test_structured_content_that_is_no_object_is_wrapped_before_the_newest_revision(value: Any) -> None:
-    """TOOL-13, TOOL-14, T-36: the text stays, too."""
+    """TOOL-13, TOOL-14: the text stays, too."""
     result = CallToolResult(content=[TEXT], structured_content=value)
     sent = {"content": [wire(TEXT)], "structuredContent": {"result": wire(value)}}
     assert [wire(shape(result, revision)) for revision in (V2025_06, V2025_11)] == [sent, sent]
@@ -162,7 +162,7 @@ def test_structured_content_that_is_no_object_is_wrapped_before_the_newest_revis
 
 
 def test_an_object_is_wrapped_as_well_if_the_schema_of_its_tool_is() -> None:
-    """T-36: what is sent fits what is listed."""
+    """What is sent fits what is listed."""
     result = ToolValueResult(content=[TEXT], structured_content={"x": 1})
     assert wire(shape(result, V2025_11))["structuredContent"] == {"result": {"x": 1}}
     assert wire(shape(result, V2026_07)) == wire(CallToolResult(content=[TEXT], structured_content={"x": 1}))
@@ -223,7 +223,7 @@ def test_an_object_is_wrapped_as_well_if_the_schema_of_its_tool_is() -> None:
     ],
 )
 def test_an_output_schema_of_no_object_is_wrapped_before_the_newest_revision(schema: Any, inner: Any) -> None:
-    """TOOL-13, T-36."""
+    """TOOL-13."""
     tools = ListToolsResult(tools=[Tool(name="a", input_schema={"type": "object"}, output_schema=schema)])
     listed = {"name": "a", "inputSchema": {"type": "object"}}
     wrapped = {
@@ -286,7 +286,7 @@ def asked(*messages: SamplingMessage) -> CreateMessageParams:
 
 @pytest.mark.parametrize("revision", [FIRST, V2025_03, V2025_06])
 def test_a_list_of_one_block_becomes_the_block(revision: str) -> None:
-    """SAMP-04, T-40."""
+    """SAMP-04."""
     params = asked(SamplingMessage(role="user", content=[TEXT]))
     assert wire(shape(params, revision))["messages"] == [{"role": "user", "content": wire(TEXT)}]
     assert wire(shape(params, V2025_11))["messages"] == [{"role": "user", "content": [wire(TEXT)]}]
@@ -350,7 +350,7 @@ def fields_of(params: ElicitFormParams, revision: str) -> Any:
 
 
 def test_a_form_of_the_first_revision_that_had_forms_says_no_mode() -> None:
-    """ELIC-03, T-39."""
+    """ELIC-03."""
     assert wire(shape(form(), V2025_06)).keys() == {"message", "requestedSchema"}
     assert wire(shape(form(), V2025_11))["mode"] == "form"
 
@@ -385,7 +385,7 @@ def test_a_choice_of_several_is_refused_where_there_is_none_and_the_field_is_nam
 
 @pytest.mark.parametrize("revision", [V2025_06, V2025_11, V2026_07])
 def test_words_that_no_form_knows_are_not_sent(revision: str) -> None:
-    """T-39: `pattern` is checked when the answer comes."""
+    """`pattern` is checked when the answer comes."""
     params = form(a={"type": "string", "pattern": "^a", "minLength": 1, "examples": ["a"]})
     assert fields_of(params, revision) == {"a": {"type": "string", "minLength": 1}}
 
@@ -401,7 +401,7 @@ def test_fields_that_say_nothing_of_their_type_are_left_as_they_are() -> None:
 
 
 def test_a_url_is_asked_for_with_its_identity_in_one_revision_only() -> None:
-    """ELIC-11, ELIC-15, T-39."""
+    """ELIC-11, ELIC-15."""
     params = ElicitUrlParams(message="?", url="https://example.org", mode="url", elicitation_id="1")
     assert shape(params, V2025_11) is params
     assert "elicitationId" not in wire(shape(params, V2026_07))

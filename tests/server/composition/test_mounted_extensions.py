@@ -49,7 +49,7 @@ async def test_pages_of_a_mounted_server_are_shown_through_the_outer_one(era: Er
 
 @both_eras
 async def test_pages_of_a_stateless_server_pass_a_proxy_with_its_prefix(era: Era) -> None:
-    """APP-01, APP-03, APP-04, T-44: the server behind is told with each request what its caller shows."""
+    """APP-01, APP-03, APP-04: the server behind is told with each request what its caller shows."""
     proxy = Server.from_client(Client(weather(), era="2026"), prefix="far")
     async with proxy.running(), BareEnd(proxy, era, capabilities=SHOWS) as end:
         assert await announced(end) == {UI: {}}
@@ -78,7 +78,7 @@ async def test_other_extensions_stay_behind_a_proxy(era: Era) -> None:
 
 @both_eras
 async def test_an_extension_of_a_mounted_server_is_announced_and_served(era: Era) -> None:
-    """EXT-01, T-43."""
+    """EXT-01."""
     jobs = Jobs()
     outer = holding(holding(served(jobs)), weather())
     async with BareEnd(outer, era, capabilities=DECLARED) as end:
@@ -94,7 +94,6 @@ async def test_an_extension_of_a_mounted_server_is_announced_and_served(era: Era
 
 @pytest.mark.foreign_words("a result of the extension's own type")
 async def test_results_of_its_own_type_pass_through_the_outer_server() -> None:
-    """A-121."""
     outer = holding(served())
     async with BareEnd(outer, capabilities=DECLARED) as end:
         assert (await end.ask("tools/call", {"name": "a_slow", "arguments": {}}))["jobId"] == "1"

@@ -74,8 +74,6 @@ async def run(tool: Any, era: Any, user: Answers, **options: Any) -> str:
 
 @both_eras
 async def test_answers_come_back_in_the_place_of_their_questions(era: Any) -> None:
-    """C-081, C-090, C-093."""
-
     async def tool(ctx: Context[Any]) -> str:
         names = [await ctx.elicit(text, str) for text in ("a", "b", "c")]
         return "".join(names)
@@ -87,7 +85,7 @@ async def test_answers_come_back_in_the_place_of_their_questions(era: Any) -> No
 
 @both_eras
 async def test_the_same_question_twice_is_two_questions(era: Any) -> None:
-    """C-090: numbered by how often it was asked."""
+    """Numbered by how often it was asked."""
     numbers = itertools.count(1)
 
     async def tool(ctx: Context[Any]) -> str:
@@ -168,7 +166,7 @@ async def test_what_a_user_declined_can_be_caught(era: Any) -> None:
 
 @both_eras
 async def test_a_handler_that_catches_exceptions_still_asks(era: Any) -> None:
-    """C-090: the end of a round is no Exception."""
+    """The end of a round is no Exception."""
     cleaned: list[str] = []
 
     async def tool(ctx: Context[Any]) -> str:
@@ -235,7 +233,6 @@ async def test_two_questions_of_one_name_in_one_round_are_an_error(caplog: pytes
 
 @both_eras
 async def test_prompts_ask_too(era: Any) -> None:
-    """C-093."""
     server: Server[Any] = Server("asks")
 
     @server.prompt
@@ -250,7 +247,7 @@ async def test_prompts_ask_too(era: Any) -> None:
 
 @both_eras
 async def test_a_form_given_as_a_schema_gives_a_dict_that_fits(era: Any) -> None:
-    """C-091, ELIC-24."""
+    """ELIC-24."""
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
 
     async def tool(ctx: Context[Any]) -> str:
@@ -397,7 +394,7 @@ async def test_a_notification_cannot_ask_a_stateless_client(caplog: pytest.LogCa
 
 
 async def test_a_state_belongs_to_whom_it_was_given() -> None:
-    """MRTR-12, D-006, T-30, SEC-02, ELIC-25: another principal can't go on with it."""
+    """MRTR-12, SEC-02, ELIC-25: another principal can't go on with it."""
 
     async def tool(ctx: Context[Any]) -> str:
         return f"{ctx.principal} is {await ctx.elicit('a', str)}"
@@ -472,7 +469,7 @@ async def test_a_model_is_given_other_servers_words_where_the_client_offers_that
 
 
 def test_tool_uses_and_results_balance() -> None:
-    """SAMP-06, SAMP-07, T-40."""
+    """SAMP-06, SAMP-07."""
     hello = SamplingMessage(role="user", content=TextContent(text="hello"))
     check_tool_results([hello, use("a", "b"), results("b", "a"), hello])
     for wrong in (

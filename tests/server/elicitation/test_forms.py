@@ -93,7 +93,7 @@ FIELDS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("what", FIELDS)
 def test_a_field_says_what_clients_understand_and_nothing_else(what: str) -> None:
-    """ELIC-05, ELIC-06, ELIC-08, T-39: alone, and as a member."""
+    """ELIC-05, ELIC-06, ELIC-08: alone, and as a member."""
     annotation, field = FIELDS[what]
     alone = form_of(annotation).schema
     assert alone == {"type": "object", "properties": {"value": field}, "required": ["value"]}
@@ -265,7 +265,7 @@ class Guest(BaseModel):
     ],
 )
 def test_what_does_not_fit_is_told_by_its_place(annotation: Any, content: Any, words: str) -> None:
-    """C-091: without the value, which is a person's."""
+    """Without the value, which is a person's."""
     with pytest.raises(ValueError, match=words):
         form_of(annotation).read(content)
 

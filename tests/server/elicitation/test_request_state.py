@@ -74,7 +74,7 @@ def test_nobody_can_read_it_and_no_two_are_alike() -> None:
 
 
 def test_every_changed_byte_is_noticed() -> None:
-    """MRTR-11, T-30, SEC-49."""
+    """MRTR-11."""
     codec = new_codec()
     text = codec.encode(PAYLOAD, BOUND)
     for place in range(len(text)):
@@ -92,7 +92,7 @@ def test_anything_else_is_refused_and_nothing_worse(text: str) -> None:
 
 
 def test_it_belongs_to_one_request() -> None:
-    """MRTR-12, SEC-49."""
+    """MRTR-12."""
     codec = new_codec()
     with pytest.raises(InvalidParams, match="belongs to another request"):
         codec.decode(codec.encode(PAYLOAD, BOUND), b"another")
@@ -162,7 +162,7 @@ def test_several_workers_without_shared_keys_are_worth_a_warning(
 
 
 def test_keys_are_shared_and_changed_while_calls_are_under_way() -> None:
-    """MRTR-11, T-30: the first seals, all open."""
+    """MRTR-11: the first seals, all open."""
     old, new = secrets.token_bytes(32), secrets.token_bytes(32)
     before, during, after = new_codec([old]), new_codec([new, old]), new_codec([new])
     assert during.decode(before.encode(PAYLOAD, BOUND), BOUND) == PAYLOAD

@@ -29,7 +29,7 @@ def offering(server: Server[None]) -> Server[None]:
 
 
 async def test_a_method_has_the_hint_that_the_server_was_given_and_else_the_safe_one() -> None:
-    """CACHE-01, CACHE-02, T-33."""
+    """CACHE-01, CACHE-02."""
     cache = {
         "tools/list": CacheHint(60, "public"),
         "server/discover": CacheHint(0.0015),
@@ -88,7 +88,7 @@ async def test_a_resource_has_a_hint_of_its_own() -> None:
 
 
 async def test_neither_a_question_nor_the_answer_to_a_retry_may_be_kept() -> None:
-    """T-31, MRTR-20, CACHE-01."""
+    """MRTR-20, CACHE-01."""
     server = Server("s", cache={"resources/read": CacheHint(9, "public")})
 
     @server.resource("x://asks", ttl=60, scope="public")

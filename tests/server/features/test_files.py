@@ -101,7 +101,7 @@ async def test_a_folder_is_listed_as_one_resource_and_one_template(root: Path, e
 
 
 async def test_files_are_text_or_blob_by_their_name_and_by_what_they_hold(root: Path) -> None:
-    """RES-04, T-37."""
+    """RES-04."""
     async with talking_to(serving(root), "2026") as peer:
         found = {
             name: await read(peer, f"file:///docs/{name}")
@@ -217,7 +217,7 @@ async def test_a_file_that_is_larger_than_it_says_is_refused() -> None:
 
 
 async def test_files_that_are_there_may_be_watched(root: Path) -> None:
-    """SUB-15, C-125."""
+    """SUB-15."""
     async with talking_to(serving(root), "2025") as peer:
         for uri in ("file:///docs/", "file:///docs/a.txt", "file:///docs/sub", "file:///docs/sub/b%20c.md"):
             assert await peer.ask("resources/subscribe", uri=uri) == {}
@@ -231,7 +231,7 @@ async def test_files_that_are_there_may_be_watched(root: Path) -> None:
 
 @pytest.mark.parametrize("way", WAYS_OUT)
 async def test_no_writing_of_a_path_leads_out(root: Path, way: str) -> None:
-    """SEC-50, RES-09: as it stands, encoded once more, at the start and further inside."""
+    """RES-09: as it stands, encoded once more, at the start and further inside."""
     for path in (
         way,
         f"{way}/secret.txt",

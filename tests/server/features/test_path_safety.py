@@ -76,7 +76,7 @@ FINE = (
 
 @pytest.mark.parametrize("text", WAYS_OUT)
 def test_a_way_out_is_seen_in_any_writing(text: str) -> None:
-    """RES-09, SEC-50."""
+    """RES-09."""
     assert leads_out(text)
 
 

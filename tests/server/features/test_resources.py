@@ -178,7 +178,7 @@ async def test_a_removed_resource_is_gone_and_clients_are_told(era: str) -> None
 
 @both_eras
 async def test_what_is_not_there_is_refused_in_the_words_of_the_era(era: str) -> None:
-    """RES-05, RES-06, T-37."""
+    """RES-05, RES-06."""
     server = Server("s")
     server.resource("x://{v}/b")(_of_v)
 
@@ -315,7 +315,7 @@ async def test_a_required_parameter_makes_its_variable_required() -> None:
 async def test_a_value_that_leads_out_of_a_folder_reaches_no_function(
     value: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """RES-09, SEC-50: unless the author says that it is no path."""
+    """RES-09: unless the author says that it is no path."""
     server = Server("s")
     server.resource("doc://{v}")(_of_v)
     server.resource("list://a{?v*}", name="l")(_listed)
@@ -394,7 +394,7 @@ RETURNED: dict[str, tuple[str, Callable[[], Any], list[dict[str, Any]]]] = {
 @pytest.mark.parametrize("name", RETURNED)
 @pytest.mark.parametrize("kind", ["async", "in a thread", "inline"])
 async def test_what_a_function_returns_becomes_contents(name: str, kind: str) -> None:
-    """RES-04, T-37: an empty text is a text."""
+    """RES-04: an empty text is a text."""
     path, make, contents = RETURNED[name]
     server = Server("s")
 
@@ -651,7 +651,7 @@ async def test_a_registered_function_can_still_be_called() -> None:
 
 @both_eras
 async def test_what_this_server_has_may_be_watched_and_nothing_else(era: str) -> None:
-    """SUB-04, SUB-15, C-125: without a hook, known here."""
+    """SUB-04, SUB-15: without a hook, known here."""
     server = Server("s")
     server.resource("x://static", name="s")(lambda: "text")
 
@@ -684,7 +684,6 @@ async def test_what_this_server_has_may_be_watched_and_nothing_else(era: str) ->
 
 
 async def test_a_hook_decides_alone_what_may_be_watched() -> None:
-    """C-125."""
     server = Server("s", authorize_subscription=lambda ctx, uri: uri == "x://elsewhere")
     server.resource("x://static", name="s")(lambda: "text")
     async with talking_to(server, "2025") as peer:

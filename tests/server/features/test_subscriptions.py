@@ -69,7 +69,7 @@ async def listen(talk: Talk, **wanted: Any) -> tuple[int, dict[str, Any]]:
 
 
 async def test_updates_of_watched_resources_are_told_and_of_no_others() -> None:
-    """SUB-02, SUB-05, SUB-13, C-123, C-124."""
+    """SUB-02, SUB-05, SUB-13."""
     server = a_server()
     async with talking(server, "2026") as talk:
         number, honoured = await listen(talk, resourceSubscriptions=["file:///a", "file:///dir/", "file:///dir/x"])
@@ -149,7 +149,7 @@ async def test_a_change_that_comes_while_the_acknowledgement_is_sent_follows_it(
 
 @pytest.mark.parametrize("later", [False, True])
 async def test_who_may_watch_what_is_asked_of_the_author(later: bool) -> None:
-    """C-125: what may not be watched is left out, without a word."""
+    """What may not be watched is left out, without a word."""
     seen: list[tuple[str, str]] = []
 
     def authorize(ctx: Context[Any], uri: str) -> Any:
@@ -177,7 +177,7 @@ async def test_who_may_watch_what_is_asked_of_the_author(later: bool) -> None:
 
 
 async def test_without_a_say_of_the_author_only_what_there_is_may_be_watched() -> None:
-    """C-125: fail closed."""
+    """Fail closed."""
     async with talking(a_server(), "2026") as talk:
         uris = ["file:///a", "file:///dir/x", "file:///etc/passwd", "nonsense"]
         number, honoured = await listen(talk, resourceSubscriptions=uris)
@@ -186,7 +186,7 @@ async def test_without_a_say_of_the_author_only_what_there_is_may_be_watched() -
 
 
 async def test_repeats_are_merged_while_a_listener_is_slow() -> None:
-    """C-129: a slow reader waits alone, and holds one entry for each thing that changed."""
+    """A slow reader waits alone, and holds one entry for each thing that changed."""
     server = a_server(limits=Limits(stream_bytes=2000))
     async with talking(server, "2026") as slow, talking(server, "2026") as quick:
         number, _ = await listen(slow, toolsListChanged=True, resourceSubscriptions=["file:///a"])
@@ -219,7 +219,7 @@ async def test_repeats_are_merged_while_a_listener_is_slow() -> None:
 async def test_changes_of_distinct_things_wait_within_bounds_and_their_loss_is_told(
     era: str, thread: bool, limits: Limits, uri: str
 ) -> None:
-    """C-014: a reader that does not read holds no more than this, and is told to look at everything again."""
+    """A reader that does not read holds no more than this, and is told to look at everything again."""
 
     async def allow(ctx: Context[Any], uri: str) -> bool:
         return True
@@ -357,7 +357,7 @@ async def test_a_reader_that_lost_changes_is_told_again_all_that_it_watches_and_
 
 @pytest.mark.parametrize("channel", ["memory", "http"])
 async def test_the_end_of_the_server_ends_every_subscription_with_its_result(channel: str) -> None:
-    """SUB-09, D-002, C-040, CANC-04, CANC-05, T-11: on a pipe a cancellation follows, on HTTP the result is all."""
+    """SUB-09, CANC-04, CANC-05: on a pipe a cancellation follows, on HTTP the result is all."""
     server = a_server()
     async with getattr(routes, channel)(server) as route:
         talk = await Talk(route, "2026").open()
@@ -442,7 +442,7 @@ async def test_what_a_caller_watches_in_sessions_takes_half_of_the_bytes() -> No
 
 
 async def test_too_many_streams_or_resources_are_refused() -> None:
-    """C-056, C-125: each with the code of its reason, and at once."""
+    """Each with the code of its reason, and at once."""
     server = a_server(limits=Limits(streams=1, watched=2))
     async with talking(server, "2026") as talk:
         number, _ = await listen(talk, toolsListChanged=True)
@@ -466,7 +466,6 @@ async def test_too_many_streams_or_resources_are_refused() -> None:
 
 
 async def test_changes_are_sent_until_the_listener_leaves() -> None:
-    """C-039."""
     server = a_server()
     async with talking(server, "2026") as talk:
         number, _ = await listen(talk, toolsListChanged=True)
@@ -480,7 +479,7 @@ async def test_changes_are_sent_until_the_listener_leaves() -> None:
 
 
 async def test_streams_with_the_same_filter_are_told_of_what_each_has_until_it_ends() -> None:
-    """SUB-05, C-124: whatever else has the same filter, or had it before."""
+    """SUB-05: whatever else has the same filter, or had it before."""
     server = a_server()
     async with talking(server, "2026") as talk:
         first, second, other = [
@@ -509,7 +508,7 @@ async def test_streams_with_the_same_filter_are_told_of_what_each_has_until_it_e
 
 
 async def test_who_was_authenticated_is_known_where_a_subscription_is_decided() -> None:
-    """C-046: and in the handlers of other requests."""
+    """And in the handlers of other requests."""
     principals: list[str | None] = []
 
     async def authorize(ctx: Context[Any], uri: str) -> bool:
@@ -533,7 +532,6 @@ async def test_who_was_authenticated_is_known_where_a_subscription_is_decided() 
 
 
 async def test_a_listener_that_left_is_forgotten() -> None:
-    """C-042, C-126."""
     server = a_server()
     async with talking(server, "2026") as talk:
         number, _ = await listen(talk, toolsListChanged=True)
@@ -631,7 +629,6 @@ async def test_a_registry_that_changes_tells_by_itself() -> None:
 
 
 async def test_a_backend_that_fails_stops_no_change_and_no_listener(caplog: pytest.LogCaptureFixture) -> None:
-    """C-130."""
     backend = MemoryBackend()
 
     def broken(event: Any) -> None:
@@ -681,7 +678,7 @@ async def test_a_conversation_whose_loop_is_gone_keeps_nobody_from_hearing() -> 
     ],
 )
 def test_a_change_concerns_the_same_and_what_it_lies_below(watched: str, changed: str, concerned: bool) -> None:
-    """SUB-13, T-12."""
+    """SUB-13."""
     assert covers(watched, changed) is concerned
 
 

@@ -146,7 +146,7 @@ def test_a_query_comes_in_any_order_and_holds_nothing_unknown(template: str, uri
     ],
 )
 def test_values_are_decoded_once_and_only_from_utf8(uri: str, value: str | None) -> None:
-    """SEC-50: overlong and broken encodings are no match, so that no handler sees them."""
+    """Overlong and broken encodings are no match, so that no handler sees them."""
     assert UriTemplate("x://{a}").match(uri) == (None if value is None else {"a": value})
 
 
@@ -265,7 +265,7 @@ def calls_of(function: Callable[[], Any]) -> int:
 
 @pytest.mark.parametrize("template", HOSTILE_TEMPLATES)
 def test_a_hostile_uri_costs_no_more_steps_than_its_list_of_values(template: str) -> None:
-    """SEC-30: each step searches or cuts once; their number doesn't grow with the URI beyond the limit on lists."""
+    """Each step searches or cuts once; their number doesn't grow with the URI beyond the limit on lists."""
     made = UriTemplate(template)
     made.match("x://made ready")
     for uri in hostile(100_000):

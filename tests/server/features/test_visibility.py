@@ -77,7 +77,7 @@ async def test_what_is_hidden_is_never_suggested() -> None:
 
 @both_eras
 async def test_a_rule_for_all_decides_by_tags(era: Era) -> None:
-    """STATE-05, T-32."""
+    """STATE-05."""
     server = shop()
     assert server.visibility(anna_is_admin) is anna_is_admin
     async with BareEnd(server, era, origin=ANNA) as anna, BareEnd(server, era, origin=BEN) as ben:
@@ -143,7 +143,7 @@ async def test_a_list_that_varies_is_private_whatever_the_cache_hint_says() -> N
 
 
 async def test_lists_do_not_depend_on_earlier_calls_or_connections() -> None:
-    """STATE-05, T-32: two connections of one principal see the same, whatever one of them did."""
+    """STATE-05: two connections of one principal see the same, whatever one of them did."""
     server = shop()
     server.visibility(anna_is_admin)
     async with BareEnd(server, origin=ANNA) as one, BareEnd(server, origin=ANNA) as other:
@@ -184,7 +184,7 @@ def test_a_caller_has_nothing_that_belongs_to_the_conversation() -> None:
 
 @both_eras
 async def test_scopes_come_with_the_authorization_of_the_request(era: Era) -> None:
-    """STATE-05, T-32: over HTTP from `authenticate`, and each request has its own."""
+    """STATE-05: over HTTP from `authenticate`, and each request has its own."""
     server: Server[Any] = Server("scoped")
     granted = {"anna": {"read", "write"}, "ben": {"read"}}
 

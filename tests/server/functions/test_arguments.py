@@ -378,7 +378,7 @@ def test_what_pydantic_refuses_is_told_in_our_words(annotation: Any, text: bytes
     ],
 )
 def test_what_is_no_object_breaks_the_request_and_not_the_schema(text: bytes, message: str) -> None:
-    """TOOL-21, T-35: InvalidParams, but not InvalidArguments."""
+    """TOOL-21: InvalidParams, but not InvalidArguments."""
     with pytest.raises(InvalidParams) as caught:
         taking(int).arguments.from_json(text)
     assert (type(caught.value), str(caught.value)) == (InvalidParams, message)

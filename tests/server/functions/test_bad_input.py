@@ -87,7 +87,7 @@ def altered(state: str) -> str:
     ids=["altered", "cut", "longer", "empty", "words", "no base64", "zeros", "huge"],
 )
 async def test_a_forged_state_is_refused(forge: Any) -> None:
-    """MRTR-11, D-006, T-30."""
+    """MRTR-11."""
     async with BareEnd(shop(), capabilities=CAN_BE_ASKED) as end:
         question = await asked(end)
         error = await end.refusal("tools/call", answered(question, requestState=forge(question["requestState"])))
@@ -121,7 +121,7 @@ async def test_a_state_goes_on_with_its_own_request_only(changes: dict[str, Any]
 
 
 async def test_a_state_is_replayed_only_where_that_is_allowed() -> None:
-    """MRTR-13, D-006."""
+    """MRTR-13."""
     async with BareEnd(shop(), capabilities=CAN_BE_ASKED) as end:
         again = answered(await asked(end))
         assert [await end.text_of(again), await end.text_of(again)] == ["bought tea, 1 in all", "bought tea, 2 in all"]
@@ -167,7 +167,7 @@ async def test_answers_to_questions_that_were_never_asked_are_ignored() -> None:
     ],
 )
 async def test_an_answer_that_is_none_is_the_clients_error(answer: Any, words: str) -> None:
-    """C-091, MRTR-15."""
+    """MRTR-15."""
     async with BareEnd(shop(), capabilities=CAN_BE_ASKED) as end:
         question = await asked(end)
         error = await end.refusal(
@@ -288,7 +288,6 @@ async def test_huge_and_deep_arguments_are_refused_or_served_and_never_echoed(er
 
 
 async def test_a_body_over_the_limit_is_refused_while_it_is_read() -> None:
-    """C-142."""
     async with serving(shop(limits=Limits(body=10_000))) as site:
         headers, body = modern("tools/call", {"name": "count", "arguments": {"values": [1] * 10_000}})
         assert (await site.ask({**headers, "Mcp-Name": "count"}, body)).status == 413
@@ -312,7 +311,7 @@ async def test_json_without_a_bottom_is_one_error(era: Era) -> None:
 
 @both_eras
 async def test_a_resource_that_may_not_be_watched_is_not(era: Era) -> None:
-    """C-125, SUB-04: refused where there is a refusal to give, left out where there is none."""
+    """SUB-04: refused where there is a refusal to give, left out where there is none."""
     server: Server[Any] = Server("watch", authorize_subscription=lambda ctx, uri: "secret" not in uri)
 
     @server.resource("x://{name}")

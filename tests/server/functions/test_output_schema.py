@@ -101,7 +101,7 @@ async def test_a_promise_by_annotation_holds_for_a_result_made_by_hand(era: Era)
 
 
 async def test_a_failure_keeps_no_promise() -> None:
-    """T-36: it goes out as it was made."""
+    """It goes out as it was made."""
     server: Server[Any] = Server("x")
     server.tool("point", output_schema=POINT)(annotated(CallToolResult, made(is_error=True)))
     async with BareEnd(server) as end:

@@ -133,7 +133,6 @@ async def test_the_record_has_attributes_for_programs(caplog: pytest.LogCaptureF
 async def test_the_record_names_caller_and_client_of_known_and_of_unsupported_methods(
     caplog: pytest.LogCaptureFixture, era: Any
 ) -> None:
-    """B-024."""
     caplog.set_level("INFO", "gemel.access")
     async with Client(logged(), era=era, principal="ada", info=Implementation(name="caller", version="7")) as client:
         await client.call_tool("say", {"word": "hello"})

@@ -195,10 +195,7 @@ def named(name: str, order: list[str]) -> Any:
 
 @everywhere
 async def test_order(way: str, era: str) -> None:
-    """The first of the list is outermost.
-
-    A-020, A-036.
-    """
+    """The first of the list is outermost."""
     order: list[str] = []
     watch = Watch()
     server = a_server(watch, named("first", order), named("second", order))
@@ -275,10 +272,7 @@ async def test_messages_are_served_at_once(way: str, era: str) -> None:
 
 @pytest.mark.parametrize("way", _STREAMS)
 async def test_initialize_is_served_alone(way: str) -> None:
-    """While `initialize` is served, no other message of the connection is read.
-
-    A-032, A-161.
-    """
+    """While `initialize` is served, no other message of the connection is read."""
     order: list[str] = []
     gate, begun = asyncio.Event(), asyncio.Event()
 
@@ -306,10 +300,7 @@ async def test_initialize_is_served_alone(way: str) -> None:
 
 @everywhere
 async def test_everything_is_seen(way: str, era: str) -> None:
-    """Every request and every notification of a client.
-
-    A-022, A-024.
-    """
+    """Every request and every notification of a client."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
         for method in ("ping", "tools/list", "server/discover"):
@@ -330,10 +321,7 @@ async def test_everything_is_seen(way: str, era: str) -> None:
 
 @everywhere
 async def test_it_comes_before_all_checks(way: str, era: str) -> None:
-    """Before anything is looked up or checked.
-
-    A-021, A-023.
-    """
+    """Before anything is looked up or checked."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
         assert (await talk.ask("acme/missing"))["error"]["code"] == -32601
@@ -344,10 +332,7 @@ async def test_it_comes_before_all_checks(way: str, era: str) -> None:
 
 @pytest.mark.parametrize("way", _STREAMS)
 async def test_requests_before_the_handshake_are_seen(way: str) -> None:
-    """Before anything is looked up or checked.
-
-    A-023, A-110.
-    """
+    """Before anything is looked up or checked."""
     watch = Watch()
     async with talking(a_server(watch), way, "2025", shaken=False) as talk:
         assert (await talk.ask("tools/list"))["error"]["code"] == -32602
@@ -358,10 +343,7 @@ async def test_requests_before_the_handshake_are_seen(way: str) -> None:
     ("way", "era"), [*((way, era) for way in _STREAMS for era in ("2025", "2026")), ("http", "2025")]
 )
 async def test_cancellations(way: str, era: str) -> None:
-    """A cancellation after it was applied.
-
-    A-025.
-    """
+    """A cancellation after it was applied."""
     order: list[str] = []
     begun, seen = asyncio.Event(), asyncio.Event()
 
@@ -590,10 +572,7 @@ async def test_headers_and_authentication_come_before() -> None:
 
 @everywhere
 async def test_method_and_params(way: str, era: str) -> None:
-    """The method and the params as they were sent.
-
-    A-027.
-    """
+    """The method and the params as they were sent."""
     found: list[Any] = []
 
     async def look(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -609,10 +588,7 @@ async def test_method_and_params(way: str, era: str) -> None:
 
 @everywhere
 async def test_request_id(way: str, era: str) -> None:
-    """`ctx.request_id` is None for a notification.
-
-    A-029.
-    """
+    """`ctx.request_id` is None for a notification."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
         await talk.say({"id": "seven", "method": "acme/typed", "params": {"x": 1}})
@@ -687,10 +663,7 @@ async def test_nothing_is_agreed_during_initialize(way: str) -> None:
 
 @everywhere
 async def test_rewriting(way: str, era: str) -> None:
-    """The method and the params.
-
-    A-028, A-037.
-    """
+    """The method and the params."""
     watch = Watch()
 
     async def rewrite(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -746,10 +719,7 @@ async def test_results(way: str, era: str) -> None:
 @everywhere
 @pytest.mark.parametrize("wrong", [None, 7, "text", [1], True])
 async def test_wrong_results(way: str, era: str, wrong: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """What is not an object is not sent.
-
-    A-117.
-    """
+    """What is not an object is not sent."""
 
     async def forgetful(ctx: Context[Any], call_next: CallNext) -> Any:
         await call_next(ctx)
@@ -765,10 +735,7 @@ async def test_wrong_results(way: str, era: str, wrong: Any, caplog: pytest.LogC
 @pytest.mark.foreign_words("a middleware that answers by itself owns the shape")
 @everywhere
 async def test_whether_the_handler_runs(way: str, era: str) -> None:
-    """Whether the handler runs.
-
-    A-038.
-    """
+    """Whether the handler runs."""
     runs: list[int] = []
 
     async def choose(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -795,10 +762,7 @@ async def test_whether_the_handler_runs(way: str, era: str) -> None:
 
 @with_handshake
 async def test_initialize_cannot_be_rewritten(way: str) -> None:
-    """Not what `initialize` negotiates.
-
-    A-034.
-    """
+    """Not what `initialize` negotiates."""
     found: list[Any] = []
 
     async def rewrite(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -818,10 +782,7 @@ async def test_initialize_cannot_be_rewritten(way: str) -> None:
 
 @with_handshake
 async def test_the_answer_to_initialize_is_agreed(way: str) -> None:
-    """But the answer to `initialize`.
-
-    A-120.
-    """
+    """But the answer to `initialize`."""
     found: list[Any] = []
     answers: list[Any] = [{"protocolVersion": "1999-01-01"}, {}, {"protocolVersion": "2025-06-18"}]
 
@@ -911,10 +872,7 @@ async def test_refusing_after_the_handler(way: str, era: str) -> None:
 @with_handshake
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_refusing_initialize(way: str, when: str) -> None:
-    """Raising in `initialize` leaves nothing behind.
-
-    A-034, A-119.
-    """
+    """Raising in `initialize` leaves nothing behind."""
     vetoes = ["no", "no"]
     found: list[Any] = []
 
@@ -969,10 +927,7 @@ async def test_dropping_notifications(way: str, era: str) -> None:
 
 @with_handshake
 async def test_initialized_takes_effect_innermost(way: str) -> None:
-    """Not passing a notification on drops it. `notifications/initialized` takes effect before its handler.
-
-    A-024, A-133.
-    """
+    """Not passing a notification on drops it. `notifications/initialized` takes effect before its handler."""
     states: list[Any] = []
     done = asyncio.Event()
 
@@ -1041,10 +996,7 @@ async def test_telling(way: str, era: str) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("question", ["elicit", "sample", "list_roots"])
 async def test_asking_during_initialize(way: str, question: str, when: str) -> None:
-    """Where the client can't answer, asking raises `GemelError` at once.
-
-    A-033.
-    """
+    """Where the client can't answer, asking raises `GemelError` at once."""
     ways: dict[str, Any] = {
         "elicit": lambda ctx: ctx.elicit("Who?", str),
         "sample": lambda ctx: ctx.sample("Hello", max_tokens=1),
@@ -1090,10 +1042,7 @@ async def test_asking_where_the_stateless_era_cannot(way: str, method: str) -> N
 
 @with_handshake
 async def test_what_is_sent_during_initialize(way: str) -> None:
-    """What it sends while `initialize` is served is held back.
-
-    A-033, A-034b.
-    """
+    """What it sends while `initialize` is served is held back."""
     vetoes = ["no"]
 
     async def tell(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -1180,10 +1129,7 @@ async def test_requests_of_its_own(way: str, era: str, tmp_path: Path) -> None:
 
 @everywhere
 async def test_call_next_of_notifications(way: str, era: str) -> None:
-    """`call_next` returns None.
-
-    A-030, A-131, A-135, A-136.
-    """
+    """`call_next` returns None."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
         for method, params in (
@@ -1200,10 +1146,7 @@ async def test_call_next_of_notifications(way: str, era: str) -> None:
 
 @everywhere
 async def test_results_of_notifications(way: str, era: str) -> None:
-    """What a middleware returns is not used.
-
-    A-031, A-138.
-    """
+    """What a middleware returns is not used."""
     done = asyncio.Event()
 
     async def chatty(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -1220,10 +1163,7 @@ async def test_results_of_notifications(way: str, era: str) -> None:
 
 @everywhere
 async def test_errors_of_notifications(way: str, era: str, caplog: pytest.LogCaptureFixture) -> None:
-    """What is raised is logged.
-
-    A-137, A-138.
-    """
+    """What is raised is logged."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
         await talk.say({"method": "notifications/acme", "params": {"x": -1}})
@@ -1238,10 +1178,7 @@ async def test_errors_of_notifications(way: str, era: str, caplog: pytest.LogCap
 
 @everywhere
 async def test_call_next_raises_what_was_raised(way: str, era: str) -> None:
-    """`call_next` raises what the handler raised.
-
-    A-026, A-091.
-    """
+    """`call_next` raises what the handler raised."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
         assert (await talk.ask("acme/crash"))["error"] == {"code": -32603, "message": "Internal server error"}
@@ -1252,10 +1189,7 @@ async def test_call_next_raises_what_was_raised(way: str, era: str) -> None:
 
 @everywhere
 async def test_refusals_are_protocol_errors(way: str, era: str) -> None:
-    """What Gemel refuses is a `ProtocolError`.
-
-    A-026.
-    """
+    """What Gemel refuses is a `ProtocolError`."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
         wire = (await talk.ask("acme/typed", x="one"))["error"]
@@ -1280,10 +1214,7 @@ async def test_failed_tools_are_results(way: str, era: str) -> None:
 
 @everywhere
 async def test_other_errors(way: str, era: str) -> None:
-    """A middleware may raise another error instead.
-
-    A-093.
-    """
+    """A middleware may raise another error instead."""
 
     async def translate(ctx: Context[Any], call_next: CallNext) -> Any:
         try:

@@ -84,7 +84,6 @@ class Watch:
 
 @both_eras
 async def test_the_first_of_the_list_is_outermost_and_added_ones_are_inside(era: str) -> None:
-    """A-020, A-036."""
     order: list[str] = []
 
     def named(name: str) -> Any:
@@ -109,7 +108,6 @@ async def test_the_first_of_the_list_is_outermost_and_added_ones_are_inside(era:
 
 
 async def test_it_sees_the_whole_handshake() -> None:
-    """A-022, A-023, A-024, A-029, A-130."""
     watch = Watch()
     async with talking(a_server(watch), "2025") as talk:
         await talk.call("add", a=1, b=2)
@@ -119,7 +117,6 @@ async def test_it_sees_the_whole_handshake() -> None:
 
 @both_eras
 async def test_it_sees_what_is_refused_as_a_raised_error(era: str) -> None:
-    """A-021, A-023, A-026, A-108, A-113."""
     watch = Watch()
     async with talking(a_server(watch), era) as talk:
         for method, params in (("acme/missing", {}), ("acme/typed", {"x": "one"}), ("acme/error", {})):
@@ -131,7 +128,6 @@ async def test_it_sees_what_is_refused_as_a_raised_error(era: str) -> None:
 
 
 async def test_it_sees_what_comes_too_early() -> None:
-    """A-023, A-110."""
     watch = Watch()
     async with talking(a_server(watch), "2025", shaken=False) as talk:
         assert (await talk.ask("tools/list"))["error"]["code"] == -32602
@@ -140,7 +136,6 @@ async def test_it_sees_what_comes_too_early() -> None:
 
 @both_eras
 async def test_it_gets_the_raw_values_before_anything_is_checked(era: str) -> None:
-    """A-021, A-027, A-100, A-101, A-102."""
     seen: dict[str, Any] = {}
 
     async def look(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -159,7 +154,7 @@ async def test_it_gets_the_raw_values_before_anything_is_checked(era: str) -> No
 
 @both_eras
 async def test_it_rewrites_method_and_params(era: str) -> None:
-    """A-028, A-037: look-up and handler read the context that they are given."""
+    """Look-up and handler read the context that they are given."""
 
     async def rewrite(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method == "acme/plus":
@@ -184,7 +179,7 @@ async def test_it_rewrites_method_and_params(era: str) -> None:
 @pytest.mark.foreign_words("a middleware that answers by itself owns the shape")
 @both_eras
 async def test_it_answers_by_itself(era: str) -> None:
-    """A-038: what it returns is its own business, also for a method that nobody serves."""
+    """What it returns is its own business, also for a method that nobody serves."""
 
     async def short(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method == "tools/call":
@@ -201,7 +196,7 @@ async def test_it_answers_by_itself(era: str) -> None:
 @pytest.mark.foreign_words("a method of another revision, which a middleware answers")
 @both_eras
 async def test_it_answers_for_the_specification_of_another_revision(era: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A-116: there is nothing to hold the answer against, and nothing to say of it."""
+    """There is nothing to hold the answer against, and nothing to say of it."""
     method = {"2025": "server/discover", "2026": "resources/subscribe"}[era]
 
     async def short(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -214,7 +209,7 @@ async def test_it_answers_for_the_specification_of_another_revision(era: str, ca
 
 @both_eras
 async def test_a_result_type_that_it_answers_with_is_dressed_for_the_caller(era: str) -> None:
-    """BASE-15, A-038: what it says is its own business, what each result of the era carries is ours."""
+    """BASE-15: what it says is its own business, what each result of the era carries is ours."""
 
     async def short(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method == "tools/call":
@@ -230,7 +225,7 @@ async def test_a_result_type_that_it_answers_with_is_dressed_for_the_caller(era:
 @both_eras
 @pytest.mark.parametrize("wrong", [None, 7, "text", [1], True])
 async def test_what_is_no_object_never_leaves(era: str, wrong: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A-117: whoever forgets `return` finds it in the log; a result is an object in every revision."""
+    """Whoever forgets `return` finds it in the log; a result is an object in every revision."""
 
     async def forgetful(ctx: Context[Any], call_next: CallNext) -> Any:
         result = await call_next(ctx)
@@ -247,8 +242,6 @@ async def test_what_is_no_object_never_leaves(era: str, wrong: Any, caplog: pyte
 
 @both_eras
 async def test_it_refuses_and_turns_errors_into_others(era: str) -> None:
-    """A-026, A-091, A-093."""
-
     async def guard(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method == "acme/typed":
             raise ProtocolError("not you", code=403)
@@ -267,7 +260,6 @@ async def test_it_refuses_and_turns_errors_into_others(era: str) -> None:
 
 @both_eras
 async def test_a_notification_comes_to_nothing_whatever_the_middleware_returns(era: str) -> None:
-    """A-022, A-029, A-030, A-031, A-131, A-135, A-136, A-138."""
     outcomes: dict[str, Any] = {}
 
     async def chatty(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -297,7 +289,6 @@ async def test_a_notification_comes_to_nothing_whatever_the_middleware_returns(e
 async def test_what_fails_in_a_notification_is_seen_logged_and_no_more(
     era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A-137, A-138."""
     watch = Watch()
     async with talking(a_server(watch), era) as talk:
         await talk.say({"method": "notifications/acme", "params": {"x": -1}})
@@ -309,7 +300,6 @@ async def test_what_fails_in_a_notification_is_seen_logged_and_no_more(
 
 @both_eras
 async def test_a_cancellation_is_applied_first_and_then_seen(era: str) -> None:
-    """A-025."""
     seen: list[bool] = []
     request_id = 1
     begun = asyncio.Event()
@@ -336,7 +326,6 @@ async def test_a_cancellation_is_applied_first_and_then_seen(era: str) -> None:
 
 
 async def test_a_dropped_notification_leaves_a_word_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """A-131, A-134, A-135, A-136."""
     caplog.set_level(logging.DEBUG, "gemel")
     async with talking(a_server(), "2025", shaken=False) as talk:
         await talk.say({"method": "notifications/acme", "params": {"x": 1}})

@@ -20,7 +20,7 @@ HELLO = {"protocolVersion": NEWEST["2025"], "capabilities": {}, "clientInfo": {"
 
 
 async def test_a_veto_leaves_no_trace_and_the_client_may_try_again() -> None:
-    """A-034, A-119: neither version nor client is kept; nothing but the second attempt counts."""
+    """Neither version nor client is kept; nothing but the second attempt counts."""
     vetoes = ["no", "no"]
     states: list[Any] = []
 
@@ -44,8 +44,6 @@ async def test_a_veto_leaves_no_trace_and_the_client_may_try_again() -> None:
 
 
 async def test_the_handshake_reads_the_wire_whatever_the_middleware_rewrites() -> None:
-    """A-034."""
-
     async def rewrite(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method == "initialize":
             other = {**HELLO, "protocolVersion": "2024-11-05", "clientInfo": {"name": "forged", "version": "1"}}
@@ -68,7 +66,7 @@ async def test_the_handshake_reads_the_wire_whatever_the_middleware_rewrites() -
 
 @pytest.mark.parametrize("calls_on", [False, True])
 async def test_what_was_answered_is_what_was_agreed(calls_on: bool) -> None:
-    """A-120: a middleware that answers the handshake itself can't bring reply and state apart."""
+    """A middleware that answers the handshake itself can't bring reply and state apart."""
 
     async def older(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method != "initialize":
@@ -93,8 +91,6 @@ async def test_what_was_answered_is_what_was_agreed(calls_on: bool) -> None:
 
 @pytest.mark.parametrize("answer", [{}, {"protocolVersion": "2026-07-28"}, {"protocolVersion": 7}])
 async def test_an_answer_to_the_handshake_without_a_revision_is_refused(answer: Any) -> None:
-    """A-119, A-120, T-09."""
-
     async def wrong(ctx: Context[Any], call_next: CallNext) -> Any:
         return answer if ctx.method == "initialize" else await call_next(ctx)
 
@@ -104,7 +100,7 @@ async def test_an_answer_to_the_handshake_without_a_revision_is_refused(answer: 
 
 
 async def test_no_other_request_can_be_turned_into_a_handshake() -> None:
-    """A-120: its result would say what nobody has agreed on."""
+    """Its result would say what nobody has agreed on."""
 
     async def turn(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method == "acme/hello":
@@ -120,7 +116,6 @@ async def test_no_other_request_can_be_turned_into_a_handshake() -> None:
 
 
 async def test_nothing_else_is_read_until_the_handshake_is_answered() -> None:
-    """A-032, A-161."""
     order: list[str] = []
     gate = asyncio.Event()
 
@@ -144,7 +139,6 @@ async def test_nothing_else_is_read_until_the_handshake_is_answered() -> None:
 
 
 async def test_asking_the_client_during_the_handshake_is_an_error_at_once_and_telling_it_is_fine() -> None:
-    """A-033."""
     caught: list[Exception] = []
 
     async def ask(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -165,7 +159,7 @@ async def test_asking_the_client_during_the_handshake_is_an_error_at_once_and_te
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("question", ["elicit", "elicit_url", "sample", "list_roots"])
 async def test_a_question_to_a_client_that_can_answer_it_is_no_missing_capability(question: str, when: str) -> None:
-    """A-033: what it declared isn't agreed on yet; the error says what is wrong, and the client may go on."""
+    """What it declared isn't agreed on yet; the error says what is wrong, and the client may go on."""
     caught: list[str] = []
     ways: dict[str, Any] = {
         "elicit": lambda ctx: ctx.elicit("Who?", str),
@@ -189,7 +183,7 @@ async def test_a_question_to_a_client_that_can_answer_it_is_no_missing_capabilit
 
 
 async def test_the_client_can_be_asked_once_the_handshake_is_over() -> None:
-    """A-033: also by a task that `initialize` began."""
+    """Also by a task that `initialize` began."""
     ready = asyncio.Event()
     tasks: list[asyncio.Task[list[Root]]] = []
 
@@ -212,7 +206,7 @@ async def test_the_client_can_be_asked_once_the_handshake_is_over() -> None:
 
 
 async def test_a_client_gets_what_was_sent_during_the_handshake_over_http_too() -> None:
-    """A-033: with the result of `initialize`, in the order in which it was sent."""
+    """With the result of `initialize`, in the order in which it was sent."""
 
     async def greet(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method == "initialize":
@@ -251,7 +245,7 @@ async def test_what_is_sent_during_the_handshake_is_bounded(caplog: pytest.LogCa
 @in_no_time
 @pytest.mark.parametrize("how", ["passes", "drops", "fails", "hangs"])
 async def test_the_client_is_ready_when_the_middleware_has_let_it_say_so(how: str) -> None:
-    """A-024, A-133: else questions wait as if it had not said so, and nothing else does."""
+    """Else questions wait as if it had not said so, and nothing else does."""
     loop = asyncio.get_running_loop()
 
     async def gate(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -281,7 +275,6 @@ async def test_the_client_is_ready_when_the_middleware_has_let_it_say_so(how: st
 
 
 async def test_the_handler_of_initialized_finds_a_client_that_is_ready() -> None:
-    """A-133."""
     states: list[HandshakeState] = []
 
     async def watch(ctx: Context[Any], call_next: CallNext) -> Any:

@@ -95,8 +95,6 @@ def served(observed: Observed, name: str) -> Any:
 
 @both_eras
 async def test_a_request_over_http_is_one_server_span_as_the_conventions_have_it(observed: Observed, era: Any) -> None:
-    """A-060, A-062, A-063, A-069, B-024."""
-
     async def authenticate(*request: Any) -> Principal:
         return Principal("ada")
 
@@ -141,7 +139,7 @@ async def test_initialize_says_which_revision_was_negotiated(observed: Observed)
 
 @pytest.mark.foreign_words("a tool whose name is a number")
 async def test_a_name_that_is_no_text_is_no_target(observed: Observed) -> None:
-    """A-061, A-067: and what a client sent is not in the description."""
+    """And what a client sent is not in the description."""
     async with Client(_server(), era="2026") as client:
         with pytest.raises(PeerError):
             await client.request("tools/call", {"name": 5, "arguments": {}})
@@ -151,7 +149,7 @@ async def test_a_name_that_is_no_text_is_no_target(observed: Observed) -> None:
 async def test_the_parent_comes_from_the_trace_context_in_meta_and_the_current_span_is_linked(
     observed: Observed,
 ) -> None:
-    """A-064, META-06."""
+    """META-06."""
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     meta = {"traceparent": parent, "baggage": "user=seven"}
     with trace.get_tracer("web framework").start_as_current_span("POST") as ambient:
@@ -211,7 +209,6 @@ async def test_garbage_in_the_trace_context_is_ignored(observed: Observed) -> No
 
 
 async def test_a_protocol_error_marks_the_span_but_is_no_recorded_exception(observed: Observed) -> None:
-    """A-065, A-066."""
     async with Client(_server(), era="2026") as client:
         with pytest.raises(PeerError):
             await client.call_tool("needy")
@@ -226,7 +223,7 @@ async def test_a_protocol_error_marks_the_span_but_is_no_recorded_exception(obse
 async def test_a_failed_tool_and_a_crashed_one_are_errors_and_the_crash_is_recorded(
     observed: Observed, era: Any
 ) -> None:
-    """A-065, A-068: although both are answered with a result."""
+    """Although both are answered with a result."""
     async with Client(_server(), era=era) as client:
         for name in ("failed", "crashes"):
             with pytest.raises(ToolCallError):
@@ -238,7 +235,6 @@ async def test_a_failed_tool_and_a_crashed_one_are_errors_and_the_crash_is_recor
 
 
 async def test_an_unexpected_exception_is_recorded_and_named_as_the_peer_sees_it(observed: Observed) -> None:
-    """A-068."""
     async with Client(_server(), era="2026") as client:
         with pytest.raises(PeerError, match="Internal server error"):
             await client.request("acme/crash")
@@ -249,7 +245,6 @@ async def test_an_unexpected_exception_is_recorded_and_named_as_the_peer_sees_it
 
 
 async def test_notifications_have_spans_too(observed: Observed) -> None:
-    """A-022, A-024."""
     async with Client(_server(), era="2025") as client:
         await client.call_tool("fine")
     assert "jsonrpc.request.id" not in attributes(served(observed, "notifications/initialized"))

@@ -165,7 +165,6 @@ async def recorded(
 async def test_both_sides_record_what_the_conventions_have(
     observed: Observed, transport: str, era: Any, tmp_path: Path
 ) -> None:
-    """A-060, A-061, A-062, A-063, A-066, A-068, A-069."""
     spans = await recorded(transport, era, tmp_path, observed)
     version = V2026_07 if era == "2026" else V2025_11
     opening = "server/discover" if era == "2026" else "initialize"

@@ -122,7 +122,6 @@ async def test_last_words_that_were_shown_are_not_said_again() -> None:
 
 @on_both_loops
 async def test_a_killed_server_is_called_that() -> None:
-    """REL-13."""
     async with started(script("os.kill(os.getpid(), signal.SIGKILL)")) as (channel, conversation):
         with pytest.raises(ConnectionLost, match="was killed by SIGKILL; it wrote nothing to standard error"):
             await conversation.ask("echo")
@@ -207,7 +206,6 @@ async def test_the_whole_process_group_is_ended() -> None:
 
 @on_both_loops
 async def test_closing_in_the_middle_of_a_call_fails_the_call() -> None:
-    """C-043."""
     async with started(SERVER, patience=0.1) as (channel, conversation):
         asked = asyncio.ensure_future(conversation.ask("sleep", seconds=100))
         await conversation.ask("echo")

@@ -193,7 +193,7 @@ async def test_the_blocking_mode_of_shared_pipes_is_put_back() -> None:
 
 @on_both_loops
 async def test_a_slow_reader_gets_everything_and_the_writer_is_told_to_wait() -> None:
-    """C-045: back-pressure."""
+    """Back-pressure."""
     (in_read, in_write), (out_read, out_write) = os.pipe(), os.pipe()
     recorder = Recorder()
     transport = over(recorder, in_read, out_write)

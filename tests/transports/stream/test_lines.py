@@ -44,7 +44,7 @@ def test_a_last_line_without_an_end_is_given_at_the_end_unless_it_is_blank() -> 
     st.lists(st.integers(0, 400), max_size=12),
 )
 def test_where_the_stream_is_cut_makes_no_difference(lines: list[bytes], cuts: list[int]) -> None:
-    """REL-03, at a limit that some of the lines exceed."""
+    """The limit is one that some of the lines exceed."""
     data = b"\n".join([*lines, b""])
     whole, whole_discarded = split(data, [], limit=40)
     pieces, pieces_discarded = split(data, cuts, limit=40)
@@ -55,7 +55,7 @@ def test_where_the_stream_is_cut_makes_no_difference(lines: list[bytes], cuts: l
 
 @pytest.mark.parametrize("step", [1, 7, 50, 4096, 10**6])
 def test_a_line_over_the_limit_is_discarded_and_the_next_one_works(step: int) -> None:
-    """SEC-13, whatever the size of the chunks."""
+    """Whatever the size of the chunks."""
     data = b"x" * 101 + b"\n" + b"y" * 100 + b"\r\nz\n"
     lines, discarded = split(data, list(range(0, len(data), step)), limit=100)
     assert lines == [b"y" * 100, b"z"]
@@ -63,7 +63,7 @@ def test_a_line_over_the_limit_is_discarded_and_the_next_one_works(step: int) ->
 
 
 def test_what_is_held_of_a_discarded_line_does_not_grow() -> None:
-    """SEC-13: constant memory."""
+    """Constant memory."""
     splitter = LineSplitter(100_000)
     for _ in range(100):
         splitter.feed(b"x" * 50_000)
@@ -73,7 +73,6 @@ def test_what_is_held_of_a_discarded_line_does_not_grow() -> None:
 
 
 def test_a_discarded_line_at_the_end_of_the_input_is_known_too() -> None:
-    """SEC-13."""
     lines, discarded = split(b"x" * 500, [100, 200], limit=50)
     assert (lines, len(discarded)) == ([], 1)
 
@@ -97,14 +96,14 @@ def test_a_discarded_line_at_the_end_of_the_input_is_known_too() -> None:
 def test_the_id_of_a_discarded_line_is_read_at_the_top_level_only(
     line: Any, expected_id: object, answers: bool
 ) -> None:
-    """SEC-13: an error for the wrong id would fail somebody else's call."""
+    """An error for the wrong id would fail somebody else's call."""
     text = msgspec.json.encode(line)
     found = Overlong(text[:HEAD], text[-256:])
     assert (found.id, found.is_response) == (expected_id, answers)
 
 
 def test_of_two_ids_none_is_read() -> None:
-    """SEC-13: at the beginning and at the end of a discarded line, or both at its beginning."""
+    """At the beginning and at the end of a discarded line, or both at its beginning."""
     assert Overlong(b'{"id":1,"method":"m","params":{"pad":"xxx', b'xxx"},"id":2}').id is None
     assert Overlong(b'{"id":1,"id":2,"method":"m","params":{"pad":"xxx', b'xxx"}}').id is None
 

@@ -25,7 +25,7 @@ async def flood(channel: LineChannel) -> None:
 
 @on_both_loops
 async def test_a_request_gets_its_answer_and_a_notification_gets_none() -> None:
-    """STDIO-01, B-034, B-035."""
+    """STDIO-01."""
     async with serving() as (wire, conversation):
         wire.write(b'{"jsonrpc":"2.0","method":"hello"}\n' + request(1, "echo", a=1))
         assert await wire.lines(1) == [{"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}]
@@ -43,7 +43,7 @@ async def test_answers_to_pipelined_requests_leave_in_one_write() -> None:
 
 @on_both_loops
 async def test_calls_run_side_by_side() -> None:
-    """C-036: a slow call doesn't hold back a quick one."""
+    """A slow call doesn't hold back a quick one."""
     async with serving() as (wire, conversation):
         wire.write(request(1, "sleep", held=True) + request(2, "echo"))
         assert [line["id"] for line in await wire.lines(1)] == [2]
@@ -53,7 +53,7 @@ async def test_calls_run_side_by_side() -> None:
 
 @on_both_loops
 async def test_what_follows_initialize_waits_until_it_is_answered() -> None:
-    """A-032, A-161; in order, and a second inline call parks again."""
+    """In order; a second inline call parks again."""
     async with serving() as (wire, conversation):
         wire.write(request(1, "initialize", held=True) + request(2, "echo") + request(3, "initialize"))
         wire.write(request(4, "echo"))
@@ -139,7 +139,7 @@ async def test_at_the_end_of_the_input_what_was_asked_is_answered_first() -> Non
 
 @on_both_loops
 async def test_a_call_that_does_not_end_is_cut_off_after_the_drain_time() -> None:
-    """STDIO-07, C-043."""
+    """STDIO-07."""
     async with serving(drain=0.05) as (wire, conversation):
         wire.write(request(1, "sleep", seconds=100))
         wire.end_input()
@@ -212,7 +212,6 @@ async def test_bad_lines_are_answered_and_the_next_one_works() -> None:
 async def test_a_line_over_the_limit_is_answered_with_its_id_and_the_next_one_works(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """SEC-13."""
     async with serving(line=10_000) as (wire, conversation):
         wire.write(request("long", "echo", text="x" * 20_000) + request(2, "echo"))
         first, second = sorted(await wire.lines(2), key=lambda line: str(line["id"]), reverse=True)
@@ -256,7 +255,7 @@ async def test_line_breaks_inside_a_message_do_not_reach_the_wire() -> None:
 
 @on_both_loops
 async def test_a_sender_waits_while_the_peer_does_not_read_and_loses_nothing() -> None:
-    """C-045: `send` resolves when there is room again; memory stays bounded."""
+    """`send` resolves when there is room again; memory stays bounded."""
     async with serving(stream_bytes=20_000) as (wire, _):
         wire.write(request(1, "notify", times=20_000))
         await until(lambda: wire.transport.get_write_buffer_size() > 20_000)
@@ -330,7 +329,7 @@ async def test_two_ends_that_both_have_much_to_say_do_not_block_each_other() -> 
 
 @on_both_loops
 async def test_a_client_learns_of_the_end_at_once() -> None:
-    """C-043: every waiting call fails when the peer closes its end."""
+    """Every waiting call fails when the peer closes its end."""
     async with asking() as (wire, conversation):
         asked = asyncio.ensure_future(conversation.ask("echo"))
         await wire.lines(1)
@@ -376,7 +375,6 @@ async def test_closing_does_not_wait_for_ever_for_a_peer_that_does_not_read() ->
 
 @on_both_loops
 async def test_nothing_is_read_before_the_conversation_begins() -> None:
-    """C-044."""
     wire = Wire(Limits())
     wire.write(request(1, "echo"))
     await asyncio.sleep(0.01)

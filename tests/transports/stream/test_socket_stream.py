@@ -88,7 +88,7 @@ async def read_line(plain: socket.socket) -> Any:
 
 @on_both_loops
 async def test_many_clients_each_have_a_conversation_of_their_own(where: dict[str, Any]) -> None:
-    """SEC-20: all use the same ids."""
+    """All use the same ids."""
     async with listening(**where) as it:
         clients = [await it.connect() for _ in range(20)]
         asked = [client.ask("echo", who=n, round=r) for r in range(10) for n, (_, client) in enumerate(clients)]
@@ -413,7 +413,7 @@ async def test_serve_socket_runs_until_it_is_cancelled(tmp_path: Path) -> None:
 
 @on_both_loops
 async def test_serve_socket_ends_cleanly_at_a_signal(tmp_path: Path) -> None:
-    """REL-12: SIGTERM; handlers that were installed before are back afterwards."""
+    """SIGTERM; handlers that were installed before are back afterwards."""
     before = signal.getsignal(signal.SIGTERM)
     await serve_socket(EchoConversation, port=0, ready=lambda _: os.kill(os.getpid(), signal.SIGTERM))
     assert signal.getsignal(signal.SIGTERM) is before

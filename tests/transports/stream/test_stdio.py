@@ -133,7 +133,7 @@ def test_it_can_be_used_by_hand_on_a_terminal(loop: str) -> None:
 
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_cleanly_when_idle(loop: str, name: signal.Signals) -> None:
-    """REL-12: exit code 0, nothing on standard error but what was printed."""
+    """Exit code 0, nothing on standard error but what was printed."""
     with server(loop) as process:
         ask(process, request(1, "echo"))
         process.send_signal(name)
@@ -144,7 +144,6 @@ def test_a_signal_ends_it_cleanly_when_idle(loop: str, name: signal.Signals) -> 
 
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_running_calls_finish(loop: str, name: signal.Signals) -> None:
-    """REL-12."""
     with server(loop) as process:
         ask(process, request(1, "echo"))
         write(process, request(2, "sleep", seconds=0.2) + request(3, "echo"))
@@ -156,7 +155,7 @@ def test_a_signal_lets_running_calls_finish(loop: str, name: signal.Signals) -> 
 
 
 def test_a_signal_does_not_wait_longer_than_the_drain_time(loop: str) -> None:
-    """REL-12: the handler hangs, the process ends all the same, cleanly."""
+    """The handler hangs, the process ends all the same, cleanly."""
     with server(loop) as process:
         ask(process, request(1, "echo"))
         write(process, request(2, "sleep", seconds=100))
@@ -165,7 +164,6 @@ def test_a_signal_does_not_wait_longer_than_the_drain_time(loop: str) -> None:
 
 
 def test_a_second_signal_ends_it_at_once(loop: str) -> None:
-    """REL-12."""
     with server(loop) as process:
         ask(process, request(1, "echo"))
         write(process, request(2, "sleep", seconds=100) + request(3, "echo"))
@@ -179,7 +177,7 @@ def test_a_second_signal_ends_it_at_once(loop: str) -> None:
 
 
 def test_a_second_signal_ends_it_even_when_a_handler_blocks_the_loop(loop: str) -> None:
-    """REL-12: it is taken outside the loop."""
+    """It is taken outside the loop."""
     with server(loop) as process:
         ask(process, request(1, "echo"))
         write(process, request(2, "block", seconds=100))
@@ -205,7 +203,7 @@ def test_it_ends_when_its_client_dies_in_the_middle_of_a_call(loop: str) -> None
 
 
 def test_a_client_that_stops_reading_makes_it_end_when_it_writes(loop: str) -> None:
-    """C-045: a write error closes the channel."""
+    """A write error closes the channel."""
     with server(loop) as process:
         ask(process, request(1, "echo"))
         assert process.stdout is not None

@@ -240,7 +240,7 @@ async def test_credentials_that_a_server_repeats_are_not_in_the_error(body: byte
 
 
 async def test_a_challenge_is_kept_whole_though_it_came_in_several_headers() -> None:
-    """T-46: 401 is not an era verdict, and its WWW-Authenticate is what an OAuth client needs."""
+    """401 is not an era verdict, and its WWW-Authenticate is what an OAuth client needs."""
 
     async def refuse(asked: Asked, answer: Answer) -> None:
         await answer.raw(
@@ -256,7 +256,7 @@ async def test_a_challenge_is_kept_whole_though_it_came_in_several_headers() -> 
 @pytest.mark.parametrize("status", [400, 404, 500])
 @pytest.mark.parametrize("whose", ["none", "null", "ours"])
 async def test_an_error_object_with_our_id_or_none_is_the_peers_answer(status: int, whose: str) -> None:
-    """T-04: on HTTP it is clear which request it answers."""
+    """On HTTP it is clear which request it answers."""
 
     async def refuse(asked: Asked, answer: Answer) -> None:
         members = {"none": {}, "null": {"id": None}, "ours": {"id": asked.message["id"]}}[whose]
@@ -270,7 +270,7 @@ async def test_an_error_object_with_our_id_or_none_is_the_peers_answer(status: i
 @pytest.mark.parametrize("ours", [True, False])
 @pytest.mark.parametrize("status", [401, 403])
 async def test_an_error_object_does_not_hide_a_refusal_of_access(status: int, ours: bool) -> None:
-    """T-08: 401 and 403 are authorization, not an era verdict."""
+    """401 and 403 are authorization, not an era verdict."""
 
     async def refuse(asked: Asked, answer: Answer) -> None:
         await answer.json(an_error(-32600, **({"id": asked.message["id"]} if ours else {})), status)
@@ -322,8 +322,6 @@ async def test_an_error_status_whose_error_object_names_another_request_keeps_th
 
 
 async def test_an_error_object_without_an_id_on_a_stream_is_the_peers_answer() -> None:
-    """T-04."""
-
     async def refuse(asked: Asked, answer: Answer) -> None:
         await answer.stream()
         await answer.event(an_error(-32603))
@@ -406,7 +404,7 @@ async def endless_event(asked: Asked, answer: Answer) -> None:
 
 @pytest.mark.parametrize("script", [large_json, bomb, endless_line, endless_event])
 async def test_an_answer_over_the_limit_is_refused_in_bounded_memory(script: Any) -> None:
-    """SEC-34: the limit counts decoded bytes."""
+    """The limit counts decoded bytes."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     error = await failure_of(script, limits=Limits(reply=4 * MIB))
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024

@@ -92,7 +92,7 @@ async def others_answer(call: Asked, answer: Answer) -> None:
 
 @pytest.mark.parametrize("cut", [False, True])
 async def test_a_stream_that_ends_early_is_resumed_after_its_last_event_and_not_before_retry(cut: bool) -> None:
-    """LHTTP-10, LHTTP-18, T-15, conformance sse-retry."""
+    """LHTTP-10, LHTTP-18, conformance sse-retry."""
     script = Resumable(finish, retry=700, cut=cut)
     async with ScriptedServer(script) as server, Talking(server.url) as client:
         await client.call("initialize")
@@ -221,7 +221,7 @@ async def test_an_answer_on_the_servers_own_stream_ends_the_call_that_waits_else
 
 
 async def test_a_modern_stream_is_never_resumed() -> None:
-    """MHTTP-11, MHTTP-12, T-14: even when the server sends event ids."""
+    """MHTTP-11, MHTTP-12: even when the server sends event ids."""
     script = Resumable(finish)
     async with ScriptedServer(script) as server, Talking(server.url) as client:
         with pytest.raises(ConnectionLost):

@@ -31,7 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_session_and_the_revision_go_with_everything_after_initialize() -> None:
-    """LHTTP-22, LHTTP-26, LHTTP-27, T-24: not with initialize itself."""
+    """LHTTP-22, LHTTP-26, LHTTP-27: not with initialize itself."""
     async with ScriptedServer(legacy) as server:
         async with Talking(server.url) as client:
             await client.handshake("2025-06-18")
@@ -100,7 +100,7 @@ async def test_a_session_id_with_illegal_characters_is_refused() -> None:
     "body", [b"", b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}']
 )
 async def test_404_ends_the_session_and_the_next_initialize_begins_without_it(body: bytes) -> None:
-    """LHTTP-25, T-25."""
+    """LHTTP-25."""
     ended = False
 
     async def script(asked: Asked, answer: Answer) -> None:

@@ -124,7 +124,7 @@ async def test_each_status_about_the_request_leads_to_get(status: int) -> None:
 
 @pytest.mark.parametrize("status", [401, 403, 500, 503])
 async def test_other_statuses_lead_nowhere(status: int) -> None:
-    """T-08: authorization and failures say nothing about the transport."""
+    """Authorization and failures say nothing about the transport."""
     async with ScriptedServer(wants_get(status)) as server:
         with pytest.raises(HttpStatus if status != 500 else ConnectFailed) as caught:
             await Client(server.url, limits=QUICK).connect()

@@ -168,7 +168,7 @@ async def test_an_unknown_option_is_named_when_the_app_is_made() -> None:
 async def test_foreign_hosts_and_origins_are_refused_by_default(
     site: Site, headers: dict[str, str], status: int
 ) -> None:
-    """LHTTP-29, MHTTP-18, T-26."""
+    """LHTTP-29, MHTTP-18."""
     good, body = modern_call("add", a=1, b=2)
     assert (await site.ask({**good, **headers}, body)).status == status
     if status != 200:
@@ -185,7 +185,7 @@ async def test_names_and_pages_can_be_allowed() -> None:
 async def test_a_refusal_says_why_in_a_json_rpc_error_without_id_and_once_in_the_log(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T-04; the operator reads which option to set."""
+    """The operator reads which option to set."""
     good, body = modern_call("add", a=1, b=2)
     error = (await site.ask({**good, "Host": "evil.example"}, body)).json()
     assert "id" not in error
@@ -204,7 +204,6 @@ async def test_a_body_in_a_coding_is_refused_with_those_that_are_taken(site: Sit
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/jsonp", "text/plain; a=application/json"])
 @pytest.mark.parametrize("body", [b"", b"{}"])
 async def test_only_json_is_taken_even_when_there_is_no_body(site: Site, kind: str | None, body: bytes) -> None:
-    """C-141."""
     headers = {"Accept": BOTH_TYPES} | ({"Content-Type": kind} if kind else {})
     assert (await site.ask(headers, body)).status == 415
 
@@ -227,14 +226,13 @@ async def test_only_json_is_taken_even_when_there_is_no_body(site: Site, kind: s
 async def test_what_is_no_message_is_a_400_that_keeps_the_id_where_it_can(
     site: Site, body: bytes, code: int, request_id: Any
 ) -> None:
-    """ERR-01, ERR-02, T-04, T-18."""
+    """ERR-01, ERR-02."""
     headers, _ = modern_call("add")
     reply = await site.ask(headers, body)
     assert (reply.status, reply.json()["error"]["code"], reply.json().get("id")) == (400, code, request_id)
 
 
 async def test_a_body_is_bounded_whether_its_length_is_told_or_not() -> None:
-    """C-142."""
     async with serving(make_server(Log(), limits=Limits(body=1000))) as site:
         headers, body = modern_call("add", a=1, b=2)
         assert (await site.ask({**headers, "Content-Length": "99999999999"}, body)).status == 413
@@ -293,7 +291,7 @@ async def test_giving_up_a_body_leaves_no_cancellation_in_the_task_of_another_as
 
 
 async def test_headers_are_bounded_in_number_and_size(site: Site) -> None:
-    """HDR-25, SEC-35: 431."""
+    """HDR-25: 431."""
     headers, body = modern_call("add", a=1, b=2)
     assert (await site.ask({**headers, **{f"X-{n}": "x" for n in range(120)}}, body)).status == 431
     assert (await site.ask({**headers, "X-Big": "x" * 70_000}, body)).status == 431
@@ -582,7 +580,7 @@ async def test_notifications_of_a_session_that_are_being_handled_are_bounded() -
 
 @pytest.mark.parametrize("plain", [False, True])
 async def test_an_authentication_may_refuse_and_comes_after_the_host_check(plain: bool) -> None:
-    """C-148, C-149, table 4.B rows 1 and 2."""
+    """Table 4.B rows 1 and 2."""
 
     def check(scope: Scope, headers: Headers) -> str | Refusal | None:
         if headers.get("authorization") != "Bearer good":
@@ -643,7 +641,7 @@ async def test_a_half_sent_request_does_not_hold_the_stop(site: Site) -> None:
 
 @pytest.mark.parametrize("reset", [False, True])
 async def test_a_connection_cut_anywhere_in_a_request_hurts_nobody(site: Site, reset: bool) -> None:
-    """SEC-11 of the reliability list: the server goes on, and nothing is left running."""
+    """The server goes on, and nothing is left running."""
     scope, body = post_scope("/mcp")
     head = b"".join(b"%b: %b\r\n" % pair for pair in scope["headers"])
     request = b"POST /mcp HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)

@@ -51,7 +51,7 @@ PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
 
 
 async def test_a_handshake_makes_a_session_with_an_unguessable_visible_id(site: Site) -> None:
-    """LHTTP-20, LHTTP-21, B-030, SEC-01."""
+    """LHTTP-20, LHTTP-21, SEC-01."""
     first, second = [(await site.ask(JSON_HEADERS, initialize())).headers["mcp-session-id"] for _ in range(2)]
     assert first != second
     assert len(first) >= 43
@@ -123,7 +123,7 @@ async def test_a_subscription_counts_with_the_headers_that_are_kept_for_it(log: 
 
 @pytest.mark.parametrize("revision", [FIRST, V2025_03, V2025_06, V2025_11])
 async def test_a_session_lives_from_handshake_to_delete(site: Site, revision: str) -> None:
-    """LHTTP-24, B-031, B-032."""
+    """LHTTP-24."""
     session = await site.session(revision)
     reply = await site.ask(session, handshake_call("add", a=1, b=2))
     assert (reply.status, text_of(reply.json())) == (200, "3")
@@ -136,7 +136,7 @@ async def test_a_session_lives_from_handshake_to_delete(site: Site, revision: st
 
 
 async def test_a_request_without_a_session_is_400_and_with_a_wrong_one_404(site: Site) -> None:
-    """LHTTP-23, T-25, table 4.A row 5."""
+    """LHTTP-23, table 4.A row 5."""
     assert (await site.ask(JSON_HEADERS, PING)).status == 400
     assert (await site.ask({**JSON_HEADERS, "Mcp-Session-Id": "unknown"}, PING)).status == 404
     assert (await site.ask({**JSON_HEADERS, "Mcp-Session-Id": "in valid"}, PING)).status == 400
@@ -145,7 +145,7 @@ async def test_a_request_without_a_session_is_400_and_with_a_wrong_one_404(site:
 
 
 async def test_the_version_header_is_checked_but_need_not_come(site: Site) -> None:
-    """LHTTP-28, T-24, table 4.A row 6."""
+    """LHTTP-28, table 4.A row 6."""
     session = await site.session()
     bare = {name: value for name, value in session.items() if name != "MCP-Protocol-Version"}
     assert (await site.ask(bare, PING)).status == 200
@@ -179,7 +179,7 @@ async def test_a_notification_reaches_its_handler(log: Log) -> None:
 
 
 async def test_a_session_of_another_principal_is_not_there() -> None:
-    """SEC-01, SEC-23: nobody learns that the id exists."""
+    """SEC-01: nobody learns that the id exists."""
 
     async def authenticate(scope: Scope, headers: Headers) -> str:
         return headers.get("authorization", "nobody")
@@ -309,7 +309,7 @@ async def test_nothing_is_kept_of_sessions_that_have_ended(log: Log) -> None:
 
 
 async def test_notifications_about_a_call_leave_on_its_own_stream_after_an_opening_event(site: Site, log: Log) -> None:
-    """LHTTP-06, LHTTP-07, LHTTP-08, T-15."""
+    """LHTTP-06, LHTTP-07, LHTTP-08."""
     log.gate.set()
     session = await site.session()
     wire = await site.call(session, handshake_call("stream", count=2))
@@ -357,7 +357,7 @@ async def test_a_clients_one_type_is_respected(site: Site, log: Log) -> None:
 
 
 async def test_the_same_id_twice_in_flight_is_served_twice_each_on_its_own_stream(site: Site, log: Log) -> None:
-    """LHTTP-06, SEC-21; also 1 next to "1"."""
+    """LHTTP-06; also 1 next to "1"."""
     session = await site.session()
     names = ["a", "b", "c"]
     calls = [
@@ -425,7 +425,7 @@ async def test_a_get_must_take_events(site: Site) -> None:
 
 
 async def test_a_question_to_the_client_goes_out_on_the_calls_stream_and_its_answer_comes_by_post(site: Site) -> None:
-    """LHTTP-04, LHTTP-30, T-10."""
+    """LHTTP-04, LHTTP-30."""
     session = await site.session()
     wire = await site.call(session, handshake_call("ask"))
     await wire.head()
@@ -455,7 +455,7 @@ async def test_a_client_that_takes_no_events_can_not_be_asked_and_its_call_fails
 
 
 async def test_an_explicit_cancellation_stops_the_call_and_ends_its_stream(site: Site, log: Log) -> None:
-    """CANC-06, T-16: no answer after it."""
+    """CANC-06: no answer after it."""
     session = await site.session()
     wire = await site.call(session, handshake_call("wait"))
     await log.until("wait begins")
@@ -491,7 +491,7 @@ async def test_an_unread_stream_delays_no_other_call_of_its_session(log: Log) ->
 
 
 async def test_both_eras_share_one_endpoint(site: Site) -> None:
-    """C-151, T-06: no era is inferred from what came before on a connection."""
+    """No era is inferred from what came before on a connection."""
     session = await site.session()
     headers, body = modern_call("add", a=1, b=2)
     assert (await site.ask({**headers, "Mcp-Session-Id": session["Mcp-Session-Id"]}, body)).json()["result"][
@@ -501,7 +501,7 @@ async def test_both_eras_share_one_endpoint(site: Site) -> None:
 
 
 async def test_a_batch_is_answered_as_one_where_the_revision_has_batches(site: Site) -> None:
-    """BASE-11, LHTTP-04, T-20."""
+    """BASE-11, LHTTP-04."""
     session = await site.session(V2025_03)
     del session["MCP-Protocol-Version"]
     reply = await site.ask(
@@ -521,7 +521,7 @@ async def test_a_batch_is_answered_as_one_where_the_revision_has_batches(site: S
 
 
 async def test_without_sessions_each_handshake_post_stands_alone(log: Log) -> None:
-    """B-033, LHTTP-13."""
+    """LHTTP-13."""
     async with serving(make_server(log), sessions=False) as site:
         reply = await site.ask(JSON_HEADERS, initialize())
         assert reply.status == 200

@@ -234,7 +234,7 @@ async def post(app: HttpApp, headers: dict[str, str], body: Any) -> dict[str, st
 
 @in_no_time
 async def test_a_stop_waits_for_a_handler_and_a_clean_up_that_do_not_end_no_longer_than_one_may_take() -> None:
-    """REL-12: in the time of the event loop."""
+    """In the time of the event loop."""
     log, loop, limits = Log(), asyncio.get_running_loop(), Limits(drain=10, teardown=20, stall=0)
 
     @asynccontextmanager

@@ -84,7 +84,6 @@ async def test_an_id_that_was_never_given_is_refused(text: str) -> None:
 
 
 async def test_an_id_of_another_session_is_refused_though_it_looks_alike() -> None:
-    """SEC-24."""
     ours, theirs = new_log(100, 10_000), new_log(100, 10_000)
     ours.append(1, b"x")
     with pytest.raises(InvalidRequest):

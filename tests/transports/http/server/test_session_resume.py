@@ -36,7 +36,7 @@ async def started(site: Site, session: dict[str, str], log: Log, name: str = "st
 
 
 async def test_a_call_goes_on_when_its_client_leaves_and_its_result_can_be_fetched(site: Site, log: Log) -> None:
-    """LHTTP-11, LHTTP-19, T-13."""
+    """LHTTP-11, LHTTP-19."""
     session = await site.session()
     _, last = await started(site, session, log)
     log.gate.set()
@@ -229,7 +229,7 @@ async def test_an_answer_that_overtakes_what_waits_to_be_written_is_an_event_too
 
 
 async def test_unknown_and_foreign_event_ids_are_refused_in_words(site: Site, log: Log) -> None:
-    """SEC-24: never an empty stream: that would look like nothing was missed."""
+    """Never an empty stream: that would look like nothing was missed."""
     session, other = await site.session(), await site.session()
     _, last = await started(site, session, log)
     for headers, event_id in ((session, "unknown"), (other, last), (session, last + "9999")):

@@ -192,7 +192,7 @@ async def who(scope: Scope, headers: Headers) -> str | None:
 
 
 async def test_a_message_of_another_user_finds_no_session(log: Log) -> None:
-    """SEC-23: the session belongs to who opened it."""
+    """The session belongs to who opened it."""
     async with serving(make_server(log), sse_path="/sse", authenticate=who) as site:
         old = await open_old(site, **{"X-User": "ann"})
         assert await old.post(initialize(), **{"X-User": "bob"}) == 404

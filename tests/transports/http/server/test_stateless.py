@@ -82,7 +82,7 @@ async def test_events_arrive_while_the_handler_still_runs(site: Site, log: Log) 
 
 
 async def test_modern_streams_carry_no_ids_and_no_retry(site: Site, log: Log) -> None:
-    """MHTTP-11, T-14."""
+    """MHTTP-11."""
     log.gate.set()
     wire = await site.tool("stream", count=1)
     await wire.head()
@@ -123,7 +123,7 @@ async def test_a_call_ends_with_its_channel_and_a_channel_as_often_as_one_likes(
 async def test_a_client_that_leaves_cancels_its_call_whatever_the_shape_of_the_answer(
     site: Site, log: Log, tool: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """MHTTP-13, T-13, D-004: within 100 ms, JSON and stream alike."""
+    """MHTTP-13: within 100 ms, JSON and stream alike."""
     wire = await (site.tool("wait") if tool == "wait" else site.tool("flood", count=10**6))
     if tool == "wait":
         await log.until("wait begins")
@@ -194,7 +194,7 @@ async def test_one_connection_carries_calls_one_after_the_other(site: Site) -> N
 
 
 async def test_a_notification_is_accepted_without_a_body(site: Site) -> None:
-    """MHTTP-04, C-146, T-16, T-23: no Mcp-Method is demanded."""
+    """MHTTP-04: no Mcp-Method is demanded."""
     headers, body = modern("notifications/cancelled", {"requestId": 1})
     del body["id"], headers["Mcp-Method"]
     reply = await site.ask(headers, body)
@@ -213,21 +213,21 @@ async def test_a_notification_is_accepted_without_a_body(site: Site) -> None:
 async def test_errors_of_the_envelope_have_their_status_and_the_requests_id(
     site: Site, method: str, change: dict[str, str], status: int, code: int
 ) -> None:
-    """MHTTP-14, MHTTP-15, ERR-17, C-145, C-147, table 4.A row 1."""
+    """MHTTP-14, MHTTP-15, ERR-17, table 4.A row 1."""
     headers, body = modern(method, {}, "id")
     reply = await site.ask({**headers, **change}, body)
     assert (reply.status, reply.json()["error"]["code"], reply.json()["id"]) == (status, code, "id")
 
 
 async def test_a_modern_header_without_a_claim_is_missing_meta(site: Site) -> None:
-    """Table 4.A row 3, T-02."""
+    """Table 4.A row 3."""
     headers, _ = modern("tools/list")
     reply = await site.ask(headers, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
     assert (reply.status, reply.json()["error"]["code"]) == (400, -32602)
 
 
 async def test_session_and_event_headers_are_ignored_and_never_minted(site: Site) -> None:
-    """MHTTP-17, T-25."""
+    """MHTTP-17."""
     headers, body = modern_call("add", a=1, b=2)
     reply = await site.ask({**headers, "Mcp-Session-Id": "no such", "Last-Event-ID": "x.1.1"}, body)
     assert reply.status == 200
@@ -243,7 +243,7 @@ async def test_a_modern_client_must_take_both_types(site: Site, accept: str, sta
 
 
 async def test_a_subscription_in_a_batch_is_refused(site: Site) -> None:
-    """C-144: the stateless era has no batches."""
+    """The stateless era has no batches."""
     headers, body = modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, 1)
     reply = await site.ask(headers, [body, {**body, "id": 2}])
     assert reply.status == 400
@@ -252,7 +252,7 @@ async def test_a_subscription_in_a_batch_is_refused(site: Site) -> None:
 
 
 async def test_a_slow_json_answer_becomes_a_stream_with_the_first_keep_alive(log: Log) -> None:
-    """MHTTP-10, T-03."""
+    """MHTTP-10."""
     async with serving(make_server(log, limits=Limits(keep_alive=0.1))) as site:
         wire = await site.tool("wait")
         reply = await wire.head()
@@ -286,7 +286,7 @@ async def test_a_reader_that_does_not_read_loses_its_stream_and_delays_nobody(lo
 
 
 async def test_a_server_of_the_stateless_era_alone_takes_no_get_and_no_delete(log: Log) -> None:
-    """MHTTP-16, C-140."""
+    """MHTTP-16."""
     async with serving(make_server(log, eras="2026")) as site:
         for method in ("GET", "DELETE", "PUT"):
             reply = await site.ask({"Accept": "text/event-stream"}, b"", method)
