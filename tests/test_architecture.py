@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
-from gemel import Client, Server
-from gemel.transports.stream.sockets import SocketServer
-from tests.docs.serving import over_http
+from gemel import Server
+from tests.serving import Way, connected
 from tests.source import ROOT
 from tests.test_layering import LAYERS
 
@@ -58,29 +56,12 @@ def watched(names: set[str]) -> Iterator[list[str]]:
         sys.setprofile(None)
 
 
-@asynccontextmanager
-async def target(route: str, directory: Path) -> AsyncIterator[Any]:
-    """The server, reachable in this process by the route."""
-    if route == "memory":
-        yield server
-    elif route == "socket":
-        listening = SocketServer(server.serve, path=directory / "s")
-        await listening.start()
-        try:
-            yield f"unix:{listening.address}"
-        finally:
-            await listening.stop()
-    else:
-        async with over_http(server) as url:
-            yield url
-
-
-@pytest.mark.parametrize("route", ["memory", "socket", "http"])
+@pytest.mark.parametrize("route", ["memory", "unix", "http"])
 @pytest.mark.parametrize("era", ["2025", "2026"])
-async def test_a_call_takes_the_documented_way(route: str, era: Literal["2025", "2026"], tmp_path: Path) -> None:
+async def test_a_call_takes_the_documented_way(route: Way, era: Literal["2025", "2026"]) -> None:
     """Seven hops, the same on every route."""
     way = documented_way()
-    async with target(route, tmp_path) as where, Client(where, era=era) as client:
+    async with connected(server, route, era=era) as client:
         with watched(set().union(*way)) as entered:
             assert (await client.call_tool("reached")).text == "here"
     assert len(entered) == len(way), entered

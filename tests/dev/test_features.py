@@ -13,9 +13,9 @@ import pytest
 
 from gemel import Changed, Client, Context, Server, ToolError
 from gemel.testing import Recording
-from tests.dev.http_server import serving
 from tests.dev.program import Program, inspecting, target_of
 from tests.programs import require
+from tests.serving import running
 
 ERAS = ("2025", "2026")
 
@@ -219,7 +219,7 @@ async def test_a_copied_test_passes_against_the_server(program: Program, era: st
 
 async def test_a_call_is_copied_for_curl() -> None:
     require("curl")
-    async with serving(make_server()) as url:
+    async with running(make_server(), "http", port=0) as url:
         target = target_of(url, headers={"Authorization": "Bearer hidden"})
         async with inspecting(target) as program:
             await program.ready()

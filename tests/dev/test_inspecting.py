@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gemel import Context, Server, ToolError
-from tests.dev.http_server import serving
 from tests.dev.program import Program, inspecting, target_of
+from tests.serving import running
 
 ERAS = ("2025", "2026")
 
@@ -339,7 +339,7 @@ async def test_headers_of_http_requests_are_shown_without_secrets() -> None:
         """Greet."""
         return names
 
-    async with serving(server) as url:
+    async with running(server, "http", port=0) as url:
         target = target_of(url, headers={"Authorization": "Bearer hidden", "X-Color": "blue"})
         async with inspecting(target) as program:
             await program.ready()
@@ -375,7 +375,7 @@ async def test_headers_of_http_requests_are_shown_without_secrets() -> None:
 
 async def test_the_transport_before_streamable_http_is_observed_as_well() -> None:
     async with (
-        serving(make_server(), sse_path="/sse") as url,
+        running(make_server(), "http", port=0, sse_path="/sse") as url,
         inspecting(target_of(url.replace("/mcp", "/sse")), era="2025") as program,
     ):
         await program.ready("2025")

@@ -1,39 +1,17 @@
-"""Servers on loopback for the documents: what stands for the addresses that readers see."""
+"""What stands for the servers and proxies of others that the documents speak of."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import ssl
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gemel import Server
-from gemel.transports.http.server.run import serve_http
 from tests.docs.configuration import nginx_file
+from tests.ports import free_port
 from tests.programs import require
-
-
-@asynccontextmanager
-async def over_http(
-    server: Server[Any], *, port: int = 0, tls: ssl.SSLContext | None = None, **options: Any
-) -> AsyncIterator[str]:
-    """The URL of this server, served over HTTP on a free port in the running loop."""
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    app = server.http_app(bind="127.0.0.1", **options)
-    serving = asyncio.create_task(serve_http(app, port=port, tls=tls, announce=ready.set_result))
-    try:
-        either: list[asyncio.Future[Any]] = [serving, ready]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():
-            serving.result()  # says why it ended
-        yield await ready
-    finally:
-        serving.cancel()
-        await asyncio.wait([serving])
 
 
 async def get(url: str) -> str:
@@ -45,14 +23,6 @@ async def get(url: str) -> str:
             return text
 
     return await asyncio.to_thread(read)
-
-
-def free_port() -> int:
-    """A port of loopback that nobody uses now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from gemel import Client, Context, Limits, Server, ToolAnnotations
-from gemel.transports.stream.sockets import SocketServer
 from tests.faults.bystanders import PROMPTLY, Caller, ending_of, quiet_loop
 from tests.faults.proxy import Mishap, Proxy
+from tests.serving import target
 from tests.support import EraName
-from tests.transports.http_rig import serving
 
 LIMITS = Limits(call_idle=4.0, connect=4.0, teardown=1.0, drain=0.2)
 #: What may turn a stream into silence needs a short patience.
@@ -80,17 +79,8 @@ class Counted:
 @asynccontextmanager
 async def served(route: str, server: Server[Any]) -> AsyncIterator[int]:
     """The port of a server, over HTTP or over a plain socket."""
-    if route.startswith("http"):
-        async with serving(server) as site:
-            yield site.port
-        return
-    listening = SocketServer(server.serve, port=0, limits=server.limits)
-    async with server.running():
-        await listening.start()
-        try:
-            yield int(listening.address[1])
-        finally:
-            await listening.stop()
+    async with target(server, "http" if route.startswith("http") else "tcp") as address:
+        yield int(address.rpartition(":")[2].removesuffix("/mcp"))
 
 
 def client_of(route: str, port: int, limits: Limits) -> Client:

@@ -19,8 +19,8 @@ from gemel.auth import JWTAuth, OAuthProxy
 from gemel.auth.server.proxy.providers import OpenID
 from gemel.errors import GemelError, ToolError
 from gemel.openapi import ApiResponse
-from gemel.transports.http.server.run import serve_http
 from tests.ports import free_port
+from tests.serving import running
 from tests.source import ROOT
 from tests.transports.http_rig import modern_call, serving
 
@@ -95,18 +95,13 @@ async def test_no_answer_is_for_the_scripts_of_other_pages(origin: str) -> None:
 
 async def test_a_server_listens_on_the_loopback_interface_by_default() -> None:
     """python-sdk #738: servers could be reached from the network unless they were told otherwise."""
-    port, ready = free_port(), asyncio.Event()
-    task = asyncio.create_task(serve_http(Server("plain").http_app(), port=port, announce=lambda url: ready.set()))
-    try:
-        await asyncio.wait_for(ready.wait(), 10)
+    port = free_port()
+    async with running(Server("plain"), "http", port=port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.close()
         for address in ("127.0.0.2", "::1"):  # who listens on all addresses, listens there, too
             with pytest.raises(OSError, match=r"Errno|Connect"):
                 await asyncio.open_connection(address, port)
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 @pytest.mark.parametrize("accept", ["application/json, text/event-stream", "text/html", "*/*", "text/html, */*"])

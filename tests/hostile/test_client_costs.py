@@ -16,12 +16,12 @@ import pytest
 
 from gemel import Client, Limits, Server
 from gemel.transports.http.client.responses import read_start
-from gemel.transports.stream.sockets import SocketServer
 from gemel.transports.stream.subprocess import Stdio
 from tests.client.puppet import Puppet, done, legacy, modern
 from tests.hostile.cases import Era, Json
 from tests.hostile.client_cases import INITIALIZED, correct, http_response
 from tests.hostile.clients import serve_posts
+from tests.serving import running
 from tests.transports.loops import until
 
 LOG: Json = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
@@ -84,9 +84,7 @@ async def test_many_batches_that_arrive_at_once_let_others_have_their_turn(tmp_p
     async def count() -> None:
         turns.happened += 1
 
-    async with server.running():
-        sockets = SocketServer(server.serve, path=tmp_path / "s")
-        await sockets.start()
+    async with running(server, "socket", path=tmp_path / "s"):
         reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
         params = {**INITIALIZED, "protocolVersion": "2025-03-26", "clientInfo": {"name": "x", "version": "1"}}
         hello = {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params}
@@ -98,7 +96,6 @@ async def test_many_batches_that_arrive_at_once_let_others_have_their_turn(tmp_p
         async with turns.watched():
             await until(lambda: turns.happened == 2000)
         writer.close()
-        await sockets.stop()
     assert turns.most <= AT_ONCE
 
 

@@ -16,9 +16,10 @@ from typing import Any, Literal
 import pytest
 
 from gemel import CallError, Client, ElicitFormParams, Server, ToolCallError
-from tests.docs.serving import asgi, over_http
+from tests.docs.serving import asgi
 from tests.interop.peers import FOREIGN, locate
 from tests.ports import free_port
+from tests.serving import over_http
 from tests.source import ROOT, read_package
 from tools.shape import code_lines
 

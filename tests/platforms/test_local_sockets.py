@@ -27,6 +27,7 @@ from gemel.local_sockets import is_pipe
 from gemel.transports.http.client.transport import HttpTransport
 from gemel.transports.http.server.run import bind, serve_http
 from gemel.transports.stream.sockets import UnixSocket, serve_socket
+from tests.serving import serving_app
 from tests.transports.loops import until
 
 PIPE = r"\\.\pipe\weather"
@@ -129,20 +130,9 @@ def make_server() -> Server:
     return server
 
 
-@contextlib.asynccontextmanager
-async def http(uds: str, server: Server | None = None, **options: Any) -> AsyncIterator[str]:
+def http(uds: str, server: Server | None = None, **options: Any) -> contextlib.AbstractAsyncContextManager[str]:
     """Serve HTTP on a path; the address that is announced."""
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    app = (server or make_server()).http_app()
-    task = asyncio.create_task(serve_http(app, uds=uds, announce=ready.set_result, **options))
-    await until(lambda: task.done() or ready.done())
-    try:
-        if not ready.done():
-            await task
-        yield await ready
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+    return serving_app((server or make_server()).http_app(), uds=uds, **options)
 
 
 @contextlib.asynccontextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gemel import CallError, Client, Server, StartError
-from tests.docs.serving import over_http
+from tests.serving import over_http
 
 WEATHER = Server("weather")
 

@@ -22,6 +22,7 @@ from gemel import Changed, Client, Context, Overloaded, PeerError, Server, Tasks
 from gemel.extensions.tasks.client import TasksClient
 from gemel.server.middleware.rate_limit import RateLimit
 from tests.ports import free_port
+from tests.serving import target
 from tests.transports.loops import FACTORIES
 from tests.transports.scripted_http import until
 
@@ -85,51 +86,9 @@ def living(life: Life | None = None, **options: Any) -> Server[Any]:
 # ---------------------------------------------------------------- ways to a server
 
 
-@asynccontextmanager
-async def in_memory(server: Server[Any]) -> AsyncIterator[Any]:
-    yield server
-
-
-@asynccontextmanager
-async def by_asgi(server: Server[Any]) -> AsyncIterator[Any]:
-    yield server.http_app()
-
-
-@asynccontextmanager
-async def served(server: Server[Any], transport: Any, **options: Any) -> AsyncIterator[None]:
-    running = asyncio.create_task(server.run_async(transport, **options))
-    try:
-        yield
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
-
-
-@asynccontextmanager
-async def over_http(server: Server[Any]) -> AsyncIterator[Any]:
-    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    async with served(server, "http", port=0, announce=url.set_result):
-        yield await url
-
-
-@asynccontextmanager
-async def over_a_socket(server: Server[Any]) -> AsyncIterator[Any]:
-    port = free_port()
-    async with served(server, "socket", port=port):
-        async with asyncio.timeout(20):
-            while True:
-                with contextlib.suppress(OSError):
-                    (await asyncio.open_connection("127.0.0.1", port))[1].close()
-                    break
-                await asyncio.sleep(0.01)
-        yield f"tcp://127.0.0.1:{port}"
-
-
 ROUTES: dict[str, Callable[[Server[Any]], AbstractAsyncContextManager[Any]]] = {
-    "memory": in_memory,
-    "asgi": by_asgi,
-    "http": over_http,
-    "socket": over_a_socket,
+    route: lambda server, route=route: target(server, route)  # type: ignore[misc]  # it has a default
+    for route in ("memory", "asgi", "http", "tcp")
 }
 routes = pytest.mark.parametrize("route", ROUTES.values(), ids=ROUTES)
 
@@ -215,7 +174,7 @@ def test_the_lifespan_of_a_loop_that_ends_without_goodbye_is_left_in_it() -> Non
 
     asyncio.run(enter(server))
     assert life.diary == ["enter state 1", "leave state 1"]
-    assert asyncio.run(ask(server, in_memory, "2026")) == "state 2"
+    assert asyncio.run(ask(server, ROUTES["memory"], "2026")) == "state 2"
 
 
 @only_closed
@@ -224,7 +183,7 @@ def test_a_lifespan_that_can_not_be_left_is_reported_and_forgotten(caplog: pytes
     life = Life()
     server = living(life)
     run_and_only_close(enter(server))
-    assert asyncio.run(ask(server, in_memory, "2026")) == "state 2"
+    assert asyncio.run(ask(server, ROUTES["memory"], "2026")) == "state 2"
     assert life.diary == ["enter state 1", "enter state 2", "leave state 2"]
     (line,) = [record.getMessage() for record in caplog.records if record.name == "gemel"]
     assert line.startswith("The lifespan of server 'alive' was not left, since its event loop was closed before")
@@ -499,7 +458,7 @@ def test_a_second_stop_of_another_loop_closes_nothing_that_is_in_use(tmp_path: P
     async def use() -> None:
         async with Client(server):
             await server.backend.set("key", b"value")
-            await asyncio.to_thread(asyncio.run, ask(server, in_memory, "2026"))
+            await asyncio.to_thread(asyncio.run, ask(server, ROUTES["memory"], "2026"))
             assert await server.backend.get("key") == b"value"
 
     asyncio.run(use())

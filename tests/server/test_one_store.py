@@ -31,7 +31,7 @@ from gemel.backends import Backend, EncryptedBackend, MemoryBackend, ServerBacke
 from gemel.backends.keys import make_key
 from gemel.testing import check_backend
 from tests.backends.redis_server import needs_redis, redis_server
-from tests.docs.serving import over_http
+from tests.serving import over_http
 from tests.transports.http_rig import META, handshake_call, modern, serving, text_of
 
 KINDS = ["memory", "sqlite", "encrypted", pytest.param("redis", marks=needs_redis)]

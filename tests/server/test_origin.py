@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +13,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gemel import Client, Context, DefinitionError, Server, StartError
+from tests.serving import running
 from tests.transports.http_rig import serving
 
 Era = Literal["2025", "2026"]
@@ -39,22 +37,6 @@ def a_server(found: list[Any]) -> Server[Any]:
         found.append((ctx.client_address, ctx.http_scope))
 
     return server
-
-
-@asynccontextmanager
-async def running(server: Server[Any], transport: Literal["socket", "http"], **options: Any) -> AsyncIterator[str]:
-    """The server with `run_async`; gives what it announces."""
-    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(server.run_async(transport, announce=address.set_result, **options))
-    either: list[asyncio.Future[Any]] = [task, address]
-    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        await task
-    try:
-        yield await address
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -19,6 +19,7 @@ import pytest
 
 from gemel import CallError, Client, NotFinished, Outcome, PeerError, Server, StartError
 from gemel.server.run import loading
+from tests.serving import running
 
 OURS = "io.modelcontextprotocol/"
 META = {
@@ -41,13 +42,8 @@ def counting() -> Server[Any]:
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_a_server_runs_beside_other_things_until_it_is_cancelled(era: Any) -> None:
-    announced: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    running = asyncio.create_task(counting().run_async("http", port=0, announce=announced.set_result))
-    async with Client(await announced, era=era) as client:
+    async with running(counting(), "http", port=0) as url, Client(url, era=era) as client:
         assert (await client.call_tool("add", {"a": 1, "b": 2}, returns=int)).data == 3
-    running.cancel()
-    await asyncio.wait([running])
-    assert running.done()
 
 
 async def test_a_server_whose_file_is_only_loaded_does_not_run() -> None:

@@ -24,7 +24,7 @@ from gemel import (
     ToolError,
     current_context,
 )
-from tests.docs.serving import over_http
+from tests.serving import over_http
 from tests.transports.http_rig import modern, serving, text_of
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -25,7 +25,7 @@ from gemel import (
     StartError,
 )
 from gemel.testing import Recording, ScriptedPeer
-from tests.docs.serving import over_http
+from tests.serving import over_http
 from tests.testing.tour import ANSWERS, ERAS, ROUTES, everything, reachable, take_tour
 
 each_route = pytest.mark.parametrize("route", ROUTES)

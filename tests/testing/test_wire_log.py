@@ -8,7 +8,7 @@ import pytest
 
 from gemel import Changed, Client, ConnectionLost, HttpStatus, PeerError, Refusal, Server
 from gemel.testing import WireLog
-from tests.docs.serving import over_http
+from tests.serving import over_http
 
 each_era = pytest.mark.parametrize("era", ["2025", "2026"])
 

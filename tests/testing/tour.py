@@ -13,7 +13,7 @@ import msgspec
 
 from gemel import CallError, Client, Root, Server
 from gemel.cli.program.load import load
-from tests.docs.serving import over_http
+from tests.serving import over_http
 from tests.source import ROOT
 
 EVERYTHING = ROOT / "examples" / "everything_server.py"

@@ -19,7 +19,7 @@ from gemel import Context, Server
 from gemel.protocol.http.sse import Decoder, Event
 from gemel.server.context import served_call
 from gemel.transports.http.server.app import HttpApp
-from gemel.transports.http.server.run import serve_http
+from tests.serving import serving_app
 from tests.support import V2025_11, V2026_07
 
 META = "io.modelcontextprotocol/"
@@ -333,20 +333,12 @@ async def serving(
 ) -> AsyncIterator[Site]:
     """Serve on a free port, in this loop."""
     app = server.http_app(**options)
-    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serve = serve_http(app, port=0, engine=engine, trusted_proxies=proxies, announce=url.set_result)
-    task = asyncio.get_running_loop().create_task(serve)
-    either: list[asyncio.Future[Any]] = [task, url]
-    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    if not url.done():
-        await task
-    site = Site(int((await url).rsplit(":", 1)[1].split("/")[0]), app)
-    try:
-        yield site
-    finally:
-        site.close()
-        task.cancel()
-        await asyncio.wait([task])
+    async with serving_app(app, engine=engine, trusted_proxies=proxies) as url:
+        site = Site(int(url.rsplit(":", 1)[1].split("/")[0]), app)
+        try:
+            yield site
+        finally:
+            site.close()
 
 
 @asynccontextmanager

@@ -16,7 +16,6 @@ import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from websockets.asyncio.client import ClientConnection
@@ -26,9 +25,7 @@ from websockets.typing import Subprotocol
 
 from gemel import Server
 from gemel.transports.memory import connect
-from gemel.transports.stream.sockets import SocketServer
-from tests.docs.documents import module_of
-from tests.source import ROOT
+from tests.serving import over_websocket, target
 from tests.support import UNKNOWN_ORIGIN, Batch, Call, Channel, Inbound, Origin, Outgoing
 from tests.transports.http_rig import JSON_HEADERS, Site, Wire, serving
 from tests.wire import server as wire_server
@@ -174,17 +171,13 @@ class Lines(Route):
 
 @contextlib.asynccontextmanager
 async def unix(server: Server[Any]) -> AsyncIterator[Route]:
-    with tempfile.TemporaryDirectory() as directory:
-        listening = SocketServer(server.serve, path=Path(directory) / "socket", limits=server.limits)
-        async with server.running():
-            await listening.start()
-            route = Lines(*await asyncio.open_unix_connection(str(listening.address)))
-            try:
-                yield route
-            finally:
-                route.writer.close()
-                await listening.stop()
-                await route.reading
+    async with target(server, "unix") as address:
+        route = Lines(*await asyncio.open_unix_connection(address.removeprefix("unix:")))
+        try:
+            yield route
+        finally:
+            route.writer.close()
+    await route.reading
 
 
 class Program:
@@ -295,17 +288,12 @@ class WebSocket(Route):
 
 @contextlib.asynccontextmanager
 async def websocket(server: Server[Any]) -> AsyncIterator[Route]:
-    transport = module_of(ROOT / "docs" / "reference" / "transports.md", "websocket_transport.py")
-    async with server.running():
-        listening = await transport.listen(server, "127.0.0.1", 0)
-        port = listening.sockets[0].getsockname()[1]
-        route = WebSocket(await connect_websocket(f"ws://127.0.0.1:{port}", subprotocols=[Subprotocol("mcp")]))
+    async with over_websocket(server) as url:
+        route = WebSocket(await connect_websocket(url, subprotocols=[Subprotocol("mcp")]))
         try:
             yield route
         finally:
             await route.leave()
-            listening.close()
-            await listening.wait_closed()
 
 
 # ---------------------------------------------------------------- HTTP

@@ -11,7 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -20,10 +20,10 @@ from gemel.auth.server.proxy.providers import OpenID, Provider
 from gemel.auth.server.proxy.proxy import OAuthProxy
 from gemel.backends import Backend
 from gemel.http1.asgi import AsgiApp, Receive, Scope, Send
-from gemel.transports.http.server.run import serve_http
 from tests.auth.hostile.cases import Request, Response
 from tests.auth.hostile.wire import exchange
 from tests.ports import free_port
+from tests.serving import serving_app
 from tests.transports.http_rig import modern_call
 
 CALLBACK = "http://127.0.0.1:33418/callback"
@@ -337,25 +337,11 @@ class Rig:
         return await exchange(self.port, Request("POST", "/mcp", tuple(pairs), json.dumps(body).encode()))
 
 
-@asynccontextmanager
-async def serve_app(
+def serve_app(
     server: Server[Any], port: int, *, access_log: bool = False, trusted_proxies: Sequence[str] = (), **options: Any
-) -> AsyncIterator[None]:
+) -> AbstractAsyncContextManager[str]:
     """Serve on a port, in this loop."""
-    ready = asyncio.Event()
-    app = server.http_app(**options)
-    serving: Any = {"access_log": access_log, "trusted_proxies": trusted_proxies}
-    task = asyncio.create_task(serve_http(app, port=port, announce=lambda url: ready.set(), **serving))
-    waiter = asyncio.create_task(ready.wait())
-    try:
-        await asyncio.wait([task, waiter], return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            await task
-        yield
-    finally:
-        waiter.cancel()
-        task.cancel()
-        await asyncio.wait([task, waiter])
+    return serving_app(server.http_app(**options), port=port, access_log=access_log, trusted_proxies=trusted_proxies)
 
 
 @asynccontextmanager

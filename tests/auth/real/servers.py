@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from gemel import Context, Server
@@ -25,19 +22,3 @@ def notes_server(**options: Any) -> Server[Any]:
         return f"added {text}"
 
     return server
-
-
-@asynccontextmanager
-async def running(server: Server[Any], port: int) -> AsyncIterator[str]:
-    """Serve on a port of loopback, in this loop. Yields the URL of the endpoint."""
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(server.run_async("http", port=port, announce=ready.set_result))
-    either: list[asyncio.Future[Any]] = [task, ready]
-    try:
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            await task
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        task.cancel()
-        await asyncio.wait([task])

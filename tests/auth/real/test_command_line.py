@@ -16,8 +16,9 @@ from gemel.auth import JWTAuth
 from tests.auth.real.browser import Page
 from tests.auth.real.login import Person
 from tests.auth.real.provider import AuthorizationServer, Settings, authorization_server
-from tests.auth.real.servers import notes_server, running
+from tests.auth.real.servers import notes_server
 from tests.ports import free_port
+from tests.serving import running
 
 PORT = free_port()
 URL = f"http://127.0.0.1:{PORT}/mcp"
@@ -32,7 +33,7 @@ def provider(installed_provider: None) -> Iterator[AuthorizationServer]:
 @pytest.fixture
 async def url(provider: AuthorizationServer) -> AsyncIterator[str]:
     auth = JWTAuth(issuer=provider.issuer, audience=URL, required_scopes=["notes"])
-    async with running(notes_server(auth=auth), PORT) as url:
+    async with running(notes_server(auth=auth), "http", port=PORT) as url:
         yield url
 
 

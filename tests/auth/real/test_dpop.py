@@ -14,8 +14,9 @@ from tests.auth.real.browser import Page
 from tests.auth.real.foreign import foreign_client
 from tests.auth.real.person import PersonAtBrowser
 from tests.auth.real.provider import AuthorizationServer, Settings, authorization_server
-from tests.auth.real.servers import notes_server, running
+from tests.auth.real.servers import notes_server
 from tests.ports import free_port
+from tests.serving import running
 
 CALLBACK = f"http://127.0.0.1:{free_port()}/callback"
 PORT = free_port()
@@ -40,7 +41,7 @@ def provider(nonces: bool, installed_provider: None) -> Iterator[AuthorizationSe
 async def url(nonces: bool, provider: AuthorizationServer) -> AsyncIterator[str]:
     proofs = DPoPProofs(required=True, nonces=nonces)
     auth = JWTAuth(issuer=provider.issuer, audience=URL, required_scopes=["notes"], dpop=proofs)
-    async with running(notes_server(auth=auth), PORT) as url:
+    async with running(notes_server(auth=auth), "http", port=PORT) as url:
         yield url
 
 

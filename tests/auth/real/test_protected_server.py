@@ -16,8 +16,9 @@ from tests.auth.real.foreign import CLIENTS, foreign_client
 from tests.auth.real.login import Person
 from tests.auth.real.person import PersonAtBrowser
 from tests.auth.real.provider import AuthorizationServer, Settings, authorization_server
-from tests.auth.real.servers import notes_server, running
+from tests.auth.real.servers import notes_server
 from tests.ports import free_port
+from tests.serving import running
 
 Era = Literal["2025", "auto"]
 ERAS: tuple[Era, ...] = ("2025", "auto")
@@ -73,7 +74,7 @@ def as_configured(provider: AuthorizationServer) -> None:
 @pytest.fixture
 async def url(provider: AuthorizationServer) -> AsyncIterator[str]:
     auth = JWTAuth(issuer=provider.issuer, audience=URL, required_scopes=["notes"])
-    async with running(notes_server(auth=auth), PORT) as url:
+    async with running(notes_server(auth=auth), "http", port=PORT) as url:
         yield url
 
 
@@ -184,7 +185,7 @@ async def test_tokens_of_new_keys_are_accepted_at_once(
 async def test_each_algorithm_of_the_authorization_server_is_understood(algorithm: Any) -> None:
     with authorization_server(Settings(**{**_members(SETTINGS), "algorithm": algorithm})) as provider:
         auth = JWTAuth(issuer=provider.issuer, audience=URL, required_scopes=["notes"])
-        async with running(notes_server(auth=auth), PORT) as url:
+        async with running(notes_server(auth=auth), "http", port=PORT) as url:
             program = ClientCredentials(**PROGRAM, scopes=["notes"])
             assert await ask(url, program, "whoami") == "client backup: notes"
 
@@ -233,7 +234,7 @@ async def test_a_client_with_a_metadata_document_need_not_register(
 async def test_opaque_tokens_are_introspected(provider: AuthorizationServer, page: Page) -> None:
     provider.change(token_format="opaque")
     auth = IntrospectionAuth(issuer=provider.issuer, audience=URL, required_scopes=["notes"], **PROGRAM, remember=0)
-    async with running(notes_server(auth=auth), PORT) as url:
+    async with running(notes_server(auth=auth), "http", port=PORT) as url:
         with PersonAtBrowser(page) as person:
             assert await ask(url, login(person), "whoami") == "ada: notes"
 

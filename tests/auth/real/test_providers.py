@@ -18,9 +18,10 @@ from tests.auth.providers import PROVIDERS, Facts
 from tests.auth.real.browser import Page
 from tests.auth.real.person import PersonAtBrowser
 from tests.auth.real.provider import SCOPES, AuthorizationServer, Settings, authorization_server
-from tests.auth.real.servers import notes_server, running
+from tests.auth.real.servers import notes_server
 from tests.auth.real.test_command_line import Shell
 from tests.ports import free_port
+from tests.serving import running
 
 PORT = free_port()
 URL = f"http://127.0.0.1:{PORT}/mcp"
@@ -54,7 +55,7 @@ def playing(facts: Facts) -> AbstractContextManager[AuthorizationServer]:
 def serving(provider: AuthorizationServer) -> AbstractAsyncContextManager[str]:
     """Run an MCP server at `URL`, which refuses tokens that were signed before the keys were replaced."""
     auth = JWTAuth(issuer=provider.issuer, audience=URL, required_scopes=["notes"])
-    return running(notes_server(auth=auth), PORT)
+    return running(notes_server(auth=auth), "http", port=PORT)
 
 
 @contextmanager

@@ -15,8 +15,9 @@ from tests.auth.real.foreign import CLIENTS, foreign_client
 from tests.auth.real.login import Person
 from tests.auth.real.person import PersonAtBrowser
 from tests.auth.real.provider import AuthorizationServer, Settings, authorization_server
-from tests.auth.real.servers import notes_server, running
+from tests.auth.real.servers import notes_server
 from tests.ports import free_port
+from tests.serving import running
 
 PORT = free_port()
 URL = f"http://127.0.0.1:{PORT}/mcp"
@@ -46,7 +47,7 @@ async def url(provider: AuthorizationServer) -> AsyncIterator[str]:
         scopes=["notes", "notes.write"],
         required_scopes=["notes"],
     )
-    async with running(notes_server(auth=auth), PORT) as url:
+    async with running(notes_server(auth=auth), "http", port=PORT) as url:
         yield url
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +28,7 @@ from gemel import (
 from gemel.auth import TokenAuth
 from gemel.protocol.scopes import ScopeHierarchy
 from tests.server.bare_end import BareEnd, Era
+from tests.serving import running
 from tests.support import Origin
 from tests.transports.http_rig import (
     JSON_HEADERS,
@@ -555,19 +552,6 @@ if __name__ == "__main__":
 """
 
 
-@asynccontextmanager
-async def _socket_server(server: Server[Any], path: Path, **options: Any) -> AsyncIterator[str]:
-    task = asyncio.create_task(server.run_async("socket", path=path, **options))
-    async with asyncio.timeout(10):
-        while not os.path.exists(path):  # noqa: ASYNC110, ASYNC240 - the file appears when the server listens
-            await asyncio.sleep(0.01)
-    try:
-        yield f"unix:{path}"
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
 @both_eras
 @pytest.mark.parametrize(
     ("options", "code"),
@@ -595,12 +579,12 @@ async def test_over_stdio_who_starts_the_process_has_all_scopes(
 @pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
 async def test_on_a_socket_nobody_has_scopes_unless_the_server_says_so(tmp_path: Path, era: Era) -> None:
     server, _ = notes()
-    async with _socket_server(server, tmp_path / "a.sock") as address, Client(address, era=era) as client:
+    async with running(server, "socket", path=tmp_path / "a.sock") as address, Client(address, era=era) as client:
         with pytest.raises(PeerError) as refused:
             await client.call_tool("add", {"text": "x"})
         assert refused.value.code == 403
     async with (
-        _socket_server(server, tmp_path / "b.sock", principal=WRITER) as address,
+        running(server, "socket", path=tmp_path / "b.sock", principal=WRITER) as address,
         Client(address, era=era) as client,
     ):
         assert (await client.call_tool("add", {"text": "x"})).text == "added x"

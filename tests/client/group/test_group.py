@@ -36,6 +36,7 @@ from gemel import (
 from gemel.client.group import member as members
 from gemel.client.methods import ClientMethods
 from tests.client.puppet import HANG_UP, SILENCE, Puppet
+from tests.serving import running
 from tests.transports.http_rig import serving
 from tests.transports.scripted_http import until
 
@@ -251,18 +252,6 @@ async def test_a_server_that_was_lost_is_opened_again_in_the_background() -> Non
         assert (await hosts.call_tool("x")).text == "puppet"
 
 
-@asynccontextmanager
-async def on_port(server: Server[Any], port: int = 0) -> AsyncIterator[str]:
-    """The server over HTTP: its URL."""
-    announced: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    running = asyncio.create_task(server.run_async("http", port=port, announce=announced.set_result))
-    try:
-        yield await announced
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
-
-
 @pytest.mark.parametrize("listening", [False, True])
 async def test_a_server_without_a_connection_is_lost_when_a_call_finds_it_gone_until_it_is_back(
     listening: bool,
@@ -278,17 +267,17 @@ async def test_a_server_without_a_connection_is_lost_when_a_call_finds_it_gone_u
 
     changes: list[Any] = []
     on_change = (lambda change, name: changes.append(change)) if listening else None
-    async with AsyncExitStack() as running:
-        url = await running.enter_async_context(on_port(server))
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(running(server, "http", port=0))
         async with ClientGroup({"bare": url}, on_change=on_change) as hosts:
             bare = hosts.servers["bare"]
             await hosts.request("bare", "acme/x")
-            await running.aclose()
+            await stack.aclose()
             with pytest.raises(CallError):
                 await hosts.request("bare", "acme/x")
             await until(lambda: bare.state == "lost")
             assert "Is the server running?" in bare.reason
-            await running.enter_async_context(on_port(server, int(url.rpartition(":")[2].partition("/")[0])))
+            await stack.enter_async_context(running(server, "http", port=int(url.rpartition(":")[2].partition("/")[0])))
             await until(lambda: bare.state == "ready")
             await hosts.request("bare", "acme/x")
     assert {type(change) for change in changes} == ({ChangesLost} if listening else set())

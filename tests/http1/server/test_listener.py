@@ -17,7 +17,7 @@ from gemel.http1.server import connection as http_connection
 from gemel.http1.server import listener as http_listener
 from gemel.http1.server.listener import Listener
 from gemel.http1.server.request import PIECE, ServedRequest
-from gemel.transports.http.server.run import serve_http
+from tests.serving import over_http
 from tests.transports.certificates import server_tls
 from tests.transports.http_listening import HEAD_BYTES, Line, echo, get, listening, post
 from tests.transports.loops import on_both_loops, until
@@ -138,15 +138,11 @@ async def test_our_client_calls_our_server_over_tls(certificate: Path) -> None:
     async def add(a: int, b: int) -> int:
         return a + b
 
-    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = serve_http(server.http_app(), port=0, tls=server_tls(certificate), announce=url.set_result)
-    task = asyncio.create_task(serving)
-    assert (await url).startswith("https://127.0.0.1:")
-    for era in ("2025", "2026"):
-        async with Client(await url, tls=str(certificate), era=era) as client:
-            assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
-    task.cancel()
-    await asyncio.wait([task])
+    async with over_http(server, tls=server_tls(certificate)) as url:
+        assert url.startswith("https://127.0.0.1:")
+        for era in ("2025", "2026"):
+            async with Client(url, tls=str(certificate), era=era) as client:
+                assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
 
 
 # ---------------------------------------------------------------- sockets

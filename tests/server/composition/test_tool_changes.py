@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 
 from gemel import ArgumentChange, Client, Context, DefinitionError, PeerError, Server, ToolChange, ToolChanges
-from tests.docs.serving import over_http
+from tests.serving import over_http
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 

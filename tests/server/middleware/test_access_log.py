@@ -22,8 +22,8 @@ from gemel import (
     Server,
     ToolError,
 )
-from gemel.transports.http.server.run import serve_http
 from tests.server.bare_end import BareEnd, Era
+from tests.serving import serving_app
 from tests.support import V2025_11
 from tests.transports.http_rig import JSON_HEADERS, modern, serving
 from tests.wire import routes
@@ -159,16 +159,10 @@ async def test_the_log_of_http_requests_names_the_caller(
     caplog: pytest.LogCaptureFixture, caller: str | Principal | None, logged: str
 ) -> None:
     """As `authenticate` tells, on one line."""
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     app = Server("logged").http_app(authenticate=lambda scope, headers: caller)
     with caplog.at_level(logging.INFO, "gemel.access"):
-        serving = asyncio.create_task(serve_http(app, port=0, access_log=True, announce=ready.set_result))
-        try:
-            async with Client(await ready):
-                pass
-        finally:
-            serving.cancel()
-            await asyncio.wait([serving])
+        async with serving_app(app, access_log=True) as url, Client(url):
+            pass
     lines = [record.getMessage() for record in caplog.records if record.name == "gemel.access"]
     assert {line.partition(' "')[0] for line in lines} == {f"127.0.0.1 {logged}"}
 

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -17,7 +16,6 @@ import pytest
 from gemel import (
     CallNext,
     CallToolResult,
-    Client,
     Context,
     GemelError,
     InputRequiredResult,
@@ -32,8 +30,7 @@ from gemel import (
 )
 from gemel.protocol.states import HandshakeState
 from gemel.server.context import served_call
-from gemel.transports.stream.sockets import SocketServer
-from tests.docs.documents import module_of
+from tests.serving import Way, connected
 from tests.source import ROOT
 from tests.transports.http_rig import JSON_HEADERS, serving
 from tests.wire import routes
@@ -127,48 +124,13 @@ def a_server(*middleware: Any) -> Server[Any]:
 
 
 @asynccontextmanager
-async def talking(server: Server[Any], way: str, era: str, *, shaken: bool = True) -> AsyncIterator[Talk]:
+async def talking(server: Server[Any], way: Way, era: str, *, shaken: bool = True) -> AsyncIterator[Talk]:
     """A client that sends what the test says."""
     async with WAYS[way](server) as route:
         talk = Talk(route, era)
         if shaken:
             await talk.open()
         yield talk
-
-
-@asynccontextmanager
-async def connected(server: Server[Any], way: str, era: Any, directory: Path, **options: Any) -> AsyncIterator[Client]:
-    """Gemel's own client."""
-    options |= {"era": era}
-    if way == "memory":
-        async with Client(server, **options) as client:
-            yield client
-    elif way == "unix":
-        async with server.running():
-            listening = SocketServer(server.serve, path=directory / "s")
-            await listening.start()
-            try:
-                async with Client(f"unix:{directory / 's'}", **options) as client:
-                    yield client
-            finally:
-                await listening.stop()
-    elif way == "websocket":
-        transport = module_of(ROOT / "docs" / "reference" / "transports.md", "websocket_transport.py")
-        async with server.running():
-            listener = await transport.listen(server, "127.0.0.1", 0)
-            port = listener.sockets[0].getsockname()[1]
-            try:
-                async with Client(transport.WebSocketTransport(f"ws://127.0.0.1:{port}"), **options) as client:
-                    yield client
-            finally:
-                listener.close()
-                await listener.wait_closed()
-    else:
-        async with (
-            serving(server, sessions=way == "http") as site,
-            Client(f"http://127.0.0.1:{site.port}/mcp", **options) as client,
-        ):
-            yield client
 
 
 def on(method: str, action: Callable[..., Any]) -> Any:
@@ -194,7 +156,7 @@ def named(name: str, order: list[str]) -> Any:
 
 
 @everywhere
-async def test_order(way: str, era: str) -> None:
+async def test_order(way: Way, era: str) -> None:
     """The first of the list is outermost."""
     order: list[str] = []
     watch = Watch()
@@ -211,7 +173,7 @@ async def test_order(way: str, era: str) -> None:
 
 
 @everywhere
-async def test_adding_while_serving(way: str, era: str) -> None:
+async def test_adding_while_serving(way: Way, era: str) -> None:
     """A middleware that is added while the server runs sees the next message."""
     watch = Watch()
     server = a_server()
@@ -233,7 +195,7 @@ async def test_adding_while_serving(way: str, era: str) -> None:
 
 
 @on_streams
-async def test_messages_begin_in_order(way: str, era: str) -> None:
+async def test_messages_begin_in_order(way: Way, era: str) -> None:
     """Messages of a connection begin in the order in which they arrive."""
     begun: list[Any] = []
 
@@ -253,7 +215,7 @@ async def test_messages_begin_in_order(way: str, era: str) -> None:
 
 
 @everywhere
-async def test_messages_are_served_at_once(way: str, era: str) -> None:
+async def test_messages_are_served_at_once(way: Way, era: str) -> None:
     """They are served at the same time."""
     gate, begun = asyncio.Event(), asyncio.Event()
 
@@ -271,7 +233,7 @@ async def test_messages_are_served_at_once(way: str, era: str) -> None:
 
 
 @pytest.mark.parametrize("way", _STREAMS)
-async def test_initialize_is_served_alone(way: str) -> None:
+async def test_initialize_is_served_alone(way: Way) -> None:
     """While `initialize` is served, no other message of the connection is read."""
     order: list[str] = []
     gate, begun = asyncio.Event(), asyncio.Event()
@@ -299,7 +261,7 @@ async def test_initialize_is_served_alone(way: str) -> None:
 
 
 @everywhere
-async def test_everything_is_seen(way: str, era: str) -> None:
+async def test_everything_is_seen(way: Way, era: str) -> None:
     """Every request and every notification of a client."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
@@ -320,7 +282,7 @@ async def test_everything_is_seen(way: str, era: str) -> None:
 
 
 @everywhere
-async def test_it_comes_before_all_checks(way: str, era: str) -> None:
+async def test_it_comes_before_all_checks(way: Way, era: str) -> None:
     """Before anything is looked up or checked."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
@@ -331,7 +293,7 @@ async def test_it_comes_before_all_checks(way: str, era: str) -> None:
 
 
 @pytest.mark.parametrize("way", _STREAMS)
-async def test_requests_before_the_handshake_are_seen(way: str) -> None:
+async def test_requests_before_the_handshake_are_seen(way: Way) -> None:
     """Before anything is looked up or checked."""
     watch = Watch()
     async with talking(a_server(watch), way, "2025", shaken=False) as talk:
@@ -342,7 +304,7 @@ async def test_requests_before_the_handshake_are_seen(way: str) -> None:
 @pytest.mark.parametrize(
     ("way", "era"), [*((way, era) for way in _STREAMS for era in ("2025", "2026")), ("http", "2025")]
 )
-async def test_cancellations(way: str, era: str) -> None:
+async def test_cancellations(way: Way, era: str) -> None:
     """A cancellation after it was applied."""
     order: list[str] = []
     begun, seen = asyncio.Event(), asyncio.Event()
@@ -397,7 +359,7 @@ async def test_over_http_a_stateless_client_cancels_without_a_message() -> None:
 
 
 @pytest.mark.parametrize("way", [*_STREAMS, "http"])
-async def test_rounds(way: str, tmp_path: Path) -> None:
+async def test_rounds(way: Way) -> None:
     """Each round of a call that asks."""
     watch = Watch()
     server = a_server(watch)
@@ -406,7 +368,7 @@ async def test_rounds(way: str, tmp_path: Path) -> None:
     async def greet(ctx: Context[Any]) -> str:
         return f"Hello {await ctx.elicit('Who?', str)}"
 
-    async with connected(server, way, "2026", tmp_path, on_elicit=lambda form: {"value": "Ada"}) as client:
+    async with connected(server, way, era="2026", on_elicit=lambda form: {"value": "Ada"}) as client:
         assert (await client.call_tool("greet")).text == "Hello Ada"
     (one, asked), (two, answered) = [seen[1:] for seen in watch.seen if seen[0] == "tools/call"]
     assert one != two
@@ -415,7 +377,7 @@ async def test_rounds(way: str, tmp_path: Path) -> None:
 
 
 @everywhere
-async def test_nested_requests(way: str, era: str) -> None:
+async def test_nested_requests(way: Way, era: str) -> None:
     """What handlers request of their own server."""
     seen: list[tuple[Any, Any, int]] = []
 
@@ -436,7 +398,7 @@ async def test_nested_requests(way: str, era: str) -> None:
 
 
 @everywhere
-async def test_mounted_servers(way: str, era: str) -> None:
+async def test_mounted_servers(way: Way, era: str) -> None:
     """For a mounted server: what is passed on to it."""
     seen: list[str] = []
 
@@ -462,7 +424,7 @@ async def test_mounted_servers(way: str, era: str) -> None:
 
 
 @with_handshake
-async def test_responses_are_not_seen(way: str, tmp_path: Path) -> None:
+async def test_responses_are_not_seen(way: Way) -> None:
     """No responses, and no progress of what the server requested."""
     watch = Watch()
     server = a_server(watch)
@@ -471,7 +433,7 @@ async def test_responses_are_not_seen(way: str, tmp_path: Path) -> None:
     async def greet(ctx: Context[Any]) -> str:
         return f"Hello {await ctx.elicit('Who?', str)}"
 
-    async with connected(server, way, "2025", tmp_path, on_elicit=lambda form: {"value": "Ada"}) as client:
+    async with connected(server, way, era="2025", on_elicit=lambda form: {"value": "Ada"}) as client:
         assert (await client.call_tool("greet")).text == "Hello Ada"
     assert [method for method in watch.methods() if method != "tools/list"] == [
         "initialize",
@@ -481,7 +443,7 @@ async def test_responses_are_not_seen(way: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", [*_STREAMS, "http"])
-async def test_what_is_refused_before(way: str) -> None:
+async def test_what_is_refused_before(way: Way) -> None:
     """Nothing that is refused before a request exists."""
     watch = Watch()
     async with talking(a_server(watch), way, "2026") as talk:
@@ -499,7 +461,7 @@ async def test_what_is_refused_before(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", _STREAMS)
-async def test_ids_in_use(way: str) -> None:
+async def test_ids_in_use(way: Way) -> None:
     """Nothing that is refused before a request exists."""
     watch = Watch()
     server = a_server(watch)
@@ -521,7 +483,7 @@ async def test_ids_in_use(way: str) -> None:
 
 
 @on_streams
-async def test_told_of_what_is_refused(way: str, era: str) -> None:
+async def test_told_of_what_is_refused(way: Way, era: str) -> None:
     """An object with a method `refused` is told of messages that are refused so."""
 
     class Told(Watch):
@@ -571,7 +533,7 @@ async def test_headers_and_authentication_come_before() -> None:
 
 
 @everywhere
-async def test_method_and_params(way: str, era: str) -> None:
+async def test_method_and_params(way: Way, era: str) -> None:
     """The method and the params as they were sent."""
     found: list[Any] = []
 
@@ -587,7 +549,7 @@ async def test_method_and_params(way: str, era: str) -> None:
 
 
 @everywhere
-async def test_request_id(way: str, era: str) -> None:
+async def test_request_id(way: Way, era: str) -> None:
     """`ctx.request_id` is None for a notification."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
@@ -601,7 +563,7 @@ async def test_request_id(way: str, era: str) -> None:
 
 
 @everywhere
-async def test_who_sent_it(way: str, era: str, tmp_path: Path) -> None:
+async def test_who_sent_it(way: Way, era: str) -> None:
     """Who sent it, and how."""
     found: list[Any] = []
 
@@ -612,7 +574,7 @@ async def test_who_sent_it(way: str, era: str, tmp_path: Path) -> None:
         return await call_next(ctx)
 
     options = {"headers": {"X-Number": "7"}} if way in ("http", "single") else {}
-    async with connected(a_server(look), way, era, tmp_path, **options) as client:
+    async with connected(a_server(look), way, era=era, **options) as client:
         await client.request("acme/typed", {"x": 1, "_meta": {"acme/key": 7}})
     over_http = way in ("http", "single")
     assert found == [
@@ -622,7 +584,7 @@ async def test_who_sent_it(way: str, era: str, tmp_path: Path) -> None:
 
 
 @with_handshake
-async def test_lifespan_state(way: str) -> None:
+async def test_lifespan_state(way: Way) -> None:
     """What the lifespan yielded."""
     found: list[Any] = []
 
@@ -642,7 +604,7 @@ async def test_lifespan_state(way: str) -> None:
 
 
 @with_handshake
-async def test_nothing_is_agreed_during_initialize(way: str) -> None:
+async def test_nothing_is_agreed_during_initialize(way: Way) -> None:
     """While `initialize` is served, nothing of it is agreed."""
     found: list[Any] = []
 
@@ -662,7 +624,7 @@ async def test_nothing_is_agreed_during_initialize(way: str) -> None:
 
 
 @everywhere
-async def test_rewriting(way: str, era: str) -> None:
+async def test_rewriting(way: Way, era: str) -> None:
     """The method and the params."""
     watch = Watch()
 
@@ -682,7 +644,7 @@ async def test_rewriting(way: str, era: str) -> None:
 
 
 @everywhere
-async def test_what_stays(way: str, era: str) -> None:
+async def test_what_stays(way: Way, era: str) -> None:
     """Nothing else of the request."""
     found: list[Any] = []
 
@@ -700,7 +662,7 @@ async def test_what_stays(way: str, era: str) -> None:
 
 @pytest.mark.foreign_words("a middleware that answers by itself owns the shape")
 @everywhere
-async def test_results(way: str, era: str) -> None:
+async def test_results(way: Way, era: str) -> None:
     """The result."""
 
     async def change(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -718,7 +680,7 @@ async def test_results(way: str, era: str) -> None:
 
 @everywhere
 @pytest.mark.parametrize("wrong", [None, 7, "text", [1], True])
-async def test_wrong_results(way: str, era: str, wrong: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_wrong_results(way: Way, era: str, wrong: Any, caplog: pytest.LogCaptureFixture) -> None:
     """What is not an object is not sent."""
 
     async def forgetful(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -734,7 +696,7 @@ async def test_wrong_results(way: str, era: str, wrong: Any, caplog: pytest.LogC
 
 @pytest.mark.foreign_words("a middleware that answers by itself owns the shape")
 @everywhere
-async def test_whether_the_handler_runs(way: str, era: str) -> None:
+async def test_whether_the_handler_runs(way: Way, era: str) -> None:
     """Whether the handler runs."""
     runs: list[int] = []
 
@@ -761,7 +723,7 @@ async def test_whether_the_handler_runs(way: str, era: str) -> None:
 
 
 @with_handshake
-async def test_initialize_cannot_be_rewritten(way: str) -> None:
+async def test_initialize_cannot_be_rewritten(way: Way) -> None:
     """Not what `initialize` negotiates."""
     found: list[Any] = []
 
@@ -781,7 +743,7 @@ async def test_initialize_cannot_be_rewritten(way: str) -> None:
 
 
 @with_handshake
-async def test_the_answer_to_initialize_is_agreed(way: str) -> None:
+async def test_the_answer_to_initialize_is_agreed(way: Way) -> None:
     """But the answer to `initialize`."""
     found: list[Any] = []
     answers: list[Any] = [{"protocolVersion": "1999-01-01"}, {}, {"protocolVersion": "2025-06-18"}]
@@ -809,7 +771,7 @@ async def test_the_answer_to_initialize_is_agreed(way: str) -> None:
 
 @everywhere
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_raising(way: str, era: str, when: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_raising(way: Way, era: str, when: str, caplog: pytest.LogCaptureFixture) -> None:
     """It raises."""
     errors: list[Exception] = [ProtocolError("not you", {"a": 1}, code=403), ValueError("the password is 1234")]
 
@@ -828,7 +790,7 @@ async def test_raising(way: str, era: str, when: str, caplog: pytest.LogCaptureF
 
 
 @everywhere
-async def test_tool_errors(way: str, era: str) -> None:
+async def test_tool_errors(way: Way, era: str) -> None:
     """A `ToolError` is for the model."""
     watch = Watch()
 
@@ -850,7 +812,7 @@ async def test_tool_errors(way: str, era: str) -> None:
 
 
 @everywhere
-async def test_refusing_after_the_handler(way: str, era: str) -> None:
+async def test_refusing_after_the_handler(way: Way, era: str) -> None:
     """Also after `call_next`."""
     runs: list[int] = []
 
@@ -871,7 +833,7 @@ async def test_refusing_after_the_handler(way: str, era: str) -> None:
 
 @with_handshake
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_refusing_initialize(way: str, when: str) -> None:
+async def test_refusing_initialize(way: Way, when: str) -> None:
     """Raising in `initialize` leaves nothing behind."""
     vetoes = ["no", "no"]
     found: list[Any] = []
@@ -898,7 +860,7 @@ async def test_refusing_initialize(way: str, when: str) -> None:
 
 
 @everywhere
-async def test_dropping_notifications(way: str, era: str) -> None:
+async def test_dropping_notifications(way: Way, era: str) -> None:
     """Not passing a notification on drops it."""
     got: list[int] = []
     handled, seen = asyncio.Event(), asyncio.Event()
@@ -926,7 +888,7 @@ async def test_dropping_notifications(way: str, era: str) -> None:
 
 
 @with_handshake
-async def test_initialized_takes_effect_innermost(way: str) -> None:
+async def test_initialized_takes_effect_innermost(way: Way) -> None:
     """Not passing a notification on drops it. `notifications/initialized` takes effect before its handler."""
     states: list[Any] = []
     done = asyncio.Event()
@@ -947,7 +909,7 @@ async def test_initialized_takes_effect_innermost(way: str) -> None:
 
 
 @pytest.mark.parametrize(("way", "era"), [(way, era) for way in (*_STREAMS, "http") for era in ("2025", "2026")])
-async def test_asking(way: str, era: str, tmp_path: Path) -> None:
+async def test_asking(way: Way, era: str) -> None:
     """It may ask the client."""
     starts: list[str] = []
     asked: list[str] = []
@@ -967,14 +929,14 @@ async def test_asking(way: str, era: str, tmp_path: Path) -> None:
         asked.append(form.message)
         return {"value": True} if form.message == "Really?" else {"value": "Ada"}
 
-    async with connected(server, way, era, tmp_path, on_elicit=answer) as client:
+    async with connected(server, way, era=era, on_elicit=answer) as client:
         assert (await client.call_tool("greet")).text == "Hello Ada"
     assert asked == ["Really?", "Who?"]
     assert len(starts) == {"2025": 1, "2026": 3}[era]
 
 
 @everywhere
-async def test_telling(way: str, era: str) -> None:
+async def test_telling(way: Way, era: str) -> None:
     """It may ask the client.
 
     What it tells the client is sent before the response.
@@ -995,7 +957,7 @@ async def test_telling(way: str, era: str) -> None:
 @with_handshake
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("question", ["elicit", "sample", "list_roots"])
-async def test_asking_during_initialize(way: str, question: str, when: str) -> None:
+async def test_asking_during_initialize(way: Way, question: str, when: str) -> None:
     """Where the client can't answer, asking raises `GemelError` at once."""
     ways: dict[str, Any] = {
         "elicit": lambda ctx: ctx.elicit("Who?", str),
@@ -1019,7 +981,7 @@ async def test_asking_during_initialize(way: str, question: str, when: str) -> N
 
 @pytest.mark.parametrize("way", [*_STREAMS, "http"])
 @pytest.mark.parametrize("method", ["acme/typed", "notifications/acme", "tools/list"])
-async def test_asking_where_the_stateless_era_cannot(way: str, method: str) -> None:
+async def test_asking_where_the_stateless_era_cannot(way: Way, method: str) -> None:
     """Where the client can't answer, asking raises `GemelError` at once."""
     caught: asyncio.Queue[Exception] = asyncio.Queue()
 
@@ -1041,7 +1003,7 @@ async def test_asking_where_the_stateless_era_cannot(way: str, method: str) -> N
 
 
 @with_handshake
-async def test_what_is_sent_during_initialize(way: str) -> None:
+async def test_what_is_sent_during_initialize(way: Way) -> None:
     """What it sends while `initialize` is served is held back."""
     vetoes = ["no"]
 
@@ -1066,7 +1028,7 @@ async def test_what_is_sent_during_initialize(way: str) -> None:
 
 @with_handshake
 @pytest.mark.parametrize("where", ["handler", "middleware"])
-async def test_asking_from_notifications(way: str, where: str, tmp_path: Path) -> None:
+async def test_asking_from_notifications(way: Way, where: str) -> None:
     """Handlers and middlewares of notifications of the handshake era may ask, too."""
     found: asyncio.Queue[list[str]] = asyncio.Queue()
     method = "notifications/roots/list_changed"
@@ -1081,30 +1043,28 @@ async def test_asking_from_notifications(way: str, where: str, tmp_path: Path) -
     server = a_server(*([on(method, ask_first)] if where == "middleware" else []))
     if where == "handler":
         server.notification(method)(ask)
-    async with connected(server, way, "2025", tmp_path, on_roots=["file:///home"]) as client:
+    async with connected(server, way, era="2025", on_roots=["file:///home"]) as client:
         await client.notify(method)
         async with asyncio.timeout(10):
             assert await found.get() == ["file:///home"]
 
 
 @everywhere
-async def test_results_that_json_cannot_write(
-    way: str, era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_results_that_json_cannot_write(way: Way, era: str, caplog: pytest.LogCaptureFixture) -> None:
     """What JSON can't write in the result of a tool is the tool's failure."""
     content = {"high": float("nan")}
 
     async def spoil(ctx: Context[Any], call_next: CallNext) -> Any:
         return CallToolResult(content=[], structured_content=content)
 
-    async with connected(a_server(on("tools/call", spoil)), way, era, tmp_path) as client:
+    async with connected(a_server(on("tools/call", spoil)), way, era=era) as client:
         result = await client.call_tool("add", {"a": 1}, raise_on_error=False)
     assert (result.is_error, result.text) == (True, "The tool failed unexpectedly. The server's log says why.")
     assert "structured_content.high` has no JSON form" in caplog.text
 
 
 @everywhere
-async def test_requests_of_its_own(way: str, era: str, tmp_path: Path) -> None:
+async def test_requests_of_its_own(way: Way, era: str) -> None:
     """`ctx.ping` and `ctx.request` reach clients of the handshake era only."""
     found: list[str] = []
 
@@ -1119,7 +1079,7 @@ async def test_requests_of_its_own(way: str, era: str, tmp_path: Path) -> None:
                 found.append("not sent")
         return await call_next(ctx)
 
-    async with connected(a_server(on("tools/call", ask)), way, era, tmp_path) as client:
+    async with connected(a_server(on("tools/call", ask)), way, era=era) as client:
         await client.call_tool("add", {"a": 1})
     assert found == (["answered", "-32601"] if era == "2025" and way != "single" else ["not sent", "not sent"])
 
@@ -1128,7 +1088,7 @@ async def test_requests_of_its_own(way: str, era: str, tmp_path: Path) -> None:
 
 
 @everywhere
-async def test_call_next_of_notifications(way: str, era: str) -> None:
+async def test_call_next_of_notifications(way: Way, era: str) -> None:
     """`call_next` returns None."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
@@ -1145,7 +1105,7 @@ async def test_call_next_of_notifications(way: str, era: str) -> None:
 
 
 @everywhere
-async def test_results_of_notifications(way: str, era: str) -> None:
+async def test_results_of_notifications(way: Way, era: str) -> None:
     """What a middleware returns is not used."""
     done = asyncio.Event()
 
@@ -1162,7 +1122,7 @@ async def test_results_of_notifications(way: str, era: str) -> None:
 
 
 @everywhere
-async def test_errors_of_notifications(way: str, era: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_errors_of_notifications(way: Way, era: str, caplog: pytest.LogCaptureFixture) -> None:
     """What is raised is logged."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
@@ -1177,7 +1137,7 @@ async def test_errors_of_notifications(way: str, era: str, caplog: pytest.LogCap
 
 
 @everywhere
-async def test_call_next_raises_what_was_raised(way: str, era: str) -> None:
+async def test_call_next_raises_what_was_raised(way: Way, era: str) -> None:
     """`call_next` raises what the handler raised."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
@@ -1188,7 +1148,7 @@ async def test_call_next_raises_what_was_raised(way: str, era: str) -> None:
 
 
 @everywhere
-async def test_refusals_are_protocol_errors(way: str, era: str) -> None:
+async def test_refusals_are_protocol_errors(way: Way, era: str) -> None:
     """What Gemel refuses is a `ProtocolError`."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
@@ -1202,7 +1162,7 @@ async def test_refusals_are_protocol_errors(way: str, era: str) -> None:
 
 
 @everywhere
-async def test_failed_tools_are_results(way: str, era: str) -> None:
+async def test_failed_tools_are_results(way: Way, era: str) -> None:
     """A failed tool is a result."""
     watch = Watch()
     async with talking(a_server(watch), way, era) as talk:
@@ -1213,7 +1173,7 @@ async def test_failed_tools_are_results(way: str, era: str) -> None:
 
 
 @everywhere
-async def test_other_errors(way: str, era: str) -> None:
+async def test_other_errors(way: Way, era: str) -> None:
     """A middleware may raise another error instead."""
 
     async def translate(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -1228,7 +1188,7 @@ async def test_other_errors(way: str, era: str) -> None:
 
 @everywhere
 @pytest.mark.parametrize("swallowed", [True, False])
-async def test_cancelled_requests(way: str, era: str, swallowed: bool) -> None:
+async def test_cancelled_requests(way: Way, era: str, swallowed: bool) -> None:
     """A cancelled request is an `asyncio.CancelledError`."""
     if (way, era) == ("single", "2025"):
         pytest.skip("without sessions, a cancellation finds no request")

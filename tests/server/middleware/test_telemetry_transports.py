@@ -19,8 +19,8 @@ import pytest
 from opentelemetry.trace import SpanKind
 
 from gemel import Client, Context, Limits, PeerError, ResourceNotFound, Server, ToolCallError
-from gemel.transports.stream.sockets import SocketServer
 from tests.observed import Observed, attributes, observing
+from tests.serving import connected, running
 from tests.support import V2025_11, V2026_07
 from tests.transports.http_rig import JSON_HEADERS, initialize, serving
 from tests.transports.loops import until
@@ -104,42 +104,24 @@ def make_server() -> Server[Any]:
 
 
 @asynccontextmanager
-async def connected(transport: str, era: Any, directory: Path) -> AsyncIterator[Client]:
+async def connected_by(transport: Any, era: Any, directory: Path) -> AsyncIterator[Client]:
     options: dict[str, Any] = {"era": era, "on_elicit": lambda form: {"value": "Ada"}}
-    server = make_server()
-    if transport == "memory":
-        async with Client(server, **options) as client:
-            yield client
-    elif transport in ("unix", "tcp"):
-        where: dict[str, Any] = {"path": directory / "s"} if transport == "unix" else {"port": 0}
-        async with server.running():
-            listening = SocketServer(server.serve, **where)
-            await listening.start()
-            address = listening.address
-            target = f"unix:{address}" if isinstance(address, str) else f"tcp://{address[0]}:{address[1]}"
-            try:
-                async with Client(target, **options) as client:
-                    yield client
-            finally:
-                await listening.stop()
-    elif transport == "stdio":
+    if transport == "stdio":
         (directory / "program.py").write_text(PROGRAM)
         command = [sys.executable, str(directory / "program.py"), str(directory / "spans")]
         async with Client(command, env={"PYTHONPATH": str(ROOT)}, **options) as client:
             yield client
     else:
         wire: dict[str, Any] = {"wire": "httpx2"} if transport == "httpx2" else {}
-        async with serving(server, sse_path="/sse") as site:
-            url = f"http://127.0.0.1:{site.port}/{'sse' if transport == 'sse' else 'mcp'}"
-            async with Client(url, **wire, **options) as client:
-                yield client
+        async with connected(make_server(), "http" if wire else transport, **wire, **options) as client:
+            yield client
 
 
 async def recorded(
     transport: str, era: Any, directory: Path, observed: Observed
 ) -> dict[tuple[str, str], dict[str, Any]]:
     """The attributes of all spans of one run, by kind and name, with the status as `status`."""
-    async with connected(transport, era, directory) as client:
+    async with connected_by(transport, era, directory) as client:
         await client.call_tool("fine")
         await client.call_tool("asks")
         with pytest.raises(ToolCallError):
@@ -223,7 +205,7 @@ async def test_both_sides_record_what_the_conventions_have(
 async def test_a_session_is_measured_with_what_its_calls_told(
     observed: Observed, transport: str, tmp_path: Path
 ) -> None:
-    async with connected(transport, "2025", tmp_path) as client:
+    async with connected_by(transport, "2025", tmp_path) as client:
         await client.call_tool("fine")
     await until(lambda: observed.points("mcp.server.session.duration"))
     for side in ("client", "server"):
@@ -243,11 +225,8 @@ async def test_a_session_that_breaks_has_an_error_type(observed: Observed, end: 
     async def long() -> str:
         return "x" * 8_000_000
 
-    async with server.running():
-        listening = SocketServer(server.serve, port=0, limits=server.limits)
-        await listening.start()
-        assert isinstance(listening.address, tuple)
-        plain = socket.create_connection(listening.address[:2])
+    async with running(server, "socket", port=0) as address:
+        plain = socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])))
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "long", "arguments": {}}}
         client = {"protocolVersion": V2026_07, "clientCapabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
@@ -260,7 +239,6 @@ async def test_a_session_that_breaks_has_an_error_type(observed: Observed, end: 
             plain.close()  # at once, with a reset
         await until(lambda: observed.points("mcp.server.session.duration"))
         plain.close()
-        await listening.stop()
     (point,) = observed.points("mcp.server.session.duration")
     assert attributes(point)["error.type"] == {"reset": "ConnectionResetError", "stalled": "TimeoutError"}[end]
 

@@ -20,6 +20,7 @@ from gemel import CallNext, Context, Limits, NotFinished, Overloaded, StartError
 from gemel.http1.server import listener as http_listener
 from gemel.transports.http.server.run import bind, serve_http
 from tests.ports import free_port
+from tests.serving import serving_app
 from tests.transports.http_rig import (
     JSON_HEADERS,
     Log,
@@ -142,19 +143,15 @@ async def test_nobody_can_connect_before_the_app_has_started(engine: Literal["ge
 
 async def test_a_unix_socket_is_served_and_removed_at_the_end(tmp_path: Path) -> None:
     path = str(tmp_path / "mcp.sock")
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    app = make_server(Log()).http_app()
-    task = asyncio.create_task(serve_http(app, uds=path, announce=ready.set_result))
-    assert path in await ready
-    with pytest.raises(StartError, match="in use by a running server"):
-        await serve_http(make_server(Log()).http_app(), uds=path)
-    wire = Wire(*await asyncio.open_unix_connection(path))
-    headers, body = modern_call("add", a=1, b=2)
-    await wire.send("POST", headers, json.dumps(body).encode())
-    assert text_of((await wire.reply()).json()) == "3"
-    wire.close()
-    task.cancel()
-    await asyncio.wait([task])
+    async with serving_app(make_server(Log()).http_app(), uds=path) as url:
+        assert path in url
+        with pytest.raises(StartError, match="in use by a running server"):
+            await serve_http(make_server(Log()).http_app(), uds=path)
+        wire = Wire(*await asyncio.open_unix_connection(path))
+        headers, body = modern_call("add", a=1, b=2)
+        await wire.send("POST", headers, json.dumps(body).encode())
+        assert text_of((await wire.reply()).json()) == "3"
+        wire.close()
     assert not os.path.exists(path)  # noqa: ASYNC240 - a test may
 
 
@@ -163,11 +160,8 @@ async def test_a_unix_socket_left_behind_by_a_dead_server_is_replaced(tmp_path: 
     left = socket.socket(socket.AF_UNIX)
     left.bind(path)
     left.close()
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve_http(make_server(Log()).http_app(), uds=path, announce=ready.set_result))
-    await ready
-    task.cancel()
-    await asyncio.wait([task])
+    async with serving_app(make_server(Log()).http_app(), uds=path):
+        pass
 
 
 async def test_a_file_that_is_no_socket_is_not_replaced_by_one(tmp_path: Path) -> None:
