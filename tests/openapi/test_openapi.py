@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from gemel import Client, DefinitionError, ImageContent, ResultLimit, ToolCallError, ToolError
 from gemel.openapi import ApiResponse, Operation, server_from
 from gemel.openapi.document import Document
-from tests.server.peer import ERAS
 from tests.transports.scripted_http import Answer as Written
 from tests.transports.scripted_http import Asked, ScriptedServer
 
@@ -123,7 +122,7 @@ def served(api: Api, **options: Any) -> Client:
 # ---------------------------------------------------------------- what is offered
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_each_operation_is_a_tool(era: Any, caplog: Any) -> None:
     async with Client(server_from(PETS, http_client=Api()), era=era) as client:
         tools = {tool.name: tool for tool in await client.list_tools()}
@@ -168,7 +167,7 @@ async def test_schemas_are_those_of_json_schema_without_references() -> None:
     assert tools["delete_pets_id"].output_schema is None
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_options_for_results_and_arguments_work_here_too(era: Any) -> None:
     api = Api({"id": 1, "name": "x" * 9000})
     options: Any = {"coerce": True, "omit_repeated_text": True, "middleware": [ResultLimit(8000, spill=True)]}
@@ -314,7 +313,7 @@ async def test_a_header_holds_no_line_end(value: str) -> None:
 # ---------------------------------------------------------------- answers
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_json_is_structured_content(era: Any) -> None:
     async with Client(server_from(PETS, http_client=Api({"id": 1, "name": None})), era=era) as client:
         await client.list_tools()

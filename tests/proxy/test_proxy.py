@@ -32,9 +32,9 @@ from gemel.schema.lifecycle import ServerCapabilities
 from gemel.server.context import served_call
 from tests.jumping_clock import in_no_time
 from tests.proxy.rig import ANSWERING, Behind, all_eras, each_behind, each_front, fill_in
-from tests.server.peer import Refusal, talking_to
 from tests.support import FIRST, V2025_03, V2025_06, V2025_11
 from tests.transports.http_rig import serving
+from tests.wire.talk import Refusal, talking
 
 # ---------------------------------------------------------------- features
 
@@ -429,9 +429,9 @@ async def test_progress_goes_to_the_call_that_it_is_of(behind: Any, front: Any) 
 @all_eras
 async def test_who_asked_for_no_progress_gets_none(behind: Any, front: Any) -> None:
     """PROG-03."""
-    async with talking_to(Behind().proxy(behind), front) as peer:
-        await peer.ask("tools/call", name="tell", arguments={})
-        assert not [method for method, _ in peer.heard if method == "notifications/progress"]
+    async with talking(Behind().proxy(behind), front) as peer:
+        await peer.result("tools/call", name="tell", arguments={})
+        assert not [one for one in peer.heard() if one["method"] == "notifications/progress"]
 
 
 @all_eras
@@ -501,18 +501,15 @@ async def test_what_nobody_watches_any_more_is_unsubscribed(behind: Any, front: 
 async def test_what_may_not_be_watched_behind_may_not_be_watched_in_front(behind: Any, front: Any) -> None:
     """SUB-04."""
     rig = Behind(authorize_subscription=lambda ctx, uri: uri == "city://all")
-    async with talking_to(rig.proxy(behind), front) as peer:
+    async with talking(rig.proxy(behind), front) as peer:
         if front == "2026":
-            listening = peer.begin(
-                "subscriptions/listen", notifications={"resourceSubscriptions": ["city://all", "x:y"]}
-            )
-            honoured = await peer.hears("notifications/subscriptions/acknowledged")
+            await peer.begin("subscriptions/listen", notifications={"resourceSubscriptions": ["city://all", "x:y"]})
+            honoured = await peer.hear("notifications/subscriptions/acknowledged")
             assert honoured["notifications"]["resourceSubscriptions"] == ["city://all"]
-            listening.cancel()
         else:
-            assert await peer.ask("resources/subscribe", uri="city://all") == {}
+            assert await peer.result("resources/subscribe", uri="city://all") == {}
             with pytest.raises(Refusal) as refused:
-                await peer.ask("resources/subscribe", uri="x:y")
+                await peer.result("resources/subscribe", uri="x:y")
             assert refused.value.code == -32602
 
 
@@ -676,11 +673,11 @@ async def test_members_that_nobody_here_knows_are_kept(behind: Any, front: Any) 
             "tools/call": {"content": [block], "x-result": {"a": 1}, "_meta": {"acme/call": 3}},
         }
     )
-    async with talking_to(Server.from_client(Client(server, era=behind)), front) as peer:
-        listed = await peer.ask("tools/list")
+    async with talking(Server.from_client(Client(server, era=behind)), front) as peer:
+        listed = await peer.result("tools/list")
         assert listed["tools"] == [tool]
         assert (listed["x-list"], listed["_meta"]["acme/list"]) == (1, 2)
-        called = await peer.ask("tools/call", name="t")
+        called = await peer.result("tools/call", name="t")
         assert called["content"] == [block]
         assert (called["x-result"], called["_meta"]["acme/call"]) == ({"a": 1}, 3)
 
@@ -709,13 +706,13 @@ async def test_blocks_and_items_that_nobody_here_knows_are_kept(behind: Any, fro
     outer: Server[Any] = Server("outer")
     outer.mount(proxied, "x")
     name, uri = ("x_t", "x+a:b") if mounted else ("t", "a:b")
-    async with talking_to(outer if mounted else proxied, front) as peer:
-        assert (await peer.ask("tools/list"))["tools"] == [{**tools[0], "name": name}, tools[1]]
-        called = await peer.ask("tools/call", name=name)
+    async with talking(outer if mounted else proxied, front) as peer:
+        assert (await peer.result("tools/list"))["tools"] == [{**tools[0], "name": name}, tools[1]]
+        called = await peer.result("tools/call", name=name)
         assert called["content"] == [*blocks[:3], {**blocks[3], "uri": uri}]
         wraps = (behind, front) == ("2026", "2025")
         assert called["structuredContent"] == ({"result": [1]} if wraps else [1])
-        assert (await peer.ask("prompts/get", name=name))["messages"] == [message]
+        assert (await peer.result("prompts/get", name=name))["messages"] == [message]
 
 
 @pytest.mark.foreign_words("a server behind the proxy that leaves out caching hints")
@@ -724,18 +721,16 @@ async def test_a_result_is_dressed_for_its_caller(behind: Any, front: Any) -> No
     """BASE-15, CACHE-01, REQM-07."""
     server = with_raw_results({"resources/list": {"resources": [{"uri": "a:b", "name": "n"}]}})
     server.resource("a:b", name="b")(lambda: "")
-    async with talking_to(Server.from_client(Client(server, era=behind)), front) as peer:
-        listed = await peer.ask("resources/list")
+    async with talking(Server.from_client(Client(server, era=behind)), front) as peer:
+        listed = await peer.result("resources/list")
         known = {"resources"} if front == "2025" else {"resources", "resultType", "ttlMs", "cacheScope", "_meta"}
         assert listed.keys() == known
 
 
 async def at(revision: str, server: Server[Any], method: str, **params: Any) -> Any:
     """What a handshake client of this revision is answered."""
-    async with talking_to(server, "unasked") as peer:
-        info = {"name": "old", "version": "0"}
-        await peer.ask("initialize", protocolVersion=revision, capabilities={}, clientInfo=info)
-        return await peer.ask(method, **params)
+    async with talking(server, "2025", revision=revision) as peer:
+        return await peer.result(method, **params)
 
 
 async def test_an_output_schema_that_a_result_may_fit_in_two_ways_is_hidden_from_older_callers() -> None:

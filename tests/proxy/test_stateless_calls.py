@@ -11,23 +11,23 @@ from gemel import Client, Context, ElicitFormParams, Limits, Server
 from gemel.http1.asgi import Scope
 from tests.jumping_clock import in_no_time
 from tests.proxy.rig import Behind, each_behind
-from tests.server.peer import Refusal, talking_to
 from tests.support import Headers
 from tests.transports.http_rig import META, Site, modern, serving
+from tests.wire.talk import Refusal, talking
 
 CAN: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 YES = {"action": "accept", "content": {"value": "yes"}}
 
 
 async def ask(peer: Any, **more: Any) -> Any:
-    return await peer.ask("tools/call", name="both", arguments={}, **more)
+    return await peer.result("tools/call", name="both", arguments={}, **more)
 
 
 @each_behind
 async def test_a_round_asks_and_the_next_one_answers(behind: Any) -> None:
     """MRTR-03, MRTR-04, MRTR-07."""
     rig = Behind()
-    async with talking_to(rig.proxy(behind), "2026", **CAN) as peer:
+    async with talking(rig.proxy(behind), "2026", **CAN) as peer:
         first = await ask(peer)
         assert first["resultType"] == "input_required"
         requests = first["inputRequests"]
@@ -47,7 +47,7 @@ async def test_a_round_asks_and_the_next_one_answers(behind: Any) -> None:
 async def test_an_answer_that_is_missing_is_asked_again_and_unknown_ones_are_ignored(behind: Any) -> None:
     """MRTR-16, MRTR-17."""
     rig = Behind()
-    async with talking_to(rig.proxy(behind), "2026", **CAN) as peer:
+    async with talking(rig.proxy(behind), "2026", **CAN) as peer:
         first = await ask(peer)
         again = await ask(peer, requestState=first["requestState"], inputResponses={"nobody asked": YES})
         assert again["resultType"] == "input_required"
@@ -59,7 +59,7 @@ async def test_an_answer_that_is_missing_is_asked_again_and_unknown_ones_are_ign
 async def test_a_state_is_bound_to_its_request_and_can_not_be_changed(behind: Any) -> None:
     """MRTR-11, MRTR-12."""
     rig = Behind()
-    async with talking_to(rig.proxy(behind), "2026", **CAN) as peer:
+    async with talking(rig.proxy(behind), "2026", **CAN) as peer:
         first = await ask(peer)
         state = first["requestState"]
         other = "A" if state[20] != "A" else "B"
@@ -68,7 +68,7 @@ async def test_a_state_is_bound_to_its_request_and_can_not_be_changed(behind: An
                 await ask(peer, requestState=wrong)
             assert refused.value.code == -32602
         with pytest.raises(Refusal) as refused:
-            await peer.ask("tools/call", name="book", arguments={"city": "x"}, requestState=state)
+            await peer.result("tools/call", name="book", arguments={"city": "x"}, requestState=state)
         assert refused.value.code == -32602
         with pytest.raises(Refusal) as refused:
             await ask(peer, requestState=state, inputResponses=[1])
@@ -77,7 +77,7 @@ async def test_a_state_is_bound_to_its_request_and_can_not_be_changed(behind: An
 
 async def test_a_parked_call_is_continued_once() -> None:
     """MRTR-13."""
-    async with talking_to(Behind().proxy("2025"), "2026", **CAN) as peer:
+    async with talking(Behind().proxy("2025"), "2026", **CAN) as peer:
         first = await ask(peer)
         answers = dict.fromkeys(first["inputRequests"], YES)
         await ask(peer, requestState=first["requestState"], inputResponses=answers)
@@ -138,30 +138,30 @@ async def test_who_does_not_come_back_in_time_ends_the_call_behind() -> None:
     """MRTR-14."""
     ended: list[str] = []
     server = Server.from_client(Client(waiting_server(ended), era="2025"), limits=Limits(state_ttl=0.05))
-    async with talking_to(server, "2026", **CAN) as peer:
-        first = await peer.ask("tools/call", name="ask", arguments={})
+    async with talking(server, "2026", **CAN) as peer:
+        first = await peer.result("tools/call", name="ask", arguments={})
         await until(ended)
         with pytest.raises(Refusal) as refused:
-            await peer.ask("tools/call", name="ask", arguments={}, requestState=first["requestState"])
+            await peer.result("tools/call", name="ask", arguments={}, requestState=first["requestState"])
         assert refused.value.code == -32602
 
 
 async def test_no_more_calls_are_parked_than_allowed() -> None:
     ended: list[str] = []
     server = Server.from_client(Client(waiting_server(ended), era="2025"), parked=1)
-    async with talking_to(server, "2026", **CAN) as peer:
-        await peer.ask("tools/call", name="ask", arguments={})
+    async with talking(server, "2026", **CAN) as peer:
+        await peer.result("tools/call", name="ask", arguments={})
         assert not ended
         with pytest.raises(Refusal) as refused:
-            await peer.ask("tools/call", name="ask", arguments={})
+            await peer.result("tools/call", name="ask", arguments={})
         assert "the limit is 1" in refused.value.message
         await until(ended)
 
 
 async def test_the_end_of_the_proxy_ends_what_is_parked() -> None:
     ended: list[str] = []
-    async with talking_to(Server.from_client(Client(waiting_server(ended), era="2025")), "2026", **CAN) as peer:
-        await peer.ask("tools/call", name="ask", arguments={})
+    async with talking(Server.from_client(Client(waiting_server(ended), era="2025")), "2026", **CAN) as peer:
+        await peer.result("tools/call", name="ask", arguments={})
     assert ended
 
 

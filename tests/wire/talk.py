@@ -1,33 +1,58 @@
-"""A client's end in Python, for what a scenario as data can't say: several clients at once, and things counted.
+"""A client that sends what a test says, over any route: for what `gemel.Client` would never send, or would hide.
 
-Knows routes and JSON, nothing of `gemel`.
+Knows routes and JSON, nothing of `gemel.client`.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from tests.wire.routes import Route
+from gemel import Server
+from tests.wire.routes import Route, memory
 from tests.wire.scenario import NEWEST
 
 META = "io.modelcontextprotocol/"
 
 
-class Talk:
-    """One client on one route. Ids count from 1 for each client, on purpose."""
+class Refusal(Exception):
+    """The server answered with an error: `code`, `message` and `data` (None without)."""
 
-    def __init__(self, route: Route, era: str, name: str = "talk") -> None:
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(str(error))
+        self.code: int = error["code"]
+        self.message: str = error["message"]
+        self.data: Any = error.get("data")
+
+
+class Talk:
+    """One client on one route. Ids count from 1 for each client, on purpose.
+
+    `capabilities` are declared in the handshake, with `revision`, or with each request.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        era: str,
+        name: str = "talk",
+        *,
+        revision: str = NEWEST["2025"],
+        capabilities: dict[str, Any] | None = None,
+    ) -> None:
         self.route = route
         self.era = era
+        self.revision = revision
         self.info = {"name": name, "version": "1"}
-        self.capabilities: dict[str, Any] = {}
+        self.capabilities: dict[str, Any] = capabilities or {}
         self._last = 0
 
     async def open(self) -> Talk:
         """Shake hands, where the era wants it."""
         if self.era == "2025":
-            params = {"protocolVersion": NEWEST["2025"], "capabilities": self.capabilities, "clientInfo": self.info}
+            params = {"protocolVersion": self.revision, "capabilities": self.capabilities, "clientInfo": self.info}
             await self.say({"id": 0, "method": "initialize", "params": params})
             assert "result" in await self.answer_to(0)
             await self.say({"method": "notifications/initialized"})
@@ -65,6 +90,14 @@ class Talk:
         """A request and its answer."""
         return await self.answer_to(await self.begin(method, **params))
 
+    async def result(self, method: str, **params: Any) -> dict[str, Any]:
+        """The result of a request. Raises Refusal."""
+        answer = await self.ask(method, **params)
+        if "error" in answer:
+            raise Refusal(answer["error"])
+        found: dict[str, Any] = answer["result"]
+        return found
+
     async def call(self, tool: str, /, **arguments: Any) -> str:
         """The text of a tool's result."""
         answer = await self.ask("tools/call", name=tool, arguments=arguments)
@@ -81,3 +114,21 @@ class Talk:
         found = [json.loads(data) for data in self.route.inbox]
         self.route.inbox.clear()
         return found
+
+
+@asynccontextmanager
+async def talking(
+    server: Server[Any],
+    era: str,
+    way: Callable[[Server[Any]], AbstractAsyncContextManager[Route]] = memory,
+    *,
+    shaken: bool = True,
+    revision: str = NEWEST["2025"],
+    **capabilities: Any,
+) -> AsyncIterator[Talk]:
+    """A client of this server with these capabilities, on one of the routes; after the handshake, unless the test makes it."""
+    async with way(server) as route:
+        talk = Talk(route, era, revision=revision, capabilities=capabilities)
+        if shaken:
+            await talk.open()
+        yield talk

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from gemel import Client, Context, DefinitionError, PeerError, ResourceLink, Router, Server
-from tests.server.peer import ERAS
 
-both_eras = pytest.mark.parametrize("era", ERAS)
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
 
 def notes() -> Router:

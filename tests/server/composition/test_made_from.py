@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from gemel import Client, DefinitionError, Server
-from tests.server.peer import ERAS
 
 
-@pytest.mark.parametrize("behind", ERAS)
-@pytest.mark.parametrize("front", ERAS)
+@pytest.mark.parametrize("behind", ["2025", "2026"])
+@pytest.mark.parametrize("front", ["2025", "2026"])
 async def test_a_server_from_a_client_offers_what_the_other_one_does(behind: Any, front: Any) -> None:
     other = Server("other", version="3")
 
@@ -47,7 +46,7 @@ DOCUMENT = {
 }
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_a_server_from_an_openapi_document_asks_the_client_that_it_was_given(era: Any) -> None:
     asked: list[tuple[str, str]] = []
 

@@ -25,9 +25,9 @@ from gemel import (
     TextContent,
 )
 from gemel.server.composition.namespace import Prefix
-from tests.server.peer import ERAS, Refusal, talking_to
+from tests.wire.talk import Refusal, talking
 
-both_eras = pytest.mark.parametrize("era", ERAS)
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
 
 def weather() -> Server[Any]:
@@ -97,53 +97,53 @@ def outer(inner: Server[Any]) -> Server[Any]:
 
 @both_eras
 async def test_everything_shows_up_under_the_prefix(outer: Server[Any], era: str) -> None:
-    async with talking_to(outer, era) as peer:
-        tools = (await peer.ask("tools/list"))["tools"]
+    async with talking(outer, era) as peer:
+        tools = (await peer.result("tools/list"))["tools"]
         assert [tool["name"] for tool in tools] == ["own", "weather_forecast", "weather_fail", "weather_where"]
         assert tools[1]["description"] == "What comes."
-        assert [one["name"] for one in (await peer.ask("prompts/list"))["prompts"]] == ["weather_brief"]
-        assert [one["uri"] for one in (await peer.ask("resources/list"))["resources"]] == ["weather+city://all"]
-        templates = (await peer.ask("resources/templates/list"))["resourceTemplates"]
+        assert [one["name"] for one in (await peer.result("prompts/list"))["prompts"]] == ["weather_brief"]
+        assert [one["uri"] for one in (await peer.result("resources/list"))["resources"]] == ["weather+city://all"]
+        templates = (await peer.result("resources/templates/list"))["resourceTemplates"]
         assert [one["uriTemplate"] for one in templates] == ["weather+city://{name}/now"]
 
 
 @both_eras
 async def test_calls_reach_the_mounted_server_by_their_outer_names(outer: Server[Any], era: str) -> None:
-    async with talking_to(outer, era) as peer:
-        called = await peer.ask("tools/call", name="weather_forecast", arguments={"city": "Oslo"})
+    async with talking(outer, era) as peer:
+        called = await peer.result("tools/call", name="weather_forecast", arguments={"city": "Oslo"})
         assert called["content"] == [{"type": "text", "text": "sun in Oslo"}]
-        read = await peer.ask("resources/read", uri="weather+city://oslo/now")
+        read = await peer.result("resources/read", uri="weather+city://oslo/now")
         assert read["contents"][0] == {
             "uri": "weather+city://oslo/now",
             "text": "mild in oslo",
             "mimeType": "text/plain",
         }
-        got = await peer.ask("prompts/get", name="weather_brief", arguments={"city": "Oslo"})
+        got = await peer.result("prompts/get", name="weather_brief", arguments={"city": "Oslo"})
         assert got["messages"][0]["content"]["text"] == "the weather in Oslo"
-        own = await peer.ask("tools/call", name="own")
+        own = await peer.result("tools/call", name="own")
         assert own["content"][0]["text"] == "own"
 
 
 @both_eras
 async def test_completion_follows(outer: Server[Any], era: str) -> None:
-    async with talking_to(outer, era) as peer:
+    async with talking(outer, era) as peer:
         argument = {"name": "city", "value": "b"}
-        found = await peer.ask(
+        found = await peer.result(
             "completion/complete", ref={"type": "ref/prompt", "name": "weather_brief"}, argument=argument
         )
         assert found["completion"]["values"] == ["bergen"]
         ref = {"type": "ref/resource", "uri": "weather+city://{name}/now"}
-        found = await peer.ask("completion/complete", ref=ref, argument={"name": "name", "value": "o"})
+        found = await peer.result("completion/complete", ref=ref, argument={"name": "name", "value": "o"})
         assert found["completion"]["values"] == ["oslo"]
 
 
 @both_eras
 async def test_links_in_results_can_be_read_and_those_of_the_web_stay(outer: Server[Any], era: str) -> None:
-    async with talking_to(outer, era) as peer:
-        link, page, held = (await peer.ask("tools/call", name="weather_where"))["content"]
+    async with talking(outer, era) as peer:
+        link, page, held = (await peer.result("tools/call", name="weather_where"))["content"]
         assert (link["uri"], page["uri"]) == ("weather+city://oslo/now", "https://example.com/")
         assert held["resource"]["uri"] == link["uri"]
-        assert (await peer.ask("resources/read", uri=link["uri"]))["contents"]
+        assert (await peer.result("resources/read", uri=link["uri"]))["contents"]
 
 
 @both_eras
@@ -164,9 +164,9 @@ async def test_links_in_results_can_be_read_and_those_of_the_web_stay(outer: Ser
 async def test_names_that_are_nowhere_are_errors(
     outer: Server[Any], era: str, method: str, params: dict[str, Any]
 ) -> None:
-    async with talking_to(outer, era) as peer:
+    async with talking(outer, era) as peer:
         with pytest.raises(Refusal) as refused:
-            await peer.ask(method, **params)
+            await peer.result(method, **params)
         missing = era == "2025" and method == "resources/read"
         assert refused.value.code == (-32002 if missing else -32602)
         if method == "resources/read":
@@ -175,16 +175,16 @@ async def test_names_that_are_nowhere_are_errors(
 
 @both_eras
 async def test_a_failure_inside_is_the_tools_and_an_unexpected_one_stays_inside(outer: Server[Any], era: str) -> None:
-    async with talking_to(outer, era) as peer:
-        failed = await peer.ask("tools/call", name="weather_fail")
+    async with talking(outer, era) as peer:
+        failed = await peer.result("tools/call", name="weather_fail")
         assert failed["isError"]
         assert "inside" not in failed["content"][0]["text"]
 
 
 async def test_the_outer_server_signs_the_results(outer: Server[Any]) -> None:
     """REQM-07: it is the one that the client talks to."""
-    async with talking_to(outer, "2026") as peer:
-        result = await peer.ask("tools/call", name="weather_forecast", arguments={"city": "Oslo"})
+    async with talking(outer, "2026") as peer:
+        result = await peer.result("tools/call", name="weather_forecast", arguments={"city": "Oslo"})
         assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "outer"
 
 
@@ -198,8 +198,8 @@ async def test_a_resource_of_a_tools_user_interface_is_found_under_the_outer_uri
 
     outer: Server[Any] = Server("outer")
     outer.mount(inner, "a_b")
-    async with talking_to(outer, "2026") as peer:
-        (tool,) = (await peer.ask("tools/list"))["tools"]
+    async with talking(outer, "2026") as peer:
+        (tool,) = (await peer.result("tools/list"))["tools"]
         assert tool["_meta"] == {
             "ui": {"resourceUri": "ui://a-b+page", "x": 1},
             "ui/resourceUri": "ui://a-b+page",
@@ -251,17 +251,16 @@ async def test_what_the_mounted_server_does_not_let_watch_is_not_watched(era: An
     outer: Server[Any] = Server("outer")
     outer.mount(inner, "in")
     uris = ["in+a://open", "in+a://closed", "a://open"]
-    async with talking_to(outer, era) as peer:
+    async with talking(outer, era) as peer:
         if era == "2026":
-            listening = peer.begin("subscriptions/listen", notifications={"resourceSubscriptions": uris})
-            honoured = await peer.hears("notifications/subscriptions/acknowledged")
+            await peer.begin("subscriptions/listen", notifications={"resourceSubscriptions": uris})
+            honoured = await peer.hear("notifications/subscriptions/acknowledged")
             assert honoured["notifications"]["resourceSubscriptions"] == uris[:1]
-            listening.cancel()
         else:
-            assert await peer.ask("resources/subscribe", uri=uris[0]) == {}
+            assert await peer.result("resources/subscribe", uri=uris[0]) == {}
             for uri in uris[1:]:
                 with pytest.raises(Refusal):
-                    await peer.ask("resources/subscribe", uri=uri)
+                    await peer.result("resources/subscribe", uri=uri)
 
 
 @both_eras
@@ -294,12 +293,12 @@ async def test_lists_that_nobody_adds_to_are_empty(era: str) -> None:
     inner.tool("hello")(lambda: "hello")
     outer: Server[Any] = Server("outer")
     outer.mount(inner, "in")
-    async with talking_to(outer, era) as peer:
-        assert (await peer.ask("prompts/list"))["prompts"] == []
-        assert (await peer.ask("resources/list"))["resources"] == []
+    async with talking(outer, era) as peer:
+        assert (await peer.result("prompts/list"))["prompts"] == []
+        assert (await peer.result("resources/list"))["resources"] == []
         for method, params in (("prompts/get", {"name": "x"}), ("resources/read", {"uri": "a:b"})):
             with pytest.raises(Refusal) as refused:
-                await peer.ask(method, **params)
+                await peer.result(method, **params)
             assert refused.value.code in (-32602, -32002)
 
 
@@ -435,11 +434,11 @@ async def test_who_sees_what_inside_is_the_mounted_servers_business(era: str) ->
     cases: list[tuple[dict[str, Any], list[str]]]
     cases = [({}, ["in_plain"]), ({"roots": {}}, ["in_secret", "in_plain"])]
     for capabilities, names in cases:
-        async with talking_to(outer, era, **capabilities) as peer:
-            assert [tool["name"] for tool in (await peer.ask("tools/list"))["tools"]] == names
+        async with talking(outer, era, **capabilities) as peer:
+            assert [tool["name"] for tool in (await peer.result("tools/list"))["tools"]] == names
             if not capabilities:
                 with pytest.raises(Refusal):
-                    await peer.ask("tools/call", name="in_secret")
+                    await peer.result("tools/call", name="in_secret")
 
 
 @pytest.mark.parametrize("varies", [False, True])
@@ -452,8 +451,8 @@ async def test_a_list_that_varies_inside_is_private_outside(varies: bool) -> Non
     outer: Server[Any] = Server("outer", cache=hints)
     outer.tool("own")(lambda: "")
     outer.mount(inner, "in")
-    async with talking_to(outer, "2026") as peer:
-        assert (await peer.ask("tools/list"))["cacheScope"] == ("private" if varies else "public")
+    async with talking(outer, "2026") as peer:
+        assert (await peer.result("tools/list"))["cacheScope"] == ("private" if varies else "public")
 
 
 @both_eras
@@ -466,11 +465,11 @@ async def test_one_that_fails_to_list_is_left_out_and_the_others_stay(outer: Ser
 
     broken.tool("there")(lambda: "there")
     outer.mount(broken, "broken")
-    async with talking_to(outer, era) as peer:
-        names = [tool["name"] for tool in (await peer.ask("tools/list"))["tools"]]
+    async with talking(outer, era) as peer:
+        names = [tool["name"] for tool in (await peer.result("tools/list"))["tools"]]
         assert "own" in names
         assert not [name for name in names if name.startswith("broken")]
-        assert (await peer.ask("tools/call", name="broken_there"))["content"][0]["text"] == "there"
+        assert (await peer.result("tools/call", name="broken_there"))["content"][0]["text"] == "there"
 
 
 @both_eras
@@ -484,8 +483,8 @@ async def test_a_handler_of_the_mounted_servers_own_is_asked_and_its_extra_membe
 
     outer: Server[Any] = Server("outer")
     outer.mount(inner, "in")
-    async with talking_to(outer, era) as peer:
-        assert (await peer.ask("tools/call", name="in_any thing"))["content"][0]["text"] == "any thing"
+    async with talking(outer, era) as peer:
+        assert (await peer.result("tools/call", name="in_any thing"))["content"][0]["text"] == "any thing"
 
 
 # ---------------------------------------------------------------- pages and clashes
@@ -502,9 +501,9 @@ async def test_pages_run_over_everything_that_is_mounted(era: str) -> None:
     outer.mount(inner, "in")
     names: list[str] = []
     cursor: dict[str, str] = {}
-    async with talking_to(outer, era) as peer:
+    async with talking(outer, era) as peer:
         for _ in range(4):
-            page = await peer.ask("tools/list", **cursor)
+            page = await peer.result("tools/list", **cursor)
             names += [tool["name"] for tool in page["tools"]]
             if "nextCursor" in page:
                 assert len(page["tools"]) == 3
@@ -523,20 +522,20 @@ async def test_without_a_prefix_names_stay_and_the_first_one_counts(outer: Serve
         return x
 
     outer.mount(plain)
-    async with talking_to(outer, era) as peer:
-        names = [tool["name"] for tool in (await peer.ask("tools/list"))["tools"]]
+    async with talking(outer, era) as peer:
+        names = [tool["name"] for tool in (await peer.result("tools/list"))["tools"]]
         assert names.count("own") == 1
-        assert (await peer.ask("tools/call", name="own"))["content"][0]["text"] == "own"
-        assert (await peer.ask("tools/call", name="more"))["content"][0]["text"] == "more"
-        assert (await peer.ask("resources/read", uri="p://1"))["contents"][0]["text"] == "1"
+        assert (await peer.result("tools/call", name="own"))["content"][0]["text"] == "own"
+        assert (await peer.result("tools/call", name="more"))["content"][0]["text"] == "more"
+        assert (await peer.result("resources/read", uri="p://1"))["contents"][0]["text"] == "1"
 
 
 @both_eras
 async def test_an_own_name_that_looks_mounted_stays_the_hosts(outer: Server[Any], era: str) -> None:
     outer.tool("weather_forecast")(lambda: "mine")
-    async with talking_to(outer, era) as peer:
-        assert (await peer.ask("tools/call", name="weather_forecast"))["content"][0]["text"] == "mine"
-        names = [tool["name"] for tool in (await peer.ask("tools/list"))["tools"]]
+    async with talking(outer, era) as peer:
+        assert (await peer.result("tools/call", name="weather_forecast"))["content"][0]["text"] == "mine"
+        names = [tool["name"] for tool in (await peer.result("tools/list"))["tools"]]
         assert names.count("weather_forecast") == 1
 
 

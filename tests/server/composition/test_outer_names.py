@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from gemel import ArgumentChange, Client, Context, Overloaded, PeerError, Server, ToolCallError, ToolChange, ToolChanges
-from tests.server import peer
-from tests.server.peer import Refusal, talking_to
 from tests.support import V2025_06
+from tests.wire.talk import Refusal, talking
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
@@ -183,11 +182,10 @@ async def test_an_argument_that_is_always_sent_and_does_not_fit_is_the_authors_m
             assert "unit" not in await failure(client, name)  # what is the caller's to correct comes first
 
 
-async def test_older_revisions_say_it_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(peer.REVISIONS, "2025", V2025_06)
-    async with talking_to(mounted(), "2025") as end:
+async def test_older_revisions_say_it_as_an_error() -> None:
+    async with talking(mounted(), "2025", revision=V2025_06) as end:
         with pytest.raises(Refusal, match="Invalid arguments for tool 'w_tomorrow': place: missing"):
-            await end.ask("tools/call", name="w_tomorrow", arguments={})
+            await end.result("tools/call", name="w_tomorrow", arguments={})
 
 
 @both_eras

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gemel import CacheHint, Context, DefinitionError, Server
-from tests.server.peer import talking_to
+from tests.wire.talk import talking
 
 
 def hints(result: dict[str, Any]) -> tuple[Any, Any]:
@@ -35,23 +35,23 @@ async def test_a_method_has_the_hint_that_the_server_was_given_and_else_the_safe
         "server/discover": CacheHint(0.0015),
         "resources/read": CacheHint(9),
     }
-    async with talking_to(offering(Server("s", cache=cache)), "2026") as peer:
-        assert hints(await peer.ask("tools/list")) == (60_000, "public")
-        assert hints(await peer.ask("server/discover")) == (1, "private")
-        assert hints(await peer.ask("resources/list")) == (0, "private")
-        assert hints(await peer.ask("resources/templates/list")) == (0, "private")
-        assert hints(await peer.ask("resources/read", uri="x://1")) == (9000, "private")
-        assert "ttlMs" not in await peer.ask("tools/call", name="tool")
+    async with talking(offering(Server("s", cache=cache)), "2026") as peer:
+        assert hints(await peer.result("tools/list")) == (60_000, "public")
+        assert hints(await peer.result("server/discover")) == (1, "private")
+        assert hints(await peer.result("resources/list")) == (0, "private")
+        assert hints(await peer.result("resources/templates/list")) == (0, "private")
+        assert hints(await peer.result("resources/read", uri="x://1")) == (9000, "private")
+        assert "ttlMs" not in await peer.result("tools/call", name="tool")
 
 
 async def test_all_pages_of_a_list_have_one_scope() -> None:
     """CACHE-09."""
     server = offering(Server("s", page_size=2, cache={"resources/list": CacheHint(5, "public")}))
     seen: list[tuple[Any, Any]] = []
-    async with talking_to(server, "2026") as peer:
+    async with talking(server, "2026") as peer:
         params: dict[str, Any] = {}
         while True:
-            page = await peer.ask("resources/list", **params)
+            page = await peer.result("resources/list", **params)
             seen.append(hints(page))
             if "nextCursor" not in page:
                 break
@@ -61,8 +61,8 @@ async def test_all_pages_of_a_list_have_one_scope() -> None:
 
 async def test_a_handshake_client_hears_of_no_hints() -> None:
     """The fields belong to the stateless revision."""
-    async with talking_to(offering(Server("s", cache={"resources/list": CacheHint(5)})), "2025") as peer:
-        assert not {"ttlMs", "cacheScope"} & (await peer.ask("resources/list")).keys()
+    async with talking(offering(Server("s", cache={"resources/list": CacheHint(5)})), "2025") as peer:
+        assert not {"ttlMs", "cacheScope"} & (await peer.result("resources/list")).keys()
 
 
 async def test_a_resource_has_a_hint_of_its_own() -> None:
@@ -81,10 +81,10 @@ async def test_a_resource_has_a_hint_of_its_own() -> None:
     def none() -> str:
         return "text"
 
-    async with talking_to(server, "2026") as peer:
-        assert hints(await peer.ask("resources/read", uri="x://own")) == (1500, "private")
-        assert hints(await peer.ask("resources/read", uri="x://scope")) == (0, "public")
-        assert hints(await peer.ask("resources/read", uri="x://none")) == (9000, "public")
+    async with talking(server, "2026") as peer:
+        assert hints(await peer.result("resources/read", uri="x://own")) == (1500, "private")
+        assert hints(await peer.result("resources/read", uri="x://scope")) == (0, "public")
+        assert hints(await peer.result("resources/read", uri="x://none")) == (9000, "public")
 
 
 async def test_neither_a_question_nor_the_answer_to_a_retry_may_be_kept() -> None:
@@ -95,13 +95,13 @@ async def test_neither_a_question_nor_the_answer_to_a_retry_may_be_kept() -> Non
     async def asks(ctx: Context) -> str:
         return await ctx.elicit("Your name?", str, key="name")
 
-    async with talking_to(server, "2026", elicitation={}) as peer:
-        question = await peer.ask("resources/read", uri="x://asks")
+    async with talking(server, "2026", elicitation={}) as peer:
+        question = await peer.result("resources/read", uri="x://asks")
         assert question["resultType"] == "input_required"
         assert not {"ttlMs", "cacheScope"} & question.keys()
         answers = {"name": {"action": "accept", "content": {"value": "Ann"}}}
         state = question["requestState"]
-        answer = await peer.ask("resources/read", uri="x://asks", inputResponses=answers, requestState=state)
+        answer = await peer.result("resources/read", uri="x://asks", inputResponses=answers, requestState=state)
     assert answer["contents"][0]["text"] == "Ann"
     assert hints(answer) == (0, "private")
 

@@ -17,9 +17,9 @@ from gemel import DefinitionError, ResourceNotFound, Server
 from gemel.server.features import files as module
 from gemel.server.features.files import Files
 from tests.server.features.test_path_safety import WAYS_OUT
-from tests.server.peer import ERAS, Peer, Refusal, talking_to
+from tests.wire.talk import Refusal, Talk, talking
 
-both_eras = pytest.mark.parametrize("era", ERAS)
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX files")
 
 
@@ -50,15 +50,15 @@ def serving(root: Path, **options: Any) -> Server[Any]:
     return server
 
 
-async def read(peer: Peer, uri: str) -> dict[str, Any]:
-    (item,) = (await peer.ask("resources/read", uri=uri))["contents"]
+async def read(peer: Talk, uri: str) -> dict[str, Any]:
+    (item,) = (await peer.result("resources/read", uri=uri))["contents"]
     found: dict[str, Any] = item
     return found
 
 
-async def is_missing(peer: Peer, uri: str) -> bool:
+async def is_missing(peer: Talk, uri: str) -> bool:
     with pytest.raises(Refusal) as caught:
-        await peer.ask("resources/read", uri=uri)
+        await peer.result("resources/read", uri=uri)
     return caught.value.message in ("Resource not found", "Invalid URI: no scheme, or control characters")
 
 
@@ -72,16 +72,16 @@ async def test_a_folder_has_its_own_name_however_its_path_is_written(
     for path in (f"{root}/", ".", "sub/.."):
         server = Server("s")
         server.add_files(path, "file:///docs/")
-        async with talking_to(server, "2026") as peer:
-            assert [one["name"] for one in (await peer.ask("resources/list"))["resources"]] == ["docs"]
+        async with talking(server, "2026") as peer:
+            assert [one["name"] for one in (await peer.result("resources/list"))["resources"]] == ["docs"]
 
 
 @both_eras
 async def test_a_folder_is_listed_as_one_resource_and_one_template(root: Path, era: str) -> None:
     """RES-02, RES-03, RES-08."""
     server = serving(root, title="Documents", description="All of them", ttl=60)
-    async with talking_to(server, era) as peer:
-        assert (await peer.ask("resources/list"))["resources"] == [
+    async with talking(server, era) as peer:
+        assert (await peer.result("resources/list"))["resources"] == [
             {
                 "uri": "file:///docs/",
                 "name": "docs",
@@ -90,10 +90,10 @@ async def test_a_folder_is_listed_as_one_resource_and_one_template(root: Path, e
                 "mimeType": "inode/directory",
             }
         ]
-        assert (await peer.ask("resources/templates/list"))["resourceTemplates"] == [
+        assert (await peer.result("resources/templates/list"))["resourceTemplates"] == [
             {"uriTemplate": "file:///docs/{+path}", "name": "docs", "title": "Documents", "description": "All of them"}
         ]
-        result = await peer.ask("resources/read", uri="file:///docs/a.txt")
+        result = await peer.result("resources/read", uri="file:///docs/a.txt")
         assert result.get("ttlMs") == (60_000 if era == "2026" else None)
         server.remove_resource("file:///docs/")
         assert await is_missing(peer, "file:///docs/a.txt")
@@ -102,7 +102,7 @@ async def test_a_folder_is_listed_as_one_resource_and_one_template(root: Path, e
 
 async def test_files_are_text_or_blob_by_their_name_and_by_what_they_hold(root: Path) -> None:
     """RES-04."""
-    async with talking_to(serving(root), "2026") as peer:
+    async with talking(serving(root), "2026") as peer:
         found = {
             name: await read(peer, f"file:///docs/{name}")
             for name in ("a.txt", "empty.txt", "sub/b%20c.md", "sub/deep/pixel.png", "latin.txt", "Makefile", "blob")
@@ -128,7 +128,7 @@ async def test_files_are_text_or_blob_by_their_name_and_by_what_they_hold(root: 
 
 async def test_a_folder_reads_as_the_list_of_its_entries(root: Path) -> None:
     """RES-08: in the order of their names, with URIs that can be read in turn."""
-    async with talking_to(serving(root), "2026") as peer:
+    async with talking(serving(root), "2026") as peer:
         top = json.loads((await read(peer, "file:///docs/"))["text"])
         sub = json.loads((await read(peer, "file:///docs/sub/"))["text"])
         assert json.loads((await read(peer, "file:///docs/sub"))["text"]) == sub
@@ -152,7 +152,7 @@ async def test_a_folder_reads_as_the_list_of_its_entries(root: Path) -> None:
 
 async def test_a_long_folder_is_cut_and_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ENTRIES", 2)
-    async with talking_to(serving(root), "2026") as peer:
+    async with talking(serving(root), "2026") as peer:
         found = json.loads((await read(peer, "file:///docs/"))["text"])
     assert ([entry["name"] for entry in found["entries"]], found["more"]) == (["Makefile", "a.txt"], True)
 
@@ -160,9 +160,9 @@ async def test_a_long_folder_is_cut_and_says_so(root: Path, monkeypatch: pytest.
 async def test_a_path_is_completed_one_level_deep(root: Path) -> None:
     reference = {"type": "ref/resource", "uri": "file:///docs/{+path}"}
     found = {}
-    async with talking_to(serving(root), "2026") as peer:
+    async with talking(serving(root), "2026") as peer:
         for value in ("", "s", "sub/", "sub/d", "nothing/", "../", "a.txt/", ".e"):
-            done = await peer.ask("completion/complete", ref=reference, argument={"name": "path", "value": value})
+            done = await peer.result("completion/complete", ref=reference, argument={"name": "path", "value": value})
             found[value] = done["completion"]["values"]
     assert found == {
         "": ["Makefile", "a.txt", "blob", "empty.txt", "latin.txt", "sub/"],
@@ -183,14 +183,14 @@ async def test_one_file_is_one_resource(root: Path, era: str) -> None:
     server.add_files(root / "blob", "file:///b", name="b", mime_type="text/x-thing")
     (root / "note").write_text("note")
     server.add_files(root / "note", "x://note", mime_type="text/x-note")
-    async with talking_to(server, era) as peer:
-        listed = (await peer.ask("resources/list"))["resources"]
+    async with talking(server, era) as peer:
+        listed = (await peer.result("resources/list"))["resources"]
         assert listed == [
             {"uri": "file:///a.txt", "name": "a.txt", "mimeType": "text/plain", "size": 4},
             {"uri": "file:///b", "name": "b", "mimeType": "text/x-thing", "size": 2},
             {"uri": "x://note", "name": "note", "mimeType": "text/x-note", "size": 4},
         ]
-        assert (await peer.ask("resources/templates/list"))["resourceTemplates"] == []
+        assert (await peer.result("resources/templates/list"))["resourceTemplates"] == []
         assert (await read(peer, "file:///a.txt"))["text"] == "text"
         assert await read(peer, "x://note") == {"uri": "x://note", "text": "note", "mimeType": "text/x-note"}
         (root / "a.txt").unlink()
@@ -200,7 +200,7 @@ async def test_one_file_is_one_resource(root: Path, era: str) -> None:
 async def test_a_file_beyond_the_limit_is_refused(root: Path) -> None:
     (root / "exact.txt").write_text("x" * 10)
     (root / "large.txt").write_text("x" * 11)
-    async with talking_to(serving(root, resource_bytes=10), "2026") as peer:
+    async with talking(serving(root, resource_bytes=10), "2026") as peer:
         assert (await read(peer, "file:///docs/exact.txt"))["text"] == "x" * 10
         with pytest.raises(Refusal, match="larger than 10 bytes"):
             await read(peer, "file:///docs/large.txt")
@@ -211,19 +211,19 @@ async def test_a_file_that_is_larger_than_it_says_is_refused() -> None:
     """Files of /proc say that they are empty."""
     server = Server("s", resource_bytes=100)
     server.add_files("/proc/self/status", "x://status")
-    async with talking_to(server, "2026") as peer:
+    async with talking(server, "2026") as peer:
         with pytest.raises(Refusal, match="larger than 100 bytes"):
             await read(peer, "x://status")
 
 
 async def test_files_that_are_there_may_be_watched(root: Path) -> None:
     """SUB-15."""
-    async with talking_to(serving(root), "2025") as peer:
+    async with talking(serving(root), "2025") as peer:
         for uri in ("file:///docs/", "file:///docs/a.txt", "file:///docs/sub", "file:///docs/sub/b%20c.md"):
-            assert await peer.ask("resources/subscribe", uri=uri) == {}
+            assert await peer.result("resources/subscribe", uri=uri) == {}
         for uri in ("file:///docs/nothing", "file:///docs/.env", "file:///docs/../secret.txt", "file:///else/a.txt"):
             with pytest.raises(Refusal):
-                await peer.ask("resources/subscribe", uri=uri)
+                await peer.result("resources/subscribe", uri=uri)
 
 
 # ---------------------------------------------------------------- what is not there
@@ -240,7 +240,7 @@ async def test_no_writing_of_a_path_leads_out(root: Path, way: str) -> None:
         quote(way),
         quote(quote(way, safe=""), safe=""),
     ):
-        async with talking_to(serving(root), "2026") as peer:
+        async with talking(serving(root), "2026") as peer:
             assert await is_missing(peer, f"file:///docs/{path}")
 
 
@@ -268,19 +268,19 @@ async def test_no_writing_of_a_path_leads_out(root: Path, way: str) -> None:
 )
 async def test_what_is_no_plain_path_to_a_file_is_missing(root: Path, path: str) -> None:
     """RES-09."""
-    async with talking_to(serving(root), "2026") as peer:
+    async with talking(serving(root), "2026") as peer:
         assert await is_missing(peer, f"file:///docs/{path}")
 
 
 async def test_a_prefix_that_looks_alike_is_another_place(root: Path) -> None:
     """RES-09: `docs-secret` begins like `docs`."""
-    async with talking_to(serving(root), "2026") as peer:
+    async with talking(serving(root), "2026") as peer:
         for uri in ("file:///docs-secret/x.txt", "file:///docs/../docs-secret/x.txt", "file:///docs"):
             assert await is_missing(peer, uri)
 
 
 async def test_hidden_names_are_there_for_who_asks_for_them(root: Path) -> None:
-    async with talking_to(serving(root, hidden=True), "2026") as peer:
+    async with talking(serving(root, hidden=True), "2026") as peer:
         assert (await read(peer, "file:///docs/.git/config"))["text"] == "secret"
         for uri in ("file:///docs/.", "file:///docs/..", "file:///docs/.git/.."):
             assert await is_missing(peer, uri)
@@ -299,7 +299,7 @@ async def test_symlinks_count_where_they_lead_to(root: Path) -> None:
     (root / "circle").symlink_to("circle")
     (root / "chain").symlink_to("out")
     (root / "dangling").symlink_to("nothing")
-    async with talking_to(serving(root), "2026") as peer:
+    async with talking(serving(root), "2026") as peer:
         assert (await read(peer, "file:///docs/inside"))["text"] == "größe"
         assert (await read(peer, "file:///docs/inside-too/b%20c.md"))["text"] == "größe"
         for path in (
@@ -324,7 +324,7 @@ async def test_a_root_that_is_a_symlink_is_fine(root: Path) -> None:
     (root.parent / "link").symlink_to(root)
     server = Server("s")
     server.add_files(root.parent / "link")
-    async with talking_to(server, "2026") as peer:
+    async with talking(server, "2026") as peer:
         assert (await read(peer, "file:///docs/a.txt"))["text"] == "text"
 
 
@@ -356,7 +356,7 @@ async def test_only_files_and_folders_are_there(root: Path) -> None:
     os.mkfifo(root / "pipe")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(root / "socket"))
-        async with talking_to(serving(root), "2026") as peer:
+        async with talking(serving(root), "2026") as peer:
             for name in ("pipe", "socket"):
                 assert await is_missing(peer, f"file:///docs/{name}")
             entries = json.loads((await read(peer, "file:///docs/"))["text"])["entries"]
@@ -369,7 +369,7 @@ async def test_names_that_are_no_text_are_left_out(root: Path) -> None:
         (root / os.fsdecode(b"\xff.txt")).write_text("x")
     except OSError:
         pytest.skip("this file system has no such names")
-    async with talking_to(serving(root), "2026") as peer:
+    async with talking(serving(root), "2026") as peer:
         entries = json.loads((await read(peer, "file:///docs/"))["text"])["entries"]
         assert len(entries) == 6
         assert await is_missing(peer, "file:///docs/%FF.txt")
@@ -379,7 +379,7 @@ async def test_names_that_are_no_text_are_left_out(root: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0 if hasattr(os, "geteuid") else False, reason="root may read everything")
 async def test_what_may_not_be_read_is_missing(root: Path) -> None:
     (root / "a.txt").chmod(0)
-    async with talking_to(serving(root), "2026") as peer:
+    async with talking(serving(root), "2026") as peer:
         assert await is_missing(peer, "file:///docs/a.txt")
 
 

@@ -32,17 +32,17 @@ from gemel import (
     Server,
 )
 from gemel.server.features.resources import MAX_URI
-from tests.server.peer import ERAS, Peer, Refusal, talking_to
+from tests.wire.talk import Refusal, Talk, talking
 
-both_eras = pytest.mark.parametrize("era", ERAS)
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
 
-async def read(peer: Peer, uri: str) -> list[dict[str, Any]]:
-    contents: list[dict[str, Any]] = (await peer.ask("resources/read", uri=uri))["contents"]
+async def read(peer: Talk, uri: str) -> list[dict[str, Any]]:
+    contents: list[dict[str, Any]] = (await peer.result("resources/read", uri=uri))["contents"]
     return contents
 
 
-async def refusal(peer: Peer, uri: str) -> Refusal:
+async def refusal(peer: Talk, uri: str) -> Refusal:
     with pytest.raises(Refusal) as caught:
         await read(peer, uri)
     return caught.value
@@ -75,9 +75,9 @@ async def test_a_resource_is_listed_with_all_that_was_said_of_it(era: str) -> No
         """Not shown."""
         return a
 
-    async with talking_to(server, era) as peer:
-        listed = (await peer.ask("resources/list"))["resources"]
-        templates = (await peer.ask("resources/templates/list"))["resourceTemplates"]
+    async with talking(server, era) as peer:
+        listed = (await peer.result("resources/list"))["resources"]
+        templates = (await peer.result("resources/templates/list"))["resourceTemplates"]
     assert listed == [
         {
             "uri": "x://text.md",
@@ -107,16 +107,16 @@ async def test_the_capability_is_there_before_the_first_resource(era: str) -> No
     """RES-01: what is registered later was negotiated; completion is declared with the first completer."""
     server = Server("s")
     ask = "initialize" if era == "2025" else "server/discover"
-    async with talking_to(server, era) as peer:
-        assert (await peer.ask("resources/list"))["resources"] == []
+    async with talking(server, era) as peer:
+        assert (await peer.result("resources/list"))["resources"] == []
 
         @server.resource("x://{a}")
         def one(a: str) -> str:
             return a
 
-        assert await peer.ask("resources/list")
+        assert await peer.result("resources/list")
         if ask == "server/discover":
-            assert (await peer.ask(ask))["capabilities"] == {
+            assert (await peer.result(ask))["capabilities"] == {
                 "tools": {"listChanged": True},
                 "prompts": {"listChanged": True},
                 "resources": {"subscribe": True, "listChanged": True},
@@ -124,7 +124,7 @@ async def test_the_capability_is_there_before_the_first_resource(era: str) -> No
             }
         one.complete("a")(lambda value: ["1"])
         reference = {"type": "ref/resource", "uri": "x://{a}"}
-        done = await peer.ask("completion/complete", ref=reference, argument={"name": "a", "value": ""})
+        done = await peer.result("completion/complete", ref=reference, argument={"name": "a", "value": ""})
         assert done["completion"]["values"] == ["1"]
 
 
@@ -135,18 +135,18 @@ async def test_lists_of_several_pages_are_sorted(era: str) -> None:
     for name in ("z", "a", "m", "b", "k"):
         server.resource(f"x://{name}", name=name)(lambda: "text")
         server.resource(f"x://{name}/{{v}}", name=name)(_of_v)
-    async with talking_to(server, era) as peer:
+    async with talking(server, era) as peer:
         for method, member in (("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")):
             names: list[str] = []
             params: dict[str, Any] = {}
             for _ in range(3):
-                page = await peer.ask(method, **params)
+                page = await peer.result(method, **params)
                 names += [item["name"] for item in page[member]]
                 params = {"cursor": page.get("nextCursor")}
             assert names == ["a", "b", "k", "m", "z"]
             assert params == {"cursor": None}
             with pytest.raises(Refusal) as caught:
-                await peer.ask(method, cursor="nonsense")
+                await peer.result(method, cursor="nonsense")
             assert caught.value.code == -32602
 
 
@@ -160,17 +160,17 @@ async def test_a_removed_resource_is_gone_and_clients_are_told(era: str) -> None
     server = Server("s")
     server.resource("x://a", name="a")(lambda: "a")
     server.resource("x://{v}/b")(_of_v)
-    async with talking_to(server, era) as peer:
+    async with talking(server, era) as peer:
         if era == "2026":
-            peer.begin("subscriptions/listen", notifications={"resourcesListChanged": True})
-            await peer.hears("notifications/subscriptions/acknowledged")
+            await peer.begin("subscriptions/listen", notifications={"resourcesListChanged": True})
+            await peer.hear("notifications/subscriptions/acknowledged")
         server.remove_resource("x://a")
-        await peer.hears("notifications/resources/list_changed")
+        await peer.hear("notifications/resources/list_changed")
         assert (await refusal(peer, "x://a")).message == "Resource not found"
         server.remove_resource("x://{v}/b")
         with pytest.raises(KeyError):
             server.remove_resource("x://a")
-        assert (await peer.ask("resources/list"))["resources"] == []
+        assert (await peer.result("resources/list"))["resources"] == []
 
 
 # ---------------------------------------------------------------- finding
@@ -191,7 +191,7 @@ async def test_what_is_not_there_is_refused_in_the_words_of_the_era(era: str) ->
         return None
 
     code = -32002 if era == "2025" else -32602
-    async with talking_to(server, era) as peer:
+    async with talking(server, era) as peer:
         for uri in ("x://a", "y://a/b", "x://none", "x://" + "a" * 1000):
             found = await refusal(peer, uri)
             assert (found.code, found.data) == (code, {"uri": uri})
@@ -203,7 +203,7 @@ async def test_what_is_no_uri_is_refused(uri: str) -> None:
     """RES-09: checked before any template sees it, and echoed only in part."""
     server = Server("s")
     server.resource("x://{+v}")(_of_v)
-    async with talking_to(server, "2025") as peer:
+    async with talking(server, "2025") as peer:
         found = await refusal(peer, uri)
     assert found.code == -32602
     assert found.message.startswith("Invalid URI: ")
@@ -215,7 +215,7 @@ async def test_a_uri_without_variables_comes_first_then_the_most_specific_templa
     for uri in ("x://{+v}", "x://{v}", "x://{v}/b", "x://a/{v}", "x://a/{+v}"):
         server.resource(uri)(_naming(uri))
     server.resource("x://a/b", name="static")(lambda: "static")
-    async with talking_to(server, "2026") as peer:
+    async with talking(server, "2026") as peer:
         found = {
             uri: (await read(peer, uri))[0]["text"]
             for uri in ("x://a/b", "x://c/b", "x://a/c", "x://a", "x://a/c/d", "x://b/c")
@@ -240,7 +240,7 @@ def _naming(text: str) -> Callable[[str], str]:
 async def test_a_template_is_no_resource_itself() -> None:
     server = Server("s")
     server.resource("x://{v}/{w}")(lambda_free)
-    async with talking_to(server, "2026") as peer:
+    async with talking(server, "2026") as peer:
         assert (await read(peer, "x://{v}/{w}"))[0]["text"] == "{v} {w}"
 
 
@@ -269,7 +269,7 @@ async def test_variables_are_read_by_the_annotations_of_their_parameters(era: st
         seen.append((day, colour, path, wet, days))
         return ctx.method
 
-    async with talking_to(server, era) as peer:
+    async with talking(server, era) as peer:
         assert (await read(peer, "x://3/red"))[0]["text"] == "resources/read"
         await read(peer, "x://4/red/a%2Fb/c?days=1&wet=true&days=2")
         found = await refusal(peer, "x://x/blue?days=1&days=y")
@@ -288,7 +288,7 @@ async def test_a_value_that_does_not_fit_is_the_callers_error_not_another_templa
         return "number"
 
     server.resource("x://{+v}")(_of_v)
-    async with talking_to(server, "2025") as peer:
+    async with talking(server, "2025") as peer:
         assert (await read(peer, "x://1/b"))[0]["text"] == "number"
         found = await refusal(peer, "x://one/b")
     assert (found.code, found.message) == (
@@ -304,7 +304,7 @@ async def test_a_required_parameter_makes_its_variable_required() -> None:
     def search(q: str, limit: Literal["1", "2"] = "1") -> str:
         return q + limit
 
-    async with talking_to(server, "2026") as peer:
+    async with talking(server, "2026") as peer:
         assert (await read(peer, "x://search?limit=2&q=a"))[0]["text"] == "a2"
         assert "q: missing" in (await refusal(peer, "x://search?limit=2")).message
 
@@ -321,7 +321,7 @@ async def test_a_value_that_leads_out_of_a_folder_reaches_no_function(
     server.resource("list://a{?v*}", name="l")(_listed)
     server.resource("raw://{v}", screen=False)(_of_v)
     caplog.set_level(logging.INFO, "gemel")
-    async with talking_to(server, "2026") as peer:
+    async with talking(server, "2026") as peer:
         assert (await refusal(peer, f"doc://{value}")).message == "Resource not found"
         assert (await refusal(peer, f"list://a?v=ok&v={value}")).message == "Resource not found"
         assert "doc://{v}: rejected a value that leads out of a folder" in caplog.text
@@ -402,7 +402,7 @@ async def test_what_a_function_returns_becomes_contents(name: str, kind: str) ->
         return make()
 
     server.resource(f"x://{path}", name="r", blocking=kind != "inline")(make_async if kind == "async" else make)
-    async with talking_to(server, "2026") as peer:
+    async with talking(server, "2026") as peer:
         assert await read(peer, f"x://{path}") == [{"uri": f"x://{path}", **item} for item in contents]
 
 
@@ -413,7 +413,7 @@ async def test_the_annotation_may_be_an_image() -> None:
     def chart() -> Image:
         return Image(data=b"\0\1", format="png")
 
-    async with talking_to(server, "2026") as peer:
+    async with talking(server, "2026") as peer:
         assert await read(peer, "x://chart") == [{"uri": "x://chart", "blob": "AAE=", "mimeType": "image/png"}]
 
 
@@ -422,7 +422,7 @@ async def test_a_given_mime_type_is_kept_whatever_is_returned() -> None:
     made: dict[str, Callable[[], Any]] = {"text": lambda: "a", "bytes": lambda: b"a", "json": lambda: {"a": 1}}
     for name, make in made.items():
         server.resource(f"x://{name}.png", name=name, mime_type="a/b")(make)
-    async with talking_to(server, "2026") as peer:
+    async with talking(server, "2026") as peer:
         for name in made:
             assert (await read(peer, f"x://{name}.png"))[0]["mimeType"] == "a/b"
 
@@ -459,7 +459,7 @@ async def test_chunks_are_collected_up_to_a_limit_and_their_source_is_closed() -
     server.resource("x://kept", name="k")(lambda: kept)
     server.resource("x://forever", name="f")(lambda: forever())
     server.resource("x://exact", name="x")(lambda: _chunks(b"x" * 999, b"y"))
-    async with talking_to(server, "2026") as peer:
+    async with talking(server, "2026") as peer:
         for uri in ("x://endless", "x://forever"):
             found = await refusal(peer, uri)
             assert (found.code, found.message) == (
@@ -509,7 +509,7 @@ async def test_a_resource_may_be_a_generator_of_chunks(era: str) -> None:
             raise ResourceNotFound(f"x://none/{name}")
         yield from ()
 
-    async with talking_to(server, era) as peer:
+    async with talking(server, era) as peer:
         assert (await read(peer, "x://lines"))[0]["text"] == "one\ntwo\n"
         assert threads != ["MainThread"]
         assert base64.b64decode((await read(peer, "x://bytes/3"))[0]["blob"]) == b"xxx"
@@ -541,7 +541,7 @@ async def test_what_can_not_be_sent_is_the_authors_error_and_the_reader_learns_n
     """RES-05, ERR-05: never empty contents."""
     server = Server("s")
     server.resource("x://r", name="r")(value)
-    async with talking_to(server, "2026") as peer:
+    async with talking(server, "2026") as peer:
         found = await refusal(peer, "x://r")
     assert (found.code, found.message, found.data) == (-32603, "Internal server error", None)
     assert words in caplog.text
@@ -554,7 +554,7 @@ async def test_what_is_returned_must_fit_the_annotation(caplog: pytest.LogCaptur
     def day() -> Day:
         return {"name": "Mon"}  # type: ignore[return-value]  # a mistake of the author
 
-    async with talking_to(server, "2026") as peer:
+    async with talking(server, "2026") as peer:
         assert (await refusal(peer, "x://day")).code == -32603
     assert "doesn't fit `-> Day`" in caplog.text
 
@@ -578,7 +578,7 @@ async def test_errors_of_a_function_pass_if_they_are_meant_for_the_reader_and_el
     async def internal() -> str:
         raise InternalError("Closed for today")
 
-    async with talking_to(server, era) as peer:
+    async with talking(server, era) as peer:
         found = await refusal(peer, "x://secret")
         assert (found.code, found.message, found.data) == (-32603, "Internal server error", None)
         found = await refusal(peer, "x://plain")
@@ -595,11 +595,11 @@ async def test_a_resource_may_ask_and_is_read_in_two_rounds() -> None:
     async def guest(ctx: Context, room: str) -> str:
         return f"{await ctx.elicit('Your name?', str, key='name')} in {room}"
 
-    async with talking_to(server, "2026", elicitation={}) as peer:
-        question = await peer.ask("resources/read", uri="x://7/guest")
+    async with talking(server, "2026", elicitation={}) as peer:
+        question = await peer.result("resources/read", uri="x://7/guest")
         assert question["resultType"] == "input_required"
         answers = {"name": {"action": "accept", "content": {"value": "Ann"}}}
-        answer = await peer.ask(
+        answer = await peer.result(
             "resources/read", uri="x://7/guest", inputResponses=answers, requestState=question["requestState"]
         )
     assert answer["contents"][0]["text"] == "Ann in 7"
@@ -618,12 +618,12 @@ async def test_variables_are_completed_and_only_those(era: str) -> None:
     def cities(value: str, chosen: dict[str, str]) -> list[str]:
         return [name for name in {"no": ["Oslo", "Odda"]}.get(chosen.get("country", ""), []) if name.startswith(value)]
 
-    async with talking_to(server, era) as peer:
+    async with talking(server, era) as peer:
 
         async def complete(uri: str, name: str, **more: Any) -> Any:
             reference = {"type": "ref/resource", "uri": uri}
             asked = {"name": name, "value": "Os"}
-            return (await peer.ask("completion/complete", ref=reference, argument=asked, **more))["completion"]
+            return (await peer.result("completion/complete", ref=reference, argument=asked, **more))["completion"]
 
         chosen = {"context": {"arguments": {"country": "no"}}}
         assert (await complete("x://{country}/{city}", "city", **chosen))["values"] == ["Oslo"]
@@ -661,35 +661,35 @@ async def test_what_this_server_has_may_be_watched_and_nothing_else(era: str) ->
 
     known = ["x://static", "x://1/b"]
     unknown = ["x://else", "x://one/b", "y://static", "not a uri", "x://../b"]
-    async with talking_to(server, era) as peer:
+    async with talking(server, era) as peer:
         if era == "2026":
-            peer.begin("subscriptions/listen", notifications={"resourceSubscriptions": known + unknown})
-            granted = await peer.hears("notifications/subscriptions/acknowledged")
+            await peer.begin("subscriptions/listen", notifications={"resourceSubscriptions": known + unknown})
+            granted = await peer.hear("notifications/subscriptions/acknowledged")
             assert granted["notifications"]["resourceSubscriptions"] == known
         else:
             for uri in known:
-                assert await peer.ask("resources/subscribe", uri=uri) == {}
+                assert await peer.result("resources/subscribe", uri=uri) == {}
             for uri in unknown:
                 with pytest.raises(Refusal) as caught:
-                    await peer.ask("resources/subscribe", uri=uri)
+                    await peer.result("resources/subscribe", uri=uri)
                 assert caught.value.code == -32602
         server.notify(Changed("resource", "x://else"))
         server.notify(Changed("resource", "x://1/b"))
-        assert (await peer.hears("notifications/resources/updated"))["uri"] == "x://1/b"
+        assert (await peer.hear("notifications/resources/updated"))["uri"] == "x://1/b"
         if era == "2025":
-            assert await peer.ask("resources/unsubscribe", uri="x://1/b") == {}
+            assert await peer.result("resources/unsubscribe", uri="x://1/b") == {}
             server.notify(Changed("resource", "x://1/b"))
             server.notify(Changed("resource", "x://static"))
-            assert (await peer.hears("notifications/resources/updated"))["uri"] == "x://static"
+            assert (await peer.hear("notifications/resources/updated"))["uri"] == "x://static"
 
 
 async def test_a_hook_decides_alone_what_may_be_watched() -> None:
     server = Server("s", authorize_subscription=lambda ctx, uri: uri == "x://elsewhere")
     server.resource("x://static", name="s")(lambda: "text")
-    async with talking_to(server, "2025") as peer:
-        assert await peer.ask("resources/subscribe", uri="x://elsewhere") == {}
+    async with talking(server, "2025") as peer:
+        assert await peer.result("resources/subscribe", uri="x://elsewhere") == {}
         with pytest.raises(Refusal):
-            await peer.ask("resources/subscribe", uri="x://static")
+            await peer.result("resources/subscribe", uri="x://static")
 
 
 # ---------------------------------------------------------------- mistakes of authors

@@ -6,8 +6,8 @@ import asyncio
 import json
 import threading
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from tests.transports.http_rig import modern, serving
 from tests.transports.scripted_http import until
 from tests.wire import routes
 from tests.wire.scenario import NEWEST
-from tests.wire.talk import META, Talk
+from tests.wire.talk import META, Talk, talking
 
 ID = f"{META}subscriptionId"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
@@ -49,12 +49,6 @@ def a_server(**options: Any) -> Server[Any]:
         return name
 
     return server
-
-
-@asynccontextmanager
-async def talking(server: Server[Any], era: str) -> AsyncIterator[Talk]:
-    async with routes.memory(server) as route:
-        yield await Talk(route, era).open()
 
 
 async def listen(talk: Talk, **wanted: Any) -> tuple[int, dict[str, Any]]:

@@ -35,7 +35,7 @@ from tests.source import ROOT
 from tests.transports.http_rig import JSON_HEADERS, serving
 from tests.wire import routes
 from tests.wire.scenario import NEWEST
-from tests.wire.talk import Talk
+from tests.wire.talk import talking
 
 PAGE = ROOT / "docs" / "reference" / "middleware.md"
 HELLO = {"protocolVersion": NEWEST["2025"], "capabilities": {}, "clientInfo": {"name": "m", "version": "1"}}
@@ -123,16 +123,6 @@ def a_server(*middleware: Any) -> Server[Any]:
     return server
 
 
-@asynccontextmanager
-async def talking(server: Server[Any], way: Way, era: str, *, shaken: bool = True) -> AsyncIterator[Talk]:
-    """A client that sends what the test says."""
-    async with WAYS[way](server) as route:
-        talk = Talk(route, era)
-        if shaken:
-            await talk.open()
-        yield talk
-
-
 def on(method: str, action: Callable[..., Any]) -> Any:
     """A middleware that does something for one method: `await action(ctx, call_next)`."""
 
@@ -163,7 +153,7 @@ async def test_order(way: Way, era: str) -> None:
     server = a_server(watch, named("first", order), named("second", order))
     server.add_middleware(named("third", order))
     expected = ["first in", "second in", "third in", "third out", "second out", "first out"]
-    async with talking(server, way, era) as talk:
+    async with talking(server, era, WAYS[way]) as talk:
         order.clear()
         await talk.call("add", a=1)
         assert order[-6:] == expected
@@ -184,7 +174,7 @@ async def test_adding_while_serving(way: Way, era: str) -> None:
         begun.set()
         await gate.wait()
 
-    async with talking(server, way, era) as talk:
+    async with talking(server, era, WAYS[way]) as talk:
         waiting = await talk.begin("acme/wait")
         await begun.wait()
         server.add_middleware(watch)
@@ -203,7 +193,7 @@ async def test_messages_begin_in_order(way: Way, era: str) -> None:
         begun.append(ctx.request_id if ctx.request_id is not None else ctx.decoded_params.get("x"))
         return await call_next(ctx)
 
-    async with talking(a_server(note), way, era) as talk:
+    async with talking(a_server(note), era, WAYS[way]) as talk:
         begun.clear()
         for number in range(10):
             await talk.begin("acme/typed", x=number)
@@ -224,7 +214,7 @@ async def test_messages_are_served_at_once(way: Way, era: str) -> None:
         await gate.wait()
         return await call_next(ctx)
 
-    async with talking(a_server(on("acme/typed", slow)), way, era) as talk:
+    async with talking(a_server(on("acme/typed", slow)), era, WAYS[way]) as talk:
         waiting = await talk.begin("acme/typed", x=1)
         await begun.wait()
         assert await talk.call("add", a=1) == "2"
@@ -245,7 +235,7 @@ async def test_initialize_is_served_alone(way: Way) -> None:
             await gate.wait()
         return await call_next(ctx)
 
-    async with talking(a_server(slow), way, "2025", shaken=False) as talk:
+    async with talking(a_server(slow), "2025", WAYS[way], shaken=False) as talk:
         first = await talk.begin("initialize", **HELLO)
         second = await talk.begin("tools/list")
         await begun.wait()
@@ -264,7 +254,7 @@ async def test_initialize_is_served_alone(way: Way) -> None:
 async def test_everything_is_seen(way: Way, era: str) -> None:
     """Every request and every notification of a client."""
     watch = Watch()
-    async with talking(a_server(watch), way, era) as talk:
+    async with talking(a_server(watch), era, WAYS[way]) as talk:
         for method in ("ping", "tools/list", "server/discover"):
             await talk.ask(method)
         await talk.call("add", a=1)
@@ -285,7 +275,7 @@ async def test_everything_is_seen(way: Way, era: str) -> None:
 async def test_it_comes_before_all_checks(way: Way, era: str) -> None:
     """Before anything is looked up or checked."""
     watch = Watch()
-    async with talking(a_server(watch), way, era) as talk:
+    async with talking(a_server(watch), era, WAYS[way]) as talk:
         assert (await talk.ask("acme/missing"))["error"]["code"] == -32601
         assert (await talk.ask("acme/typed", x="one"))["error"]["code"] == -32602
     assert isinstance(await watch.outcome("acme/missing"), MethodNotFound)
@@ -296,7 +286,7 @@ async def test_it_comes_before_all_checks(way: Way, era: str) -> None:
 async def test_requests_before_the_handshake_are_seen(way: Way) -> None:
     """Before anything is looked up or checked."""
     watch = Watch()
-    async with talking(a_server(watch), way, "2025", shaken=False) as talk:
+    async with talking(a_server(watch), "2025", WAYS[way], shaken=False) as talk:
         assert (await talk.ask("tools/list"))["error"]["code"] == -32602
     assert isinstance(await watch.outcome("tools/list"), InvalidParams)
 
@@ -329,7 +319,7 @@ async def test_cancellations(way: Way, era: str) -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    async with talking(server, way, era) as talk:
+    async with talking(server, era, WAYS[way]) as talk:
         waiting = await talk.begin("acme/wait")
         await begun.wait()
         await talk.route.cancel(waiting, era)
@@ -350,7 +340,7 @@ async def test_over_http_a_stateless_client_cancels_without_a_message() -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    async with talking(server, "http", "2026") as talk:
+    async with talking(server, "2026", routes.http) as talk:
         waiting = await talk.begin("acme/wait")
         await begun.wait()
         await talk.route.cancel(waiting, "2026")
@@ -392,7 +382,7 @@ async def test_nested_requests(way: Way, era: str) -> None:
     async def outer(ctx: Context[Any]) -> str:
         return (await ctx.call_tool("add", {"a": 4})).text
 
-    async with talking(server, way, era) as talk:
+    async with talking(server, era, WAYS[way]) as talk:
         assert await talk.call("outer") == "5"
     assert seen == [(1, "outer", 0), (1, "add", 1)]
 
@@ -418,7 +408,7 @@ async def test_mounted_servers(way: Way, era: str) -> None:
 
     outer = Server[Any]("outer", middleware=[look("outer")])
     outer.mount(inner, "math")
-    async with talking(outer, way, era) as talk:
+    async with talking(outer, era, WAYS[way]) as talk:
         assert await talk.call("math_add", a=1) == "2"
     assert seen == ["outer math_add", "inner add"]
 
@@ -446,7 +436,7 @@ async def test_responses_are_not_seen(way: Way) -> None:
 async def test_what_is_refused_before(way: Way) -> None:
     """Nothing that is refused before a request exists."""
     watch = Watch()
-    async with talking(a_server(watch), way, "2026") as talk:
+    async with talking(a_server(watch), "2026", WAYS[way]) as talk:
         await talk.route.send(b"nonsense", "2026")
         assert json.loads(await talk.route.next())["error"]["code"] == -32700
         for meta in (
@@ -472,7 +462,7 @@ async def test_ids_in_use(way: Way) -> None:
         begun.set()
         await gate.wait()
 
-    async with talking(server, way, "2025") as talk:
+    async with talking(server, "2025", WAYS[way]) as talk:
         waiting = await talk.begin("acme/wait")
         await begun.wait()
         await talk.say({"id": waiting, "method": "acme/typed", "params": {"x": 1}})
@@ -496,7 +486,7 @@ async def test_told_of_what_is_refused(way: Way, era: str) -> None:
             raise RuntimeError("it is logged")
 
     told = Told()
-    async with talking(a_server(told), way, era) as talk:
+    async with talking(a_server(told), era, WAYS[way]) as talk:
         told.seen.clear()
         meta = {**META, "io.modelcontextprotocol/protocolVersion": "2031-01-01"}
         await talk.say({"id": "x", "method": "acme/typed", "params": {"x": 1, "_meta": meta}})
@@ -543,7 +533,7 @@ async def test_method_and_params(way: Way, era: str) -> None:
         found.append((type(ctx.params), ctx.decoded_params["arguments"]))
         return await call_next(ctx)
 
-    async with talking(a_server(look), way, era) as talk:
+    async with talking(a_server(look), era, WAYS[way]) as talk:
         await talk.call("add", a="one", c=None)
     assert found == [(msgspec.Raw, {"a": "one", "c": None})]
 
@@ -552,7 +542,7 @@ async def test_method_and_params(way: Way, era: str) -> None:
 async def test_request_id(way: Way, era: str) -> None:
     """`ctx.request_id` is None for a notification."""
     watch = Watch()
-    async with talking(a_server(watch), way, era) as talk:
+    async with talking(a_server(watch), era, WAYS[way]) as talk:
         await talk.say({"id": "seven", "method": "acme/typed", "params": {"x": 1}})
         assert "result" in await talk.answer_to("seven")
         assert "result" in await talk.ask("acme/typed", x=1)
@@ -597,7 +587,7 @@ async def test_lifespan_state(way: Way) -> None:
         return await call_next(ctx)
 
     server = Server("x", lifespan=lifespan, middleware=[look])
-    async with talking(server, way, "2025") as talk:
+    async with talking(server, "2025", WAYS[way]) as talk:
         await talk.ask("ping")
     assert set(found) == {"state"}
     assert len(found) >= 2
@@ -615,7 +605,7 @@ async def test_nothing_is_agreed_during_initialize(way: Way) -> None:
         found.append(ctx.decoded_params["clientInfo"]["name"])
         return result
 
-    async with talking(a_server(on("initialize", look)), way, "2025", shaken=False) as talk:
+    async with talking(a_server(on("initialize", look)), "2025", WAYS[way], shaken=False) as talk:
         assert "result" in await talk.ask("initialize", **{**HELLO, "capabilities": {"roots": {}}})
     assert found == [(None, None), (None, None), "m"]
 
@@ -636,7 +626,7 @@ async def test_rewriting(way: Way, era: str) -> None:
         return await call_next(ctx)
 
     server = a_server(rewrite, watch)
-    async with talking(server, way, era) as talk:
+    async with talking(server, era, WAYS[way]) as talk:
         assert (await talk.ask("acme/plus"))["result"]["content"][0]["text"] == "21"
         await talk.say({"method": "notifications/other"})
         assert await watch.outcome("notifications/acme") is None
@@ -655,7 +645,7 @@ async def test_what_stays(way: Way, era: str) -> None:
         found.append((changed.request_id, changed.protocol_version, changed.principal) == (1, NEWEST[era], None))
         return result
 
-    async with talking(a_server(on("acme/typed", rewrite)), way, era) as talk:
+    async with talking(a_server(on("acme/typed", rewrite)), era, WAYS[way]) as talk:
         assert (await talk.ask("acme/typed", x=1, _meta={"acme/key": "true"}))["result"]["x"] == 2
     assert found == [(1, 2, "true"), True]
 
@@ -671,7 +661,7 @@ async def test_results(way: Way, era: str) -> None:
             return CallToolResult(content=[], structured_content=[1])
         return {"changed": [None]} if ctx.method == "acme/typed" else result
 
-    async with talking(a_server(change), way, era) as talk:
+    async with talking(a_server(change), era, WAYS[way]) as talk:
         shaped = (await talk.ask("tools/call", name="add", arguments={"a": 1}))["result"]
         assert shaped["structuredContent"] == {"2025": {"result": [1]}, "2026": [1]}[era]
         assert shaped.get("resultType") == {"2025": None, "2026": "complete"}[era]
@@ -687,7 +677,7 @@ async def test_wrong_results(way: Way, era: str, wrong: Any, caplog: pytest.LogC
         await call_next(ctx)
         return wrong
 
-    async with talking(a_server(on("acme/typed", forgetful)), way, era) as talk:
+    async with talking(a_server(on("acme/typed", forgetful)), era, WAYS[way]) as talk:
         error = (await talk.ask("acme/typed", x=1))["error"]
     assert error["code"] == -32603
     said = "nothing" if wrong is None else type(wrong).__name__
@@ -715,7 +705,7 @@ async def test_whether_the_handler_runs(way: Way, era: str) -> None:
     async def count(ctx: Context[Any], params: Any) -> None:
         runs.append(params["times"])
 
-    async with talking(server, way, era) as talk:
+    async with talking(server, era, WAYS[way]) as talk:
         assert (await talk.ask("acme/missing"))["result"]["cached"] is True
         for times in (0, 1, 3):
             assert "result" in await talk.ask("acme/count", times=times)
@@ -737,7 +727,7 @@ async def test_initialize_cannot_be_rewritten(way: Way) -> None:
     async def who(ctx: Context[Any], params: Any) -> None:
         found.append((ctx.client_info and ctx.client_info.name, ctx.protocol_version))
 
-    async with talking(server, way, "2025") as talk:
+    async with talking(server, "2025", WAYS[way]) as talk:
         await talk.ask("acme/who")
     assert found == [("talk", NEWEST["2025"])]
 
@@ -758,7 +748,7 @@ async def test_the_answer_to_initialize_is_agreed(way: Way) -> None:
     async def who(ctx: Context[Any], params: Any) -> None:
         found.append(ctx.protocol_version)
 
-    async with talking(server, way, "2025", shaken=False) as talk:
+    async with talking(server, "2025", WAYS[way], shaken=False) as talk:
         for _ in range(2):
             assert (await talk.ask("initialize", **HELLO))["error"]["code"] == -32600
         assert (await talk.ask("initialize", **HELLO))["result"]["protocolVersion"] == "2025-06-18"
@@ -780,7 +770,7 @@ async def test_raising(way: Way, era: str, when: str, caplog: pytest.LogCaptureF
             await call_next(ctx)
         raise errors.pop(0)
 
-    async with talking(a_server(on("acme/typed", guard)), way, era) as talk:
+    async with talking(a_server(on("acme/typed", guard)), era, WAYS[way]) as talk:
         refused = (await talk.ask("acme/typed", x=1))["error"]
         crashed = (await talk.ask("acme/typed", x=1))["error"]
     assert refused == {"code": 403, "message": "not you", "data": {"a": 1}}
@@ -799,7 +789,7 @@ async def test_tool_errors(way: Way, era: str) -> None:
             raise ToolError("ask an admin")
         return await call_next(ctx)
 
-    async with talking(a_server(watch, deny), way, era) as talk:
+    async with talking(a_server(watch, deny), era, WAYS[way]) as talk:
         result = (await talk.ask("tools/call", name="add", arguments={"a": 1}))["result"]
         error = (await talk.ask("acme/typed", x=1))["error"]
     assert result["isError"] is True
@@ -826,7 +816,7 @@ async def test_refusing_after_the_handler(way: Way, era: str) -> None:
     async def count(ctx: Context[Any], params: Any) -> None:
         runs.append(1)
 
-    async with talking(server, way, era) as talk:
+    async with talking(server, era, WAYS[way]) as talk:
         assert (await talk.ask("acme/count"))["error"]["code"] == 7
     assert runs == [1]
 
@@ -847,7 +837,7 @@ async def test_refusing_initialize(way: Way, when: str) -> None:
         return await call_next(ctx)
 
     hello = {**HELLO, "capabilities": {"roots": {}}}
-    async with talking(a_server(on("initialize", veto)), way, "2025", shaken=False) as talk:
+    async with talking(a_server(on("initialize", veto)), "2025", WAYS[way], shaken=False) as talk:
         for _ in range(2):
             assert (await talk.ask("initialize", **hello))["error"]["message"] == "no"
             if way == "http":
@@ -878,7 +868,7 @@ async def test_dropping_notifications(way: Way, era: str) -> None:
         got.append(params.x)
         handled.set()
 
-    async with talking(server, way, era) as talk:
+    async with talking(server, era, WAYS[way]) as talk:
         for number in (1, 2):
             await talk.say({"method": "notifications/mine", "params": {"x": number}})
         await handled.wait()
@@ -899,7 +889,7 @@ async def test_initialized_takes_effect_innermost(way: Way) -> None:
         states.append(served_call(ctx).session.connection.handshake.state)
         done.set()
 
-    async with talking(a_server(on("notifications/initialized", look)), way, "2025") as talk:
+    async with talking(a_server(on("notifications/initialized", look)), "2025", WAYS[way]) as talk:
         await done.wait()
         assert "result" in await talk.ask("ping")
     assert states == [HandshakeState.NEGOTIATED, HandshakeState.READY]
@@ -948,7 +938,7 @@ async def test_telling(way: Way, era: str) -> None:
         await ctx.notify("notifications/acme/told", {"when": "after"})
         return result
 
-    async with talking(a_server(on("tools/call", tell)), way, era) as talk:
+    async with talking(a_server(on("tools/call", tell)), era, WAYS[way]) as talk:
         assert await talk.call("add", a=1) == "2"
         heard = [message["params"]["when"] for message in talk.heard() if "method" in message]
     assert heard == ["before", "after"]
@@ -974,7 +964,7 @@ async def test_asking_during_initialize(way: Way, question: str, when: str) -> N
         return result or await call_next(ctx)
 
     can: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
-    async with talking(a_server(on("initialize", curious)), way, "2025", shaken=False) as talk:
+    async with talking(a_server(on("initialize", curious)), "2025", WAYS[way], shaken=False) as talk:
         assert "result" in await talk.ask("initialize", **{**HELLO, "capabilities": can})
     assert caught == ["The client can't be asked while initialize is being answered: it would never reply"]
 
@@ -992,7 +982,7 @@ async def test_asking_where_the_stateless_era_cannot(way: Way, method: str) -> N
             caught.put_nowait(exc)
         return await call_next(ctx)
 
-    async with talking(a_server(on(method, curious)), way, "2026") as talk:
+    async with talking(a_server(on(method, curious)), "2026", WAYS[way]) as talk:
         talk.capabilities = {"roots": {}, "elicitation": {"form": {}}}
         if method.startswith("notifications/"):
             await talk.say({"method": method, "params": {"x": 1}})
@@ -1015,7 +1005,7 @@ async def test_what_is_sent_during_initialize(way: Way) -> None:
             raise InvalidParams(vetoes.pop())
         return result
 
-    async with talking(a_server(on("initialize", tell)), way, "2025", shaken=False) as talk:
+    async with talking(a_server(on("initialize", tell)), "2025", WAYS[way], shaken=False) as talk:
         assert "error" in await talk.ask("initialize", **HELLO)
         assert talk.heard() == []
         number = await talk.begin("initialize", **HELLO)
@@ -1091,7 +1081,7 @@ async def test_requests_of_its_own(way: Way, era: str) -> None:
 async def test_call_next_of_notifications(way: Way, era: str) -> None:
     """`call_next` returns None."""
     watch = Watch()
-    async with talking(a_server(watch), way, era) as talk:
+    async with talking(a_server(watch), era, WAYS[way]) as talk:
         for method, params in (
             ("notifications/acme", {"x": 1}),
             ("notifications/unknown", {}),
@@ -1114,7 +1104,7 @@ async def test_results_of_notifications(way: Way, era: str) -> None:
         done.set()
         return {"nobody": "reads this"}
 
-    async with talking(a_server(on("notifications/acme", chatty)), way, era) as talk:
+    async with talking(a_server(on("notifications/acme", chatty)), era, WAYS[way]) as talk:
         await talk.say({"method": "notifications/acme", "params": {"x": 1}})
         await done.wait()
         assert await talk.call("add", a=1) == "2"
@@ -1125,7 +1115,7 @@ async def test_results_of_notifications(way: Way, era: str) -> None:
 async def test_errors_of_notifications(way: Way, era: str, caplog: pytest.LogCaptureFixture) -> None:
     """What is raised is logged."""
     watch = Watch()
-    async with talking(a_server(watch), way, era) as talk:
+    async with talking(a_server(watch), era, WAYS[way]) as talk:
         await talk.say({"method": "notifications/acme", "params": {"x": -1}})
         assert isinstance(await watch.outcome("notifications/acme"), RuntimeError)
         assert await talk.call("add", a=1) == "2"
@@ -1140,7 +1130,7 @@ async def test_errors_of_notifications(way: Way, era: str, caplog: pytest.LogCap
 async def test_call_next_raises_what_was_raised(way: Way, era: str) -> None:
     """`call_next` raises what the handler raised."""
     watch = Watch()
-    async with talking(a_server(watch), way, era) as talk:
+    async with talking(a_server(watch), era, WAYS[way]) as talk:
         assert (await talk.ask("acme/crash"))["error"] == {"code": -32603, "message": "Internal server error"}
     outcome = await watch.outcome("acme/crash")
     assert isinstance(outcome, LookupError)
@@ -1151,7 +1141,7 @@ async def test_call_next_raises_what_was_raised(way: Way, era: str) -> None:
 async def test_refusals_are_protocol_errors(way: Way, era: str) -> None:
     """What Gemel refuses is a `ProtocolError`."""
     watch = Watch()
-    async with talking(a_server(watch), way, era) as talk:
+    async with talking(a_server(watch), era, WAYS[way]) as talk:
         wire = (await talk.ask("acme/typed", x="one"))["error"]
         await talk.ask("acme/missing")
     outcome = await watch.outcome("acme/typed")
@@ -1165,7 +1155,7 @@ async def test_refusals_are_protocol_errors(way: Way, era: str) -> None:
 async def test_failed_tools_are_results(way: Way, era: str) -> None:
     """A failed tool is a result."""
     watch = Watch()
-    async with talking(a_server(watch), way, era) as talk:
+    async with talking(a_server(watch), era, WAYS[way]) as talk:
         assert await talk.call("fail") == "no tea"
     outcome = await watch.outcome("tools/call")
     assert isinstance(outcome, CallToolResult)
@@ -1182,7 +1172,7 @@ async def test_other_errors(way: Way, era: str) -> None:
         except LookupError as exc:
             raise ProtocolError("Not found here", code=404) from exc
 
-    async with talking(a_server(on("acme/crash", translate)), way, era) as talk:
+    async with talking(a_server(on("acme/crash", translate)), era, WAYS[way]) as talk:
         assert (await talk.ask("acme/crash"))["error"] == {"code": 404, "message": "Not found here"}
 
 
@@ -1210,7 +1200,7 @@ async def test_cancelled_requests(way: Way, era: str, swallowed: bool) -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    async with talking(server, way, era) as talk:
+    async with talking(server, era, WAYS[way]) as talk:
         waiting = await talk.begin("acme/wait")
         await begun.wait()
         await talk.route.cancel(waiting, era)

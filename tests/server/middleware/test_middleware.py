@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -13,9 +11,8 @@ import pytest
 
 from gemel import CallNext, CallToolResult, Context, ErrorObject, InvalidParams, ProtocolError, Server
 from gemel.server.context import served_call
-from tests.wire import routes
 from tests.wire.scenario import NEWEST
-from tests.wire.talk import Talk
+from tests.wire.talk import talking
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 HELLO = {"protocolVersion": NEWEST["2025"], "capabilities": {}, "clientInfo": {"name": "m", "version": "1"}}
@@ -47,17 +44,6 @@ def a_server(*middleware: Any) -> Server[Any]:
         return "nobody reads this"
 
     return server
-
-
-@asynccontextmanager
-async def talking(server: Server[Any], era: str, *, shaken: bool = True) -> AsyncIterator[Talk]:
-    async with routes.memory(server) as route:
-        talk = Talk(route, era)
-        if shaken:
-            await talk.open()
-        for _ in range(5):
-            await asyncio.sleep(0)  # the end of the handshake is seen, too
-        yield talk
 
 
 class Watch:
@@ -98,6 +84,7 @@ async def test_the_first_of_the_list_is_outermost_and_added_ones_are_inside(era:
     server = a_server(named("first"), named("second"))
     server.add_middleware(named("third"))
     async with talking(server, era) as talk:
+        await talk.call("add", a=1, b=2)  # the end of the handshake was seen before
         order.clear()
         await talk.call("add", a=1, b=2)
         assert order == ["first in", "second in", "third in", "third out", "second out", "first out"]
@@ -270,6 +257,7 @@ async def test_a_notification_comes_to_nothing_whatever_the_middleware_returns(e
         return found
 
     async with talking(a_server(chatty), era) as talk:
+        await talk.call("add", a=1, b=2)  # the end of the handshake was seen before
         outcomes.clear()
         for message in (
             {"method": "notifications/acme", "params": {"x": 1}},
