@@ -13,9 +13,10 @@ from gemel import ChannelClosed, ConnectionLost, ErrorObject, ParseError, Protoc
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.states import CallState
 from tests.support import UNKNOWN_ORIGIN, Batch, Call, Channel, Inbound, LostAnswer, Origin, Outgoing, jsonrpc
+from tests.transports.quiet_session import QuietSession
 
 
-class EchoConversation:
+class EchoConversation(QuietSession):
     """Answers `echo` with its params, `sleep` after params.seconds, `fail` by breaking the contract, and so on.
 
     `initialize` is inline. `seen` lists the methods as they came, `cancelled` the calls that were stopped.
@@ -97,9 +98,6 @@ class EchoConversation:
                 return "x" * params["size"]
         return Raw(bytes(call.params)) if bytes(call.params) else {}
 
-    def note(self, deviation: str, detail: str = "", /) -> None:
-        """Do nothing: no deviation matters here."""
-
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         assert isinstance(call, Call)
         call.state = CallState.CANCELLED
@@ -124,7 +122,7 @@ class EchoConversation:
             await asyncio.wait(list(self.running.values()), timeout=5)
 
 
-class AskConversation:
+class AskConversation(QuietSession):
     """Asks and waits; `heard` keeps the notifications, `broken` the answers that are none."""
 
     def __init__(self, channel: Channel) -> None:
@@ -166,21 +164,6 @@ class AskConversation:
 
     async def tell(self, method: str, **params: Any) -> None:
         await self.channel.send(Outgoing(jsonrpc.encode_notification(method, params), None, method))
-
-    async def answer(self, call: Call | Batch, /) -> Outgoing | None:
-        raise AssertionError("nobody asks this client")
-
-    def note(self, deviation: str, detail: str = "", /) -> None:
-        """Do nothing: no deviation matters here."""
-
-    def cancel(self, call: Call | Batch, reason: str, /) -> None:
-        raise AssertionError("nothing to cancel")
-
-    def end_input(self, reason: str, /) -> None:
-        pass
-
-    def stop(self, reason: str, /) -> list[Outgoing]:
-        return []
 
     def close(self, reason: str, /) -> None:
         self.closed.append(reason)

@@ -32,6 +32,7 @@ from tests.support import (
     Request,
     Response,
 )
+from tests.transports.quiet_session import QuietSession
 
 
 class Asked:
@@ -213,7 +214,7 @@ def request(request_id: RequestId, method: str, **params: Any) -> dict[str, Any]
     return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
 
 
-class Talk:
+class Settling(QuietSession):
     """The least conversation: it settles requests by their ids, keeps what came, answers calls with their method."""
 
     def __init__(self) -> None:
@@ -269,25 +270,9 @@ class Talk:
         call.state = CallState.ANSWERED
         return None if call.id is None else Outgoing(encode_response(call.id, {"for": call.method}), call.id)
 
-    def note(self, deviation: str, detail: str = "", /) -> None:
-        """Do nothing: no deviation matters here."""
-
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         """Remember that it was."""
         self.cancelled.append(reason)
-
-    def end_input(self, reason: str, /) -> None:
-        """Nothing to do."""
-
-    def stop(self, reason: str, /) -> list[Outgoing]:
-        """Nothing runs."""
-        return []
-
-    def close(self, reason: str, /) -> None:
-        """Nothing to do."""
-
-    async def wait_closed(self) -> None:
-        """Nothing to do."""
 
     def methods(self) -> list[str]:
         """The methods of what the server sent unasked."""
@@ -298,7 +283,7 @@ class Talking:
     """A client channel with its conversation, closed at the end."""
 
     def __init__(self, url: str, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
-        self.talk = Talk()
+        self.talk = Settling()
         self._transport = HttpTransport(url, limits=limits, **options)
 
     async def __aenter__(self) -> Self:
@@ -307,7 +292,7 @@ class Talking:
         self.channel = channel
         return self
 
-    def _serve(self, channel: Channel) -> Talk:
+    def _serve(self, channel: Channel) -> Settling:
         return self.talk
 
     async def __aexit__(self, *exc_info: object) -> None:

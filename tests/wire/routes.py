@@ -26,8 +26,9 @@ from websockets.typing import Subprotocol
 from gemel import Server
 from gemel.transports.memory import connect
 from tests.serving import over_websocket, target
-from tests.support import UNKNOWN_ORIGIN, Batch, Call, Channel, Inbound, Origin, Outgoing
+from tests.support import UNKNOWN_ORIGIN, Channel, Inbound, Origin, Outgoing
 from tests.transports.http_rig import JSON_HEADERS, Site, Wire, serving
+from tests.transports.quiet_session import QuietSession
 from tests.wire import server as wire_server
 
 PATIENCE = 10.0
@@ -94,8 +95,8 @@ class Memory(Route):
         await self.channel.close()
 
 
-class Ear:
-    """The conversation at the client's end: it puts everything into the inbox and owes nothing."""
+class Ear(QuietSession):
+    """The session at the client's end: it puts everything into the inbox and owes nothing."""
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
         self._take = take
@@ -103,27 +104,6 @@ class Ear:
     def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN, /) -> None:
         assert isinstance(data, bytes)
         self._take(data)
-
-    async def answer(self, call: Call | Batch, /) -> None:
-        """Never asked to."""
-
-    def note(self, deviation: str, detail: str = "", /) -> None:
-        """Do nothing: no deviation matters here."""
-
-    def cancel(self, call: Call | Batch, reason: str, /) -> None:
-        """Nothing runs here."""
-
-    def end_input(self, reason: str, /) -> None:
-        """The inbox stays."""
-
-    def stop(self, reason: str, /) -> list[Outgoing]:
-        return []
-
-    def close(self, reason: str, /) -> None:
-        """The inbox stays."""
-
-    async def wait_closed(self) -> None:
-        """Nothing to wait for."""
 
 
 @contextlib.asynccontextmanager

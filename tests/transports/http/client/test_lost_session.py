@@ -14,7 +14,7 @@ from tests.transports.scripted_http import (
     Answer,
     Asked,
     ScriptedServer,
-    Talk,
+    Settling,
     Talking,
     legacy,
     notification,
@@ -30,7 +30,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reconnection, "FLOOR", 0.0)
 
 
-class Heeding(Talk):
+class Heeding(Settling):
     """Remembers why it was closed."""
 
     def __init__(self) -> None:
