@@ -5,7 +5,6 @@ import inspect
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
@@ -35,12 +34,12 @@ def has_a_docstring_of_its_own(value: object) -> bool:
     return inspect.isclass(value) or inspect.isroutine(value) or inspect.ismodule(value)
 
 
-@pytest.mark.parametrize("name", gemel.__all__)
-def test_a_public_name_resolves_and_is_documented(name: str) -> None:
-    value = getattr(gemel, name)
-    assert value is getattr(gemel, name)
-    if has_a_docstring_of_its_own(value):
-        assert documentation(value, name).strip(), f"gemel.{name} has no docstring"
+def test_public_names_resolve_and_are_documented() -> None:
+    for name in gemel.__all__:
+        value = getattr(gemel, name)
+        assert value is getattr(gemel, name), name
+        if has_a_docstring_of_its_own(value):
+            assert documentation(value, name).strip(), f"gemel.{name} has no docstring"
 
 
 def test_type_checkers_and_the_interpreter_find_each_name_in_the_same_place() -> None:
@@ -73,6 +72,8 @@ def test_a_star_import_brings_the_public_names() -> None:
     subprocess.run([sys.executable, "-I", "-c", code], check=True)
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=name_of)
-def test_a_file_opens_with_what_it_knows(path: Path) -> None:
-    assert (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").strip()
+def test_each_file_opens_with_what_it_knows() -> None:
+    files = sorted(PACKAGE.rglob("*.py"))
+    assert files
+    opened = {path: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) for path in files}
+    assert [name_of(path) for path, text in opened.items() if not (text or "").strip()] == []

@@ -84,10 +84,12 @@ async def run(block: Block, notebook: Notebook, console: Console, directory: Pat
         assert block.language in SHOWN, f"{block.place}: a block of {block.language!r} is neither run nor plain text"
 
 
-@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_file_that_a_document_shows_is_used_there(document: Path) -> None:
-    found = blocks(document)
-    for number, block in enumerate(found):
-        if block.module not in (None, "conftest.py"):  # which pytest finds by its name
-            later = "\n".join(other.text for other in found[number + 1 :])
-            assert block.module in later or block.module.removesuffix(".py") in later, f"{block.place} is never used"
+def test_every_file_that_a_document_shows_is_used_there() -> None:
+    for document in documents():
+        found = blocks(document)
+        for number, block in enumerate(found):
+            if block.module not in (None, "conftest.py"):  # which pytest finds by its name
+                later = "\n".join(other.text for other in found[number + 1 :])
+                assert block.module in later or block.module.removesuffix(".py") in later, (
+                    f"{block.place} is never used"
+                )

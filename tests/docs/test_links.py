@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 from tests.docs.documents import blocks, documents
 from tests.source import PACKAGE, ROOT
@@ -15,9 +14,9 @@ _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (?P<text>.+)$", re.MULTILINE)
 #: `server/features/tools.py` and `docs/…`: a path below the package or the project; `http_session*.py` is a pattern.
 _PATH = re.compile(r"`(?P<path>(?:[\w*]+/)*[\w*]+\.(?:py|md|toml))`|`(?P<folder>(?:[\w]+/)+)`")
-each_document = pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
 
 
+@cache
 def prose(document: Path) -> str:
     """The document without its blocks of code."""
     text = document.read_text(encoding="utf-8")
@@ -26,6 +25,7 @@ def prose(document: Path) -> str:
     return text
 
 
+@cache
 def anchors(document: Path) -> set[str]:
     """The headings of a document as anchors."""
     return anchors_of(prose(document))
@@ -49,20 +49,24 @@ def broken_links(document: Path) -> Iterator[str]:
             yield f"{found['target']}: {target.name} has no such heading"
 
 
-@each_document
-def test_links_lead_somewhere(document: Path) -> None:
-    assert not list(broken_links(document))
+def test_links_lead_somewhere() -> None:
+    assert [f"{document.name}: {link}" for document in documents() for link in broken_links(document)] == []
 
 
-@each_document
-def test_files_that_are_spoken_of_are_there(document: Path) -> None:
+def missing_files(document: Path) -> Iterator[str]:
+    """What the document speaks of and nobody has."""
     own = {block.file for block in blocks(document)}
+    places = (ROOT, PACKAGE, PACKAGE.parent, *(folder for folder in PACKAGE.iterdir() if folder.is_dir()))
     for found in _PATH.finditer(prose(document)):
         name = found["path"] or found["folder"]
         if name in own or name in ("weather.py", "file.py", "site/", "skills/", "SKILL.md"):
             continue
-        places = (ROOT, PACKAGE, PACKAGE.parent, *(folder for folder in PACKAGE.iterdir() if folder.is_dir()))
-        assert any(list(place.glob(name)) for place in places), f"{document.name} speaks of {name}"
+        if not any(list(place.glob(name)) for place in places):
+            yield f"{document.name} speaks of {name}"
+
+
+def test_files_that_are_spoken_of_are_there() -> None:
+    assert [missing for document in documents() for missing in missing_files(document)] == []
 
 
 def test_every_document_can_be_reached_from_the_readme() -> None:

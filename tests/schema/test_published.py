@@ -58,21 +58,21 @@ def is_tag(kind: type[Model], member: str) -> bool:
     return member == kind.__struct_config__.tag_field
 
 
-@pytest.mark.parametrize("name", CONCRETE)
-def test_a_struct_has_the_members_that_were_ever_published_and_no_others(name: str) -> None:
+def test_structs_have_the_members_that_were_ever_published_and_no_others() -> None:
     """NAME-02, RES-02, PRM-02."""
-    kind = MODELS[name]
-    ours = set(wire_members(kind))
-    theirs = {member.name for found in published(name) for member in found.members}
-    theirs = {
-        member for member in theirs if not is_tag(kind, member) and (member in ours or not left_out(name, member))
-    }
-    never = {
-        member
-        for member, field in wire_members(kind).items()
-        if not any(known_in(kind, field.name, r) for r in when(name))
-    }
-    assert ours - never == theirs
+    for name in CONCRETE:
+        kind = MODELS[name]
+        ours = set(wire_members(kind))
+        theirs = {member.name for found in published(name) for member in found.members}
+        theirs = {
+            member for member in theirs if not is_tag(kind, member) and (member in ours or not left_out(name, member))
+        }
+        never = {
+            member
+            for member, field in wire_members(kind).items()
+            if not any(known_in(kind, field.name, r) for r in when(name))
+        }
+        assert ours - never == theirs, name
 
 
 @pytest.mark.parametrize("name", [name for name in CONCRETE if MODELS[name].__struct_config__.tag is not None])
@@ -82,27 +82,30 @@ def test_a_tag_is_the_published_type(name: str) -> None:
     assert tagged.expression == f"'{config.tag}'"
 
 
-@pytest.mark.parametrize("name", CONCRETE)
-def test_what_is_required_wherever_it_exists_is_required_here(name: str) -> None:
-    kinds = published(name)
-    for member, field in wire_members(MODELS[name]).items():
-        if member in WRITTEN_LATE or (name, member) in (*STRICTER, WRITTEN_BY_A_SUBSCRIPTION):
-            continue
-        rows = [row for found in kinds for row in found.members if row.name == member]
-        required = bool(rows) and all(not row.optional for row in rows)
-        in_all = all(any(row.name == member for row in found.members) for found in kinds)
-        everywhere = all(found.window_of(member) == found.window for found in kinds)
-        assert (field.default is NODEFAULT) == (required and in_all and everywhere), member
+def test_what_is_required_wherever_it_exists_is_required_here() -> None:
+    for name in CONCRETE:
+        kinds = published(name)
+        for member, field in wire_members(MODELS[name]).items():
+            if member in WRITTEN_LATE or (name, member) in (*STRICTER, WRITTEN_BY_A_SUBSCRIPTION):
+                continue
+            rows = [row for found in kinds for row in found.members if row.name == member]
+            required = bool(rows) and all(not row.optional for row in rows)
+            in_all = all(any(row.name == member for row in found.members) for found in kinds)
+            everywhere = all(found.window_of(member) == found.window for found in kinds)
+            assert (field.default is NODEFAULT) == (required and in_all and everywhere), (name, member)
 
 
-@pytest.mark.parametrize("name", CONCRETE)
-def test_a_member_is_known_in_the_revisions_that_published_it(name: str) -> None:
+def test_members_are_known_in_the_revisions_that_published_them() -> None:
     """Table 4.C, NAME-02, TOOL-05: the data that shaping goes by is what the five schemas say."""
-    if name != "InitializedParams":  # notifications without params of their own share one published type
-        assert {revision for revision in REVISIONS if within(revision, TYPES.get(name, ALWAYS))} == when(name)
-    for member, field in wire_members(MODELS[name]).items():
-        theirs = frozenset().union(*(found.window_of(member) for found in published(name)))
-        assert {revision for revision in when(name) if known_in(MODELS[name], field.name, revision)} == theirs, member
+    for name in CONCRETE:
+        if name != "InitializedParams":  # notifications without params of their own share one published type
+            assert {revision for revision in REVISIONS if within(revision, TYPES.get(name, ALWAYS))} == when(name), name
+        for member, field in wire_members(MODELS[name]).items():
+            theirs = frozenset().union(*(found.window_of(member) for found in published(name)))
+            assert {revision for revision in when(name) if known_in(MODELS[name], field.name, revision)} == theirs, (
+                name,
+                member,
+            )
 
 
 def expressions(annotation: Any) -> set[str]:
@@ -174,20 +177,20 @@ OPAQUE = frozenset(
 LOOSER = {"Tool.outputSchema": {"boolean"}}
 
 
-@pytest.mark.parametrize("name", CONCRETE)
-def test_a_member_has_the_newest_published_type(name: str) -> None:
+def test_members_have_the_newest_published_type() -> None:
     """Of several published types the newest counts; literals are compared value by value."""
-    rows = [row for found in published(name) for row in found.members]
-    for member, field in wire_members(MODELS[name]).items():
-        said = [row for row in rows if row.name == member]
-        if f"{name}.{member}" in OPAQUE or not said:
-            continue
-        newest = max(said, key=lambda row: max(row.window))
-        found = expressions(field.type) - LOOSER.get(f"{name}.{member}", set())
-        said_so = (
-            {"string"} if member == "resultType" else widened(newest.expression)
-        )  # an extension has values of its own
-        assert found == said_so, member
+    for name in CONCRETE:
+        rows = [row for found in published(name) for row in found.members]
+        for member, field in wire_members(MODELS[name]).items():
+            said = [row for row in rows if row.name == member]
+            if f"{name}.{member}" in OPAQUE or not said:
+                continue
+            newest = max(said, key=lambda row: max(row.window))
+            found = expressions(field.type) - LOOSER.get(f"{name}.{member}", set())
+            said_so = (
+                {"string"} if member == "resultType" else widened(newest.expression)
+            )  # an extension has values of its own
+            assert found == said_so, (name, member)
 
 
 def test_the_data_on_revisions_names_members_that_exist() -> None:
