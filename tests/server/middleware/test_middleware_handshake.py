@@ -12,9 +12,10 @@ from gemel import CallNext, Client, Context, GemelError, InvalidParams, Limits, 
 from gemel.protocol.states import HandshakeState
 from gemel.server.context import served_call
 from tests.jumping_clock import in_no_time
-from tests.server.middleware.test_middleware import a_server, talking
+from tests.server.middleware.test_middleware import a_server
 from tests.transports.http_rig import serving
 from tests.wire.scenario import NEWEST
+from tests.wire.talk import talking
 
 HELLO = {"protocolVersion": NEWEST["2025"], "capabilities": {}, "clientInfo": {"name": "m", "version": "1"}}
 
