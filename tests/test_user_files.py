@@ -33,7 +33,6 @@ OTHERS = {
     "transports/stream/subprocess.py": "appends to the log that a program names for the standard error of a child",
     "transports/http/server/workers/run.py": "a new temporary folder for the sockets of workers",
     "standard_streams.py": "opens the null device",
-    "cli/__init__.py": "opens the null device",
     "migrate/check.py": "the job of a process that is checked, in a temporary folder of its own",
     "migrate/probe.py": "the result of that process, in the same folder",
 }

@@ -25,7 +25,7 @@ from gemel import Client, Server
 
 PACKAGE = f"{Path(gemel.__file__).parent}/"
 WARM_UP = 3
-REPEATS = 3
+REPEATS = 10
 #: Bytes on a socket: the own HTTP client does not count, as if a foreign one were used.
 NOT_COUNTED = f"{PACKAGE}http1/client/"
 LIMIT_SECONDS = 20

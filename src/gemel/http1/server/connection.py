@@ -15,7 +15,7 @@ import httptools
 
 from gemel.http1.asgi import TEXT_TYPE, Scope
 from gemel.http1.server.head_form import HEAD_BYTES, HeadForm
-from gemel.http1.server.request import CONTINUE, KEEP_ALIVE, PIECE, Requests, Serve, ServedRequest
+from gemel.http1.server.request import CONTINUE, KEEP_ALIVE, PIECE, Serve, ServedRequest, ServedRequests
 from gemel.shares import Shares, address_share
 
 logger = logging.getLogger("gemel")
@@ -46,7 +46,7 @@ _UPGRADE = frozenset({b"upgrade", b"http2-settings"})
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-fVv.:%\w~-]+\]|[\w.~!$&'()*+,;=%-]*)(?::[0-9]*)?[ \t]*")
 
 
-class Connections(Requests):
+class Connections(ServedRequests):
     """The connections of one server, within their shares.
 
     Args:

@@ -92,7 +92,7 @@ class _Done:
 _DONE = cast("Awaitable[None]", _Done())
 
 
-class Requests:
+class ServedRequests:
     """What the requests of one server have in common."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class RequestConnection(Protocol):
     """What a request does with its connection, which is in the layer above: `connection.py` imports this module."""
 
     @property
-    def server(self) -> Requests:
+    def server(self) -> ServedRequests:
         """The server."""
         ...
 
