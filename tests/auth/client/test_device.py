@@ -102,6 +102,13 @@ async def test_a_lost_connection_doubles_the_pause() -> None:
     assert rig.pauses == [5, 10]
 
 
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_busy_authorization_server_doubles_the_pause(status: int) -> None:
+    rig = Rig(answer(CODE), HttpResponse(status, {}, b""), answer(TOKENS))
+    await rig.login()
+    assert rig.pauses == [5, 10]
+
+
 async def test_nobody_is_asked_for_longer_than_the_code_lives() -> None:
     for lifetime, count in ((60, 12), (3, 0), (1e300, 720)):
         rig = Rig(answer({**CODE, "expires_in": lifetime}), *[error("authorization_pending")] * 1000)
