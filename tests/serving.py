@@ -23,7 +23,10 @@ Way: TypeAlias = Literal["memory", "unix", "tcp", "websocket", "asgi", "http", "
 
 @asynccontextmanager
 async def announced(serve: Callable[[Callable[[str], None]], Coroutine[Any, Any, None]]) -> AsyncIterator[str]:
-    """Run `serve(announce)` until the end of the block; gives what it announces. Raises what ends it before that."""
+    """Run `serve(announce)` until the end of the block; gives what it announces. Raises what ends it before that.
+
+    Also if it ends within the block, or can't be stopped without an error.
+    """
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(serve(address.set_result))
     try:
@@ -35,6 +38,8 @@ async def announced(serve: Callable[[Callable[[str], None]], Coroutine[Any, Any,
     finally:
         task.cancel()
         await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
 
 
 def running(

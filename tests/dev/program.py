@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from gemel.dev.serve import serve_dev
 from gemel.dev.target import DevTarget
 from gemel.http1.client.pool import SocketWire
+from tests.serving import announced
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "dev.md"
 #: Seconds that a test waits for an event.
@@ -187,20 +188,9 @@ def target_of(server: Any, *, is_own: bool = False, **options: Any) -> DevTarget
 @asynccontextmanager
 async def inspecting(target: DevTarget, **options: Any) -> AsyncIterator[Program]:
     """Start `gemel dev` on a free port."""
-    loop = asyncio.get_running_loop()
-    announced: asyncio.Future[str] = loop.create_future()
-    options = {"port": 0, **options}
-    serving = loop.create_task(serve_dev(target, announce=announced.set_result, **options))
-    either: list[asyncio.Future[Any]] = [serving, announced]
-    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    if serving.done():
-        serving.result()
-    program = Program(announced.result())
-    try:
-        yield program
-    finally:
-        await program.wire.close()
-        serving.cancel()
-        await asyncio.wait([serving])
-        if not serving.cancelled():
-            serving.result()
+    async with announced(lambda announce: serve_dev(target, announce=announce, **{"port": 0, **options})) as url:
+        program = Program(url)
+        try:
+            yield program
+        finally:
+            await program.wire.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal
 
 import pytest
@@ -17,11 +17,10 @@ from websockets.typing import Origin as WebOrigin
 from gemel import CallNext, CallTimeout, Client, ConnectFailed, ConnectionLost, Context, DefinitionError, Limits, Server
 from gemel.session import Session
 from gemel.transports import Call, Origin, Outgoing, SessionLike
-from tests.docs.documents import module_of
+from tests import serving
 from tests.observed import Observed, attributes, observing
-from tests.source import ROOT
 
-websockets: Any = module_of(ROOT / "docs" / "reference" / "transports.md", "websocket_transport.py")
+websockets: Any = serving.websocket_transport()
 
 Era = Literal["2025", "2026"]
 ERAS: tuple[Era, ...] = ("2025", "2026")
@@ -34,25 +33,8 @@ META = {
 }
 
 
-@asynccontextmanager
-async def listening(server: Server[Any]) -> AsyncIterator[str]:
-    """The server on WebSockets; gives its URL."""
-    async with server.running():
-        listener = await websockets.listen(server, "127.0.0.1", 0)
-        try:
-            yield f"ws://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-        finally:
-            listener.close()
-            await listener.wait_closed()
-
-
-@asynccontextmanager
-async def connected(server: Server[Any], era: Era, **options: Any) -> AsyncIterator[Client]:
-    async with (
-        listening(server) as url,
-        Client(websockets.WebSocketTransport(url), era=era, **options) as client,
-    ):
-        yield client
+def connected(server: Server[Any], era: Era, **options: Any) -> AbstractAsyncContextManager[Client]:
+    return serving.connected(server, "websocket", era=era, **options)
 
 
 def remember_channels(server: Server[Any]) -> list[Any]:
@@ -149,7 +131,7 @@ async def test_a_kind_of_its_own_is_the_protocol_that_telemetry_records(observed
 
 
 async def test_a_client_that_cannot_connect_says_so() -> None:
-    async with listening(Server("x")) as url:
+    async with serving.over_websocket(Server("x")) as url:
         pass
     with pytest.raises(ConnectFailed, match="No WebSocket at"):
         async with Client(websockets.WebSocketTransport(url)):
@@ -177,7 +159,10 @@ async def read(socket: ClientConnection) -> dict[str, Any]:
 async def test_what_is_sent_behind_a_slow_initialize_waits_for_its_answer() -> None:
     """More than the backlog holds, so that reading stops and goes on."""
     gate = asyncio.Event()
-    async with listening(slow_to_agree(gate)) as url, connect(url, subprotocols=[websockets.MCP]) as socket:
+    async with (
+        serving.over_websocket(slow_to_agree(gate)) as url,
+        connect(url, subprotocols=[websockets.MCP]) as socket,
+    ):
         await socket.send(message("initialize", 0, **HELLO), text=True)
         for number in range(1, 11):
             await socket.send(message("tools/list", number), text=True)
@@ -208,7 +193,7 @@ async def test_an_inline_call_is_marked_and_no_other() -> None:
 
 
 async def test_what_cannot_be_read_is_answered_and_the_connection_goes_on() -> None:
-    async with listening(Server("x")) as url, connect(url, subprotocols=[websockets.MCP]) as socket:
+    async with serving.over_websocket(Server("x")) as url, connect(url, subprotocols=[websockets.MCP]) as socket:
         for text in (b"nonsense", b"\xff\xfe", b"[]", b"{}"):
             await socket.send(text, text=True)
             assert (await read(socket))["error"]["code"] in (-32700, -32600)
@@ -280,7 +265,7 @@ async def test_a_parting_message_follows_the_result() -> None:
     async def nothing() -> None: ...
 
     listen = message("subscriptions/listen", 1, notifications={"toolsListChanged": True}, _meta=META)
-    async with listening(server) as url, connect(url, subprotocols=[websockets.MCP]) as socket:
+    async with serving.over_websocket(server) as url, connect(url, subprotocols=[websockets.MCP]) as socket:
         await socket.send(listen, text=True)
         assert (await read(socket))["method"] == "notifications/subscriptions/acknowledged"
         await server._drain()
@@ -336,7 +321,7 @@ async def test_handlers_and_clean_up_end_with_the_connection(era: Era) -> None:
         finally:
             ended.append("handler")
 
-    async with listening(server) as url:
+    async with serving.over_websocket(server) as url:
         async with connect(url, subprotocols=[websockets.MCP]) as socket:
             if era == "2025":
                 await socket.send(message("initialize", 0, **HELLO), text=True)
@@ -388,7 +373,7 @@ async def test_a_server_that_stops_lets_calls_finish_and_closes() -> None:
         return "done"
 
     channels = remember_channels(server)
-    async with listening(server) as url, connect(url, subprotocols=[websockets.MCP]) as socket:
+    async with serving.over_websocket(server) as url, connect(url, subprotocols=[websockets.MCP]) as socket:
         await socket.send(message("tools/call", 1, name="wait", arguments={}, _meta=META), text=True)
         await begun.wait()
         channels[0].end_input("the server stops")
@@ -429,7 +414,7 @@ async def test_handlers_find_who_sent_it() -> None:
 
 
 async def test_a_web_page_cannot_connect_to_the_documented_transport() -> None:
-    async with listening(Server("x")) as url:
+    async with serving.over_websocket(Server("x")) as url:
         with pytest.raises(InvalidStatus):
             async with connect(url, origin=WebOrigin("https://evil.example"), subprotocols=[websockets.MCP]):
                 pass
@@ -474,7 +459,10 @@ async def test_a_peer_that_does_not_read_is_left() -> None:
         calls += 1
         return "x" * 1_000_000
 
-    async with listening(server) as url, connect(url, subprotocols=[websockets.MCP], max_queue=1) as socket:
+    async with (
+        serving.over_websocket(server) as url,
+        connect(url, subprotocols=[websockets.MCP], max_queue=1) as socket,
+    ):
         await socket.send(message("initialize", 0, **HELLO), text=True)
         await read(socket)
 
