@@ -18,6 +18,7 @@ class ServerDescription:
     """Identity, instructions, eras and capabilities; capabilities are computed for each `initialize` and discovery."""
 
     __slots__ = (
+        "ask",
         "capabilities",
         "eras",
         "extensions",
@@ -45,6 +46,8 @@ class ServerDescription:
         self.extensions: Callable[[Era], dict[str, Any]] = lambda era: {}
         #: Called with each message that is refused before any middleware sees it.
         self.on_refused: Callable[[RefusedMessage], None] | None = None
+        #: Asks people elsewhere than at their clients, as `gemel.server.elicitation.elsewhere` defines it.
+        self.ask: object = None
         #: The eras that are served, the oldest first.
         self.eras = eras
         #: All supported revisions, newest first: the same list in discovery and in errors.

@@ -71,8 +71,8 @@ from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
 from gemel.server.elicitation.elicit import (
     ClientInput,
     Declined,
+    Unanswered,
     UrlElicitation,
-    check_capabilities,
     check_content,
     check_tool_results,
     offers_context,
@@ -346,8 +346,7 @@ class Context(Record, Generic[StateT]):
         return ClientInput(requests, method, params, kind, read, label=label, key=key, task=task, timeout=timeout)
 
     def _check_capabilities(self, **need: Any) -> None:
-        served = self._served
-        check_capabilities(served.session, served.call, self.client_capabilities, need)
+        self._served.input_requests.check_capabilities(self.client_capabilities, need)
 
     @overload
     def elicit(self, message: str, *, key: str | None = None) -> ClientInput[str]: ...
@@ -689,10 +688,10 @@ class Context(Record, Generic[StateT]):
             raise
         except InvalidParams as exc:  # the fault of this handler, not of its caller
             raise ToolError(str(exc)) from exc
+        if isinstance(result, InputRequiredResult | Unanswered):
+            await self._served.input_requests.suspend(self._served.suspendable_task)
         if isinstance(result, kind):
             return result
-        if isinstance(result, InputRequiredResult):
-            await self._served.input_requests.suspend(self._served.suspendable_task)
         if isinstance(result, Result):
             raise GemelError(f"{method} gave a {type(result).__name__}, which only a client can go on with")
         try:

@@ -42,7 +42,6 @@ from gemel.protocol.limits import Limits
 from gemel.protocol.records import Call
 from gemel.schema.base import EmptyResult, Result
 from gemel.schema.content import TextContent
-from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.methods import METHODS, Method, method_in
 from gemel.schema.tools import CallToolResult
 from gemel.server.context import Context, StateT, served_call
@@ -398,7 +397,7 @@ def _report(ctx: Context[Any], error: ToolError | MissingClientCapability) -> Ca
 
 async def _end_round(
     served: ServedCall[Any], task: asyncio.Task[Any] | None, error: BaseException | None
-) -> InputRequiredResult | None:
+) -> Result | None:
     """Return the result of the round if its handler was suspended, None for any other end."""
     elicitation = (served.root or served).elicitation
     assert task is not None

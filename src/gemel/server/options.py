@@ -39,6 +39,7 @@ from gemel.schema.base import Icon, Implementation
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.notifications import SEVERITY, LoggingLevel
 from gemel.server.context import StateT
+from gemel.server.elicitation.elsewhere import AskElsewhere
 from gemel.server.extensions import BaseExtension
 from gemel.server.features.caching import CacheHint
 from gemel.server.features.error_details import ERROR_DETAILS, ErrorDetails
@@ -60,6 +61,7 @@ def _lifespan(form: str) -> Check:
     return Check(fits, f"write @asynccontextmanager above `async def {form}`, and `yield` in it, or None")
 
 
+_IS_ASK = has_methods(elicitation=3, lifespan=1, routes=2, use_backend=1)
 _IS_AUTH = has_methods(authenticate=2, routes=1, challenge=1)
 LIFESPAN = _lifespan("lifespan(server)")
 
@@ -95,6 +97,21 @@ class ServerOptions(TypedDict, Generic[StateT], total=False):
             "`async def middleware(ctx, call_next)` around every request and notification, outermost first.",
             (),
             several(lambda one: True, "middleware=[…]"),
+        ),
+    ]
+    ask: Annotated[
+        AskElsewhere | None,
+        Option(
+            "How the users of clients without forms are asked: `AskByPage(…)` of `gemel.ask_by_page`. None asks at the client "
+            "only.",
+            None,
+            or_none(
+                Check(
+                    lambda value: _IS_ASK(value) and not isinstance(value, type),
+                    'write ask=AskByPage(url="https://…") with gemel.ask_by_page.AskByPage',
+                    secret=True,
+                )
+            ),
         ),
     ]
     extensions: Annotated[

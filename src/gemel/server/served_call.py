@@ -18,6 +18,7 @@ from gemel.protocol.records import Call, Record
 from gemel.protocol.states import CallState
 from gemel.server.composition.namespace import Layer
 from gemel.server.elicitation.elicit import ElicitationStrategy
+from gemel.server.elicitation.elsewhere import elicitation_elsewhere
 from gemel.server.elicitation.handshake import HandshakeElicitation
 from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.server.elicitation.stateless import StatelessElicitation
@@ -114,7 +115,9 @@ class ServedCall(Record, Generic[ContextT]):
         """The requests for input of this call, made when first needed and shared by all its contexts."""
         root = self.root or self
         if root.elicitation is None:
-            root.elicitation = _ELICITATIONS[self.call.era](self.session, self.call, self.request_states)
+            session, call, codec = self.session, self.call, self.request_states
+            elsewhere = elicitation_elsewhere(session, call, codec)
+            root.elicitation = elsewhere or _ELICITATIONS[call.era](session, call, codec)
         return root.elicitation
 
     @property

@@ -160,7 +160,11 @@ class Server(Router, Generic[StateT]):
         self._dispatch = Dispatch(self._description, limits)
         self._extensions = Extensions(self._dispatch)
         self._cache = CacheHints(settings["cache"])
-        self._middleware: list[Middleware] = [check_middleware(one) for one in settings["middleware"]]
+        ask = self._description.ask = self._ask = settings["ask"]
+        self._middleware: list[Middleware] = [
+            *(() if ask is None else ask.middleware),
+            *(check_middleware(one) for one in settings["middleware"]),
+        ]
         self._omits_repeated_text = settings["omit_repeated_text"]
         connected = without_markers(settings["connection_lifespan"])
         self._connections = (ConnectionLifespans(connected),) if connected is not None else ()
@@ -168,7 +172,7 @@ class Server(Router, Generic[StateT]):
         self._own_name = name
         #: What the processes of the server share. One that was made from a URL is closed when the server stops serving.
         self.backend = ServerBackend(backend_for(settings["backend"]), lambda: self.catalog.path)
-        for user in (self.auth, *settings["middleware"]):
+        for user in (self.auth, ask, *settings["middleware"]):
             self._share_backend(user)
         self._owns_backend = isinstance(settings["backend"], str)
         #: Whether other servers may use the same one.
@@ -182,6 +186,8 @@ class Server(Router, Generic[StateT]):
         )
         self._lifespan = cast(Any, without_markers(lifespan))
         self._extension_lifespans: list[Callable[[Any], AbstractAsyncContextManager[Any]]] = []
+        if ask is not None:
+            self._extension_lifespans.append(ask.lifespan)
         self._loops = PerLoop(partial(LoopState, self), end=LoopState.end, abandon=LoopState.abandon)
         #: What is offered: what is registered here, and what is mounted.
         self.catalog: Catalog = self._catalog_type(
@@ -523,7 +529,7 @@ class Server(Router, Generic[StateT]):
         Raises:
             StartError: Something that all must know is in the memory of each.
         """
-        for part in (self.auth, *self.catalog.parts):
+        for part in (self.auth, self._ask, *self.catalog.parts):
             if what := _not_shared(part):
                 raise StartError(
                     f"Several workers can't share {what}, which are in the memory of each: use "
@@ -667,6 +673,9 @@ class Server(Router, Generic[StateT]):
                         "metrics_app(token=…), or metrics_app(public=True) where only Prometheus reaches it; on the command line "
                         "set GEMEL_METRICS_TOKEN"
                     )
+        if self._ask is not None:
+            authenticate = options.get("authenticate") if self.auth is None else self.auth.authenticate
+            options["routes"] = {**self._ask.routes(path, authenticate), **(options.get("routes") or {})}
         return HttpApp(
             self._serve_here,
             path,

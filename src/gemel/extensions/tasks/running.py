@@ -41,8 +41,7 @@ from gemel.extensions.tasks.stored_tasks import (
 )
 from gemel.protocol.records import Call, Outgoing
 from gemel.protocol.states import CallState
-from gemel.schema.base import RESERVED
-from gemel.schema.input_required import InputRequiredResult
+from gemel.schema.base import RESERVED, Result
 from gemel.schema.notifications import ProgressParams
 from gemel.server.elicitation.elicit import ClientInput, InputRefused, KeyedElicitation, RunningStep, StepCall
 from gemel.session import Session
@@ -471,7 +470,7 @@ class TaskElicitation(KeyedElicitation):
         """A task waits; it has no rounds."""
         raise GemelError(f"{self._call.method}: a task can't end with resultType input_required: use ctx.elicit")
 
-    async def settle(self, task: asyncio.Task[Any], error: BaseException | None) -> InputRequiredResult | None:
+    async def settle(self, task: asyncio.Task[Any], error: BaseException | None) -> Result | None:
         """Handlers are not suspended."""
         return None
 

@@ -64,7 +64,7 @@ from gemel.schema.methods import METHODS
 from gemel.schema.revisions import V2025_11
 from gemel.schema.tools import CallToolParams, CallToolResult
 from gemel.server.context import Context, current, served_call
-from gemel.server.elicitation.stateless import StatelessElicitation
+from gemel.server.elicitation.rounds import RepeatedElicitation
 from gemel.server.extensions import CallTool, Method, Topic
 from gemel.server.features.pagination import paginate
 from gemel.server.features.tools import RegisteredTool
@@ -484,7 +484,7 @@ class Tasks(Extension):
         if _FORMS[call.era].store_client(stored, session.connection):
             self._loops.here().sessions[record.id] = session
         elicitation = served_call(ctx).input_requests
-        if isinstance(elicitation, StatelessElicitation):
+        if isinstance(elicitation, RepeatedElicitation):
             stored.answers, stored.steps = await elicitation.hand_over()
         if record.owner:
             with _try_again():

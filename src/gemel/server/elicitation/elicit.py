@@ -32,9 +32,10 @@ from gemel.protocol.revisions.adapt import known_in, shape
 from gemel.protocol.states import HandshakeState
 from gemel.protocol.validation import compile_schema, first_problem
 from gemel.schema.base import Result
-from gemel.schema.input_required import InputRequiredResult
+from gemel.schema.elicitation import ElicitUrlParams
 from gemel.schema.lifecycle import ClientCapabilities, Sampling
 from gemel.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
+from gemel.schema.tools import CallToolResult
 from gemel.session import Session
 from gemel.timeouts import PausableTimeout
 from gemel.values.encoding import encode_value, ordered_text
@@ -71,6 +72,10 @@ class InputRequired(BaseException):
     """Ends a sync handler, in its thread, whose call has to wait for input. No Exception, so that `except Exception` passes it."""
 
 
+class Unanswered(CallToolResult[Any], kw_only=True):
+    """The result of a tool call that waits for a person: its text tells the model how the call goes on."""
+
+
 class ClientInput(Coroutine[Any, Any, ValueT], Generic[ValueT]):
     """Input that is requested from the client: `await` it for the answer.
 
@@ -101,8 +106,9 @@ class ClientInput(Coroutine[Any, Any, ValueT], Generic[ValueT]):
         self.task = task
         self.timeout = timeout
         self.awaited = False
+        #: From the answer, as `kind`, to its value.
+        self.read = read
         self._elicitation = elicitation
-        self._read = read
         self._coroutine: Coroutine[Any, Any, ValueT] | None = None
         elicitation.add(self)
 
@@ -129,7 +135,7 @@ class ClientInput(Coroutine[Any, Any, ValueT], Generic[ValueT]):
         self._started().close()
 
     async def _answer(self) -> ValueT:
-        return self._read(await self._elicitation.answer(self))
+        return self.read(await self._elicitation.answer(self))
 
     def _started(self) -> Coroutine[Any, Any, ValueT]:
         self.awaited = True
@@ -234,6 +240,20 @@ class ElicitationStrategy(ABC):
         self._call = call
         self._inputs: list[ClientInput[Any]] = []
 
+    def check_capabilities(self, client: ClientCapabilities, need: Mapping[str, Any]) -> None:
+        """Raise MissingClientCapability for what can't be requested of a client.
+
+        GemelError is raised while `initialize` is being answered: the client waits for that.
+
+        Args:
+            client: What the client declared.
+            need: What is needed, in the shape of ClientCapabilities.
+        """
+        connection = self._session.connection
+        if self._call.inline and connection.handshake.state is HandshakeState.NEGOTIATING:
+            raise GemelError("The client can't be asked while initialize is being answered: it would never reply")
+        require(client, need)
+
     def add(self, item: ClientInput[Any]) -> None:
         """Enter a request for input. Raises GemelError where the protocol allows none."""
         item.params = shape(item.params, self._call.revision)
@@ -268,7 +288,7 @@ class ElicitationStrategy(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    async def settle(self, task: asyncio.Task[Any], error: BaseException | None) -> InputRequiredResult | None:
+    async def settle(self, task: asyncio.Task[Any], error: BaseException | None) -> Result | None:
         """The result of a call whose handler was suspended; None for any other end. `task` runs on as before."""
 
 
@@ -289,8 +309,7 @@ class KeyedElicitation(ElicitationStrategy):
             )
         super().add(item)
         if item.key is None:
-            text = ordered_text(item.params) if item.params is not UNSET else b""
-            item.key = self._numbered(f"{item.method.partition('/')[0]}-{_digest(text)[:8]}")
+            item.key = self._numbered(f"{item.method.partition('/')[0]}-{_digest(_repeated_text(item.params))[:8]}")
         else:
             item.key = self._scope() + item.key
             if item.key in self._requested:
@@ -323,6 +342,15 @@ class KeyedElicitation(ElicitationStrategy):
         return step.scope if step is not None and step.owner is self else ""
 
 
+def _repeated_text(params: Any) -> bytes:
+    """The params of a request for input as text that is the same in each round: the id of a page is not."""
+    if params is UNSET:
+        return b""
+    if isinstance(params, ElicitUrlParams) and params.elicitation_id is not None:
+        params = msgspec.structs.replace(params, elicitation_id=None)
+    return ordered_text(params)
+
+
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -333,21 +361,19 @@ def scope_of_step(key: str) -> str:
     return f"{outer}{slash}step-{_digest(key.encode())[:16]}/"
 
 
-def check_capabilities(session: Session, call: Call, have: ClientCapabilities, need: Mapping[str, Any]) -> None:
-    """Raise MissingClientCapability, or GemelError while `initialize` is being answered: the client waits for that."""
-    if call.inline and session.connection.handshake.state is HandshakeState.NEGOTIATING:
-        raise GemelError("The client can't be asked while initialize is being answered: it would never reply")
-    require(have, need)
-
-
 def require(have: ClientCapabilities, need: Mapping[str, Any]) -> None:
     """Raise MissingClientCapability for what a client did not declare. `need` has the shape of ClientCapabilities."""
+    if not offers(have, need):
+        raise MissingClientCapability(dict(need))
+
+
+def offers(have: ClientCapabilities, need: Mapping[str, Any]) -> bool:
+    """Whether a client declared what is needed; see `require`."""
     declared = msgspec.to_builtins(have)
     elicitation = declared.get("elicitation")
     if elicitation is not None and "url" not in elicitation:
         elicitation.setdefault("form", {})  # an empty object means form mode (client/elicitation, "Capabilities")
-    if not _covers(declared, need):
-        raise MissingClientCapability(dict(need))
+    return _covers(declared, need)
 
 
 def _covers(have: Mapping[str, Any], need: Mapping[str, Any]) -> bool:

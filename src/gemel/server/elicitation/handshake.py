@@ -15,7 +15,7 @@ from msgspec import UNSET
 from gemel.errors import GemelError, PeerError, ToolError
 from gemel.protocol.records import Call
 from gemel.protocol.states import CallState
-from gemel.schema.input_required import InputRequiredResult
+from gemel.schema.base import Result
 from gemel.server.elicitation.elicit import ClientInput, ElicitationStrategy, InputRefused, RunningStep, StepCall
 from gemel.session import Session
 from gemel.telemetry import current_telemetry
@@ -82,6 +82,6 @@ class HandshakeElicitation(ElicitationStrategy):
             f"{self._call.method}: a result with resultType input_required exists in the stateless era only"
         )
 
-    async def settle(self, task: asyncio.Task[Any], error: BaseException | None) -> InputRequiredResult | None:
+    async def settle(self, task: asyncio.Task[Any], error: BaseException | None) -> Result | None:
         """Handlers are not suspended in this era."""
         return None
