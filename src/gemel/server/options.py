@@ -61,7 +61,7 @@ def _lifespan(form: str) -> Check:
     return Check(fits, f"write @asynccontextmanager above `async def {form}`, and `yield` in it, or None")
 
 
-_IS_ASK = has_methods(elicitation=3, lifespan=1, routes=2, use_backend=1)
+_IS_ASK = has_methods(elicitation=3, lifespan=1, routes=3, use_backend=1)
 _IS_AUTH = has_methods(authenticate=2, routes=1, challenge=1)
 LIFESPAN = _lifespan("lifespan(server)")
 

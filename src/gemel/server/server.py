@@ -674,8 +674,8 @@ class Server(Router, Generic[StateT]):
                         "set GEMEL_METRICS_TOKEN"
                     )
         if self._ask is not None:
-            authenticate = options.get("authenticate") if self.auth is None else self.auth.authenticate
-            options["routes"] = {**self._ask.routes(path, authenticate), **(options.get("routes") or {})}
+            pages = self._ask.routes(path, self.auth, options.get("authenticate"))
+            options["routes"] = {**pages, **(options.get("routes") or {})}
         return HttpApp(
             self._serve_here,
             path,

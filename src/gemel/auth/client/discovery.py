@@ -105,7 +105,7 @@ def discover(
     candidates = [issuer] if issuer is not None else sorted(dict.fromkeys(servers), key=lambda name: name != preferred)
     for candidate in candidates:
         try:
-            server, left_out = yield from _server_metadata(candidate, rules, accept_issuers, note)
+            server, left_out = yield from server_metadata(candidate, rules, accept_issuers, note)
         except AuthorizationFailed as exc:
             failures.append(exc)
         else:
@@ -160,7 +160,7 @@ def covers(resource: str, url: str) -> bool:
     return ours.path == theirs.path or ours.path.rstrip("/") == parent or ours.path.startswith(f"{parent}/")
 
 
-def _server_metadata(
+def server_metadata(
     issuer: str, rules: UrlRules, accept_issuers: Collection[str], note: Note
 ) -> Flow[tuple[AuthorizationServer, Mapping[str, str]]]:
     """Fetch and check the metadata of an authorization server."""

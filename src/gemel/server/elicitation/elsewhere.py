@@ -11,7 +11,7 @@ from gemel.protocol.records import Call
 from gemel.server.elicitation.elicit import ElicitationStrategy
 from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.session import Session
-from gemel.transports.http.server.options import Authenticate
+from gemel.transports.http.server.options import Auth, Authenticate
 
 if TYPE_CHECKING:
     from gemel.backends.server_backend import ServerBackend
@@ -37,12 +37,15 @@ class AskElsewhere(Protocol):
         """Entered in each event loop in which the server serves."""
         ...
 
-    def routes(self, endpoint_path: str, authenticate: Authenticate | None, /) -> Mapping[str, AsgiApp]:
+    def routes(
+        self, endpoint_path: str, auth: Auth | None, authenticate: Authenticate | None, /
+    ) -> Mapping[str, AsgiApp]:
         """Return what is served beside an endpoint, by path.
 
         Args:
             endpoint_path: The path of the endpoint.
-            authenticate: Tells who is calling there; None if nobody is authenticated.
+            auth: Authorizes the callers of the server; None without.
+            authenticate: Tells who is calling there without it; None if nobody is authenticated.
 
         Raises:
             DefinitionError: It can't be told who may answer.
