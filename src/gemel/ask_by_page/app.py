@@ -14,7 +14,7 @@ import msgspec
 
 from gemel.ask_by_page.form import FormPage
 from gemel.ask_by_page.page import Reply, message_page, question_page
-from gemel.ask_by_page.questions import Audience, Question, Questions, digest
+from gemel.ask_by_page.questions import Audience, OpenQuestion, OpenQuestions, digest
 from gemel.errors import Overloaded
 from gemel.http1.asgi import HeaderPairs, Receive, Scope, Send
 from gemel.http1.cookies import cookie_values
@@ -48,7 +48,7 @@ class Visitors(ABC):
     """Tells who visits a page."""
 
     @abstractmethod
-    async def admit(self, request: PageRequest, token: str, question: Question) -> Reply | VisitorOf:
+    async def admit(self, request: PageRequest, token: str, question: OpenQuestion) -> Reply | VisitorOf:
         """Return who the visitor is, or the response to send in place of the page."""
 
     async def serve(self, request: PageRequest) -> Reply | None:
@@ -66,7 +66,7 @@ class VisitorOf(NamedTuple):
 class AnyVisitors(Visitors):
     """Whoever has the link may answer."""
 
-    async def admit(self, request: PageRequest, token: str, question: Question) -> Reply | VisitorOf:
+    async def admit(self, request: PageRequest, token: str, question: OpenQuestion) -> Reply | VisitorOf:
         """Admit everybody."""
         return VisitorOf(None)
 
@@ -81,7 +81,7 @@ class KnownVisitors(Visitors):
     def __init__(self, who: Authenticate) -> None:
         self._who = who
 
-    async def admit(self, request: PageRequest, token: str, question: Question) -> Reply | VisitorOf:
+    async def admit(self, request: PageRequest, token: str, question: OpenQuestion) -> Reply | VisitorOf:
         """Ask the function."""
         found = self._who(request.scope, request.headers)
         visitor = await found if isawaitable(found) else found
@@ -99,10 +99,10 @@ class FirstVisitors(Visitors):
         questions: Where the questions are.
     """
 
-    def __init__(self, questions: Questions) -> None:
+    def __init__(self, questions: OpenQuestions) -> None:
         self._questions = questions
 
-    async def admit(self, request: PageRequest, token: str, question: Question) -> Reply | VisitorOf:
+    async def admit(self, request: PageRequest, token: str, question: OpenQuestion) -> Reply | VisitorOf:
         """Check the cookie, or set it."""
         import secrets
 
@@ -135,7 +135,7 @@ class PageApp:
 
     def __init__(
         self,
-        questions: Questions,
+        questions: OpenQuestions,
         visitors: Mapping[Audience, Visitors],
         origin: str | Callable[[], str],
         *,
@@ -210,7 +210,7 @@ class PageApp:
             return question_page(question, admitted.principal, question.posted, question.errors, admitted.headers)
         return await self._answer(request, token, question, admitted)
 
-    async def _answer(self, request: PageRequest, token: str, question: Question, visitor: VisitorOf) -> Reply:
+    async def _answer(self, request: PageRequest, token: str, question: OpenQuestion, visitor: VisitorOf) -> Reply:
         posted = _fields(request.body)
         if posted is None or not hmac.compare_digest(
             "".join(posted.get("secret", ())).encode(), question.secret.encode()

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from gemel.ask_by_page.app import AnyVisitors, FirstVisitors, KnownVisitors, PageApp, Visitors
 from gemel.ask_by_page.local import LocalPages
 from gemel.ask_by_page.login import LoginVisitors, PageLogin
-from gemel.ask_by_page.questions import Audience, Questions, process_secret
+from gemel.ask_by_page.questions import Audience, OpenQuestions, process_secret
 from gemel.ask_by_page.strategy import (
     ARGUMENT,
     HandshakePageElicitation,
@@ -65,7 +65,7 @@ class AskByPage:
         wait: Seconds for which a call waits at a client that has opened a page.
         open_browser: Whether pages on loopback are opened in the browser.
         open_url: Opens a page there and returns whether that worked; the default browser by default.
-        most: Questions of one caller that may wait for an answer.
+        most: OpenQuestions of one caller that may wait for an answer.
         most_in_all: The same of all callers, in one process.
         answer_bytes: Bytes of an answer.
 
@@ -106,7 +106,7 @@ class AskByPage:
         self.wait = wait
         self.process = process_secret()
         self._backend: ServerBackend | None = None
-        self._questions: Questions | None = None
+        self._questions: OpenQuestions | None = None
         #: The address of the pages over HTTP; None before an endpoint is served.
         self._address: str | None = None
         #: Whether callers over HTTP are authenticated.
@@ -120,7 +120,7 @@ class AskByPage:
     # ---------------------------------------------------------------- what a server is given
 
     @property
-    def questions(self) -> Questions:
+    def questions(self) -> OpenQuestions:
         """What waits for an answer."""
         assert self._questions is not None, "AskByPage was not given to a server"
         return self._questions
@@ -146,7 +146,7 @@ class AskByPage:
         if self._backend is not None:
             raise DefinitionError("An AskByPage belongs to one server: make another one")
         self._backend = backend
-        self._questions = Questions(backend, ttl=self._ttl, **self._bounds)
+        self._questions = OpenQuestions(backend, ttl=self._ttl, **self._bounds)
 
     @asynccontextmanager
     async def lifespan(self, server: Any, /) -> AsyncIterator[None]:

@@ -97,9 +97,8 @@ class _Field:
 
     def html(self, posted: Posted | None, error: str) -> str:
         """Return the field with its label, its description and what is wrong with it."""
-        title = self.title
         mark = "" if self.is_required else " <small>(optional)</small>"
-        label = escape(title) + mark
+        label = escape(self.title) + mark
         about = str(self.schema.get("description") or "")
         hints = [(f"{self.key}-about", about)] if about else []
         hints += [(f"{self.key}-form", form)] if (form := self.form()) else []
@@ -300,10 +299,9 @@ class _Flag(_Field):
 
     def frame(self, label: str, texts: str, attributes: str, values: Sequence[str]) -> str:
         checked = " checked" if "on" in values else ""
-        title = escape(self.title)
         return (
             f'<div class="field"><label class="choice"><input type="checkbox" id="{self.key}" name="{self.key}" value="on"'
-            f"{checked}{attributes}> {title}</label>{texts}</div>"
+            f"{checked}{attributes}> {escape(self.title)}</label>{texts}</div>"
         )
 
     def form(self) -> str:

@@ -18,7 +18,7 @@ import msgspec
 
 from gemel.ask_by_page.app import PageRequest, VisitorOf, Visitors
 from gemel.ask_by_page.page import Reply, message_page, redirect
-from gemel.ask_by_page.questions import Question, Questions, digest
+from gemel.ask_by_page.questions import OpenQuestion, OpenQuestions, digest
 from gemel.auth.client.code_flow import Authorization, begin, read_redirect, redeem
 from gemel.auth.client.discovery import Discovered, server_metadata
 from gemel.auth.client.token_request import IssuerOptions, RegisteredClient
@@ -118,7 +118,7 @@ class LoginVisitors(Visitors):
         DefinitionError: The authorization names no authorization server, or several and `issuer=` none of them.
     """
 
-    def __init__(self, login: PageLogin, questions: Questions, auth: object, address: str, endpoint: str) -> None:
+    def __init__(self, login: PageLogin, questions: OpenQuestions, auth: object, address: str, endpoint: str) -> None:
         document = auth.document(endpoint) if isinstance(auth, HasMetadata) else None
         issuers = [] if document is None else list(document.authorization_servers or [])
         issuer = login.issuer or (issuers[0] if len(issuers) == 1 else None)
@@ -140,7 +140,7 @@ class LoginVisitors(Visitors):
         secure = "; Secure" if self._endpoint.scheme == "https" else ""
         self._attributes = f"; HttpOnly; SameSite=Lax; Path={urlsplit(address).path}{secure}"
 
-    async def admit(self, request: PageRequest, token: str, question: Question) -> Reply | VisitorOf:
+    async def admit(self, request: PageRequest, token: str, question: OpenQuestion) -> Reply | VisitorOf:
         """Find out who has logged in, or begin a login."""
         for cookie in cookie_values(request.scope["headers"], _SESSION):
             principal = await self._questions.find("session", cookie)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from gemel.ask_by_page.form import FormPage, Posted
-from gemel.ask_by_page.questions import Question
+from gemel.ask_by_page.questions import OpenQuestion
 from gemel.http1.asgi import HeaderPairs
 from gemel.visible import escape_text
 
@@ -88,7 +88,7 @@ def redirect(target: str, headers: HeaderPairs = ()) -> Reply:
 
 
 def question_page(
-    question: Question,
+    question: OpenQuestion,
     principal: str | None,
     posted: Posted | None,
     errors: Mapping[str, str],

@@ -32,7 +32,7 @@ _PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _TRIES: Final = 50
 
 
-class Question(msgspec.Struct, array_like=True):
+class OpenQuestion(msgspec.Struct, array_like=True):
     """One question.
 
     Attributes:
@@ -70,13 +70,13 @@ class Question(msgspec.Struct, array_like=True):
     answer: bytes = b""
 
 
-class _Listed(msgspec.Struct, array_like=True):
+class _Waiting(msgspec.Struct, array_like=True):
     name: str
     expires: float
 
 
-_questions = msgspec.msgpack.Decoder(Question)
-_lists = msgspec.msgpack.Decoder(list[_Listed])
+_questions = msgspec.msgpack.Decoder(OpenQuestion)
+_lists = msgspec.msgpack.Decoder(list[_Waiting])
 
 
 def digest(text: str) -> str:
@@ -84,7 +84,7 @@ def digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-class Questions:
+class OpenQuestions:
     """Keeps questions and states. All methods raise Overloaded if the backend can't be used.
 
     Args:
@@ -104,7 +104,7 @@ class Questions:
 
     # ---------------------------------------------------------------- questions
 
-    async def ask(self, question: Question) -> str:
+    async def ask(self, question: OpenQuestion) -> str:
         """Keep a new question and return its token. Raises Overloaded if too many wait for an answer already."""
         token = secrets.token_urlsafe(24)
         name, now = digest(token), time.time()
@@ -113,20 +113,20 @@ class Questions:
             if len(self._own) >= self._most_in_all:
                 raise Overloaded("Too many questions wait for an answer: try again later")
         async with _reachable("A question can't be asked"):
-            if not await self._enlist(question.holder, _Listed(name, question.expires)):
+            if not await self._enlist(question.holder, _Waiting(name, question.expires)):
                 raise Overloaded(f"{self._most} questions of this caller wait for an answer already: answer them first")
             await self._backend.set(_place(name), msgspec.msgpack.encode(question), ttl=self.ttl)
         self._own[name] = question.expires
         return token
 
-    async def get(self, token: str) -> Question | None:
+    async def get(self, token: str) -> OpenQuestion | None:
         """Return a question; None if there is none of this token, or it has expired."""
         async with _reachable("A question can't be read"):
             text = await self._backend.get(_place(digest(token)))
         question = None if text is None else _questions.decode(text)
         return question if question is not None and (question.answer or question.expires > time.time()) else None
 
-    async def change(self, token: str, former: Question, question: Question) -> bool:
+    async def change(self, token: str, former: OpenQuestion, question: OpenQuestion) -> bool:
         """Replace a question, such as by one that is answered. Returns False if it was changed meanwhile."""
         place = _place(digest(token))
         before, after = msgspec.msgpack.encode(former), msgspec.msgpack.encode(question)
@@ -142,7 +142,7 @@ class Questions:
             await self._backend.delete(_place(name))
             await self._enlist(holder, None, without=name)
 
-    async def wait(self, token: str, seconds: float) -> Question | None:
+    async def wait(self, token: str, seconds: float) -> OpenQuestion | None:
         """Wait until a question is answered. Returns it as it is then, or when the time is over; None if it is gone."""
         until, pause = time.monotonic() + seconds, _PAUSE
         while True:
@@ -153,7 +153,7 @@ class Questions:
             await asyncio.sleep(min(pause, left))
             pause = min(pause * 1.5, _LONGEST_PAUSE)
 
-    async def _enlist(self, holder: str, added: _Listed | None, *, without: str = "") -> bool:
+    async def _enlist(self, holder: str, added: _Waiting | None, *, without: str = "") -> bool:
         """Change the list of the open questions of a caller. Returns False if there is no room."""
         key = make_key("ask", "open", digest(holder))
         for _ in range(_TRIES):
@@ -170,12 +170,12 @@ class Questions:
 
     # ---------------------------------------------------------------- states of calls
 
-    async def keep(self, call: bytes, state: bytes) -> bool:
-        """Keep the state of a call that waits. Returns False if there is one already."""
+    async def keep(self, call: bytes, state: bytes, *, former: bytes | None) -> bool:
+        """Keep the state of a call that waits, in place of a former one. Returns False if there is another one."""
         async with _reachable("A call can't wait"):
             try:
                 # The answer may come at the last moment, and the call has as long again to be repeated.
-                return await self._backend.replace(_call(call), None, state, ttl=2 * self.ttl + _CLOCK_SKEW)
+                return await self._backend.replace(_call(call), former, state, ttl=2 * self.ttl + _CLOCK_SKEW)
             except ValueError as exc:
                 raise Overloaded(f"What the call has done is too large to be kept: {exc}") from exc
 
@@ -231,9 +231,9 @@ def new_question(
     ttl: float,
     posted: Mapping[str, Sequence[str]] | None = None,
     errors: Mapping[str, str] | None = None,
-) -> Question:
-    """Return a question that can be answered for some seconds; see `Question`."""
-    return Question(
+) -> OpenQuestion:
+    """Return a question that can be answered for some seconds; see `OpenQuestion`."""
+    return OpenQuestion(
         audience=audience,
         principal=principal,
         holder=holder,

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from gemel.ask_by_page.questions import Audience, Question, Questions, new_question
+from gemel.ask_by_page.questions import Audience, OpenQuestion, OpenQuestions, new_question
 from gemel.decisions import approving
 from gemel.errors import ChannelClosed, ConnectionLost, InvalidParams, NotFinished, Overloaded
 from gemel.jsonrpc import ABSENT
@@ -53,7 +53,7 @@ class Pages(Protocol):
     process: str
 
     @property
-    def questions(self) -> Questions:
+    def questions(self) -> OpenQuestions:
         """What waits for an answer."""
         ...
 
@@ -101,8 +101,9 @@ class PageElicitation(RetriedElicitation[PageState]):
         self._rejected: dict[str, str] = {}
         #: Names the call of a caller whom nothing identifies.
         self._nonce = ""
-        #: The questions that this round asked, by key.
+        #: The questions that this round asked, by key, and the state that it has kept: of a call within a call by both.
         self._new: set[str] = set()
+        self._kept: bytes | None = None
 
     # ---------------------------------------------------------------- what is requested
 
@@ -175,7 +176,7 @@ class PageElicitation(RetriedElicitation[PageState]):
         for key, token in list(self._state.tokens.items()):
             await self._collect(key, token, await self._questions.get(token))
 
-    async def _collect(self, key: str, token: str, question: Question | None) -> None:
+    async def _collect(self, key: str, token: str, question: OpenQuestion | None) -> None:
         """Take the answer of a question, if it is there. One that has expired is asked again."""
         if question is None:
             del self._state.tokens[key]
@@ -282,12 +283,14 @@ class PageElicitation(RetriedElicitation[PageState]):
         """End the call with a text for the model; the state waits in the backend."""
         if self._audience == "anybody" and self._call.origin.owner is None and not self._nonce:
             self._nonce = secrets.token_urlsafe(16)
-        place = self._binding()
+        place, state = self._binding(), msgspec.msgpack.encode(self._state)
 
         async def keep() -> bool:
-            return await self._questions.keep(place, msgspec.msgpack.encode(self._state))
+            return await self._questions.keep(place, state, former=self._kept)
 
-        if not await self._keep(keep):
+        if await self._keep(keep):
+            self._kept = state
+        else:
             asked = await self._join(place, asked)
         return Unanswered(content=[TextContent(text=await self._text(asked))], is_error=True)
 
