@@ -19,6 +19,9 @@ both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 everywhere = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 
 
+SIZE: Any = Literal["small", "large"]
+
+
 class Shop:
     """A shop that asks before it sells, and counts what it does."""
 
@@ -34,7 +37,7 @@ class Shop:
         async def buy(ctx: Context, item: str) -> str:
             """Buy something."""
             self.runs += 1
-            size = await ctx.elicit(f"Which size of {item}?", Literal["small", "large"])
+            size = await ctx.elicit(f"Which size of {item}?", SIZE)
             receipt = await ctx.step(self.charge, item)
             colour = await ctx.elicit("Which colour?", str)
             self.sold.append(item)
@@ -261,12 +264,12 @@ async def test_a_client_that_opens_pages_is_asked_to(era: Any, place: Any) -> No
     opened: list[str] = []
 
     if place is local:
-        server, app, headers, user = shop.make(ask=AskByPage()), None, {}, {}
+        server, app, user = shop.make(ask=AskByPage()), None, {}
         target: Any = server
     else:
         server = shop.make(ask=AskByPage(URL, who=who), auth=TOKENS)
         target = app = server.http_app(allowed_hosts=["shop.example"])
-        headers, user = {"headers": {"Authorization": "Bearer ann-token"}}, {"x-user": "ann"}
+        user = {"x-user": "ann"}
     async with Visitor(app, **user) as browser:
 
         async def open_page(page: Any) -> bool:
@@ -274,7 +277,8 @@ async def test_a_client_that_opens_pages_is_asked_to(era: Any, place: Any) -> No
             await browser.answer(page.url, {"Your answer": next(answers)})
             return True
 
-        async with Client(target, era=era, on_elicit_url=open_page, **headers) as client:
+        headers = {} if app is None else {"Authorization": "Bearer ann-token"}
+        async with Client(target, era=era, on_elicit_url=open_page, headers=headers) as client:
             assert (await client.call_tool("buy", {"item": "hat"})).text == "large green hat, receipt 1"
     assert len(opened) == 2
     assert shop.charged == ["hat"]
@@ -324,10 +328,10 @@ async def test_prompts_are_asked_for_where_the_client_opens_pages() -> None:
                 await browser.answer(page.url, {"Your answer": "Ada"})
                 return True
 
-            async with Client(server, era=era, on_elicit_url=open_page) as client:  # type: ignore[arg-type]  # a loop over names
+            async with Client(server, era=era, on_elicit_url=open_page) as client:
                 result = await client.get_prompt("letter")
                 assert "Dear Ada" in str(result.messages)
-            async with Client(server, era=era) as client:  # type: ignore[arg-type]  # a loop over names
+            async with Client(server, era=era) as client:
                 with pytest.raises(PeerError, match="elicitation"):
                     await client.get_prompt("letter")
 
@@ -401,9 +405,9 @@ async def test_the_model_is_not_given_the_link_of_an_approval_at_the_machine(era
 
 
 @both_eras
-async def test_without_a_browser_the_link_of_a_question_is_for_the_user(era: str) -> None:
+async def test_without_a_browser_the_link_of_a_question_is_for_the_user(era: Any) -> None:
     shop = Shop()
     server = shop.make(ask=AskByPage(open_browser=False))
-    async with Client(server, era=era) as client, Visitor() as browser:  # type: ignore[arg-type]  # parametrized
+    async with Client(server, era=era) as client, Visitor() as browser:
         result = await client.call_tool("buy", {"item": "cap"}, raise_on_error=False)
         assert (await browser.open(link_in(result.text))).status == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from gemel import Client, Context, DefinitionError, Limits, PeerError, Principal
 from gemel.ask_by_page import AskByPage, PageLogin
 from tests.ask_by_page.places import TOKENS, URL, Place, anonymous, authorized, local, who
 from tests.ask_by_page.visitor import Visitor, link_in, name_in
+from tests.backends.redis_server import RedisServer, needs_redis
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
@@ -90,8 +92,13 @@ async def test_a_link_is_sent_to_no_client_to_be_opened_if_anybody_may_answer() 
     server = asking(ask=AskByPage(URL, anybody_with_the_link=True))
     app = server.http_app(allowed_hosts=["shop.example"])
     opened: list[str] = []
+
+    def open_page(page: Any) -> bool:
+        opened.append(page.url)
+        return True
+
     for era in ("2025", "2026"):
-        async with Client(app, era=era, on_elicit_url=lambda page: bool(opened.append(page.url))) as client:  # type: ignore[arg-type, func-returns-value]  # a loop over names; it returns None
+        async with Client(app, era=era, on_elicit_url=open_page) as client:
             result = await client.call_tool("pay", {"to": "Carl"}, raise_on_error=False)
             assert "/ask/" in result.text
     assert opened == []
@@ -184,13 +191,16 @@ async def test_answers_and_open_questions_are_bounded(era: str) -> None:
             await here.client.call_tool("pay", {"to": "b"})
 
 
-@both_eras
-@pytest.mark.parametrize("kind", ["sqlite", "memory"])
-async def test_another_process_goes_on(era: Any, kind: str, tmp_path: Path) -> None:
-    """The process that asked, the one that serves the page, and the one that goes on may be three."""
-    from gemel import MemoryBackend
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[str]:
+    server = RedisServer(tmp_path / "redis")
+    server.start()
+    yield server.url
+    server.kill()
 
-    store = f"sqlite:///{tmp_path}/state.db" if kind == "sqlite" else MemoryBackend()
+
+async def goes_on_elsewhere(store: str, era: Any) -> None:
+    """The process that asked, the one that serves the page, and the one that goes on may be three."""
     headers = {"Authorization": "Bearer ann-token"}
 
     def start() -> Any:
@@ -204,6 +214,17 @@ async def test_another_process_goes_on(era: Any, kind: str, tmp_path: Path) -> N
         await browser.answer(link_in(asked.text), {"Your answer": "5"})
     async with Client(start(), era=era, headers=headers) as client:
         assert (await client.call_tool("pay", {"to": "Carl"})).text == "5 for Carl"
+
+
+@both_eras
+async def test_another_process_goes_on(era: Any, tmp_path: Path) -> None:
+    await goes_on_elsewhere(f"sqlite:///{tmp_path}/state.db", era)
+
+
+@both_eras
+@needs_redis
+async def test_another_process_goes_on_with_redis(era: Any, redis: str) -> None:
+    await goes_on_elsewhere(redis, era)
 
 
 async def test_who_visits_may_be_told_in_each_form() -> None:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 
@@ -152,7 +153,7 @@ class Visitor:
                 value = control.options[given[label]] if control.kind == "select" else str(given[label])
             pairs.append((control.name, value))
         origin = str(httpx.URL(page.url).copy_with(path="/", query=None)).rstrip("/")
-        body = str(httpx.QueryParams(pairs))
+        body = urlencode(pairs)
         headers = {
             "content-type": "application/x-www-form-urlencoded",
             "origin": origin,
