@@ -277,8 +277,8 @@ async def test_a_client_that_opens_pages_is_asked_to(era: Any, place: Any) -> No
             await browser.answer(page.url, {"Your answer": next(answers)})
             return True
 
-        headers = {} if app is None else {"Authorization": "Bearer ann-token"}
-        async with Client(target, era=era, on_elicit_url=open_page, headers=headers) as client:
+        options: Any = {} if app is None else {"headers": {"Authorization": "Bearer ann-token"}}
+        async with Client(target, era=era, on_elicit_url=open_page, **options) as client:
             assert (await client.call_tool("buy", {"item": "hat"})).text == "large green hat, receipt 1"
     assert len(opened) == 2
     assert shop.charged == ["hat"]

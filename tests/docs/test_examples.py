@@ -68,6 +68,15 @@ def test_a_handler_that_asks_reserves_once_in_both_eras() -> None:
     assert after.count("run ") == 3
 
 
+def test_a_shop_asks_by_page_and_charges_once_in_both_eras() -> None:
+    done = run("examples/ask_by_page.py")
+    assert done.returncode == 0, done.stderr
+    for number, era in enumerate(done.stdout.split("era ")[1:], 1):
+        assert era.count("bob opens the link: 403") == 2
+        assert era.count("ann answers") == 2
+        assert f"A large shirt, wrapped: receipt {number}" in era
+
+
 def test_a_bot_answers_many_people_from_a_pool_of_threads() -> None:
     people = [f"person {number}" for number in range(20)]
     lines = [f"{person}: forecast City{number}" for number, person in enumerate(people)]

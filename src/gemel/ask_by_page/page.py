@@ -19,7 +19,7 @@ from gemel.visible import escape_text
 _STYLE = (
     ":root{color-scheme:light dark}*{box-sizing:border-box}"
     "body{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:0 auto;padding:1.5rem 1rem 3rem;overflow-wrap:anywhere}"
-    "h1{font-size:1.3rem;line-height:1.3}.field{margin:1.2rem 0}fieldset{border:1px solid #888;border-radius:.3rem}"
+    "h1{font-size:1.3rem;line-height:1.3}h2{font-size:1rem}.field{margin:1.2rem 0}fieldset{border:1px solid #888;border-radius:.3rem}"
     "label,legend{font-weight:600;display:block}label.choice{font-weight:400;padding:.4rem 0;min-height:2.75rem}"
     "input:not([type=checkbox]),select,textarea{font:inherit;width:100%;min-height:2.75rem;padding:.4rem .6rem;"
     "border:1px solid #888;border-radius:.3rem;background:transparent;color:inherit}select option{color:#111;background:#fff}"
@@ -119,12 +119,12 @@ def question_page(
     form = FormPage(msgspec.json.decode(question.schema))
     body = (
         f'{alert}<p class="question">{escape(escape_text(question.message))}</p>'
+        f"<h2>What this is about</h2><dl>{table}</dl>"
+        '<p class="hint">Answer only if you have just asked your assistant for this.</p>'
         f'<form method="post" accept-charset="utf-8">{form.html(posted, errors)}'
         f'<input type="hidden" name="secret" value="{escape(question.secret)}">'
         '<p><button name="action" value="accept">Send</button>'
         '<button name="action" value="decline" formnovalidate>Decline</button></p></form>'
-        f"<h2>What this is about</h2><dl>{table}</dl>"
-        '<p class="hint">Answer only if you have just asked your assistant for this.</p>'
     )
     return page("Your assistant has a question", body, 422 if errors else 200, headers)
 
