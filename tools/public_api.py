@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 #: The modules that users import from.
-PUBLIC_MODULES = ("gemel", "gemel.auth", "gemel.backends", "gemel.sync", "gemel.testing", "gemel.transports")
+PUBLIC_MODULES = (
+    "gemel",
+    "gemel.ask_by_page",
+    "gemel.auth",
+    "gemel.backends",
+    "gemel.sync",
+    "gemel.testing",
+    "gemel.transports",
+)
 SNAPSHOT = Path(__file__).resolve().parents[1] / "tests" / "public_api.txt"
 PACKAGE = "gemel"
 

@@ -50,6 +50,7 @@ PAGES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "settings.md": ("Limits and changes", "Settings and values that servers and clients share.", ("gemel.protocol",)),
     "contracts.md": ("Contracts", "What a server offers, as a lock file.", ("gemel.contracts",)),
     "transports.md": ("Transports", "What transports of your own are made of.", ("gemel.transports",)),
+    "ask_by_page.md": ("Asking by page", "Questions on web pages, for clients without forms.", ("gemel.ask_by_page",)),
     "testing.md": ("Testing", "Helpers for tests of servers and clients.", ("gemel.testing",)),
 }
 _UNPACK = re.compile(r"Unpack\[(?:\w+\.)*(\w+)\]")

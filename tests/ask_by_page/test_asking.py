@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 from msgspec import Meta
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from gemel import Client, Context, Declined, PeerError, Server, ToolError
 from gemel.ask_by_page import AskByPage
@@ -411,3 +415,45 @@ async def test_without_a_browser_the_link_of_a_question_is_for_the_user(era: Any
     async with Client(server, era=era) as client, Visitor() as browser:
         result = await client.call_tool("buy", {"item": "cap"}, raise_on_error=False)
         assert (await browser.open(link_in(result.text))).status == 200
+
+
+PROGRAM = """
+from gemel import Context, Server
+from gemel.ask_by_page import AskByPage
+
+server = Server("travel", ask=AskByPage(open_browser=False))
+
+
+@server.tool
+async def book(ctx: Context, city: str) -> str:
+    \"\"\"Book a seat.\"\"\"
+    return f"{await ctx.elicit(f'Which seat to {city}?')} to {city}"
+
+
+if __name__ == "__main__":
+    server.run()
+"""
+
+
+@both_eras
+async def test_a_program_on_stdio_serves_its_pages_itself(era: Any, tmp_path: Path) -> None:
+    program = tmp_path / "travel.py"
+    program.write_text(PROGRAM)
+    async with Client([sys.executable, str(program)], era=era) as client, Visitor() as browser:
+        result = await client.call_tool("book", {"city": "Oslo"}, raise_on_error=False)
+        await browser.answer(link_in(result.text), {"Your answer": "7A"})
+        assert (await client.call_tool("book", {"city": "Oslo"})).text == "7A to Oslo"
+
+
+@both_eras
+async def test_a_server_that_is_mounted_in_an_application_serves_its_pages_below(era: Any) -> None:
+    shop = Shop()
+    server = shop.make(ask=AskByPage(f"{URL}/mcp", who=who), auth=TOKENS)
+    app = Starlette(routes=[Mount("/mcp", server.http_app("/", allowed_hosts=["shop.example"]))])
+    headers = {"Authorization": "Bearer ann-token"}
+    async with Client(app, era=era, headers=headers) as client, Visitor(app, **{"x-user": "ann"}) as browser:
+        result = await client.call_tool("buy", {"item": "cap"}, raise_on_error=False)
+        link = link_in(result.text)
+        assert link.startswith(f"{URL}/mcp/ask/")
+        await browser.answer(link, {"Your answer": "small"})
+        assert "Which colour?" in (await client.call_tool("buy", {"item": "cap"}, raise_on_error=False)).text

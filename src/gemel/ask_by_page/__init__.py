@@ -2,3 +2,5 @@
 
 from gemel.ask_by_page.asking import AskByPage as AskByPage
 from gemel.ask_by_page.login import PageLogin as PageLogin
+
+__all__ = ["AskByPage", "PageLogin"]

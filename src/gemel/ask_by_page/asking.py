@@ -138,10 +138,13 @@ class AskByPage:
         return "" if self._backend is None or self._backend.shared else "open questions"
 
     def use_backend(self, backend: ServerBackend, /) -> None:
-        """Keep questions there. Raises DefinitionError if another server has this object already.
+        """Keep questions there.
 
         Args:
             backend: That of the server.
+
+        Raises:
+            DefinitionError: Another server has this object already.
         """
         if self._backend is not None:
             raise DefinitionError("An AskByPage belongs to one server: make another one")

@@ -64,6 +64,9 @@ class PageLogin:
         resource: The value of `resource` in the requests: True for the identifier of the server, False for none, or another one.
         parameters: Further parameters of the authorization request: `{"prompt": "login"}` asks for the password each time.
 
+    Raises:
+        DefinitionError: There is no client, or a parameter is one that the login sets itself.
+
     Example:
         >>> AskByPage("https://shop.example.com", login=PageLogin("shop-pages", "the secret"))
     """

@@ -19,7 +19,8 @@ from gemel.visible import escape_text
 _STYLE = (
     ":root{color-scheme:light dark}*{box-sizing:border-box}"
     "body{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:0 auto;padding:1.5rem 1rem 3rem;overflow-wrap:anywhere}"
-    "h1{font-size:1.3rem;line-height:1.3}h2{font-size:1rem}.field{margin:1.2rem 0}fieldset{border:1px solid #888;border-radius:.3rem}"
+    "h1{font-size:1.3rem;line-height:1.3}h2{font-size:1rem}.field{margin:1.2rem 0}"
+    "fieldset{border:1px solid #888;border-radius:.3rem}"
     "label,legend{font-weight:600;display:block}label.choice{font-weight:400;padding:.4rem 0;min-height:2.75rem}"
     "input:not([type=checkbox]),select,textarea{font:inherit;width:100%;min-height:2.75rem;padding:.4rem .6rem;"
     "border:1px solid #888;border-radius:.3rem;background:transparent;color:inherit}select option{color:#111;background:#fff}"
