@@ -448,12 +448,17 @@ async def test_a_program_on_stdio_serves_its_pages_itself(era: Any, tmp_path: Pa
 @both_eras
 async def test_a_server_that_is_mounted_in_an_application_serves_its_pages_below(era: Any) -> None:
     shop = Shop()
-    server = shop.make(ask=AskByPage(f"{URL}/mcp", who=who), auth=TOKENS)
-    app = Starlette(routes=[Mount("/mcp", server.http_app("/", allowed_hosts=["shop.example"]))])
+    server = shop.make(ask=AskByPage(f"{URL}/shop", who=who), auth=TOKENS)
+    mounted = server.http_app(allowed_hosts=["shop.example"])
+    app = Starlette(routes=[Mount("/shop", mounted)])
     headers = {"Authorization": "Bearer ann-token"}
-    async with Client(app, era=era, headers=headers) as client, Visitor(app, **{"x-user": "ann"}) as browser:
+    async with (
+        Client(app, era=era, headers=headers, url=f"{URL}/shop/mcp") as client,
+        Visitor(app, **{"x-user": "ann"}) as browser,
+    ):
         result = await client.call_tool("buy", {"item": "cap"}, raise_on_error=False)
         link = link_in(result.text)
-        assert link.startswith(f"{URL}/mcp/ask/")
+        assert link.startswith(f"{URL}/shop/mcp/ask/")
         await browser.answer(link, {"Your answer": "small"})
         assert "Which colour?" in (await client.call_tool("buy", {"item": "cap"}, raise_on_error=False)).text
+    await mounted.stop()  # frameworks do not tell mounted applications
