@@ -317,6 +317,39 @@ async def test_a_page_that_the_user_does_not_open_is_declined(era: Any) -> None:
     assert shop.sold == []
 
 
+@both_eras
+@pytest.mark.parametrize("place", [local, authorized])
+async def test_a_user_who_takes_longer_than_a_call_waits_goes_on_later(era: Any, place: Any) -> None:
+    """A handshake client gets a result for the model; a stateless one is asked again, with the same page."""
+    shop, opened, user = Shop(), list[str](), {}
+    target: Any = shop.make(ask=AskByPage(wait=0.05))
+    options: dict[str, Any] = {}
+    if place is authorized:
+        ask = AskByPage(URL, who=who, wait=0.05)
+        target = shop.make(ask=ask, auth=TOKENS).http_app(allowed_hosts=["shop.example"])
+        options, user = {"headers": {"Authorization": "Bearer ann-token"}}, {"x-user": "ann"}
+    answers = {"size": "large", "colour": "red"}
+    async with Visitor(target if user else None, **user) as browser:
+
+        async def open_page(page: Any) -> bool:
+            opened.append(page.url)
+            if opened.count(page.url) == 2:  # the user answers at last
+                word = next(one for one in answers if one in page.message)
+                await browser.answer(page.url, {"Your answer": answers[word]})
+            return True
+
+        async with Client(target, era=era, on_elicit_url=open_page, **options) as client:
+            result = await client.call_tool("buy", {"item": "hat"}, raise_on_error=False)
+            while result.is_error:
+                assert era == "2025"
+                assert "call this tool again" in result.text
+                result = await client.call_tool("buy", {"item": "hat"}, raise_on_error=False)
+    assert result.text == "large red hat, receipt 1"
+    assert len(opened) == 4
+    assert len(set(opened)) == 2
+    assert shop.charged == ["hat"]
+
+
 async def test_prompts_are_asked_for_where_the_client_opens_pages() -> None:
     server: Server[Any] = Server("letters", ask=AskByPage())
 

@@ -309,7 +309,7 @@ class KeyedElicitation(ElicitationStrategy):
             )
         super().add(item)
         if item.key is None:
-            item.key = self._numbered(f"{item.method.partition('/')[0]}-{_digest(_repeated_text(item.params))[:8]}")
+            item.key = self._numbered(f"{item.method.partition('/')[0]}-{_digest(_repeated_text(item.params))[:32]}")
         else:
             item.key = self._scope() + item.key
             if item.key in self._requested:
