@@ -51,3 +51,17 @@ def measure(name: str, seconds: float) -> None:
         telemetry = current_telemetry()
         if telemetry is not None:
             telemetry.histograms[name].record(seconds)
+
+
+def records_events() -> bool:
+    """Whether the current span records events: its process has a tracer provider, and the span is sampled."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None or _is_placeholder(trace.get_tracer_provider()):
+        return False
+    recording: bool = trace.get_current_span().is_recording()
+    return recording
+
+
+def add_event(name: str, attributes: Mapping[str, str | int | float]) -> None:
+    """Add an event to the current span; only where `records_events`."""
+    sys.modules["opentelemetry.trace"].get_current_span().add_event(name, attributes)

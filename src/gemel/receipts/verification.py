@@ -1,0 +1,206 @@
+"""Reading files of receipts: whether their chains are whole, and what they say."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gemel.errors import GemelError, StartError
+from gemel.receipts.entries import Key, Line, Position, read_line
+from gemel.receipts.files import chains
+from gemel.receipts.journal import LONGEST_LINE
+from gemel.visible import escape_line
+
+
+class BrokenChain(GemelError):
+    """A line is not the one that was written, or lines are missing before it.
+
+    Args:
+        message: What is wrong.
+        file: The file.
+        line: The number of the line in the file, from 1.
+    """
+
+    def __init__(self, message: str, file: Path, line: int) -> None:
+        super().__init__(f"{file}:{line}: {message}")
+        self.file = file
+        self.line = line
+
+
+class ChainReport(NamedTuple):
+    """A chain that is whole.
+
+    Attributes:
+        files: Its files, the oldest first.
+        first: The number of its first line. It is not 1 if older files were deleted.
+        last: The number of its last line.
+        head: The hash of its last line.
+        receipts: How many of its lines are receipts.
+        killed: How often a process ended without closing the file; calls that it served then have no receipt.
+        repaired: How many torn lines were cut off.
+        lost: How many receipts were not written.
+    """
+
+    files: Sequence[Path]
+    first: int
+    last: int
+    head: str
+    receipts: int
+    killed: int
+    repaired: int
+    lost: int
+
+
+def verify(
+    path: str | os.PathLike[str], *, keys: Sequence[str | bytes] = (), heads: Sequence[str] = ()
+) -> list[ChainReport]:
+    """Check the chains of a file of receipts: of all processes that wrote it, over all rotated files.
+
+    Lines that were removed at the end of a chain can't be noticed from what is left: keep the `head` of a chain somewhere else,
+    and give it as one of `heads` later.
+
+    Args:
+        path: The file that was given to `Receipts`.
+        keys: The keys with which it was written; several, if the key was changed. Lines without key need none.
+        heads: Hashes that must be those of lines in one of the chains.
+
+    Returns:
+        A report for each chain.
+
+    Raises:
+        BrokenChain: With the place of the first line that is wrong.
+        StartError: There is no such file, a key is missing, or a head is in none of the chains.
+        DefinitionError: A key is too short.
+    """
+    by_id: dict[str | None, Key] = {None: Key(None)} | {key.id: key for key in map(Key, keys)}
+    missing = set(heads)
+    reports = [_verify_chain(files, by_id, missing) for files in _found(Path(path))]
+    if missing:
+        raise StartError(f"{path} has no line with the hash {min(missing)}: lines were removed at the end of a chain")
+    return reports
+
+
+def _found(path: Path) -> list[list[Path]]:
+    found = chains(path)
+    if not found:
+        raise StartError(f"There is no file {path}")
+    return found
+
+
+def _verify_chain(files: Sequence[Path], keys: Mapping[str | None, Key], missing: set[str]) -> ChainReport:
+    before: Position | None = None
+    key: Key | None = None
+    first = receipts = killed = repaired = lost = 0
+    is_open = False
+    for file in files:
+        for number, text in _lines(file):
+            line = _checked_form(file, number, text)
+            members = line.members
+            kind = members.get("kind")
+            if kind == "open":
+                key = _key_of(members, keys, file, number)
+                killed += is_open and number > 1
+                is_open = True
+            if key is None:
+                raise BrokenChain("the first line of a file says who writes it, and is missing", file, number)
+            _check_place(before, line, file, number)
+            if key.line(line.hashed) != members["hash"]:
+                raise BrokenChain("the line was changed: its hash is another one", file, number)
+            is_open = is_open and kind != "close"
+            receipts += kind == "call"
+            repaired += kind == "repaired"
+            lost += members.get("receipts", 0) if kind == "lost" else 0
+            first = first or members["n"]
+            before = line.position
+            missing.discard(members["hash"])
+    if before is None:
+        raise BrokenChain("the file is empty", files[-1], 1)
+    return ChainReport(files, first, before.n, before.hash or "", receipts, killed, repaired, lost)
+
+
+def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file with their numbers. Raises StartError if it can't be read."""
+    try:
+        with open(file, "rb") as lines:
+            number = 0
+            while text := lines.readline(LONGEST_LINE):
+                number += 1
+                yield number, text
+    except OSError as exc:
+        raise StartError(f"{file} can't be read: {exc.strerror or exc}") from exc
+
+
+def _checked_form(file: Path, number: int, text: bytes) -> Line:
+    if not text.endswith(b"\n"):
+        raise BrokenChain(
+            "the line has no end: it was cut, or its writer was killed and has not begun again", file, number
+        )
+    line = read_line(text[:-1])
+    if line is None:
+        raise BrokenChain("this is no line of a file of receipts", file, number)
+    return line
+
+
+def _key_of(members: Mapping[str, Any], keys: Mapping[str | None, Key], file: Path, number: int) -> Key:
+    name = members.get("key")
+    if name in keys:
+        return keys[name]
+    shown = escape_line(str(name))[:100]
+    if len(keys) == 1:
+        raise StartError(
+            f"{file}:{number}: this was written with a key (its id is {shown}), which is needed to verify it"
+        )
+    raise StartError(f"{file}:{number}: this was written with another key (its id is {shown})")
+
+
+def _check_place(before: Position | None, line: Line, file: Path, number: int) -> None:
+    n = line.members["n"]
+    if before is None:
+        return
+    if n > before.n + 1:
+        raise BrokenChain(f"{n - before.n - 1} lines are missing before this one", file, number)
+    if n != before.n + 1:
+        raise BrokenChain(f"this is line {n} of the chain, and stands behind line {before.n}", file, number)
+    if line.members["before"] != before.hash:
+        raise BrokenChain("the line before was changed: its hash is another one than this line says", file, number)
+
+
+def read(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """Read all lines of a file of receipts, of all processes, in the order of their times. Their hashes are not checked.
+
+    What is no line of such a file is left out.
+
+    Args:
+        path: The file that was given to `Receipts`.
+
+    Yields:
+        The members of each line.
+
+    Raises:
+        StartError: There is no such file, or it can't be read.
+    """
+
+    def members_of(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
+        for file in files:
+            with closing(_lines(file)) as lines:
+                for _, text in lines:
+                    line = read_line(text.rstrip(b"\n"))
+                    if line is not None:
+                        yield line.members
+
+    yield from heapq.merge(*map(members_of, _found(Path(path))), key=lambda members: str(members.get("at")))
+
+
+def abandoned(path: str | os.PathLike[str], before: str) -> set[str]:
+    """The states of rounds that asked the client for input before a time, and that no later round went on with."""
+    asked: set[str] = set()
+    for members in read(path):
+        asked.discard(str(members.get("after")))
+        state = members.get("state")
+        if members.get("kind") == "asked" and isinstance(state, str) and str(members.get("at")) < before:
+            asked.add(state)
+    return asked
