@@ -1,7 +1,7 @@
 """The files of receipts: those of the processes that write at the same time, and those that were rotated.
 
-Of `receipts.jsonl` the first process writes `receipts.jsonl`, the next one `receipts-2.jsonl`. A full file becomes `receipts.jsonl.1`,
-and those before it get the next number.
+Of `receipts.jsonl` the first process writes `receipts.jsonl`, the next one `receipts-2.jsonl`. A full file becomes
+`receipts.jsonl.1`, and those before it get the next number.
 """
 
 from __future__ import annotations

@@ -80,7 +80,9 @@ _OPTIONS = {
 
 
 class Receipts:
-    """Middleware that writes one line of JSON for each tool call that ended: `Server("shop", middleware=[Receipts("receipts.jsonl")])`.
+    """Middleware that writes one line of JSON for each tool call that ended.
+
+        server = Server("shop", middleware=[Receipts("receipts.jsonl")])
 
     It is middleware of servers, mounted servers, proxies, gateways, clients and client groups. Put it before policies, so that it
     sees what they decide. Each line has the hash of the line before, so that `gemel receipts verify` finds lines that were changed,
@@ -88,25 +90,26 @@ class Receipts:
 
     Args:
         path: The file. Its folder must exist.
-        key: A secret of 16 bytes or more, with which hashes are HMAC-SHA-256. Without one they are SHA-256: whoever can write the file
-            can compute them anew, and arguments with few possible values can be found by trying.
+        key: A secret of 16 bytes or more, with which hashes are HMAC-SHA-256. Without one they are SHA-256: whoever can write the
+            file can compute them anew, and arguments with few possible values can be found by trying.
         sync: What the answer of a call waits for. "later": nothing; a process that is killed loses the receipts of its last
-            moments. "written": the line was handed to the operating system, and survives the process. "disk": the line is on the disk,
-            and survives a power failure.
+            moments. "written": the line was handed to the operating system, and survives the process. "disk": the line is on the
+            disk, and survives a power failure.
         unwritable: What happens while the file can't be written, or is written too slowly. "refuse": calls are refused before
             they begin; one that has run already is answered with an error that says that its outcome is unknown, if its answer
             waits for the receipt. "go on": calls are served, with an error in the log; what does not fit into the queue is lost,
             and counted in the file.
         values: The characters of the arguments that a receipt contains, in canonical form: none by default, 2,000 with True.
-        server: The name of the server in the receipts. By default, on a server the name that clients see, and the prefixes of servers
-            that are mounted in it; on a client the name that the server gives itself. Several Receipts of one file may have different
-            names.
+        server: The name of the server in the receipts. By default, on a server the name that clients see, and the prefixes of
+            servers that are mounted in it; on a client the name that the server gives itself. Several Receipts of one file may have
+            different names.
         max_bytes: The size at which a file is rotated: `receipts.jsonl` becomes `receipts.jsonl.1`.
         keep: How many rotated files each process keeps; the oldest ones are deleted. None keeps all.
         queue: How many receipts may wait to be written, with 32 MiB of arguments at most.
 
     Raises:
-        DefinitionError: A value is not allowed, the folder does not exist, or the file is written with other options in this process.
+        DefinitionError: A value is not allowed, the folder does not exist, or the file is written with other options in this
+            process.
 
     Example:
         >>> server = Server("shop", middleware=[Receipts("receipts.jsonl", key=os.environ["RECEIPTS_KEY"])])

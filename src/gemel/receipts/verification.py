@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,7 +64,7 @@ def verify(
 
     Args:
         path: The file that was given to `Receipts`.
-        keys: The keys with which it was written; several, if the key was changed. Lines without key need none.
+        keys: The keys with which it was written; several, if the key was changed. None if it was written without.
         heads: Hashes that must be those of lines in one of the chains.
 
     Returns:
@@ -76,7 +75,8 @@ def verify(
         StartError: There is no such file, a key is missing, or a head is in none of the chains.
         DefinitionError: A key is too short.
     """
-    by_id: dict[str | None, Key] = {None: Key(None)} | {key.id: key for key in map(Key, keys)}
+    # Where a key is given, no line without one counts: anybody can write those.
+    by_id = {key.id: key for key in map(Key, keys or (None,))}
     missing = set(heads)
     reports = [_verify_chain(files, by_id, missing) for files in _found(Path(path))]
     if missing:
@@ -149,12 +149,12 @@ def _key_of(members: Mapping[str, Any], keys: Mapping[str | None, Key], file: Pa
     name = members.get("key")
     if name in keys:
         return keys[name]
+    if name is None:
+        raise BrokenChain("this was written without a key, and a key is given", file, number)
     shown = escape_line(str(name))[:100]
-    if len(keys) == 1:
-        raise StartError(
-            f"{file}:{number}: this was written with a key (its id is {shown}), which is needed to verify it"
-        )
-    raise StartError(f"{file}:{number}: this was written with another key (its id is {shown})")
+    if None in keys:
+        raise StartError(f"{file}:{number}: this was written with a key (its id is {shown}), which is needed here")
+    raise BrokenChain(f"this was written with another key (its id is {shown})", file, number)
 
 
 def _check_place(before: Position | None, line: Line, file: Path, number: int) -> None:
@@ -186,11 +186,10 @@ def read(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
     def members_of(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
         for file in files:
-            with closing(_lines(file)) as lines:
-                for _, text in lines:
-                    line = read_line(text.rstrip(b"\n"))
-                    if line is not None:
-                        yield line.members
+            for _, text in _lines(file):
+                line = read_line(text.rstrip(b"\n"))
+                if line is not None:
+                    yield line.members
 
     yield from heapq.merge(*map(members_of, _found(Path(path))), key=lambda members: str(members.get("at")))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 from typing import Any
 
-from gemel.cli.arguments import auth, calling, contracts, install, project, serving
+from gemel.cli.arguments import auth, calling, contracts, install, project, receipts, serving
 from gemel.cli.arguments.command import Command, CommandParser, Parser
 from gemel.errors import StartError
 from gemel.version import __version__
@@ -17,6 +17,7 @@ COMMANDS: dict[str, Command] = {
     **calling.COMMANDS,
     **auth.COMMANDS,
     **contracts.COMMANDS,
+    **receipts.COMMANDS,
     **install.COMMANDS,
     **project.COMMANDS,
 }
