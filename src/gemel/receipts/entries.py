@@ -27,7 +27,7 @@ _TAIL = len(_HASH) + _DIGITS + len(b'"}')
 _SHORTEST_KEY = 16
 
 
-class Key:
+class HashKey:
     """What hashes are made with.
 
     Args:
@@ -90,7 +90,7 @@ class Line(NamedTuple):
         return Position(self.members["n"], self.members["hash"])
 
 
-def write_line(members: dict[str, Any], before: Position, key: Key) -> tuple[bytes, Position]:
+def write_line(members: dict[str, Any], before: Position, key: HashKey) -> tuple[bytes, Position]:
     """The next line of a chain, with the end of line, and the position behind it."""
     text = json.dumps({"n": before.n + 1, **members, "before": before.hash}, separators=(",", ":"))
     hashed = text[:-1].encode("ascii")

@@ -64,7 +64,7 @@ def _listed(folder: Path) -> list[Path]:
         return []
 
 
-class Slot:
+class WriterSlot:
     """The number of this process among those that write at the same time: free again when the process ends, however it does.
 
     Args:

@@ -30,8 +30,8 @@ from gemel.errors import (
 from gemel.jsonrpc import ABSENT
 from gemel.options import TEXT, Check, check_values, is_whole, one_of, or_none, whole
 from gemel.receipts.canonical import canonical_json
-from gemel.receipts.entries import Key, Kind, timestamp
-from gemel.receipts.journal import Entry, Settings, Sync, journal_of
+from gemel.receipts.entries import HashKey, Kind, timestamp
+from gemel.receipts.writer import PendingLine, Settings, Sync, writer_of
 from gemel.schema.base import Implementation
 from gemel.server.context import Context
 from gemel.telemetry import add_event, records_events
@@ -54,7 +54,7 @@ class _Called(msgspec.Struct):
     request_state: Any = msgspec.field(name="requestState", default=None)
 
 
-class _Answer(msgspec.Struct, rename="camel"):
+class _CallResult(msgspec.Struct, rename="camel"):
     """The members of a result that receipts have a use for."""
 
     is_error: Any = False
@@ -64,7 +64,7 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 
 _called = msgspec.json.Decoder(_Called)
-_answer = msgspec.json.Decoder(_Answer)
+_call_result = msgspec.json.Decoder(_CallResult)
 
 _OPTIONS = {
     "path": Check(lambda value: isinstance(value, str | os.PathLike), "write the path of a file"),
@@ -135,7 +135,7 @@ class Receipts:
         file = Path(path)
         if not file.parent.is_dir():
             raise DefinitionError(f"path={os.fspath(path)!r}: the folder {file.parent} does not exist")
-        self._journal = journal_of(file, key, Settings(sync, max_bytes, keep, queue, _QUEUE_BYTES))
+        self._writer = writer_of(file, key, Settings(sync, max_bytes, keep, queue, _QUEUE_BYTES))
         self._waits = sync != "later"
         self._refuses = unwritable == "refuse"
         self._server = server
@@ -185,7 +185,7 @@ class Receipts:
         def lost(reason: str) -> NoReturn:
             raise CallError(f"tools/call was sent, and its receipt can't be written: {reason}")
 
-        note = _Note("client", None, self._server or _name(ctx.client.server_info), None, 0, _params_of(ctx))
+        note = _Note("client", None, self._server or _server_at(ctx), None, 0, _params_of(ctx))
         return await self._around(note, ctx, call_next, refuse, lost)
 
     async def _around(
@@ -196,8 +196,8 @@ class Receipts:
         refuse: Callable[[str], NoReturn],
         lost: Callable[[str], NoReturn],
     ) -> Any:
-        journal = self._journal
-        obstacle = journal.obstacle()
+        writer = self._writer
+        obstacle = writer.obstacle()
         if obstacle is not None and self._refuses:
             refuse(obstacle)
         waits, is_written = self._waits, True
@@ -222,7 +222,7 @@ class Receipts:
             if written is not None:
                 is_written = await written
         if not is_written and self._refuses:
-            lost(journal.failure or "")
+            lost(writer.failure or "")
         return result
 
     def _write(self, note: _Note, waits: bool) -> asyncio.Future[bool] | None:
@@ -232,24 +232,24 @@ class Receipts:
         """
         if note.kind == "asked" and note.depth:
             return None
-        journal = self._journal
+        writer = self._writer
         note.at = time.time()
         if records_events():
             if note.kind == "call" and len(note.params) <= _EVENT_BYTES:
-                note.digest = journal.key.arguments(note.arguments)
+                note.digest = writer.key.arguments(note.arguments)
             add_event("gemel.receipt", note.event())
-        if journal.is_full and not self._refuses:
-            journal.drop()
+        if writer.is_full and not self._refuses:
+            writer.drop()
             return None
-        entry = Entry(partial(note.members, journal.key, self._values), len(note.params))
+        entry = PendingLine(partial(note.members, writer.key, self._values), len(note.params))
         if waits:
             entry.waiter = asyncio.get_running_loop().create_future()
-        journal.add(entry)
+        writer.add(entry)
         return entry.waiter
 
     def close(self) -> None:
         """Write what waits, and close the file. That also happens at the end of the event loop; the next call opens it again."""
-        self._journal.close()
+        self._writer.close()
 
 
 class _Note:
@@ -299,7 +299,7 @@ class _Note:
         """Note a result."""
         if isinstance(result, Raw):
             try:
-                result = _answer.decode(result)
+                result = _call_result.decode(result)
             except (msgspec.MsgspecError, RecursionError):
                 return
         kind = _member(result, "result_type", "resultType")
@@ -373,7 +373,7 @@ class _Note:
         about = {"kind": self.kind, **self._about(self.called), "arguments": self.digest}
         return {f"gemel.receipt.{name}": value for name, value in about.items() if value is not None}
 
-    def members(self, key: Key, values: int) -> dict[str, Any]:
+    def members(self, key: HashKey, values: int) -> dict[str, Any]:
         """The members of the line, with so many characters of the arguments."""
         called = self.called
         members = {"at": timestamp(self.at), "kind": self.kind, **self._about(called)}
@@ -418,6 +418,14 @@ def _server_of(ctx: Context[Any]) -> str | None:
     names = [] if description is None else [description.info.name]
     names += [text for layer in ctx._layers if isinstance(text := getattr(layer, "text", None), str)]
     return "/".join(names) or None
+
+
+def _server_at(ctx: ClientContext) -> str | None:
+    """The server of a client, as it describes itself; None while the client is not connected."""
+    try:
+        return _name(ctx.client.server_info)
+    except NotSent:
+        return None
 
 
 def _params_of(ctx: ClientContext) -> bytes:

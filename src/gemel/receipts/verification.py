@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gemel.errors import GemelError, StartError
-from gemel.receipts.entries import Key, Line, Position, read_line
+from gemel.receipts.entries import HashKey, Line, Position, read_line
 from gemel.receipts.files import chains
-from gemel.receipts.journal import LONGEST_LINE
+from gemel.receipts.writer import LONGEST_LINE
 from gemel.visible import escape_line
 
 
@@ -76,7 +76,7 @@ def verify(
         DefinitionError: A key is too short.
     """
     # Where a key is given, no line without one counts: anybody can write those.
-    by_id = {key.id: key for key in map(Key, keys or (None,))}
+    by_id = {key.id: key for key in map(HashKey, keys or (None,))}
     missing = set(heads)
     reports = [_verify_chain(files, by_id, missing) for files in _found(Path(path))]
     if missing:
@@ -91,9 +91,9 @@ def _found(path: Path) -> list[list[Path]]:
     return found
 
 
-def _verify_chain(files: Sequence[Path], keys: Mapping[str | None, Key], missing: set[str]) -> ChainReport:
+def _verify_chain(files: Sequence[Path], keys: Mapping[str | None, HashKey], missing: set[str]) -> ChainReport:
     before: Position | None = None
-    key: Key | None = None
+    key: HashKey | None = None
     first = receipts = killed = repaired = lost = 0
     is_open = False
     for file in files:
@@ -145,7 +145,7 @@ def _checked_form(file: Path, number: int, text: bytes) -> Line:
     return line
 
 
-def _key_of(members: Mapping[str, Any], keys: Mapping[str | None, Key], file: Path, number: int) -> Key:
+def _key_of(members: Mapping[str, Any], keys: Mapping[str | None, HashKey], file: Path, number: int) -> HashKey:
     name = members.get("key")
     if name in keys:
         return keys[name]

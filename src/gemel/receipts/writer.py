@@ -1,6 +1,6 @@
-"""Writes the files of receipts: a thread of its own appends lines, rotates files, and repairs what a killed process left.
+"""Writes the files of receipts: a thread appends lines, rotates files, and repairs what a killed process left.
 
-A journal is shared by all Receipts of one file in a process, and written by one thread; each process writes a file of its own.
+All Receipts of one file share a writer in a process; each process writes a file of its own.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary, ref
 
 from gemel.errors import DefinitionError, GemelError
 from gemel.loops import PerLoop, on_fork
-from gemel.receipts.entries import Key, Position, read_line, timestamp, write_line
-from gemel.receipts.files import Slot, file_of, rotate, rotated
+from gemel.receipts.entries import HashKey, Position, read_line, timestamp, write_line
+from gemel.receipts.files import WriterSlot, file_of, rotate, rotated
 from gemel.version import __version__
 
 logger = logging.getLogger("gemel")
@@ -42,11 +43,11 @@ _TORN = 200
 _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND
 _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
-_journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()
-_open: WeakSet[Journal] = WeakSet()
+_writers: WeakValueDictionary[str, ReceiptWriter] = WeakValueDictionary()
+_open: WeakSet[ReceiptWriter] = WeakSet()
 
 
-class Entry:
+class PendingLine:
     """What is to be written: `make` gives the members of the line, in the thread that writes.
 
     Args:
@@ -67,19 +68,23 @@ class Entry:
     def members(self) -> dict[str, Any]:
         """The members of the line, made once."""
         if self._made is None:
-            self._made = self._make()
+            try:
+                self._made = self._make()
+            except Exception:
+                logger.exception("A receipt can't be made")
+                self._made = {"kind": "lost", "receipts": 1}
         return self._made
 
 
-def journal_of(path: Path, secret: str | bytes | None, settings: Settings) -> Journal:
-    """The journal of a file in this process. Raises DefinitionError for one that has other options."""
+def writer_of(path: Path, secret: str | bytes | None, settings: Settings) -> ReceiptWriter:
+    """The writer of a file in this process. Raises DefinitionError for one that has other options."""
     name = os.path.realpath(path)
-    journal = _journals.get(name)
-    if journal is None:
-        journal = _journals[name] = Journal(Path(name), Key(secret), settings)
-    elif journal.settings != settings or journal.key.id != Key(secret).id:
+    writer = _writers.get(name)
+    if writer is None:
+        writer = _writers[name] = ReceiptWriter(Path(name), HashKey(secret), settings)
+    elif writer.settings != settings or writer.key.id != HashKey(secret).id:
         raise DefinitionError(f"{path} is written with other options in this process: use one Receipts for both")
-    return journal
+    return writer
 
 
 class Settings(NamedTuple):
@@ -92,7 +97,7 @@ class Settings(NamedTuple):
     queue_bytes: int
 
 
-class Journal:
+class ReceiptWriter:
     """The file of receipts that this process writes.
 
     Args:
@@ -101,7 +106,7 @@ class Journal:
         settings: How it is written.
     """
 
-    def __init__(self, path: Path, key: Key, settings: Settings) -> None:
+    def __init__(self, path: Path, key: HashKey, settings: Settings) -> None:
         self.path = path
         self.key = key
         self.settings = settings
@@ -111,27 +116,23 @@ class Journal:
         self._position = Position()
         #: Receipts that were not written because too many waited.
         self._lost = 0
-        self._forget()
-        self._loops = PerLoop(asyncio.get_running_loop, end=self._end_loop)
-        on_fork(self._forget)
+        self._slot: WriterSlot | None = None
+        self._descriptor: int | None = None
+        self._begin()
+        self._loops = PerLoop(asyncio.get_running_loop, end=_closing(ref(self)))
+        on_fork(self._begin)
 
-    def _forget(self) -> None:
-        """Begin anew: also after a fork, in the new process, which takes a file of its own."""
-        for descriptor in (
-            getattr(self, "_descriptor", None),
-            getattr(getattr(self, "_slot", None), "_descriptor", None),
-        ):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._entries: deque[Entry] = deque()
+    def _begin(self) -> None:
+        """Begin without a file: also after a fork, in the new process, which takes a file of its own."""
+        self._close_file()
+        self._free_slot()
+        self._entries: deque[PendingLine] = deque()
         self._bytes = 0
         self._changed = threading.Condition()
         #: Held while files are opened and written.
         self._writing = threading.Lock()
         self._thread: threading.Thread | None = None
         self._ending = False
-        self._slot: Slot | None = None
-        self._descriptor: int | None = None
         self._file = self.path
         self._size = 0
         #: Whether the file holds more than the line that begins it.
@@ -156,7 +157,7 @@ class Journal:
         """Whether as many receipts wait as may."""
         return len(self._entries) >= self.settings.queue or self._bytes >= self.settings.queue_bytes
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: PendingLine) -> None:
         """Have an entry written."""
         with self._changed:
             self._entries.append(entry)
@@ -173,7 +174,7 @@ class Journal:
         with self._changed:
             self._lost += 1
 
-    async def _end_loop(self, loop: object) -> None:
+    def end_loop(self) -> None:
         """Close the file with the last event loop that uses it."""
         if len(self._loops.all()) <= 1:
             self.close()
@@ -191,9 +192,7 @@ class Journal:
             if self._descriptor is not None:
                 self._attempt(lambda: self._append([{"kind": "close", "pid": os.getpid()}]))
             self._close_file()
-            if self._slot is not None:
-                self._slot.release()
-                self._slot = None
+            self._free_slot()
 
     # ---------------------------------------------------------------- the thread
 
@@ -236,7 +235,7 @@ class Journal:
             self.failure = None
         return True
 
-    def _write(self, batch: list[Entry]) -> None:
+    def _write(self, batch: list[PendingLine]) -> None:
         """Write entries, and take those that are written out of the queue."""
         if self._descriptor is not None and not self._is_in_place():
             logger.warning("Receipts: %s was moved or deleted while it was written: it is made anew", self._file)
@@ -252,7 +251,7 @@ class Journal:
                 raise
         self._append([entry.members for entry in batch], lambda count: self._take(batch, count))
 
-    def _take(self, batch: list[Entry], count: int) -> None:
+    def _take(self, batch: list[PendingLine], count: int) -> None:
         written, batch[:] = batch[:count], batch[count:]
         with self._changed:
             for entry in written:
@@ -261,7 +260,7 @@ class Journal:
         self._answer(written, True)
 
     @staticmethod
-    def _answer(entries: list[Entry], written: bool) -> None:
+    def _answer(entries: list[PendingLine], written: bool) -> None:
         for entry in entries:
             waiter, entry.waiter = entry.waiter, None
             if waiter is not None:
@@ -290,13 +289,18 @@ class Journal:
         taken(count)
 
     def _put(self, chunk: bytes, position: Position) -> None:
-        """Write whole lines. Raises OSError; then a part of them may be there."""
+        """Write whole lines, or none of them. Raises OSError."""
         assert self._descriptor is not None
         rest = memoryview(chunk)
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
-        if chunk and self.settings.sync == "disk":
-            os.fsync(self._descriptor)
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+            if chunk and self.settings.sync == "disk":
+                os.fsync(self._descriptor)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
+            raise
         self._size += len(chunk)
         self._position = position
         self._holds_more = True
@@ -316,7 +320,7 @@ class Journal:
     def _open(self) -> None:
         """Take a file that no other process writes, repair its end, and go on with its chain."""
         if self._slot is None:
-            self._slot = Slot(self.path)
+            self._slot = WriterSlot(self.path)
             self._file = file_of(self.path, self._slot.number)
         self._descriptor = os.open(self._file, _APPEND | _PLAIN, 0o600)
         torn = _cut_torn_line(self._descriptor, self._file)
@@ -354,10 +358,25 @@ class Journal:
         self._size = 0
         self._begin_file([])
 
+    def _free_slot(self) -> None:
+        if self._slot is not None:
+            self._slot.release()
+            self._slot = None
+
     def _close_file(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _closing(writer: ref[ReceiptWriter]) -> Callable[[object], Awaitable[None]]:
+    """What ends a writer with an event loop, and does not keep it."""
+
+    async def end(loop: object) -> None:
+        if (open_writer := writer()) is not None:
+            open_writer.end_loop()
+
+    return end
 
 
 def _set(waiter: asyncio.Future[bool], written: bool) -> None:
@@ -400,5 +419,5 @@ def _last_line(descriptor: int) -> Position | None:
 
 @atexit.register
 def _close_all() -> None:
-    for journal in list(_open):
-        journal.close()
+    for writer in list(_open):
+        writer.close()
