@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache, partial
 from itertools import cycle
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -421,6 +423,26 @@ async def in_memory() -> AsyncIterator[One]:
 
 
 @asynccontextmanager
+async def with_receipts() -> AsyncIterator[One]:
+    """The same with a receipt of each call, hashed with a key."""
+    from gemel.receipts import Receipts
+
+    with TemporaryDirectory() as folder:
+        receipts = Receipts(Path(folder, "receipts.jsonl"), key=os.urandom(32))
+        server = adding_server()
+        server.add_middleware(receipts)
+        async with Client(server) as client:
+            await client.list_tools()
+
+            async def one() -> None:
+                result = await client.call_tool("add", {"a": 3, "b": 7})
+                assert result.data == 10, result
+
+            yield one
+        receipts.close()
+
+
+@asynccontextmanager
 async def large_text() -> AsyncIterator[One]:
     """A call of a client in the same process whose result is a text of a megabyte."""
     server: Server[Any] = Server("bench")
@@ -501,6 +523,7 @@ PATHS: dict[str, Callable[[], AbstractAsyncContextManager[One]]] = {
     "post": raw_post,
     "memory": in_memory,
     "memory_asyncio": in_memory,
+    "receipts": with_receipts,
     "sync": partial(over_http, sync_server),
     "text": large_text,
     "list": listing,

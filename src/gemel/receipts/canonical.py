@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from json.encoder import encode_basestring as _quote
 from typing import Any, NoReturn
 
@@ -36,25 +37,29 @@ def canonical_json(text: str | bytes) -> bytes:
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8")
-    floats: list[float] = []
-
-    def read_float(digits: str) -> float:
-        value = float(digits)
-        if math.isinf(value):
-            raise ValueError(f"{digits[:40]} is beyond the range of a double")
-        floats.append(value)
-        return value
-
-    value = json.loads(text, parse_float=read_float, parse_constant=_refuse)
-    if not floats:
-        written = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    value = _decoder.decode(text)
+    if _may_be_float(text) is None:
+        written = _encoder.encode(value)
         if written.isascii() or max(written) <= _LAST_OF_BMP:
             return written.encode("utf-8", "surrogatepass")
     return _write(value).encode("utf-8", "surrogatepass")
 
 
+def _read_float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"{digits[:40]} is beyond the range of a double")
+    return value
+
+
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+_decoder = json.JSONDecoder(parse_float=_read_float, parse_constant=_refuse)
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+#: Without a digit before a point or an exponent there is no number that is not an integer.
+_may_be_float = re.compile(r"[0-9][.eE]").search
 
 
 def _write(value: Any) -> str:

@@ -25,6 +25,7 @@ _DIGITS = 64
 #: What follows the bytes that are hashed.
 _TAIL = len(_HASH) + _DIGITS + len(b'"}')
 _SHORTEST_KEY = 16
+_encoder = json.JSONEncoder(separators=(",", ":"))
 
 
 class HashKey:
@@ -92,7 +93,7 @@ class Line(NamedTuple):
 
 def write_line(members: dict[str, Any], before: Position, key: HashKey) -> tuple[bytes, Position]:
     """The next line of a chain, with the end of line, and the position behind it."""
-    text = json.dumps({"n": before.n + 1, **members, "before": before.hash}, separators=(",", ":"))
+    text = _encoder.encode({"n": before.n + 1, **members, "before": before.hash})
     hashed = text[:-1].encode("ascii")
     digest = key.line(hashed)
     return hashed + _HASH + digest.encode() + b'"}\n', Position(before.n + 1, digest)

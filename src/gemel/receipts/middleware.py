@@ -256,6 +256,7 @@ class _Note:
     """What is noted of one call."""
 
     __slots__ = (
+        "_called",
         "at",
         "client",
         "decisions",
@@ -294,6 +295,7 @@ class _Note:
         self.digest: str | None = None
         self.decisions: list[Decision] = []
         self.ms = self.at = 0.0
+        self._called: _Called | None = None
 
     def answered(self, result: Any) -> None:
         """Note a result."""
@@ -326,10 +328,12 @@ class _Note:
     @property
     def called(self) -> _Called:
         """The tool and the arguments; what can't be read counts as the arguments."""
-        try:
-            return _called.decode(self.params)
-        except (msgspec.MsgspecError, RecursionError):
-            return _Called(arguments=Raw(bytes(self.params)))
+        if self._called is None:
+            try:
+                self._called = _called.decode(self.params)
+            except (msgspec.MsgspecError, RecursionError):
+                self._called = _Called(arguments=Raw(bytes(self.params)))
+        return self._called
 
     @property
     def arguments(self) -> bytes:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 from weakref import WeakSet, WeakValueDictionary, ref
@@ -32,6 +33,8 @@ Sync: TypeAlias = Literal["later", "written", "disk"]
 
 #: Seconds between attempts to write.
 _PAUSE = 1.0
+#: Seconds in which lines are gathered, to be written at once, where no call waits for them: it takes the event loop less time.
+_GATHER = 0.01
 #: Seconds in which a process that ends goes on writing.
 _END = 5.0
 #: Lines that are written at once.
@@ -132,7 +135,7 @@ class ReceiptWriter:
         #: Held while files are opened and written.
         self._writing = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._ending = False
+        self._ending = threading.Event()
         self._file = self.path
         self._size = 0
         #: Whether the file holds more than the line that begins it.
@@ -163,7 +166,7 @@ class ReceiptWriter:
             self._entries.append(entry)
             self._bytes += entry.size
             if self._thread is None:
-                self._ending = False
+                self._ending.clear()
                 self._thread = threading.Thread(target=self._run, name="gemel-receipts", daemon=True)
                 self._thread.start()
                 _open.add(self)
@@ -182,7 +185,8 @@ class ReceiptWriter:
     def close(self) -> None:
         """Write what waits, for a few seconds, and close the file. The next entry opens it again."""
         with self._changed:
-            thread, self._ending = self._thread, True
+            thread = self._thread
+            self._ending.set()
             self._changed.notify()
         if thread is not None:
             thread.join(_END)
@@ -199,24 +203,30 @@ class ReceiptWriter:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._entries and not self._ending:
+                while not self._entries and not self._ending.is_set():
                     self._changed.wait()
                 if not self._entries:
                     self._thread = None
                     return
-                batch = [self._entries[i] for i in range(min(_BATCH, len(self._entries)))]
+            if self.settings.sync == "later":
+                self._ending.wait(_GATHER)
+            with self._changed:
+                batch = list(islice(self._entries, _BATCH))
             with self._writing:
-                failed = not self._attempt(lambda: self._write(batch))  # noqa: B023 - it runs at once
-            if failed:
+                done = self._attempt(lambda: self._write(batch))  # noqa: B023 - it runs at once
+            if not done:
                 self._answer(batch, False)
-                with self._changed:
-                    if self._ending:
-                        logger.error("%s: %d receipts can't be written, and are lost", self._file, len(self._entries))
-                        self._entries.clear()
-                        self._bytes = 0
-                        self._thread = None
-                        return
-                    self._changed.wait_for(lambda: self._ending, _PAUSE)
+                if self._ending.is_set():
+                    self._give_up()
+                    return
+                self._ending.wait(_PAUSE)
+
+    def _give_up(self) -> None:
+        with self._changed:
+            logger.error("%s: %d receipts can't be written, and are lost", self._file, len(self._entries))
+            self._entries.clear()
+            self._bytes = 0
+            self._thread = None
 
     def _attempt(self, action: Callable[[], None]) -> bool:
         """Do something with the file. If that fails, the file is closed, and read and repaired before it is written again."""
