@@ -84,6 +84,12 @@ def verify(
     return reports
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with what it counts: "1 line", "2 lines"."""
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{count} {noun}{'' if count == 1 else plural}"
+
+
 def _found(path: Path) -> list[list[Path]]:
     found = chains(path)
     if not found:
@@ -162,7 +168,7 @@ def _check_place(before: Position | None, line: Line, file: Path, number: int) -
     if before is None:
         return
     if n > before.n + 1:
-        raise BrokenChain(f"{n - before.n - 1} lines are missing before this one", file, number)
+        raise BrokenChain(f"{counted(n - before.n - 1, 'line')} missing before this one", file, number)
     if n != before.n + 1:
         raise BrokenChain(f"this is line {n} of the chain, and stands behind line {before.n}", file, number)
     if line.members["before"] != before.hash:

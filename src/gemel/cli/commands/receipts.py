@@ -17,7 +17,7 @@ import msgspec
 from gemel.cli.console import Console
 from gemel.errors import StartError
 from gemel.receipts.entries import timestamp
-from gemel.receipts.verification import ChainReport, abandoned, read, verify
+from gemel.receipts.verification import ChainReport, abandoned, counted, read, verify
 from gemel.visible import escape_line
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -64,20 +64,16 @@ def _as_json(report: ChainReport) -> dict[str, Any]:
 
 
 def _in_one_line(report: ChainReport) -> str:
-    notes = [f"lines {report.first} to {report.last} are whole", f"{report.receipts} receipts"]
+    notes = [f"lines {report.first} to {report.last} are whole", counted(report.receipts, "receipt")]
     if report.first > 1:
-        notes.append(f"the files with the first {report.first - 1} lines were deleted")
+        notes.append("those before were in files that were deleted")
     if report.killed:
-        notes.append(f"{_times(report.killed)} a process ended without closing the file")
+        notes.append(f"{counted(report.killed, 'process')} ended without closing the file")
     if report.repaired:
-        notes.append(f"{_times(report.repaired)} a torn line was cut off")
+        notes.append(f"{counted(report.repaired, 'torn line')} cut off")
     if report.lost:
-        notes.append(f"{report.lost} receipts were not written")
+        notes.append(f"{counted(report.lost, 'receipt')} not written")
     return f"{escape_line(str(report.files[-1]))}: {', '.join(notes)}\n  head {report.head}"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 def _chosen(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
