@@ -388,12 +388,13 @@ async def test_names_and_arguments_can_not_break_a_line(path: Path, era: Any) ->
 
 async def test_arguments_that_are_no_json_objects_have_a_hash_all_the_same(path: Path) -> None:
     async with BareEnd(shop(middleware=[noted(path)])) as end:
-        for params in (
+        sent: list[dict[str, Any]] = [
             {"name": "buy", "arguments": [1]},
             {"name": 5},
             {"arguments": {}},
             {"name": "buy", "arguments": None},
-        ):
+        ]
+        for params in sent:
             await end.reply("tools/call", params)
     assert [line["tool"] for line in receipts(path)] == ["buy", None, None, "buy"]
     assert all(line["arguments"].startswith("sha256:") for line in receipts(path))

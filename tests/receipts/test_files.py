@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,34 @@ async def test_a_rotated_file_that_is_missing_is_noticed(path: Path) -> None:
     with pytest.raises(BrokenChain, match=r"lines? missing") as caught:
         verify(path)
     assert caught.value.file.name == "receipts.jsonl.1"
+
+
+async def test_a_process_that_was_killed_while_it_rotated_its_file_leaves_a_chain_that_goes_on(path: Path) -> None:
+    await call(path, range(3))
+    path.rename(path.with_name("receipts.jsonl.1"))
+    await call(path, range(3))
+    (report,) = verify(path)
+    assert (report.first, report.receipts, len(report.files)) == (1, 6, 2)
+
+
+async def test_a_file_can_be_verified_while_it_is_written_and_rotated(path: Path) -> None:
+    child = await asyncio.to_thread(caller, path, "later", 2_000)
+    await until(path.exists)
+    counts = []
+    while child.poll() is None:
+        with suppress(BlockingIOError):
+            await asyncio.to_thread(read_all, child)
+        counts.append((await asyncio.to_thread(verify, path, keys=[KEY]))[0].receipts)
+    assert counts == sorted(counts)
+    assert (await asyncio.to_thread(verify, path, keys=[KEY]))[0].receipts == 2_000
+    await asyncio.to_thread(child.communicate)
+
+
+def read_all(child: subprocess.Popen[bytes]) -> None:
+    """Take what a child prints, so that it goes on."""
+    assert child.stdout is not None
+    os.set_blocking(child.stdout.fileno(), False)
+    child.stdout.read()
 
 
 async def test_a_key_may_be_changed(path: Path) -> None:

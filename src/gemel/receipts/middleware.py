@@ -33,7 +33,7 @@ from gemel.receipts.canonical import canonical_json
 from gemel.receipts.entries import HashKey, Kind, timestamp
 from gemel.receipts.writer import PendingLine, Settings, Sync, writer_of
 from gemel.schema.base import Implementation
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.telemetry import add_event, records_events
 from gemel.values.encoding import encode_value
 
@@ -418,9 +418,10 @@ def _name(of: Implementation | None) -> str | None:
 
 def _server_of(ctx: Context[Any]) -> str | None:
     """The name of the server that the client sees, and the prefixes of mounted servers up to this one."""
-    description = ctx._session.connection.description
+    call = served_call(ctx)
+    description = call.session.connection.description
     names = [] if description is None else [description.info.name]
-    names += [text for layer in ctx._layers if isinstance(text := getattr(layer, "text", None), str)]
+    names += [text for layer in call.layers if isinstance(text := getattr(layer, "text", None), str)]
     return "/".join(names) or None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,9 @@ from gemel.receipts.entries import HashKey, Line, Position, read_line
 from gemel.receipts.files import chains
 from gemel.receipts.writer import LONGEST_LINE
 from gemel.visible import escape_line
+
+#: Seconds after which a line has its end, if it is being written.
+_PAUSE = 0.2
 
 
 class BrokenChain(GemelError):
@@ -77,11 +81,28 @@ def verify(
     """
     # Where a key is given, no line without one counts: anybody can write those.
     by_id = {key.id: key for key in map(HashKey, keys or (None,))}
-    missing = set(heads)
-    reports = [_verify_chain(files, by_id, missing) for files in _found(Path(path))]
-    if missing:
-        raise StartError(f"{path} has no line with the hash {min(missing)}: lines were removed at the end of a chain")
-    return reports
+    file = Path(path)
+    while True:
+        missing, before = set(heads), _identities(file)
+        try:
+            reports = [_verify_chain(files, by_id, missing) for files in _found(file)]
+        except BrokenChain:
+            if _identities(file) == before:
+                raise
+            continue  # a process rotated its file meanwhile
+        if missing:
+            raise StartError(
+                f"{path} has no line with the hash {min(missing)}: lines were removed at the end of a chain"
+            )
+        return reports
+
+
+def _identities(path: Path) -> list[tuple[str, int]]:
+    """Which files there are, and whether they are still the same."""
+    try:
+        return [(file.name, file.stat().st_ino) for files in chains(path) for file in files]
+    except FileNotFoundError:  # it is rotated just now
+        return []
 
 
 def counted(count: int, noun: str) -> str:
@@ -135,6 +156,9 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
             number = 0
             while text := lines.readline(LONGEST_LINE):
                 number += 1
+                if not text.endswith(b"\n"):
+                    time.sleep(_PAUSE)  # a process may be writing it
+                    text += lines.readline(LONGEST_LINE)
                 yield number, text
     except OSError as exc:
         raise StartError(f"{file} can't be read: {exc.strerror or exc}") from exc
