@@ -18,11 +18,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from gemel import Server
+from gemel.receipts import Receipts
 
 provider = TracerProvider()
 provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
 trace.set_tracer_provider(provider)
-server = Server("weather")
+server = Server("weather", middleware=[Receipts("receipts.jsonl")])
 
 @server.tool
 async def forecast(city: str) -> str:
@@ -88,6 +89,8 @@ async def test_spans_of_the_program_are_shown_below_the_call_they_belong_to(tmp_
         call = await program.call(era, "tools/call", {"name": "forecast", "arguments": {"city": "Oslo"}})
         served = await program.event("span", trace=call, side="server", name="tools/call forecast")
         assert served["parent"] == call
+        receipt = {name: served["attributes"][f"gemel.receipt.{name}"] for name in ("tool", "outcome")}
+        assert receipt == {"tool": "forecast", "outcome": "ok"}
         inner = await program.event("span", trace=call, name="look up")
         assert inner["parent"] == served["span"]
         assert inner["attributes"] == {"city": "Oslo", "days": 5}

@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from gemel.receipts.entries import EVENT
+
 #: Where programs send their spans, on the inspector's address.
 SPANS_PATH = "/v1/traces"
 JSON, PROTOBUF = "application/json", "application/x-protobuf"
@@ -153,8 +155,11 @@ def _id(value: Any, size: int) -> str:
 
 
 def _attributes(span: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a span, and those of the receipt of its call, which is an event of it."""
+    receipts = [event for event in _list(span, "events") if isinstance(event, dict) and event.get("name") == EVENT]
+    items = [item for of in (span, *receipts) for item in _list(of, "attributes")[:MAX_ATTRIBUTES]]
     attributes: dict[str, Any] = {}
-    for item in _list(span, "attributes")[:MAX_ATTRIBUTES]:
+    for item in items[: 2 * MAX_ATTRIBUTES]:
         if isinstance(item, dict) and isinstance(value := item.get("value"), dict) and value:
             attributes[_text(item.get("key", ""))] = _value(*next(iter(value.items())))
     return attributes

@@ -20,6 +20,9 @@ from gemel.receipts.canonical import canonical_json
 Kind: TypeAlias = Literal["call", "asked", "task", "open", "close", "repaired", "lost"]
 OUTCOMES = ("ok", "tool error", "error", "declined", "cancelled", "unknown")
 
+#: The name of the event of telemetry that says the same as a line.
+EVENT = "gemel.receipt"
+
 _HASH = b',"hash":"'
 _DIGITS = 64
 #: What follows the bytes that are hashed.

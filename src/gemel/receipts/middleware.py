@@ -30,7 +30,7 @@ from gemel.errors import (
 from gemel.jsonrpc import ABSENT
 from gemel.options import TEXT, Check, check_values, is_whole, one_of, or_none, whole
 from gemel.receipts.canonical import canonical_json
-from gemel.receipts.entries import HashKey, Kind, timestamp
+from gemel.receipts.entries import EVENT, HashKey, Kind, timestamp
 from gemel.receipts.writer import PendingLine, Settings, Sync, writer_of
 from gemel.schema.base import Implementation
 from gemel.server.context import Context, served_call
@@ -237,7 +237,7 @@ class Receipts:
         if records_events():
             if note.kind == "call" and len(note.params) <= _EVENT_BYTES:
                 note.digest = writer.key.arguments(note.arguments)
-            add_event("gemel.receipt", note.event())
+            add_event(EVENT, note.event())
         if writer.is_full and not self._refuses:
             writer.drop()
             return None
@@ -375,7 +375,7 @@ class _Note:
     def event(self) -> dict[str, Any]:
         """The attributes of an event of telemetry."""
         about = {"kind": self.kind, **self._about(self.called), "arguments": self.digest}
-        return {f"gemel.receipt.{name}": value for name, value in about.items() if value is not None}
+        return {f"{EVENT}.{name}": value for name, value in about.items() if value is not None}
 
     def members(self, key: HashKey, values: int) -> dict[str, Any]:
         """The members of the line, with so many characters of the arguments."""
