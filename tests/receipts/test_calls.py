@@ -33,10 +33,10 @@ from gemel.decisions import Decision, decisions
 from gemel.extensions.tasks import Tasks
 from gemel.receipts import Receipts, verify
 from gemel.schema.content import TextContent
-from tests.docs.serving import over_http
 from tests.observed import Observed, observing
 from tests.receipts.written import KEY, all_lines, ended, raw_lines, receipts
 from tests.server.bare_end import BareEnd
+from tests.serving import over_http
 from tests.transports.loops import until
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
