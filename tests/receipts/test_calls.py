@@ -231,6 +231,20 @@ async def test_a_client_and_its_server_hash_arguments_alike(path: Path, tmp_path
     assert one["arguments"] == f"sha256:{hashlib.sha256(canonical).hexdigest()}"
 
 
+@both_eras
+async def test_a_server_behind_a_gateway_can_not_pass_off_a_result_as_a_task(path: Path, era: Any) -> None:
+    upstream: Server[Any] = Server("upstream")
+
+    @upstream.request("tools/call")
+    async def call(ctx: Context[Any], params: Any) -> dict[str, Any]:
+        return {"content": [], "task": {"taskId": "1"}}
+
+    gateway = Server.from_client(Client(upstream, era=era), middleware=[noted(path)])
+    async with Client(gateway, era=era) as client:
+        await client.call_tool("anything")
+    assert ended(path) == [("anything", "ok")]
+
+
 # ---------------------------------------------------------------- what may have run
 
 

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -231,13 +230,12 @@ async def test_a_file_can_be_verified_while_it_is_written_and_rotated(path: Path
     child = await asyncio.to_thread(caller, path, "later", 2_000)
     await until(path.exists)
     counts = []
-    while child.poll() is None:
-        with suppress(BlockingIOError):
+    with child:
+        while child.poll() is None:
             await asyncio.to_thread(read_all, child)
-        counts.append((await asyncio.to_thread(verify, path, keys=[KEY]))[0].receipts)
+            counts.append((await asyncio.to_thread(verify, path, keys=[KEY]))[0].receipts)
     assert counts == sorted(counts)
     assert (await asyncio.to_thread(verify, path, keys=[KEY]))[0].receipts == 2_000
-    await asyncio.to_thread(child.communicate)
 
 
 def read_all(child: subprocess.Popen[bytes]) -> None:

@@ -39,6 +39,8 @@ from gemel.values.encoding import encode_value
 
 #: Characters of the arguments in a receipt, with `values=True`.
 _VALUES = 2000
+#: At most so many, so that a line stays far below the longest one that is read.
+_MOST_VALUES = 50_000
 #: Events of telemetry carry the hash of arguments up to this many bytes: it is made while the call waits.
 _EVENT_BYTES = 1 << 16
 _QUEUE_BYTES = 32 << 20
@@ -61,6 +63,7 @@ class _CallResult(msgspec.Struct, rename="camel"):
     result_type: Any = "complete"
     request_state: Any = None
     task: Any = None
+    content: Any = None
 
 
 _called = msgspec.json.Decoder(_Called)
@@ -72,7 +75,10 @@ _OPTIONS = {
     "sync": one_of("later", "written", "disk"),
     "unwritable": one_of("refuse", "go on"),
     "server": or_none(TEXT),
-    "values": Check(lambda value: isinstance(value, bool) or is_whole(value, 0), "use True, False or a number"),
+    "values": Check(
+        lambda value: isinstance(value, bool) or is_whole(value, 0, _MOST_VALUES),
+        "use True, False, or a number up to 50,000",
+    ),
     "max_bytes": whole(10_000),
     "keep": or_none(whole(0)),
     "queue": whole(1),
@@ -99,7 +105,8 @@ class Receipts:
             they begin; one that has run already is answered with an error that says that its outcome is unknown, if its answer
             waits for the receipt. "go on": calls are served, with an error in the log; what does not fit into the queue is lost,
             and counted in the file.
-        values: The characters of the arguments that a receipt contains, in canonical form: none by default, 2,000 with True.
+        values: The characters of the arguments that a receipt contains, in canonical form: none by default, 2,000 with True,
+            50,000 at most.
         server: The name of the server in the receipts. By default, on a server the name that clients see, and the prefixes of
             servers that are mounted in it; on a client the name that the server gives itself. Several Receipts of one file may have
             different names.
@@ -200,7 +207,7 @@ class Receipts:
         obstacle = writer.obstacle()
         if obstacle is not None and self._refuses:
             refuse(obstacle)
-        waits, is_written = self._waits, True
+        waits, is_written = self._waits and obstacle is None, True
         outer = decisions.get()
         token = decisions.set(note.decisions)
         start = time.perf_counter()
@@ -308,7 +315,9 @@ class _Note:
         if kind == "input_required":
             state = _member(result, "request_state", "requestState")
             self.kind, self.state = "asked", state if isinstance(state, str) else None
-        elif kind not in (None, "complete") or _member(result, "task", "task") is not None:
+        elif kind not in (None, "complete") or (
+            _member(result, "task", "task") is not None and _member(result, "content", "content") is None
+        ):
             self.kind = "task"
         elif _member(result, "is_error", "isError") is True:
             self.outcome = "tool error"

@@ -6,6 +6,7 @@ import heapq
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from gemel.visible import escape_line
 
 #: Seconds after which a line has its end, if it is being written.
 _PAUSE = 0.2
+#: How often files are read that are rotated meanwhile.
+_ATTEMPTS = 5
 
 
 class BrokenChain(GemelError):
@@ -82,19 +85,24 @@ def verify(
     # Where a key is given, no line without one counts: anybody can write those.
     by_id = {key.id: key for key in map(HashKey, keys or (None,))}
     file = Path(path)
-    while True:
-        missing, before = set(heads), _identities(file)
-        try:
-            reports = [_verify_chain(files, by_id, missing) for files in _found(file)]
-        except BrokenChain:
-            if _identities(file) == before:
-                raise
-            continue  # a process rotated its file meanwhile
-        if missing:
-            raise StartError(
-                f"{path} has no line with the hash {min(missing)}: lines were removed at the end of a chain"
-            )
-        return reports
+    for _ in range(_ATTEMPTS):
+        before = _identities(file)
+        reports: list[ChainReport] | None = None
+        with suppress(BrokenChain, StartError):
+            reports = _verify(file, by_id, heads)
+        if _identities(file) == before:  # otherwise a process has rotated its file meanwhile
+            if reports is not None:
+                return reports
+            break
+    return _verify(file, by_id, heads)
+
+
+def _verify(path: Path, keys: Mapping[str | None, HashKey], heads: Sequence[str]) -> list[ChainReport]:
+    missing = set(heads)
+    reports = [_verify_chain(files, keys, missing) for files in _found(path)]
+    if missing:
+        raise StartError(f"{path} has no line with the hash {min(missing)}: lines were removed at the end of a chain")
+    return reports
 
 
 def _identities(path: Path) -> list[tuple[str, int]]:
@@ -140,13 +148,18 @@ def _verify_chain(files: Sequence[Path], keys: Mapping[str | None, HashKey], mis
             is_open = is_open and kind != "close"
             receipts += kind == "call"
             repaired += kind == "repaired"
-            lost += members.get("receipts", 0) if kind == "lost" else 0
+            lost += _lost(members)
             first = first or members["n"]
             before = line.position
             missing.discard(members["hash"])
     if before is None:
         raise BrokenChain("the file is empty", files[-1], 1)
     return ChainReport(files, first, before.n, before.hash or "", receipts, killed, repaired, lost)
+
+
+def _lost(members: Mapping[str, Any]) -> int:
+    count = members.get("receipts")
+    return count if members.get("kind") == "lost" and isinstance(count, int) else 0
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
