@@ -23,8 +23,6 @@ PUBLIC_MODULES = (
     "gemel.ask_by_page",
     "gemel.auth",
     "gemel.backends",
-    "gemel.auth",
-    "gemel.backends",
     "gemel.receipts",
     "gemel.sync",
     "gemel.testing",
