@@ -40,7 +40,7 @@ from gemel.options import accepts, check_option, options_of, resolve
 from gemel.protocol.changes import ChangesLost
 from gemel.protocol.deviations import Deviation
 from gemel.protocol.eras.base import Era
-from gemel.protocol.middleware import checked, compose
+from gemel.protocol.middleware import checked, compose, placed
 from gemel.protocol.records import Call
 from gemel.protocol.revisions.adapt import shape
 from gemel.schema.base import CLIENT_CAPABILITIES, Implementation
@@ -143,7 +143,7 @@ class Client(ClientMethods):
             check_results=settings["check_results"],
             deviations=self._connection.deviations,
         )
-        self._middleware: list[ClientMiddleware] = list(map(checked, settings["middleware"]))
+        self._middleware: list[ClientMiddleware] = [placed(checked(one), self) for one in settings["middleware"]]
         #: The innermost middleware.
         self._contract_check: list[ClientMiddleware] = (
             []
@@ -234,7 +234,7 @@ class Client(ClientMethods):
         return middleware
 
     def _insert(self, middleware: ClientMiddleware) -> None:
-        self._middleware.append(checked(middleware))
+        self._middleware.append(placed(checked(middleware), self))
         self._build()
 
     def _build(self) -> None:

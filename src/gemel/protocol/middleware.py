@@ -3,13 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from gemel.errors import DefinitionError
 from gemel.options import is_function, shown
 
 ContextT = TypeVar("ContextT")
 MiddlewareT = TypeVar("MiddlewareT", bound=Callable[..., Any])
+
+
+@runtime_checkable
+class PlacedMiddleware(Protocol):
+    """Middleware that has to know which server or client it is around: another object runs in each place."""
+
+    def placed_in(self, owner: Any, name: str | None = None, /) -> Callable[[Any, Any], Awaitable[Any]]:
+        """Return the middleware for one place.
+
+        Args:
+            owner: The server or client.
+            name: The name of the server in a client group.
+        """
+        ...
+
+
+class NamedMiddleware:
+    """A `PlacedMiddleware` with the name that the server of its client has in a group."""
+
+    def __init__(self, middleware: PlacedMiddleware, name: str) -> None:
+        self._middleware = middleware
+        self._name = name
+
+    def placed_in(self, owner: Any, name: str | None = None, /) -> Callable[[Any, Any], Awaitable[Any]]:
+        """See `PlacedMiddleware`."""
+        return self._middleware.placed_in(owner, self._name)
+
+    async def __call__(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Raise DefinitionError: what runs is the middleware for its place."""
+        raise DefinitionError(f"{shown(self._middleware)} is not added to a client")
+
+
+def placed(middleware: Any, owner: Any) -> Any:
+    """What runs for a middleware around this server or client: itself, or what it makes for the place."""
+    return middleware.placed_in(owner) if isinstance(middleware, PlacedMiddleware) else middleware
 
 
 def checked(middleware: MiddlewareT) -> MiddlewareT:

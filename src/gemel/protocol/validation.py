@@ -280,12 +280,16 @@ class Validator:
         """Return whether a JSON value fits, False for one that would take too many steps."""
         return (self._is_small(value) or self._steps(value) <= MAX_STEPS) and self._compiled.is_valid(value)
 
+    def is_too_large(self, value: Any) -> bool:
+        """Return whether validating a JSON value would take too many steps, so that nothing is known about it."""
+        return not self._is_small(value) and self._steps(value) > MAX_STEPS
+
     def problems(self, value: Any) -> list[str]:
         """Return where a JSON value does not fit and why: at most 20 lines, without the value itself; none if it fits.
 
         A value that would take too many steps is one problem, and so is one that is too large to explain.
         """
-        if not self._is_small(value) and self._steps(value) > MAX_STEPS:
+        if self.is_too_large(value):
             return [f"validating it takes more than {MAX_STEPS:,} steps: it is too large for its schema"]
         if self._compiled.is_valid(value):
             return []

@@ -27,6 +27,7 @@ from gemel.protocol.eras.base import NO_HANDSHAKE
 from gemel.protocol.eras.detect import parse_eras
 from gemel.protocol.eras.handshake import initialize
 from gemel.protocol.eras.stateless import STATELESS, discover
+from gemel.protocol.middleware import placed
 from gemel.protocol.records import Call, RefusedMessage
 from gemel.protocol.scopes import ScopeHierarchy
 from gemel.schema.base import Implementation
@@ -163,7 +164,7 @@ class Server(Router, Generic[StateT]):
         ask = self._description.ask = self._ask = settings["ask"]
         self._middleware: list[Middleware] = [
             *(() if ask is None else ask.middleware),
-            *(check_middleware(one) for one in settings["middleware"]),
+            *(placed(check_middleware(one), self) for one in settings["middleware"]),
         ]
         self._omits_repeated_text = settings["omit_repeated_text"]
         connected = without_markers(settings["connection_lifespan"])
@@ -427,7 +428,7 @@ class Server(Router, Generic[StateT]):
         Raises:
             DefinitionError: It can't be called with these arguments.
         """
-        self._middleware.append(check_middleware(middleware))
+        self._middleware.append(placed(check_middleware(middleware), self))
         self._share_backend(middleware)
         self._build()
         return middleware

@@ -26,6 +26,7 @@ from gemel.client.targets import fitting_options
 from gemel.errors import CallError, ConnectFailed, DefinitionError, NotSent, StartError, shorten
 from gemel.options import Check, accepts, check_option, resolve
 from gemel.protocol.deviations import Deviation
+from gemel.protocol.middleware import NamedMiddleware, PlacedMiddleware
 from gemel.schema.content import ResourceLink, TextContent
 from gemel.schema.prompts import GetPromptResult, Prompt
 from gemel.schema.resources import ReadResourceResult, Resource, ResourceTemplate
@@ -525,6 +526,10 @@ def _client(name: str, target: Any, options: Mapping[str, Any]) -> tuple[Client 
     if isinstance(target, Client):
         return target, ""
     bound = {key: _named(value, name) if key in CALLBACKS else value for key, value in options.items()}
+    if "middleware" in bound:
+        bound["middleware"] = [
+            NamedMiddleware(one, name) if isinstance(one, PlacedMiddleware) else one for one in bound["middleware"]
+        ]
     if not isinstance(target, ServerEntry):
         return Client(target, **fitting_options(target, bound)), ""
     if target.disabled:

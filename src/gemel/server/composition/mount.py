@@ -117,6 +117,24 @@ class Mount(NamedTuple):
         return outer
 
 
+class ToolLocation(NamedTuple):
+    """Where a tool is, as seen from one server.
+
+    Attributes:
+        server: The prefix that the server with the tool, or around it, is mounted with, or its name without one; the name of the
+            server itself for its own tools. None for a tool that nothing here has.
+        tool: The registered tool; None for one of a remote server.
+        is_changed: Whether `ToolChanges` may change its names or arguments on the way.
+    """
+
+    server: str | None
+    tool: RegisteredTool | None
+    is_changed: bool
+
+
+NOWHERE = ToolLocation(None, None, is_changed=True)
+
+
 class Catalog:
     """What a server offers: what is registered on it, and what is mounted in it. Servers of another source override it."""
 
@@ -184,14 +202,21 @@ class Catalog:
 
     async def find_tool(self, ctx: Context[Any], name: str) -> RegisteredTool | None:
         """The tool of a name, here or in a mounted server, if this caller sees it; None for one of a remote server."""
+        return (await self.locate_tool(ctx, name)).tool
+
+    async def locate_tool(self, ctx: Context[Any], name: str) -> ToolLocation:
+        """Where the tool of a name is: here, in a mounted server, or elsewhere."""
+        changes = any(isinstance(one, ToolChanges) for one in self._middleware)
         tool = self._tools.find(ctx, name)
         if tool is not None:
-            return tool
+            return ToolLocation(self._server._own_name, tool, is_changed=changes)
         mount, inner = await self._find(ctx, "tools", name)
         if mount is None:
-            return None
-        changed = inner if mount.changes is None else mount.changes.inner(inner)
-        return None if changed is None else await mount.server.catalog.find_tool(ctx, changed)
+            return ToolLocation(self._server._own_name if self._server._is_remote else None, None, is_changed=changes)
+        inner_name = inner if mount.changes is None else mount.changes.inner(inner)
+        below = NOWHERE if inner_name is None else await mount.server.catalog.locate_tool(ctx, inner_name)
+        changed = changes or mount.changes is not None or below.is_changed
+        return ToolLocation(mount.prefix.text or mount.server._own_name, below.tool, is_changed=changed)
 
     def tools_without_tasks(self) -> list[str]:
         """The tools, here and in mounted servers, whose option `task` has no effect since no extension serves tasks."""

@@ -145,6 +145,11 @@ class RegisteredTool:
         listed: Tool = self.item.listing
         return listed
 
+    def check_size(self, ctx: Context[Any], arguments: Raw) -> None:
+        """Check how many values arguments have that pydantic is going to read. Raises InvalidParams."""
+        if self.has_pydantic and len(arguments) > SMALL:
+            check_values(arguments, served_call(ctx).session.connection.limits.values // 2)
+
     async def _awaited(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
         for name in self._contexts:
             arguments[name] = ctx
@@ -300,13 +305,12 @@ class Tools(Entries[RegisteredTool]):
             head = call.origin.head
             if head is not None and call.era.mirrors_requests(over_http=True):
                 judge_parameters(head, entry.header_params, msgspec.json.decode(params.arguments))
-        if entry.has_pydantic and len(params.arguments) > SMALL:
-            check_values(params.arguments, served_call(ctx).session.connection.limits.values // 2)
+        entry.check_size(ctx, params.arguments)
         try:
             try:
                 given = entry.arguments.from_json(params.arguments)
             except InvalidArguments as exc:
-                return _invalid_arguments(ctx, entry, params, exc)
+                return invalid_arguments(ctx, entry, params.name, params.arguments, exc)
             return await (in_connection(ctx, entry.run, given) if served_call(ctx).lifespans else entry.run(ctx, given))
         except ToolError as exc:
             if not isinstance(exc, ToolCallError):  # that is the text of another server
@@ -350,21 +354,21 @@ def _unexpected(ctx: Context[Any], name: str) -> CallToolResult:
     return failure(f"Tool {name!r} failed unexpectedly. The server's log says why.")
 
 
-def _invalid_arguments(
-    ctx: Context[Any], entry: RegisteredTool, params: CallToolParams, error: InvalidArguments
+def invalid_arguments(
+    ctx: Context[Any], entry: RegisteredTool, name: str, arguments: Raw, error: InvalidArguments
 ) -> CallToolResult:
     """The answer to arguments that don't fit, in the names that the caller uses.
 
     A result with `isError`; revisions before 2025-11-25 have an error for it: raises InvalidArguments.
     """
-    rename = argument_names(served_call(ctx).layers, params.name)
+    rename = argument_names(served_call(ctx).layers, name)
     try:
-        seen = error if rename is None else entry.arguments.errors(params.arguments, rename)
+        seen = error if rename is None else entry.arguments.errors(arguments, rename)
     except DefinitionError as exc:
-        logger.error("Tool %r: %s", params.name, exc)
-        return _unexpected(ctx, params.name)
+        logger.error("Tool %r: %s", name, exc)
+        return _unexpected(ctx, name)
     assert isinstance(seen, InvalidArguments)
-    explained = InvalidArguments(seen.errors, called(served_call(ctx).layers, "tools", params.name))
+    explained = InvalidArguments(seen.errors, called(served_call(ctx).layers, "tools", name))
     if not knows(ctx.protocol_version, "argument results"):
         raise explained from None
     return failure(str(explained))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -37,6 +38,7 @@ from gemel.server.functions.validation_errors import (
     unknown_member,
 )
 from gemel.server.functions.values import ValueRejected, ValueType
+from gemel.values.encoding import NotSerializable, plain_value
 
 #: From a parameter's own name to the name that the caller uses for it; None for one that the caller doesn't pass.
 Rename: TypeAlias = Callable[[str], str | None]
@@ -101,6 +103,18 @@ class Arguments:
             if again is not None:
                 return self.from_json(again)
             raise self.errors(text) from None
+
+    def plain_from_json(self, text: bytes | Raw) -> dict[str, Any]:
+        """Read the arguments as the function gets them, with defaults, as plain JSON types by their names in JSON.
+
+        A value that has no JSON form is left out. Raises what `from_json` raises.
+        """
+        values = self.from_json(text)
+        plain = {}
+        for parameter in self._parameters:
+            with suppress(NotSerializable):
+                plain[parameter.wire_name] = plain_value(values[parameter.name])
+        return plain
 
     def _read_separate(self, values: dict[str, Any]) -> None:
         for parameter in self._separate:
@@ -314,6 +328,11 @@ class SchemaArguments:
         if problems:
             raise InvalidArguments(problems)
         return {self._parameter: given}
+
+    def plain_from_json(self, text: Raw | bytes) -> dict[str, Any]:
+        """See `Arguments.plain_from_json`: what the function gets is JSON already."""
+        given: dict[str, Any] = self.from_json(text)[self._parameter]
+        return given
 
     def errors(self, text: bytes | Raw, rename: Rename) -> InvalidParams:
         """The error for arguments that don't fit, in the names that the caller uses; see `Arguments.errors`."""

@@ -6,7 +6,7 @@ schema stays as it is: in `str | int` the string "3" stays a string. Only string
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -42,13 +42,20 @@ class CoercedArguments:
 
     def from_json(self, text: bytes | Raw) -> dict[str, Any]:
         """See `Arguments.from_json`. The errors are those of the coerced arguments."""
+        return self._read(self._strict.from_json, text)
+
+    def plain_from_json(self, text: bytes | Raw) -> dict[str, Any]:
+        """See `Arguments.plain_from_json`: the coerced arguments."""
+        return self._read(self._strict.plain_from_json, text)
+
+    def _read(self, read: Callable[[bytes | Raw], dict[str, Any]], text: bytes | Raw) -> dict[str, Any]:
         try:
-            return self._strict.from_json(text)
+            return read(text)
         except InvalidParams:
             coerced = coerce(self._schema, text)
             if coerced is None:
                 raise
-        return self._strict.from_json(coerced)
+        return read(coerced)
 
     def errors(self, text: bytes | Raw, rename: Rename) -> InvalidParams:
         """See `Arguments.errors`."""

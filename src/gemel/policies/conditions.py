@@ -1,0 +1,213 @@
+"""Conditions of rules, each true, false or in doubt (None): a rule that allows needs true, one that denies or asks is met by doubt.
+
+A value is in doubt where what the tool makes of it can't be known: it is missing, has another type than the condition is about, or
+is a text that fits only before or only after Unicode forms, invisible characters, letter case, percent escapes and `..` are
+resolved. Of a list each item is judged; one that fits in part is in doubt.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import translate
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+from gemel.protocol.validation import compile_schema
+
+#: True or False; None for doubt.
+Verdict: TypeAlias = bool | None
+Condition: TypeAlias = Callable[[Any], Verdict]
+
+#: In place of an argument that is not there.
+MISSING: Any = object()
+
+_SEPARATORS = re.compile(r"[/\\]+")
+#: Of letters that a program may take for the same ones; of "Mn" those that change how the one before is shown.
+_IGNORED = frozenset({"Cc", "Cf", "Cn", "Co", "Cs"})
+_SELECTORS = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+#: How often percent escapes are resolved: each may hide another one.
+_ESCAPED = 3
+
+
+def agreed(verdicts: Iterable[Verdict]) -> Verdict:
+    """All true or all false; doubt for anything else, also for nothing at all."""
+    seen = set(verdicts)
+    return seen.pop() if len(seen) == 1 else None
+
+
+def every(verdicts: Iterable[Verdict]) -> Verdict:
+    """False if one is, otherwise in doubt if one is."""
+    result: Verdict = True
+    for verdict in verdicts:
+        if verdict is False:
+            return False
+        if verdict is None:
+            result = None
+    return result
+
+
+def folded(text: str) -> str:
+    """A text as a program may understand it that is more lenient: see the top of this file."""
+    if text.isascii() and text.isalnum():
+        return text.lower()
+    for _ in range(_ESCAPED):
+        unescaped = unquote(text) if "%" in text else text
+        if unescaped == text:
+            break
+        text = unescaped
+    # Twice: what is left out may have kept two characters from being combined.
+    for _ in range(2):
+        text = unicodedata.normalize("NFKC", _SELECTORS.sub("", text))
+        text = "".join(each for each in text if unicodedata.category(each) not in _IGNORED).casefold()
+    text = unicodedata.normalize("NFKC", text).strip()
+    return _without_dots(text) if "/" in text or "\\" in text else text
+
+
+def _without_dots(text: str) -> str:
+    """A path or URL without `.`, `..` and repeated separators, all written `/`."""
+    scheme, colon, path = text.partition("://")
+    if not colon:
+        scheme, path = "", text
+    parts: list[str] = []
+    pieces = _SEPARATORS.split(path)
+    for place, part in enumerate(pieces):
+        if part == ".." and parts and parts[-1] not in ("", ".."):
+            parts.pop()
+        elif part == ".." and parts == [""]:
+            continue  # above the root is the root
+        elif part != "." and (part or place in (0, len(pieces) - 1)):
+            parts.append(part)
+    return scheme + colon + "/".join(parts)
+
+
+class Glob:
+    """One or several patterns as of file names: `*` is any text, also with `/` in it, `?` one character, `[ab]` one of some."""
+
+    def __init__(self, patterns: str | Sequence[str]) -> None:
+        patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+        self._exact = _compiled(patterns)
+        lenient = (unicodedata.normalize("NFKC", pattern).casefold() for pattern in patterns)
+        self._lenient = _compiled(list(dict.fromkeys(lenient)))
+
+    def matches(self, text: str) -> bool:
+        """Whether a text fits exactly."""
+        return self._exact.match(text) is not None
+
+    def __call__(self, text: Any) -> Verdict:
+        """Whether a text fits both as it is and folded."""
+        if not isinstance(text, str):
+            return None
+        exact, lenient = self._exact.match(text), self._lenient.match(folded(text))
+        return agreed((exact is not None, lenient is not None))
+
+
+def _compiled(patterns: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(translate(pattern) for pattern in patterns) or r"(?!)")
+
+
+def argument_condition(given: Any) -> Condition:
+    """What a rule says about one argument.
+
+    Args:
+        given: A text is a glob, a number or boolean is that value; a list is a set of them, one of which must fit; a table has
+            `min` and `max`, or a JSON Schema as `schema`.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if isinstance(given, Mapping):
+        if given.keys() == {"schema"}:
+            return _schema(given["schema"])
+        if given and given.keys() <= {"min", "max"}:
+            return _each(_range(given.get("min"), given.get("max")))
+        raise ValueError("use a text, a number, a list of them, or a table with min and max, or with schema")
+    if isinstance(given, list):
+        if not given:
+            raise ValueError("an empty list fits nothing")
+        return _each(_one_of(given))
+    return _each(_one_of([given]))
+
+
+def _each(condition: Condition) -> Condition:
+    """The same for each item of a list."""
+
+    def judge(value: Any) -> Verdict:
+        if value is MISSING:
+            return None
+        return agreed(map(judge, value)) if isinstance(value, list) else condition(value)
+
+    return judge
+
+
+def _one_of(given: Sequence[Any]) -> Condition:
+    texts = [one for one in given if isinstance(one, str)]
+    others = [one for one in given if not isinstance(one, str)]
+    if wrong := [one for one in others if not isinstance(one, int | float)]:
+        raise ValueError(f"{wrong[0]!r} is no text, number or boolean")
+    glob = Glob(texts)
+    kinds = {_kind(one) for one in given}
+
+    def judge(value: Any) -> Verdict:
+        kind = _kind(value)
+        if kind not in kinds:
+            return None
+        if kind == "text":
+            return glob(value)
+        return any(_kind(one) == kind and one == value for one in others)
+
+    return judge
+
+
+def _range(least: Any, most: Any) -> Condition:
+    for bound in (least, most):
+        if bound is not None and _kind(bound) != "number":
+            raise ValueError("min and max are numbers")
+
+    def judge(value: Any) -> Verdict:
+        if _kind(value) != "number":
+            return None
+        return bool((least is None or value >= least) and (most is None or value <= most))
+
+    return judge
+
+
+def _schema(schema: Any) -> Condition:
+    if not isinstance(schema, Mapping | bool):
+        raise ValueError("schema is a table, a JSON Schema")
+    validator = compile_schema(schema)
+
+    def judge(value: Any) -> Verdict:
+        if value is MISSING or validator.is_too_large(value):
+            return None
+        return validator.is_valid(value)
+
+    return judge
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    return "text" if isinstance(value, str) else "other"
+
+
+def values_at(arguments: Mapping[str, Any], name: str) -> Any:
+    """The argument of a name; of one that begins with `/` what that JSON Pointer leads to, in each item of lists on the way."""
+    if not name.startswith("/"):
+        return arguments.get(name, MISSING)
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in name[1:].split("/")]
+    return _at(arguments, steps)
+
+
+def _at(value: Any, steps: Sequence[str]) -> Any:
+    if not steps:
+        return value
+    if isinstance(value, list):
+        found = [_at(item, steps) for item in value]
+        return MISSING if not found or MISSING in found else found
+    return _at(value[steps[0]], steps[1:]) if isinstance(value, Mapping) and steps[0] in value else MISSING

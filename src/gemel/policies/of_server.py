@@ -1,0 +1,235 @@
+"""A policy around a server: decides about calls and lists of its clients, of its handlers and of servers that mount it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from gemel.backends.keys import make_key
+from gemel.backends.server_backend import ServerBackend
+from gemel.decisions import approving
+from gemel.errors import BackendError, GemelError, InvalidArguments, InvalidParams, NoSession, Overloaded, ToolError
+from gemel.policies.listing import Listings, all_tools, annotations_of, by_schema, name_of, tools_of, with_tools
+from gemel.policies.policy import Policy
+from gemel.policies.question import FORM, approve, denial, granted, question, record, refusal
+from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
+from gemel.policies.rules import Outcome
+from gemel.server.composition.mount import Catalog, ToolLocation
+from gemel.server.composition.namespace import suggest
+from gemel.server.context import Context, caller_key
+from gemel.server.elicitation.elicit import Declined
+from gemel.server.features.tools import invalid_arguments
+from gemel.server.middleware.chain import CallNext
+from gemel.server.session_state import SessionState
+
+logger = logging.getLogger("gemel")
+
+#: Where a session keeps its approvals, and how many.
+_KEY = "gemel.policy"
+_MOST = 100
+
+
+class _Owner(Protocol):
+    """What a policy needs of its server."""
+
+    catalog: Catalog
+    backend: ServerBackend
+
+
+class PolicyOfServer:
+    """One policy in the middleware of one server."""
+
+    def __init__(self, policy: Policy, server: _Owner) -> None:
+        self._policy = policy
+        self._server = server
+        self._listings = Listings()
+
+    async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
+        """Decide about a call, or leave tools out of a list."""
+        if ctx.method == "tools/call":
+            return await self._call(ctx, call_next)
+        result = await call_next(ctx)
+        return await self._filtered(ctx, result) if ctx.method == "tools/list" else result
+
+    # ---------------------------------------------------------------- lists
+
+    async def _filtered(self, ctx: Context[Any], page: Any) -> Any:
+        shown = [tool for tool in tools_of(page) if not await self._policy.hides(await self._listed(ctx, tool))]
+        return with_tools(page, shown, private=self._policy.by_caller)
+
+    async def _listed(self, ctx: Context[Any], tool: Any) -> PolicyRequest:
+        """A tool of a list, for its caller."""
+        name = name_of(tool)
+        found = await self._server.catalog.locate_tool(ctx, name)
+        return self._request(ctx, name, found, tool)
+
+    def _request(self, ctx: Context[Any], name: str, found: ToolLocation, listed: Any, **call: Any) -> PolicyRequest:
+        registered = None if found.tool is None or found.is_changed else found.tool.tool
+        tool = registered or listed
+        is_trusted = found.tool is not None or self._policy.trusts(found.server)
+        hints = hints_of(annotations_of(tool)) if tool is not None and is_trusted else NO_HINTS
+        return PolicyRequest(
+            tool=name, hints=hints, principal=ctx.principal, scopes=ctx.scopes, server=found.server, **call
+        )
+
+    async def _fetch(self, ctx: Context[Any], call_next: CallNext) -> dict[str, Any]:
+        """All tools that are listed behind the policy, also those that it hides."""
+        return await all_tools(lambda params: call_next(ctx.replace(method="tools/list", params=params)))
+
+    # ---------------------------------------------------------------- calls
+
+    async def _call(self, ctx: Context[Any], call_next: CallNext) -> Any:
+        params = ctx.decoded_params
+        name, given = params.get("name"), params.get("arguments")
+        given = {} if given is None else given
+        if not isinstance(name, str):
+            return await call_next(ctx)  # which is an error
+        if not isinstance(given, Mapping):
+            raise InvalidParams("arguments: expected an object")
+        found = await self._server.catalog.locate_tool(ctx, name)
+        listed, invalid = None, None
+        if found.tool is not None and not found.is_changed:
+            sent = msgspec.Raw(msgspec.json.encode(given))
+            try:
+                found.tool.check_size(ctx, sent)
+                arguments, inexact = found.tool.arguments.plain_from_json(sent), False
+            except InvalidParams as exc:  # middleware may still make them valid
+                invalid = exc
+                arguments, inexact = by_schema(found.tool.tool, given, defaults=False)
+        else:
+            listed = await self._listings.find(caller_key(ctx), name, lambda: self._fetch(ctx, call_next))
+            trusted = found.tool is not None or self._policy.trusts(found.server)
+            arguments, inexact = by_schema(listed, given, defaults=trusted)
+        request = self._request(ctx, name, found, listed, arguments=arguments, inexact=inexact, client=_client(ctx))
+        outcome = await self._policy.decide(request)
+        if outcome.effect == "deny" and await self._policy.hides(request):
+            record(outcome)
+            raise InvalidParams(await self._unknown(ctx, name, call_next))
+        if outcome.effect != "allow" and invalid is not None and found.tool is not None:
+            if isinstance(invalid, InvalidArguments):
+                return invalid_arguments(ctx, found.tool, name, msgspec.Raw(msgspec.json.encode(given)), invalid)
+            raise invalid
+        # What was judged is what goes on: members are there once, whatever a server elsewhere makes of repeated ones.
+        inner = ctx.replace(params={**params, "arguments": given})
+        if outcome.effect == "allow":
+            record(outcome)
+            return await self._pass(inner, call_next, name, is_known=found.tool is not None or listed is not None)
+        if outcome.effect == "deny":
+            record(outcome)
+            raise ToolError(denial(request, outcome))
+        approvals = await self._ask(ctx, request, outcome)
+        token = granted.set(approvals)
+        try:
+            return await self._pass(inner, call_next, name, is_known=found.tool is not None or listed is not None)
+        finally:
+            granted.reset(token)
+
+    async def _pass(self, ctx: Context[Any], call_next: CallNext, name: str, *, is_known: bool) -> Any:
+        """Pass a call on. The error for an unknown tool suggests only what its caller may know."""
+        if is_known:
+            return await call_next(ctx)
+        try:
+            return await call_next(ctx)
+        except InvalidParams as exc:
+            if "Did you mean" not in str(exc):
+                raise
+            raise InvalidParams(await self._unknown(ctx, name, call_next)) from None
+
+    async def _unknown(self, ctx: Context[Any], name: str, call_next: CallNext) -> str:
+        """The error for a tool that does not exist for this caller, or at all: both are the same."""
+        tools = await self._fetch(ctx, call_next)
+        shown = [known for known, tool in tools.items() if not await self._policy.hides(await self._listed(ctx, tool))]
+        return f"Unknown tool: {suggest(ctx, 'tools', name, shown)}"
+
+    # ---------------------------------------------------------------- asking a person
+
+    async def _ask(self, ctx: Context[Any], request: PolicyRequest, outcome: Outcome) -> Mapping[str, str]:
+        """Return the approvals under which the call runs. Raises ToolError if nobody allows it."""
+        digest, above = request.digest(outcome.key), granted.get()
+        approved = record(outcome)
+        by = above.get(digest) or await self._recall(ctx, digest, outcome)
+        if by is None:
+            if self._policy.ask is not None:
+                by = await approve(self._policy.ask, request)
+            else:
+                by = await self._elicit(ctx, question(request, outcome, digest))
+            if by is None:
+                raise ToolError(refusal(request))
+            await self._remember(ctx, digest, outcome, by)
+        approved(by)
+        return {**above, digest: by}
+
+    async def _elicit(self, ctx: Context[Any], message: str) -> str | None:
+        token = approving.set(True)
+        try:
+            answer = await ctx.elicit(message, FORM)
+        except Declined:
+            return None
+        finally:
+            approving.reset(token)
+        return (ctx.principal or "the user") if answer.get("allow") is True else None
+
+    async def _recall(self, ctx: Context[Any], digest: str, outcome: Outcome) -> str | None:
+        """Who approved the same call before, as far as that still counts."""
+        if outcome.remember == "call":
+            return None
+        try:
+            if isinstance(outcome.remember, float) and ctx.principal is not None:
+                stored = await self._server.backend.get(make_key("policy", digest))
+                return None if stored is None else stored.decode()
+            state = _session(ctx)
+            if state is None:
+                return None
+            entry = (await state.get(_KEY, dict[str, _Approval], {})).get(digest)
+        except (GemelError, UnicodeDecodeError) as exc:
+            logger.warning("The approvals of a policy can't be read: %s", exc)
+            return None
+        return None if entry is None or (entry.ends is not None and entry.ends < time.time()) else entry.by
+
+    async def _remember(self, ctx: Context[Any], digest: str, outcome: Outcome, by: str) -> None:
+        remember = outcome.remember
+        if remember == "call":
+            return
+        try:
+            if isinstance(remember, float) and ctx.principal is not None:
+                await self._server.backend.set(make_key("policy", digest), by.encode(), ttl=remember)
+                return
+            state = _session(ctx)
+            if state is None:
+                return
+            entry = _Approval(by, time.time() + remember if isinstance(remember, float) else None)
+
+            def add(known: dict[str, _Approval]) -> dict[str, _Approval]:
+                kept = {key: one for key, one in known.items() if one.ends is None or one.ends > time.time()}
+                kept.pop(digest, None)
+                return dict([*kept.items(), (digest, entry)][-_MOST:])
+
+            await state.update(_KEY, add, dict[str, _Approval], {})
+        except (BackendError, Overloaded, GemelError) as exc:
+            logger.warning("An approval counts for this call only, since it can't be stored: %s", exc)
+
+
+class _Approval(msgspec.Struct, array_like=True):
+    """Who approved a call, and until when that counts, in seconds since 1970; None for the whole session."""
+
+    by: str
+    ends: float | None = None
+
+
+def _session(ctx: Context[Any]) -> SessionState | None:
+    try:
+        return ctx.session_state
+    except NoSession:
+        return None
+
+
+def _client(ctx: Context[Any]) -> str | None:
+    """The client that was authenticated, otherwise the name that it gives itself."""
+    caller, info = ctx.caller, ctx.client_info
+    if caller is not None and caller.client is not None:
+        return caller.client
+    return None if info is None else info.name

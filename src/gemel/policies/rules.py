@@ -1,0 +1,116 @@
+"""Rules as data: the first one that fits decides. What is in doubt counts against the call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gemel.decisions import Effect
+from gemel.policies.conditions import Condition, Glob, Verdict, every, values_at
+from gemel.policies.request import PolicyRequest
+
+#: Seconds for which an approval counts; "call" for the call itself, "session" as long as the session of the caller.
+Remember = float | str
+
+
+class Outcome(NamedTuple):
+    """What a rule, or the default where none fits, says about a request.
+
+    `if_arguments` tells that it depends on the arguments or the client, which a list does not know.
+    """
+
+    effect: Effect
+    rule: str | None
+    #: Identifies the rule with its content, for approvals.
+    key: str = ""
+    remember: Remember = "call"
+    if_arguments: bool = False
+
+
+class Rule(NamedTuple):
+    """One rule: all of its conditions must fit; those that are None are not there."""
+
+    name: str
+    effect: Effect
+    key: str
+    remember: Remember = "call"
+    tool: Glob | None = None
+    hints: Mapping[str, bool] | None = None
+    principal: Glob | None = None
+    scopes: frozenset[str] = frozenset()
+    server: Glob | None = None
+    client: Glob | None = None
+    arguments: Mapping[str, Condition] | None = None
+
+    @property
+    def needs_call(self) -> bool:
+        """Whether it depends on what a list does not know."""
+        return bool(self.arguments) or self.client is not None
+
+    @property
+    def by_caller(self) -> bool:
+        """Whether it depends on who calls."""
+        return self.principal is not None or bool(self.scopes)
+
+    def fits(self, request: PolicyRequest) -> bool:
+        """Whether the rule decides: an effect other than "allow" also where that is in doubt."""
+        return self._counts(every(self._verdicts(request)))
+
+    def may_fit(self, request: PolicyRequest) -> bool:
+        """Whether it can decide about a call of a tool that is listed, with some arguments and by some client."""
+        return self._counts(every(self._static(request)))
+
+    def _counts(self, verdict: Verdict) -> bool:
+        return self.effect != "allow" if verdict is None else verdict
+
+    def _static(self, request: PolicyRequest) -> Iterator[Verdict]:
+        if self.tool is not None:
+            yield self.tool(request.tool)
+        if self.server is not None:
+            yield None if request.server is None else self.server(request.server)
+        if self.hints is not None:
+            yield all(getattr(request.hints, name) is value for name, value in self.hints.items())
+        if self.principal is not None:
+            yield False if request.principal is None else self.principal(request.principal)
+        yield self.scopes <= request.scopes
+
+    def _verdicts(self, request: PolicyRequest) -> Iterator[Verdict]:
+        yield from self._static(request)
+        if self.client is not None:
+            yield None if request.client is None else self.client(request.client)
+        if self.arguments:
+            given = request.arguments or {}
+            verdict = every(condition(values_at(given, name)) for name, condition in self.arguments.items())
+            # What else is sent may be an argument by another name.
+            yield None if request.inexact else verdict
+
+
+class Rules:
+    """The rules of a policy, in their order, and what happens where none fits."""
+
+    def __init__(self, rules: Sequence[Rule], default: Effect, trust_hints: Sequence[str]) -> None:
+        self._rules = tuple(rules)
+        self._default = Outcome(default, None, "default")
+        self._trusted = Glob(trust_hints)
+        self.by_caller = any(rule.by_caller for rule in rules)
+
+    def trusts(self, server: str) -> bool:
+        """Whether the operator trusts what a server says about its tools."""
+        return self._trusted.matches(server)
+
+    def decide(self, request: PolicyRequest) -> Outcome:
+        """Return what happens with a call."""
+        for rule in self._rules:
+            if rule.fits(request):
+                return Outcome(rule.effect, rule.name, rule.key, rule.remember)
+        return self._default
+
+    def possible(self, request: PolicyRequest) -> list[Outcome]:
+        """Return what can happen with calls of a tool, in the order in which it is decided; the last one holds for all others."""
+        outcomes = []
+        for rule in self._rules:
+            if rule.may_fit(request):
+                outcomes.append(Outcome(rule.effect, rule.name, rule.key, rule.remember, rule.needs_call))
+                if not rule.needs_call:
+                    return outcomes
+        return [*outcomes, self._default]
