@@ -1,9 +1,9 @@
-"""The arguments of the commands about what a server offers: lock, diff, doctor, stubs."""
+"""The arguments of the commands about what a server offers: lock, diff, doctor, policy, stubs."""
 
 from __future__ import annotations
 
 from gemel.cli.arguments.command import Command, CommandParser
-from gemel.cli.arguments.target import add_target
+from gemel.cli.arguments.target import add_target, add_timeout
 
 
 def _lock(command: CommandParser) -> None:
@@ -46,6 +46,21 @@ def _doctor(command: CommandParser) -> None:
     )
 
 
+def _policy(command: CommandParser) -> None:
+    command.add_argument("action", choices=("check",), metavar="ACTION", help="check: print what happens to each tool")
+    command.add_argument("policy", metavar="POLICY", help="a TOML file with the rules")
+    add_target(command)
+    command.add_argument("--principal", metavar="NAME", help="the caller that is authenticated (default: nobody)")
+    command.add_argument("--scopes", default="", metavar="SCOPES", help="the scopes of the caller, with blanks between")
+    command.add_argument(
+        "--server",
+        metavar="NAME",
+        help="the name of the server in the gateway or client group (default: its tools are those of the server with the policy)",
+    )
+    command.add_argument("--json", action="store_true", help="print the outcomes as JSON")
+    add_timeout(command)
+
+
 def _stubs(command: CommandParser) -> None:
     add_target(command)
     command.add_argument("--sync", action="store_true", help="for gemel.sync, without async")
@@ -70,6 +85,16 @@ COMMANDS = {
         _doctor,
         ("doctor weather.py", "doctor https://example.com/mcp --host gemini-cli --fail-on degrades"),
         "contracts.doctor",
+    ),
+    "policy": Command(
+        "show which tools of a server a policy allows, denies or asks about",
+        _policy,
+        (
+            "policy check policy.toml weather.py",
+            "policy check policy.toml mcp.json --principal anna --scopes 'notes:write'",
+            "policy check policy.toml https://example.com/mcp --server github --json",
+        ),
+        "policy",
     ),
     "stubs": Command(
         "print a typed Python module for a server", _stubs, ("stubs weather.py > weather_client.py",), "contracts.stubs"
