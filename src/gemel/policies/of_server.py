@@ -15,8 +15,9 @@ from gemel.decisions import approving
 from gemel.errors import BackendError, GemelError, InvalidArguments, InvalidParams, NoSession, Overloaded, ToolError
 from gemel.policies.listing import Listings, all_tools, annotations_of, by_schema, name_of, tools_of, with_tools
 from gemel.policies.policy import Policy
-from gemel.policies.question import FORM, approve, denial, granted, question, record, refusal
+from gemel.policies.question import FORM, Approver, approve, denial, granted, question, record, refusal
 from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
+from gemel.policies.rounds import approved_round, with_approval
 from gemel.policies.rules import Outcome
 from gemel.server.composition.mount import Catalog, ToolLocation
 from gemel.server.composition.namespace import suggest
@@ -31,6 +32,8 @@ logger = logging.getLogger("gemel")
 #: Where a session keeps its approvals, and how many.
 _KEY = "gemel.policy"
 _MOST = 100
+#: Seconds within which a task begins to run under the approval of its call.
+_TASK_TTL = 3600.0
 
 
 class _Owner(Protocol):
@@ -113,20 +116,18 @@ class PolicyOfServer:
             if isinstance(invalid, InvalidArguments):
                 return invalid_arguments(ctx, found.tool, name, msgspec.Raw(msgspec.json.encode(given)), invalid)
             raise invalid
+        is_known = found.tool is not None or listed is not None
         # What was judged is what goes on: members are there once, whatever a server elsewhere makes of repeated ones.
-        inner = ctx.replace(params={**params, "arguments": given})
+        params["arguments"] = given
         if outcome.effect == "allow":
             record(outcome)
-            return await self._pass(inner, call_next, name, is_known=found.tool is not None or listed is not None)
+            return await self._pass(ctx.replace(params=params), call_next, name, is_known=is_known)
         if outcome.effect == "deny":
             record(outcome)
             raise ToolError(denial(request, outcome))
-        approvals = await self._ask(ctx, request, outcome)
-        token = granted.set(approvals)
-        try:
-            return await self._pass(inner, call_next, name, is_known=found.tool is not None or listed is not None)
-        finally:
-            granted.reset(token)
+        return await self._ask(
+            ctx, params, request, outcome, lambda ctx: self._pass(ctx, call_next, name, is_known=is_known)
+        )
 
     async def _pass(self, ctx: Context[Any], call_next: CallNext, name: str, *, is_known: bool) -> Any:
         """Pass a call on. The error for an unknown tool suggests only what its caller may know."""
@@ -147,21 +148,64 @@ class PolicyOfServer:
 
     # ---------------------------------------------------------------- asking a person
 
-    async def _ask(self, ctx: Context[Any], request: PolicyRequest, outcome: Outcome) -> Mapping[str, str]:
-        """Return the approvals under which the call runs. Raises ToolError if nobody allows it."""
+    async def _ask(
+        self, ctx: Context[Any], params: dict[str, Any], request: PolicyRequest, outcome: Outcome, pass_on: CallNext
+    ) -> Any:
+        """Pass the call on if somebody allows it. Raises ToolError if nobody does."""
         digest, above = request.digest(outcome.key), granted.get()
         approved = record(outcome)
-        by = above.get(digest) or await self._recall(ctx, digest, outcome)
-        if by is None:
-            if self._policy.ask is not None:
-                by = await approve(self._policy.ask, request)
-            else:
-                by = await self._elicit(ctx, question(request, outcome, digest))
-            if by is None:
-                raise ToolError(refusal(request))
-            await self._remember(ctx, digest, outcome, by)
+        earlier = await approved_round(ctx, params.pop("requestState", None), digest)
+        if earlier is None:
+            params.pop("inputResponses", None)  # they answer the policy
+            by = above.get(digest) or await self._approval(ctx, request, outcome, digest)
+        else:
+            by = earlier.by
+            if earlier.state is not None:
+                params["requestState"] = earlier.state
         approved(by)
-        return {**above, digest: by}
+        if "task" in params and not _in_task(ctx):
+            await self._hand_over(digest, by)
+        token = granted.set({**above, digest: by})
+        try:
+            result = await pass_on(ctx.replace(params=params))
+        finally:
+            granted.reset(token)
+        return await with_approval(ctx, result, by, digest)
+
+    async def _approval(self, ctx: Context[Any], request: PolicyRequest, outcome: Outcome, digest: str) -> str:
+        by = await ctx.step(self._take, digest) if _in_task(ctx) else None
+        by = by or await self._recall(ctx, digest, outcome)
+        if by is not None:
+            return by
+        if self._policy.ask is not None:
+            by = await self._by_function(ctx, self._policy.ask, request, digest)
+        else:
+            by = await self._elicit(ctx, question(request, outcome, digest))
+        if by is None:
+            raise ToolError(refusal(request))
+        await self._remember(ctx, digest, outcome, by)
+        return by
+
+    async def _hand_over(self, digest: str, by: str) -> None:
+        """Let the task that a call becomes run: its run passes the policy, too, maybe in another process."""
+        try:
+            await self._server.backend.set(make_key("policy-task", digest), by.encode(), ttl=_TASK_TTL)
+        except (BackendError, Overloaded) as exc:
+            logger.warning("An approval is asked for again in its task, since it can't be stored: %s", exc)
+
+    async def _take(self, digest: str) -> str | None:
+        """Who approved the call that became this task; once."""
+        key = make_key("policy-task", digest)
+        stored = await self._server.backend.get(key)
+        return stored.decode() if stored is not None and await self._server.backend.delete(key) else None
+
+    async def _by_function(
+        self, ctx: Context[Any], approver: Approver, request: PolicyRequest, digest: str
+    ) -> str | None:
+        async def approval(digest: str) -> str | None:
+            return await approve(approver, request)
+
+        return await ctx.step(approval, digest)  # once over all rounds
 
     async def _elicit(self, ctx: Context[Any], message: str) -> str | None:
         token = approving.set(True)
@@ -225,6 +269,10 @@ def _session(ctx: Context[Any]) -> SessionState | None:
         return ctx.session_state
     except NoSession:
         return None
+
+
+def _in_task(ctx: Context[Any]) -> bool:
+    return ctx._session.channel.kind == "background"
 
 
 def _client(ctx: Context[Any]) -> str | None:

@@ -80,7 +80,8 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
     if client.connected:
         raise DefinitionError("A proxy needs a client that is not connected: it connects the client itself")
     name, prefix = settings["name"], settings["prefix"]
-    extensions = of_server.pop("extensions", ())
+    # What is around the requests is there once: around the server that callers reach.
+    around = {name: of_server.pop(name) for name in ("extensions", "middleware") if name in of_server}
     made = Proxy(
         client,
         declare=settings["declare"],
@@ -91,12 +92,11 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
         methods=settings["methods"],
         parked=settings["parked"],
         strict=settings["strict"],
-        extensions=extensions if prefix is None else (),
-        **of_server,
+        **(of_server if prefix is not None else {**of_server, **around}),
     )
     if prefix is None:
         return made
-    outer: Server[Any] = Server(name or "proxy", extensions=extensions, **of_server)
+    outer: Server[Any] = Server(name or "proxy", **around, **of_server)
     outer.mount(made, prefix)
     return outer
 

@@ -27,7 +27,7 @@ async def run(options: argparse.Namespace) -> int:
             async with client_for(reached, **console.client_options()) as client:
                 tools = await client.list_tools()
                 is_own = server is None and is_python(reached)
-                name = client.server_info.name if is_own else server
+                name = client.server_info.name if is_own and client.server_info is not None else server
             for tool in tools:
                 request = _request(options, policy, tool, prefix, name, is_own=is_own)
                 checked.append((request, await policy.possible(request)))

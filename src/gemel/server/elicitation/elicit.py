@@ -259,6 +259,11 @@ class ElicitationStrategy(ABC):
         item.params = shape(item.params, self._call.revision)
         self._inputs.append(item)
 
+    @property
+    def has_ended_round(self) -> bool:
+        """Whether the present round has ended with what was requested here."""
+        return False
+
     def check_awaited(self) -> None:
         """Raise DefinitionError if the handler has returned without awaiting what it requested."""
         for item in self._inputs:

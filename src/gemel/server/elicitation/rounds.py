@@ -131,6 +131,10 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
         self._state = state
         self._loading: asyncio.Task[None] | None = None
 
+    @property
+    def has_ended_round(self) -> bool:
+        return self._suspended
+
     async def load(self) -> None:
         """Load what earlier rounds brought, once. Raises what `_load` raises."""
         if self._loading is None:

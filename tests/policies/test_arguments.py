@@ -1,0 +1,337 @@
+"""Rules about arguments decide on what the tool gets, and what is in doubt counts against the call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+import pydantic
+import pytest
+
+from gemel import ArgumentChange, Client, Server, ToolChange, ToolChanges
+from gemel.policies import Policy, PolicyRequest
+from gemel.policies.conditions import argument_condition, folded
+
+
+def allows(condition: Any, effect: str = "allow", **arguments: Any) -> Policy:
+    """A policy with one rule about `x`; where it does not fit, the other effect holds."""
+    other = "deny" if effect == "allow" else "allow"
+    return Policy({"default": other, "rule": [{"arguments": {"x": condition}, "effect": effect}]})
+
+
+async def ran(policy: Policy, tool: Any, arguments: dict[str, Any], **options: Any) -> list[Any]:
+    """What the tool got, behind the policy."""
+    server, got = Server("one"), list[Any]()
+    tool(server, got)
+    server.add_middleware(policy)
+    async with Client(server) as client:
+        await client.call_tool("tool", arguments, raise_on_error=False)
+    return got
+
+
+def text(server: Server, got: list[Any]) -> None:
+    @server.tool
+    def tool(x: str = "outside") -> None:
+        got.append(x)
+
+
+def count(server: Server, got: list[Any]) -> None:
+    @server.tool(coerce=True)
+    def tool(x: int | bool = 3) -> None:
+        got.append(x)
+
+
+def texts(server: Server, got: list[Any]) -> None:
+    @server.tool
+    def tool(x: list[str]) -> None:
+        got.append(x)
+
+
+#: Texts that a program may take for one that the glob `/srv/*` is about, or not.
+SLIPPING = [
+    "/srv/../etc/passwd",
+    "/srv/./../etc/passwd",
+    "/srv/a/../../etc/passwd",
+    "/srv\\..\\..\\etc",
+    "/srv/%2e%2e/etc/passwd",
+    "/srv/%252e%252e/etc/passwd",
+    "/srv/.\u200b./etc/passwd",
+    "/srv/\uff0e\uff0e/etc/passwd",
+    "/srv/\u2025/etc",
+]
+
+
+@pytest.mark.parametrize("value", SLIPPING)
+async def test_a_path_that_leads_elsewhere_is_not_allowed(value: str) -> None:
+    assert await ran(allows("/srv/*"), text, {"x": value}) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "/etc/passwd",
+        "/srv/../etc/passwd",
+        "//etc/passwd",
+        "/ETC/passwd",
+        "/\uff45tc/passwd",
+        "/e\u00adtc/passwd",
+        "/e\u200btc/passwd",
+        "/e\ufe0ftc/passwd",
+        "\u2066/etc/passwd\u2069",
+        "/et\U000e0063c/passwd",
+        "/%65tc/passwd",
+        "/./etc/passwd",
+        " /etc/passwd",
+    ],
+)
+async def test_another_way_to_write_what_is_denied_is_denied(value: str) -> None:
+    assert await ran(allows("/etc/*", "deny"), text, {"x": value}) == []
+
+
+@pytest.mark.parametrize("value", ["anna@example.com", "Anna@example.com", "a.b+c@example.com"])
+async def test_ordinary_texts_that_fit_are_allowed(value: str) -> None:
+    assert await ran(allows("*@example.com"), text, {"x": value}) == [value]
+
+
+@pytest.mark.parametrize(
+    "value", ["anna@example.com.evil.org", "anna@example.org", "anna@ex\u0430mple.com", "anna@EXAMPLE.com", "", "@"]
+)
+async def test_texts_that_only_look_like_it_are_not(value: str) -> None:
+    assert await ran(allows("*@example.com"), text, {"x": value}) == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "fits"),
+    [
+        (1, 1, True),
+        (1, 1.0, True),
+        (1, True, None),
+        (1, "1", None),
+        (1, 2, False),
+        (True, 1, None),
+        (True, True, True),
+        ("1", 1, None),
+        ("1", "1", True),
+        ({"max": 10}, 10, True),
+        ({"max": 10}, 10.5, False),
+        ({"max": 10}, "5", None),
+        ({"max": 10}, True, None),
+        ({"min": 1, "max": 10}, [1, 2], True),
+        ({"min": 1, "max": 10}, [1, 20], None),
+        ({"min": 1, "max": 10}, [], None),
+        (["a", "b*", 3], "bb", True),
+        (["a", "b*", 3], 3, True),
+        (["a", "b*", 3], 4, False),
+        (["a", "b*", 3], None, None),
+        ({"schema": {"enum": ["a", None]}}, None, True),
+        ({"schema": {"enum": ["a", None]}}, "b", False),
+    ],
+)
+def test_types_are_not_mixed(condition: Any, value: Any, fits: bool | None) -> None:
+    assert argument_condition(condition)(value) is fits
+
+
+@pytest.mark.parametrize(("value", "got"), [(5, [5]), ("5", [5]), (11, []), ("11", []), (True, []), ("true", [])])
+async def test_a_range_sees_what_coercion_makes(value: Any, got: list[Any]) -> None:
+    assert await ran(allows({"max": 10}), count, {"x": value}) == got
+
+
+async def test_a_default_that_the_caller_leaves_out_is_judged() -> None:
+    assert await ran(allows("outside", "deny"), text, {}) == []
+    assert await ran(allows("outside"), text, {}) == ["outside"]
+    assert await ran(allows({"max": 2}), count, {}) == []
+
+
+async def test_of_a_list_every_item_has_to_fit() -> None:
+    assert await ran(allows("*@a.org"), texts, {"x": ["b@a.org", "c@a.org"]}) == [["b@a.org", "c@a.org"]]
+    assert await ran(allows("*@a.org"), texts, {"x": ["b@a.org", "c@b.org"]}) == []
+    assert await ran(allows("*@a.org"), texts, {"x": []}) == []
+    assert await ran(allows("*@b.org", "deny"), texts, {"x": ["b@a.org", "c@b.org"]}) == []
+
+
+@dataclass
+class Place:
+    """Where something goes."""
+
+    path: str
+    mode: str = "append"
+
+
+class Mail(pydantic.BaseModel):
+    """A mail with names in JSON."""
+
+    model_config = pydantic.ConfigDict(populate_by_name=True)
+    recipient: Annotated[str, pydantic.Field(alias="to"), pydantic.AfterValidator(str.strip)]
+
+
+async def test_members_of_arguments_are_judged_by_json_pointers() -> None:
+    def tool(server: Server, got: list[Any]) -> None:
+        @server.tool
+        def tool(places: list[Place]) -> None:
+            got.append(places)
+
+    def pointing(name: str, value: str) -> Policy:
+        return Policy({"rule": [{"arguments": {name: value}, "effect": "allow"}]})
+
+    inside = {"places": [{"path": "/tmp/a"}, {"path": "/tmp/b"}]}
+    outside = {"places": [{"path": "/tmp/a"}, {"path": "/etc/b"}]}
+    assert await ran(pointing("/places/path", "/tmp/*"), tool, inside)
+    assert not await ran(pointing("/places/path", "/tmp/*"), tool, outside)
+    assert await ran(pointing("/places/mode", "append"), tool, outside)  # the default
+    assert not await ran(pointing("/places/owner", "*"), tool, inside)
+
+
+async def test_a_name_in_json_is_the_one_of_the_schema_whatever_the_caller_writes() -> None:
+    def tool(server: Server, got: list[Any]) -> None:
+        @server.tool
+        def tool(mail: Mail) -> None:
+            got.append(mail.recipient)
+
+    policy = Policy({"rule": [{"arguments": {"/mail/to": "*@a.org"}, "effect": "allow"}]})
+    assert await ran(policy, tool, {"mail": {"to": " b@a.org "}}) == ["b@a.org"]
+    assert await ran(policy, tool, {"mail": {"to": "b@evil.org"}}) == []
+    assert await ran(policy, tool, {"mail": {"recipient": "b@evil.org"}}) == []
+    assert await ran(policy, tool, {"mail": {"to": "b@a.org", "recipient": "b@evil.org"}}) in ([], ["b@a.org"])
+
+
+@pytest.mark.foreign_words("a member that is there twice")
+async def test_of_repeated_arguments_the_one_that_is_judged_goes_on() -> None:
+    raw = b'{"x": "inside", "x": "outside"}'
+    got: list[Any] = []
+    inner = Server("inner")
+
+    @inner.add_middleware
+    async def note(ctx: Any, call_next: Any) -> Any:
+        if ctx.method == "tools/call":
+            got.append(bytes(ctx.params).count(b'"x"'))
+        return await call_next(ctx)
+
+    text(inner, got)
+    outer = Server("outer", middleware=[allows("outside")])
+    outer.mount(inner)
+    async with Client(outer) as client:
+        await client.request("tools/call", {"name": "tool", "arguments": msgspec.Raw(raw)})
+    assert got == [1, "outside"]
+
+
+# ---------------------------------------------------------------- tools of other servers
+
+
+def remote(server: Server, policy: Policy) -> Server:
+    return Server.from_client(Client(server), name="box", middleware=[policy])
+
+
+async def called(server: Server, arguments: dict[str, Any], name: str = "tool") -> bool:
+    """Whether the tool ran."""
+    async with Client(server) as client:
+        result = await client.call_tool(name, arguments, raise_on_error=False)
+        return not result.is_error
+
+
+def lenient(got: list[Any], schema: dict[str, Any]) -> Server:
+    """A server that takes any arguments, whatever its schema says of them."""
+    server = Server("lenient")
+
+    @server.tool(input_schema={"type": "object", **schema})
+    def tool(given: dict[str, Any]) -> str:
+        got.append(given)
+        return "ran"
+
+    return server
+
+
+async def test_arguments_that_a_server_elsewhere_does_not_list_meet_no_rule_that_allows() -> None:
+    got: list[Any] = []
+    server = remote(lenient(got, {"properties": {"x": {}}}), allows("inside"))
+    assert await called(server, {"x": "inside"})
+    assert not await called(server, {"x": "inside", "X": "outside"})
+    assert not await called(server, {"x": "inside", "bcc": "outside"})
+    open_server = remote(lenient(got, {"properties": {"x": {}}, "additionalProperties": True}), allows("inside"))
+    assert await called(open_server, {"x": "inside", "note": "outside"})
+
+
+async def test_a_rule_that_denies_is_met_by_them() -> None:
+    got: list[Any] = []
+    server = remote(lenient(got, {"properties": {"x": {}}}), allows("outside", "deny"))
+    assert not await called(server, {"x": "inside", "X": "outside"})
+    assert not await called(server, {})  # who knows what is used in its place
+    assert not await called(server, {"x": 3})
+
+
+async def test_defaults_of_a_server_elsewhere_are_believed_only_if_it_is_trusted() -> None:
+    got: list[Any] = []
+    schema = {"properties": {"x": {"default": "inside"}}}
+    rules = {"rule": [{"arguments": {"x": "inside"}, "effect": "allow"}]}
+    assert not await called(remote(lenient(got, schema), Policy(rules)), {})
+    assert await called(remote(lenient(got, schema), Policy(rules, trust_hints=["box"])), {})
+
+
+async def test_behind_changed_names_the_rules_are_about_the_names_in_front() -> None:
+    got: list[Any] = []
+    inner = Server("inner")
+
+    @inner.tool
+    def tool(x: str, dry_run: bool = True) -> str:
+        got.append((x, dry_run))
+        return "ran"
+
+    arguments = {"x": ArgumentChange(name="path"), "dry_run": ArgumentChange(value=False)}
+    changes = {"tool": ToolChange(name="store", arguments=arguments)}
+    rules = {"rule": [{"tool": "store", "arguments": {"path": "/tmp/*"}, "effect": "allow"}]}
+    outer = Server("outer", middleware=[Policy(rules)])
+    outer.mount(inner, tools=changes)
+    assert await called(outer, {"path": "/tmp/a"}, "store")
+    assert not await called(outer, {"path": "/etc/a"}, "store")
+    assert not await called(outer, {"x": "/tmp/a"}, "store")
+    dry = Server("outer", middleware=[Policy({"rule": [{"arguments": {"dry_run": True}, "effect": "allow"}]})])
+    dry.mount(inner, tools=changes)
+    assert not await called(dry, {"path": "/tmp/a"}, "store")
+    rules = {"rule": [{"tool": "tool", "arguments": {"dry_run": False}, "effect": "allow"}]}
+    inside = Server("outer", middleware=[ToolChanges(changes), Policy(rules)])
+    inside.mount(inner)
+    assert await called(inside, {"path": "/etc/a"}, "store")
+    assert got == [("/tmp/a", False), ("/etc/a", False)]
+
+
+async def test_wrong_arguments_are_explained_and_nobody_is_asked() -> None:
+    server, got = Server("one"), list[Any]()
+    count(server, got)
+    server.add_middleware(Policy({"default": "ask"}))
+    asked: list[Any] = []
+    async with Client(server, on_elicit=lambda form: asked.append(form)) as client:
+        result = await client.call_tool("tool", {"x": "many"}, raise_on_error=False)
+    assert "x: expected" in result.text
+    assert not asked
+    assert not got
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("abc", "abc"),
+        ("ABC", "abc"),
+        ("a/../../b", "../b"),
+        ("/../../b", "/b"),
+        ("https://h/a/../b", "https://h/b"),
+        ("a//b", "a/b"),
+        ("ﬁle", "file"),
+        ("STRASSE", "strasse"),
+        ("stra\u00dfe", "strasse"),
+    ],
+)
+def test_a_folded_text_is_what_a_lenient_program_reads(text: str, same: str) -> None:
+    assert folded(text) == same
+
+
+async def test_a_function_gets_what_the_tool_gets() -> None:
+    seen: list[PolicyRequest] = []
+
+    def decide(request: PolicyRequest) -> Any:
+        seen.append(request)
+        return "allow"
+
+    assert await ran(Policy(decide), count, {"x": "5"}) == [5]
+    (call,) = [request for request in seen if not request.is_listing]
+    assert call.arguments == {"x": 5}
+    assert call.server == "one"
