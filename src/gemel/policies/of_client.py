@@ -13,8 +13,8 @@ from gemel.client.client import Client
 from gemel.client.methods import CallNext, ClientContext, ClientMethods
 from gemel.decisions import approving
 from gemel.errors import ProtocolError
+from gemel.policies.decider import Decider
 from gemel.policies.listing import Listings, all_tools, annotations_of, by_schema, name_of, tools_of, with_tools
-from gemel.policies.policy import Policy
 from gemel.policies.question import FORM, approve, denial, question, record, refusal
 from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
 from gemel.policies.rules import Outcome
@@ -29,8 +29,8 @@ _MOST = 1000
 class PolicyOfClient:
     """One policy in the middleware of one client. `server` is the name of its server, if the application gave one."""
 
-    def __init__(self, policy: Policy, client: ClientMethods, server: str | None) -> None:
-        self._policy = policy
+    def __init__(self, decider: Decider, client: ClientMethods, server: str | None) -> None:
+        self._decider = decider
         self._client = client
         self._server = server
         self._listings = Listings()
@@ -54,11 +54,11 @@ class PolicyOfClient:
         result = await call_next(ctx)
         if ctx.method != "tools/list":
             return result
-        shown = [tool for tool in tools_of(result) if not await self._policy.hides(self._request(name_of(tool), tool))]
+        shown = [tool for tool in tools_of(result) if not await self._decider.hides(self._request(name_of(tool), tool))]
         return with_tools(result, shown, private=False)
 
     def _request(self, name: str, listed: Any, **call: Any) -> PolicyRequest:
-        is_trusted = listed is not None and self._policy.trusts(self._server)
+        is_trusted = listed is not None and self._decider.trusts(self._server)
         hints = hints_of(annotations_of(listed)) if is_trusted else NO_HINTS
         return PolicyRequest(tool=name, hints=hints, server=self._server, **call)
 
@@ -76,10 +76,10 @@ class PolicyOfClient:
         # Arguments may be any values, and are judged as what they become.
         given = plain_value(ctx.params.get("arguments") or {})
         listed = await self._listings.find(ctx.caller, name, lambda: self._fetch(ctx, call_next))
-        trusted = self._policy.trusts(self._server)
+        trusted = self._decider.trusts(self._server)
         arguments, inexact = by_schema(listed, given, defaults=trusted)
         request = self._request(name, listed, arguments=arguments, inexact=inexact)
-        outcome = await self._policy.decide(request)
+        outcome = await self._decider.decide(request)
         approved = record(outcome)
         if outcome.effect == "deny":
             return _failure(ctx, denial(request, outcome))
@@ -104,8 +104,8 @@ class PolicyOfClient:
             return by
         answered = (
             await self._elicit(question(request, outcome, digest))
-            if self._policy.ask is None
-            else await approve(self._policy.ask, request)
+            if self._decider.ask is None
+            else await approve(self._decider.ask, request)
         )
         if answered is not None and outcome.remember != "call":
             remember = outcome.remember

@@ -13,15 +13,15 @@ from gemel.backends.keys import make_key
 from gemel.backends.server_backend import ServerBackend
 from gemel.decisions import approving
 from gemel.errors import BackendError, GemelError, InvalidArguments, InvalidParams, NoSession, Overloaded, ToolError
+from gemel.policies.decider import Decider
 from gemel.policies.listing import Listings, all_tools, annotations_of, by_schema, name_of, tools_of, with_tools
-from gemel.policies.policy import Policy
 from gemel.policies.question import FORM, Approver, approve, denial, granted, question, record, refusal
 from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
 from gemel.policies.rounds import approved_round, with_approval
 from gemel.policies.rules import Outcome
 from gemel.server.composition.mount import Catalog, ToolLocation
 from gemel.server.composition.namespace import suggest
-from gemel.server.context import Context, caller_key
+from gemel.server.context import Context, caller_key, served_call
 from gemel.server.elicitation.elicit import Declined
 from gemel.server.features.tools import invalid_arguments
 from gemel.server.middleware.chain import CallNext
@@ -46,8 +46,8 @@ class _Owner(Protocol):
 class PolicyOfServer:
     """One policy in the middleware of one server."""
 
-    def __init__(self, policy: Policy, server: _Owner) -> None:
-        self._policy = policy
+    def __init__(self, decider: Decider, server: _Owner) -> None:
+        self._decider = decider
         self._server = server
         self._listings = Listings()
 
@@ -61,8 +61,8 @@ class PolicyOfServer:
     # ---------------------------------------------------------------- lists
 
     async def _filtered(self, ctx: Context[Any], page: Any) -> Any:
-        shown = [tool for tool in tools_of(page) if not await self._policy.hides(await self._listed(ctx, tool))]
-        return with_tools(page, shown, private=self._policy.by_caller)
+        shown = [tool for tool in tools_of(page) if not await self._decider.hides(await self._listed(ctx, tool))]
+        return with_tools(page, shown, private=self._decider.by_caller)
 
     async def _listed(self, ctx: Context[Any], tool: Any) -> PolicyRequest:
         """A tool of a list, for its caller."""
@@ -73,7 +73,7 @@ class PolicyOfServer:
     def _request(self, ctx: Context[Any], name: str, found: ToolLocation, listed: Any, **call: Any) -> PolicyRequest:
         registered = None if found.tool is None or found.is_changed else found.tool.tool
         tool = registered or listed
-        is_trusted = found.tool is not None or self._policy.trusts(found.server)
+        is_trusted = found.tool is not None or self._decider.trusts(found.server)
         hints = hints_of(annotations_of(tool)) if tool is not None and is_trusted else NO_HINTS
         return PolicyRequest(
             tool=name, hints=hints, principal=ctx.principal, scopes=ctx.scopes, server=found.server, **call
@@ -105,11 +105,11 @@ class PolicyOfServer:
                 arguments, inexact = by_schema(found.tool.tool, given, defaults=False)
         else:
             listed = await self._listings.find(caller_key(ctx), name, lambda: self._fetch(ctx, call_next))
-            trusted = found.tool is not None or self._policy.trusts(found.server)
+            trusted = found.tool is not None or self._decider.trusts(found.server)
             arguments, inexact = by_schema(listed, given, defaults=trusted)
         request = self._request(ctx, name, found, listed, arguments=arguments, inexact=inexact, client=_client(ctx))
-        outcome = await self._policy.decide(request)
-        if outcome.effect == "deny" and await self._policy.hides(request):
+        outcome = await self._decider.decide(request)
+        if outcome.effect == "deny" and await self._decider.hides(request):
             record(outcome)
             raise InvalidParams(await self._unknown(ctx, name, call_next))
         if outcome.effect != "allow" and invalid is not None and found.tool is not None:
@@ -143,8 +143,8 @@ class PolicyOfServer:
     async def _unknown(self, ctx: Context[Any], name: str, call_next: CallNext) -> str:
         """The error for a tool that does not exist for this caller, or at all: both are the same."""
         tools = await self._fetch(ctx, call_next)
-        shown = [known for known, tool in tools.items() if not await self._policy.hides(await self._listed(ctx, tool))]
-        return f"Unknown tool: {suggest(ctx, 'tools', name, shown)}"
+        shown = [known for known, tool in tools.items() if not await self._decider.hides(await self._listed(ctx, tool))]
+        return f"Unknown tool: {suggest(served_call(ctx).layers, 'tools', name, shown)}"
 
     # ---------------------------------------------------------------- asking a person
 
@@ -177,8 +177,8 @@ class PolicyOfServer:
         by = by or await self._recall(ctx, digest, outcome)
         if by is not None:
             return by
-        if self._policy.ask is not None:
-            by = await self._by_function(ctx, self._policy.ask, request, digest)
+        if self._decider.ask is not None:
+            by = await self._by_function(ctx, self._decider.ask, request, digest)
         else:
             by = await self._elicit(ctx, question(request, outcome, digest))
         if by is None:
@@ -272,7 +272,7 @@ def _session(ctx: Context[Any]) -> SessionState | None:
 
 
 def _in_task(ctx: Context[Any]) -> bool:
-    return ctx._session.channel.kind == "background"
+    return served_call(ctx).session.channel.kind == "background"
 
 
 def _client(ctx: Context[Any]) -> str | None:

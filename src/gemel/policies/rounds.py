@@ -52,11 +52,12 @@ async def with_approval(ctx: Context[Any], result: Any, by: str, digest: str) ->
         inner = result.get("requestState")
     else:
         return result
-    elicitation = (ctx._root or ctx)._elicitation
+    served = served_call(ctx)
+    elicitation = (served.root or served).elicitation
     if ctx.depth or (elicitation is not None and elicitation.has_ended_round):
         return result
     payload = msgspec.msgpack.encode(ApprovedRound(by, inner))
-    state = await served_call(ctx).request_states.encode(payload, _binding(ctx, digest))
+    state = await served.request_states.encode(payload, _binding(ctx, digest))
     if isinstance(result, InputRequiredResult):
         return msgspec.structs.replace(result, request_state=state)
     return {**result, "requestState": state}

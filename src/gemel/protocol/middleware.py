@@ -37,7 +37,7 @@ class NamedMiddleware:
         """See `PlacedMiddleware`."""
         return self._middleware.placed_in(owner, self._name)
 
-    async def __call__(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+    def __call__(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Awaitable[Any]:
         """Raise DefinitionError: what runs is the middleware for its place."""
         raise DefinitionError(f"{shown(self._middleware)} is not added to a client")
 

@@ -10,6 +10,7 @@ from gemel.cli.connect import CONFIGURED, client_for, is_python
 from gemel.cli.console import Console, as_json
 from gemel.client.group.config import read_config
 from gemel.client.group.names import prefixes_of
+from gemel.policies.decider import Decider
 from gemel.policies.policy import Policy
 from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
 from gemel.policies.rules import Outcome
@@ -19,7 +20,7 @@ from gemel.visible import escape_line
 
 async def run(options: argparse.Namespace) -> int:
     """Print a line for each tool. The tools are listed, none is called."""
-    policy = Policy(options.policy)
+    policy = Policy(options.policy).decider
     checked: list[tuple[PolicyRequest, list[Outcome]]] = []
     with Console(options) as console:
         for target, server, prefix in _servers(options):
@@ -53,7 +54,7 @@ def _servers(options: argparse.Namespace) -> Iterator[tuple[str, str | None, str
 
 
 def _request(
-    options: argparse.Namespace, policy: Policy, tool: Tool, prefix: str, server: str | None, *, is_own: bool
+    options: argparse.Namespace, policy: Decider, tool: Tool, prefix: str, server: str | None, *, is_own: bool
 ) -> PolicyRequest:
     hints = hints_of(tool.annotations) if is_own or policy.trusts(server) else NO_HINTS
     scopes = frozenset(options.scopes.split())

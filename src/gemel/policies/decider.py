@@ -1,0 +1,119 @@
+"""Decides by rules or by a function; whatever fails denies."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias, get_args
+
+from gemel.decisions import Effect
+from gemel.errors import shorten
+from gemel.policies.conditions import Glob
+from gemel.policies.question import Approver
+from gemel.policies.request import PolicyRequest
+from gemel.policies.rules import Outcome, Remember, Rules
+
+logger = logging.getLogger("gemel")
+
+#: A function that decides: it gets one request, for a call or for a tool of a list.
+Decide: TypeAlias = Callable[[PolicyRequest], Effect | Awaitable[Effect]]
+_EFFECTS = get_args(Effect)
+
+
+class Decider:
+    """What a policy says, in whatever place it stands.
+
+    Args:
+        source: Rules, or a function.
+        ask: Asks a person, in place of an elicitation.
+        remember: How long an approval counts that a function asks for.
+        trust_hints: Servers whose hints are believed besides those that the rules name.
+    """
+
+    def __init__(
+        self, source: Rules | Decide, *, ask: Approver | None, remember: Remember, trust_hints: Sequence[str]
+    ) -> None:
+        self.ask = ask
+        self._rules = source if isinstance(source, Rules) else None
+        self._function = None if isinstance(source, Rules) else source
+        self._remember = remember
+        self._trusted = Glob(trust_hints)
+
+    @property
+    def by_caller(self) -> bool:
+        """Whether lists may depend on the caller."""
+        return self._rules is None or self._rules.by_caller
+
+    def trusts(self, server: str | None) -> bool:
+        """Return whether hints of a server are believed.
+
+        Args:
+            server: Its name; None if it isn't known.
+
+        Returns:
+            True if the policy trusts it.
+        """
+        if server is None:
+            return False
+        return self._trusted.matches(server) or (self._rules is not None and self._rules.trusts(server))
+
+    async def decide(self, request: PolicyRequest) -> Outcome:
+        """Decide about one call.
+
+        Args:
+            request: The call.
+
+        Returns:
+            The effect and the rule. Whatever fails denies, with a line in the log.
+        """
+        try:
+            return await self._called(request) if self._rules is None else self._rules.decide(request)
+        except Exception:
+            logger.exception("%s is denied: its policy raised", request.tool)
+            return Outcome("deny", None)
+
+    async def possible(self, request: PolicyRequest) -> list[Outcome]:
+        """Return what can happen with calls of a tool.
+
+        Args:
+            request: The tool and its caller; arguments and client are not looked at.
+
+        Returns:
+            The outcomes, in the order in which they are decided; the last one holds where none before does.
+        """
+        listed = request.listed()
+        if self._rules is None:
+            return [await self.decide(listed)]
+        try:
+            return self._rules.possible(listed)
+        except Exception:
+            logger.exception("%s is not listed: its policy raised", request.tool)
+            return [Outcome("deny", None)]
+
+    async def hides(self, request: PolicyRequest) -> bool:
+        """Return whether no call of a tool is allowed, so that it isn't listed.
+
+        Args:
+            request: The tool and its caller.
+
+        Returns:
+            True if each possible outcome is "deny".
+        """
+        return all(outcome.effect == "deny" for outcome in await self.possible(request))
+
+    async def _called(self, request: PolicyRequest) -> Outcome:
+        assert self._function is not None
+        name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
+        effect: Any = self._function(request)
+        if inspect.isawaitable(effect):
+            effect = await effect
+        if effect not in _EFFECTS:
+            logger.error(
+                '%s is denied: %s() returned %s, not "allow", "deny" or "ask"',
+                request.tool,
+                name,
+                shorten(repr(effect)),
+            )
+            effect = "deny"
+        return Outcome(effect, name, name, self._remember)
