@@ -10,7 +10,7 @@ import pytest
 
 from gemel import Client, DefinitionError
 from gemel.policies import Policy
-from tests.policies.places import make_server
+from tests.policies.places import Person, make_server
 
 RULE = '[[rule]]\neffect = "allow"\n'
 
@@ -112,6 +112,33 @@ async def test_without_a_rule_that_fits_and_without_default_everything_is_denied
         assert await client.list_tools() == []
         assert (await client.call_tool("read", {"path": "a"}, raise_on_error=False)).is_error
     assert not ran
+
+
+@pytest.mark.parametrize(
+    ("effects", "outcome"),
+    [
+        (("allow", "allow"), "allow"),
+        (("allow", "ask"), "ask"),
+        (("allow", "deny"), "deny"),
+        (("ask", "allow"), "ask"),
+        (("ask", "ask"), "ask"),
+        (("ask", "deny"), "deny"),
+        (("deny", "allow"), "deny"),
+        (("deny", "ask"), "deny"),
+    ],
+)
+async def test_where_a_rule_is_in_doubt_the_stricter_outcome_holds(effects: tuple[str, str], outcome: str) -> None:
+    """With the rule, and without it."""
+    first, second = effects
+    doubtful = {"arguments": {"path": 3}, "effect": first}  # the path is a text
+    server, ran = make_server()
+    server.add_middleware(Policy({"default": second, "rule": [doubtful]}))
+    person = Person()
+    async with Client(server, on_elicit=person) as client:
+        await client.call_tool("read", {"path": "a"}, raise_on_error=False)
+    assert (bool(ran), bool(person.asked)) == {"allow": (True, False), "ask": (True, True), "deny": (False, False)}[
+        outcome
+    ]
 
 
 async def test_who_is_asked_in_another_way_and_can_not_answer_denies(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Conditions of rules, each true, false or in doubt (None): a rule that allows needs true, one that denies or asks is met by doubt.
+"""Conditions of rules, each true, false or in doubt (None): see `rules.py` for what follows.
 
 A value is in doubt where what the tool makes of it can't be known: it is missing, has another type than the condition is about, or
 is a text that fits only before or only after Unicode forms, invisible characters, letter case, percent escapes and `..` are

@@ -19,8 +19,8 @@ class Policy:
 
     It is middleware of a server, also one that is mounted, a proxy or a gateway, and of a client or a client group:
     `ClientGroup(…, middleware=[Policy("policy.toml")])`. The first rule that fits decides; where none fits, the policy's
-    `default`, which is "deny". A tool that is never allowed for a caller is not listed. What is in doubt counts against the call:
-    a rule that denies or asks is met by it, one that allows is not.
+    `default`, which is "deny". A tool that is never allowed for a caller is not listed. Where it is in
+    doubt whether a rule fits, the stricter outcome holds, with the rule or without it.
 
     Args:
         source: The path of a TOML file, its content as a mapping, or a function, sync or async, that gets a `PolicyRequest` and

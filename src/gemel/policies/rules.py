@@ -1,4 +1,4 @@
-"""Rules as data: the first one that fits decides. What is in doubt counts against the call."""
+"""Rules as data: the first one that fits decides. Where that is in doubt, the stricter outcome holds, with it or without it."""
 
 from __future__ import annotations
 
@@ -52,16 +52,18 @@ class Rule(NamedTuple):
         """Whether it depends on who calls."""
         return self.principal is not None or bool(self.scopes)
 
-    def fits(self, request: PolicyRequest) -> bool:
-        """Whether the rule decides: an effect other than "allow" also where that is in doubt."""
-        return self._counts(every(self._verdicts(request)))
+    @property
+    def outcome(self) -> Outcome:
+        """What it says."""
+        return Outcome(self.effect, self.name, self.key, self.remember, self.needs_call)
 
-    def may_fit(self, request: PolicyRequest) -> bool:
-        """Whether it can decide about a call of a tool that is listed, with some arguments and by some client."""
-        return self._counts(every(self._static(request)))
+    def fits(self, request: PolicyRequest) -> Verdict:
+        """Whether it is about a call."""
+        return every(self._verdicts(request))
 
-    def _counts(self, verdict: Verdict) -> bool:
-        return self.effect != "allow" if verdict is None else verdict
+    def may_fit(self, request: PolicyRequest) -> Verdict:
+        """Whether it is about calls of a tool that is listed, with some arguments and by some client."""
+        return every(self._static(request))
 
     def _static(self, request: PolicyRequest) -> Iterator[Verdict]:
         if self.tool is not None:
@@ -100,17 +102,30 @@ class Rules:
 
     def decide(self, request: PolicyRequest) -> Outcome:
         """Return what happens with a call."""
+        held: Outcome | None = None
         for rule in self._rules:
-            if rule.fits(request):
-                return Outcome(rule.effect, rule.name, rule.key, rule.remember)
-        return self._default
+            fits = rule.fits(request)
+            if fits or (fits is None and rule.effect == "deny"):
+                return stricter(held, rule.outcome)
+            if fits is None and rule.effect == "ask":
+                held = held or rule.outcome
+        return stricter(held, self._default)
 
     def possible(self, request: PolicyRequest) -> list[Outcome]:
         """Return what can happen with calls of a tool, in the order in which it is decided; the last one holds for all others."""
-        outcomes = []
-        for rule in self._rules:
-            if rule.may_fit(request):
-                outcomes.append(Outcome(rule.effect, rule.name, rule.key, rule.remember, rule.needs_call))
-                if not rule.needs_call:
-                    return outcomes
-        return [*outcomes, self._default]
+        outcomes = [self._default]
+        for rule in reversed(self._rules):
+            fits, own = rule.may_fit(request), [rule.outcome]
+            if fits is False or (fits is None and rule.effect == "allow"):
+                continue
+            if fits is None:
+                own = [stricter(rule.outcome, other) for other in outcomes]
+            outcomes = [*own, *outcomes] if rule.needs_call else own
+        return outcomes
+
+
+def stricter(held: Outcome | None, outcome: Outcome) -> Outcome:
+    """Of a rule that is in doubt and what holds if it doesn't fit, the stricter one: "deny" before "ask" before "allow"."""
+    if held is None or (outcome.effect == "deny" and held.effect != "deny"):
+        return outcome
+    return held

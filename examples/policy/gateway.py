@@ -1,0 +1,56 @@
+"""A gateway of three servers of others, each a process of its own, under the policy in `policy.toml`.
+
+`python examples/policy/gateway.py` calls it as an agent would; the person at the terminal allows what costs at most 10.
+`gemel run examples/policy/gateway.py` serves it.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from gemel import Client, ElicitFormParams, Server
+from gemel.policies import Policy
+
+FOLDER = Path(__file__).parent
+
+server = Server.from_config(
+    {
+        "mcpServers": {
+            name: {"command": sys.executable, "args": ["-m", "gemel", "run", f"{FOLDER}/servers.py:{name}"]}
+            for name in ("library", "mail", "bank")
+        }
+    },
+    middleware=[Policy(FOLDER / "policy.toml")],
+)
+
+CALLS = (
+    ("library_search", {"word": "tea"}),
+    ("library_discard", {"title": "A short history of tea"}),
+    ("mail_send", {"to": ["ann@example.com", "bob@example.com"], "text": "Tea?"}),
+    ("mail_send", {"to": ["ann@example.com", "eve@example.org"], "text": "Tea?"}),
+    ("bank_pay", {"to": "Ann", "amount": 7, "currency": "EUR"}),
+    ("bank_pay", {"to": "Ann", "amount": 19, "currency": "EUR"}),
+    ("bank_pay", {"to": "Ann", "amount": 700, "currency": "EUR"}),
+    ("bank_pay", {"to": "Ann", "amount": 7}),
+)
+
+
+def person(form: ElicitFormParams) -> dict[str, bool]:
+    """Answer as the person would who is asked."""
+    allows = '"amount": 7' in form.message
+    print(f"  asked: {form.message.splitlines()[0]} {'yes' if allows else 'no'}")
+    return {"allow": allows}
+
+
+async def main() -> None:
+    """Call the tools as an agent would."""
+    async with Client(server, on_elicit=person) as client:
+        print("listed:", ", ".join(tool.name for tool in await client.list_tools()))
+        for name, arguments in CALLS:
+            print(name, arguments)
+            result = await client.call_tool(name, arguments, raise_on_error=False)
+            print(f"  {result.text}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
