@@ -170,3 +170,23 @@ async def test_a_mounted_server_ends_its_streams_when_the_process_is_to_end() ->
     # The process has ended here, although a stream was open.
     await listening.close()
     await client.close()
+
+
+def test_the_gateway_under_a_policy_allows_denies_and_asks() -> None:
+    done = run("examples/policy/gateway.py")
+    assert done.returncode == 0, done.stderr
+    listed, *rest = done.stdout.splitlines()
+    assert listed == "listed: library_search, mail_send, bank_pay"
+    assert [line.strip() for line in rest if line.startswith("  ")] == [
+        "A short history of tea",
+        "Unknown tool: library_discard. Did you mean 'library_search'?",
+        "sent to ann@example.com, bob@example.com",
+        "asked: Allow mail_send of mail? no",
+        "The user did not allow mail_send with these arguments.",
+        "asked: Allow bank_pay of bank? yes",
+        "paid 7 EUR to Ann",
+        "asked: Allow bank_pay of bank? no",
+        "The user did not allow bank_pay with these arguments.",
+        "The policy does not allow bank_pay with these arguments. Don't try it again.",
+        "The policy does not allow bank_pay with these arguments. Don't try it again.",
+    ]

@@ -12,7 +12,7 @@ from gemel.errors import shorten
 from gemel.policies.conditions import Glob
 from gemel.policies.question import Approver
 from gemel.policies.request import PolicyRequest
-from gemel.policies.rules import Outcome, Remember, Rules
+from gemel.policies.rules import Remember, Rules, Ruling
 
 logger = logging.getLogger("gemel")
 
@@ -58,7 +58,7 @@ class Decider:
             return False
         return self._trusted.matches(server) or (self._rules is not None and self._rules.trusts(server))
 
-    async def decide(self, request: PolicyRequest) -> Outcome:
+    async def decide(self, request: PolicyRequest) -> Ruling:
         """Decide about one call.
 
         Args:
@@ -71,16 +71,16 @@ class Decider:
             return await self._called(request) if self._rules is None else self._rules.decide(request)
         except Exception:
             logger.exception("%s is denied: its policy raised", request.tool)
-            return Outcome("deny", None)
+            return Ruling("deny", None)
 
-    async def possible(self, request: PolicyRequest) -> list[Outcome]:
+    async def possible(self, request: PolicyRequest) -> list[Ruling]:
         """Return what can happen with calls of a tool.
 
         Args:
             request: The tool and its caller; arguments and client are not looked at.
 
         Returns:
-            The outcomes, in the order in which they are decided; the last one holds where none before does.
+            The rulings, in the order in which they are decided; the last one holds where none before does.
         """
         listed = request.listed()
         if self._rules is None:
@@ -89,7 +89,7 @@ class Decider:
             return self._rules.possible(listed)
         except Exception:
             logger.exception("%s is not listed: its policy raised", request.tool)
-            return [Outcome("deny", None)]
+            return [Ruling("deny", None)]
 
     async def hides(self, request: PolicyRequest) -> bool:
         """Return whether no call of a tool is allowed, so that it isn't listed.
@@ -98,11 +98,11 @@ class Decider:
             request: The tool and its caller.
 
         Returns:
-            True if each possible outcome is "deny".
+            True if each possible ruling is "deny".
         """
-        return all(outcome.effect == "deny" for outcome in await self.possible(request))
+        return all(ruling.effect == "deny" for ruling in await self.possible(request))
 
-    async def _called(self, request: PolicyRequest) -> Outcome:
+    async def _called(self, request: PolicyRequest) -> Ruling:
         assert self._function is not None
         name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
         effect: Any = self._function(request)
@@ -116,4 +116,4 @@ class Decider:
                 shorten(repr(effect)),
             )
             effect = "deny"
-        return Outcome(effect, name, name, self._remember)
+        return Ruling(effect, name, name, self._remember)

@@ -17,7 +17,7 @@ from gemel.policies.decider import Decider
 from gemel.policies.listing import Listings, all_tools, annotations_of, by_schema, name_of, tools_of, with_tools
 from gemel.policies.question import FORM, approve, denial, question, record, refusal
 from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
-from gemel.policies.rules import Outcome
+from gemel.policies.rules import Ruling
 from gemel.schema.content import TextContent
 from gemel.schema.elicitation import ElicitFormParams
 from gemel.schema.tools import CallToolResult, ListToolsResult
@@ -79,13 +79,13 @@ class PolicyOfClient:
         trusted = self._decider.trusts(self._server)
         arguments, inexact = by_schema(listed, given, defaults=trusted)
         request = self._request(name, listed, arguments=arguments, inexact=inexact)
-        outcome = await self._decider.decide(request)
-        approved = record(outcome)
-        if outcome.effect == "deny":
-            return _failure(ctx, denial(request, outcome))
-        if outcome.effect == "ask":
+        ruling = await self._decider.decide(request)
+        approved = record(ruling)
+        if ruling.effect == "deny":
+            return _failure(ctx, denial(request, ruling))
+        if ruling.effect == "ask":
             try:
-                by = await self._approval(request, outcome)
+                by = await self._approval(request, ruling)
             except ProtocolError:  # nobody can be asked
                 return _failure(
                     ctx,
@@ -96,19 +96,19 @@ class PolicyOfClient:
             approved(by)
         return await call_next(ctx.replace(params={**ctx.params, "arguments": given}))
 
-    async def _approval(self, request: PolicyRequest, outcome: Outcome) -> str | None:
+    async def _approval(self, request: PolicyRequest, ruling: Ruling) -> str | None:
         """Who approves the call, or did; None for nobody. Raises ProtocolError if there is no way to ask."""
-        digest = request.digest(outcome.key)
+        digest = request.digest(ruling.key)
         by, ends = self._approvals.get(digest, ("", None))
         if by and (ends is None or ends > time.monotonic()):
             return by
         answered = (
-            await self._elicit(question(request, outcome, digest))
+            await self._elicit(question(request, ruling, digest))
             if self._decider.ask is None
             else await approve(self._decider.ask, request)
         )
-        if answered is not None and outcome.remember != "call":
-            remember = outcome.remember
+        if answered is not None and ruling.remember != "call":
+            remember = ruling.remember
             self._approvals.pop(digest, None)
             self._approvals[digest] = answered, time.monotonic() + remember if isinstance(remember, float) else None
             if len(self._approvals) > _MOST:

@@ -18,7 +18,7 @@ from gemel.policies.listing import Listings, all_tools, annotations_of, by_schem
 from gemel.policies.question import FORM, Approver, approve, denial, granted, question, record, refusal
 from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
 from gemel.policies.rounds import approved_round, with_approval
-from gemel.policies.rules import Outcome
+from gemel.policies.rules import Ruling
 from gemel.server.composition.mount import Catalog, ToolLocation
 from gemel.server.composition.namespace import suggest
 from gemel.server.context import Context, caller_key, served_call
@@ -108,25 +108,25 @@ class PolicyOfServer:
             trusted = found.tool is not None or self._decider.trusts(found.server)
             arguments, inexact = by_schema(listed, given, defaults=trusted)
         request = self._request(ctx, name, found, listed, arguments=arguments, inexact=inexact, client=_client(ctx))
-        outcome = await self._decider.decide(request)
-        if outcome.effect == "deny" and await self._decider.hides(request):
-            record(outcome)
+        ruling = await self._decider.decide(request)
+        if ruling.effect == "deny" and await self._decider.hides(request):
+            record(ruling)
             raise InvalidParams(await self._unknown(ctx, name, call_next))
-        if outcome.effect != "allow" and invalid is not None and found.tool is not None:
+        if ruling.effect != "allow" and invalid is not None and found.tool is not None:
             if isinstance(invalid, InvalidArguments):
                 return invalid_arguments(ctx, found.tool, name, msgspec.Raw(msgspec.json.encode(given)), invalid)
             raise invalid
         is_known = found.tool is not None or listed is not None
         # What was judged is what goes on: members are there once, whatever a server elsewhere makes of repeated ones.
         params["arguments"] = given
-        if outcome.effect == "allow":
-            record(outcome)
+        if ruling.effect == "allow":
+            record(ruling)
             return await self._pass(ctx.replace(params=params), call_next, name, is_known=is_known)
-        if outcome.effect == "deny":
-            record(outcome)
-            raise ToolError(denial(request, outcome))
+        if ruling.effect == "deny":
+            record(ruling)
+            raise ToolError(denial(request, ruling))
         return await self._ask(
-            ctx, params, request, outcome, lambda ctx: self._pass(ctx, call_next, name, is_known=is_known)
+            ctx, params, request, ruling, lambda ctx: self._pass(ctx, call_next, name, is_known=is_known)
         )
 
     async def _pass(self, ctx: Context[Any], call_next: CallNext, name: str, *, is_known: bool) -> Any:
@@ -149,15 +149,15 @@ class PolicyOfServer:
     # ---------------------------------------------------------------- asking a person
 
     async def _ask(
-        self, ctx: Context[Any], params: dict[str, Any], request: PolicyRequest, outcome: Outcome, pass_on: CallNext
+        self, ctx: Context[Any], params: dict[str, Any], request: PolicyRequest, ruling: Ruling, pass_on: CallNext
     ) -> Any:
         """Pass the call on if somebody allows it. Raises ToolError if nobody does."""
-        digest, above = request.digest(outcome.key), granted.get()
-        approved = record(outcome)
+        digest, above = request.digest(ruling.key), granted.get()
+        approved = record(ruling)
         earlier = await approved_round(ctx, params.pop("requestState", None), digest)
         if earlier is None:
             params.pop("inputResponses", None)  # they answer the policy
-            by = above.get(digest) or await self._approval(ctx, request, outcome, digest)
+            by = above.get(digest) or await self._approval(ctx, request, ruling, digest)
         else:
             by = earlier.by
             if earlier.state is not None:
@@ -172,18 +172,18 @@ class PolicyOfServer:
             granted.reset(token)
         return await with_approval(ctx, result, by, digest)
 
-    async def _approval(self, ctx: Context[Any], request: PolicyRequest, outcome: Outcome, digest: str) -> str:
+    async def _approval(self, ctx: Context[Any], request: PolicyRequest, ruling: Ruling, digest: str) -> str:
         by = await ctx.step(self._take, digest) if _in_task(ctx) else None
-        by = by or await self._recall(ctx, digest, outcome)
+        by = by or await self._recall(ctx, digest, ruling)
         if by is not None:
             return by
         if self._decider.ask is not None:
             by = await self._by_function(ctx, self._decider.ask, request, digest)
         else:
-            by = await self._elicit(ctx, question(request, outcome, digest))
+            by = await self._elicit(ctx, question(request, ruling, digest))
         if by is None:
             raise ToolError(refusal(request))
-        await self._remember(ctx, digest, outcome, by)
+        await self._remember(ctx, digest, ruling, by)
         return by
 
     async def _hand_over(self, digest: str, by: str) -> None:
@@ -217,12 +217,12 @@ class PolicyOfServer:
             approving.reset(token)
         return (ctx.principal or "the user") if answer.get("allow") is True else None
 
-    async def _recall(self, ctx: Context[Any], digest: str, outcome: Outcome) -> str | None:
+    async def _recall(self, ctx: Context[Any], digest: str, ruling: Ruling) -> str | None:
         """Who approved the same call before, as far as that still counts."""
-        if outcome.remember == "call":
+        if ruling.remember == "call":
             return None
         try:
-            if isinstance(outcome.remember, float) and ctx.principal is not None:
+            if isinstance(ruling.remember, float) and ctx.principal is not None:
                 stored = await self._server.backend.get(make_key("policy", digest))
                 return None if stored is None else stored.decode()
             state = _session(ctx)
@@ -234,8 +234,8 @@ class PolicyOfServer:
             return None
         return None if entry is None or (entry.ends is not None and entry.ends < time.time()) else entry.by
 
-    async def _remember(self, ctx: Context[Any], digest: str, outcome: Outcome, by: str) -> None:
-        remember = outcome.remember
+    async def _remember(self, ctx: Context[Any], digest: str, ruling: Ruling, by: str) -> None:
+        remember = ruling.remember
         if remember == "call":
             return
         try:

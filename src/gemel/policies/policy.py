@@ -20,7 +20,7 @@ class Policy:
     It is middleware of a server, also one that is mounted, a proxy or a gateway, and of a client or a client group:
     `ClientGroup(…, middleware=[Policy("policy.toml")])`. The first rule that fits decides; where none fits, the policy's
     `default`, which is "deny". A tool that is never allowed for a caller is not listed. Where it is in
-    doubt whether a rule fits, the stricter outcome holds, with the rule or without it.
+    doubt whether a rule fits, the stricter ruling holds, with the rule or without it.
 
     Args:
         source: The path of a TOML file, its content as a mapping, or a function, sync or async, that gets a `PolicyRequest` and

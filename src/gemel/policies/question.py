@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from gemel.decisions import Decision, decisions
 from gemel.policies.request import PolicyRequest
-from gemel.policies.rules import Outcome
+from gemel.policies.rules import Ruling
 from gemel.visible import escape_line, escape_text
 
 logger = logging.getLogger("gemel")
@@ -34,16 +34,14 @@ _LONGEST = 4000
 granted: ContextVar[Mapping[str, str]] = ContextVar("gemel_granted", default=MappingProxyType({}))
 
 
-def question(request: PolicyRequest, outcome: Outcome, digest: str) -> str:
+def question(request: PolicyRequest, ruling: Ruling, digest: str) -> str:
     """The text for the person: tool, server, the exact arguments with every character visible, and the rule."""
     arguments = escape_text(json.dumps(request.arguments, ensure_ascii=False, indent=2, sort_keys=True))
     if len(arguments) > _LONGEST:
         left = len(arguments) - _LONGEST
         arguments = f"{arguments[:_LONGEST]}… ({left} more characters; SHA-256 of the request: {digest})"
     of = "" if request.server is None else f" of {escape_line(request.server)}"
-    return (
-        f"Allow {escape_line(request.tool)}{of}?\n{arguments}\n(asked by {escape_line(outcome.rule or 'the policy')})"
-    )
+    return f"Allow {escape_line(request.tool)}{of}?\n{arguments}\n(asked by {escape_line(ruling.rule or 'the policy')})"
 
 
 async def approve(approver: Approver, request: PolicyRequest) -> str | None:
@@ -60,9 +58,9 @@ async def approve(approver: Approver, request: PolicyRequest) -> str | None:
     return answer if isinstance(answer, str) and answer else None
 
 
-def denial(request: PolicyRequest, outcome: Outcome) -> str:
+def denial(request: PolicyRequest, ruling: Ruling) -> str:
     """The text for the model whose call is denied."""
-    by = f" ({outcome.rule})" if outcome.rule else ""
+    by = f" ({ruling.rule})" if ruling.rule else ""
     return f"The policy does not allow {request.tool} with these arguments{by}. Don't try it again."
 
 
@@ -71,15 +69,15 @@ def refusal(request: PolicyRequest) -> str:
     return f"The user did not allow {request.tool} with these arguments."
 
 
-def record(outcome: Outcome) -> Callable[[str], None]:
+def record(ruling: Ruling) -> Callable[[str], None]:
     """Note a decision for those who read them. Returns what notes later who approved the call."""
     noted = decisions.get()
     if noted is None:
         return lambda approved_by: None
     place = len(noted)
-    noted.append(Decision(outcome.effect, outcome.rule))
+    noted.append(Decision(ruling.effect, ruling.rule))
 
     def approved(approved_by: str) -> None:
-        noted[place] = Decision(outcome.effect, outcome.rule, approved_by)
+        noted[place] = Decision(ruling.effect, ruling.rule, approved_by)
 
     return approved

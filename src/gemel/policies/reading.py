@@ -17,9 +17,9 @@ from gemel.errors import DefinitionError, shorten
 from gemel.options import hint
 from gemel.policies.conditions import Glob, argument_condition
 from gemel.policies.request import HINT_NAMES
-from gemel.policies.rules import Remember, Rule, Rules
+from gemel.policies.rules import PolicyRule, Remember, Rules
 
-#: Built here and nowhere else: what a rule may say, and what else a policy does.
+#: What a rule may say, and what a policy has besides its rules.
 _RULE_MEMBERS = (
     "name", "effect", "remember", "tool", "hints", "arguments", "principal", "scopes", "server", "client",
 )  # fmt: skip
@@ -74,7 +74,7 @@ def read_policy(source: str | Path | Mapping[str, Any]) -> Rules:
         DefinitionError: The file can't be read, or has a mistake: one line, which begins with its place.
     """
     if isinstance(source, Mapping):
-        return _Reader(_Places(None, ""), source).rules()
+        return _PolicyReader(_Places(None, ""), source).rules()
     path = Path(source)
     try:
         text = path.read_text(encoding="utf-8")
@@ -87,10 +87,10 @@ def read_policy(source: str | Path | Mapping[str, Any]) -> Rules:
         found = re.search(r" \(at line (\d+), column \d+\)$", str(exc))
         line, reason = (found[1], str(exc)[: found.start()]) if found else (str(text.count("\n") + 1), str(exc))
         raise DefinitionError(f"{path}:{line}: no TOML: {reason.removesuffix(' (at end of document)')}") from exc
-    return _Reader(_Places(str(path), text), content).rules()
+    return _PolicyReader(_Places(str(path), text), content).rules()
 
 
-class _Reader:
+class _PolicyReader:
     """Checks every part of a policy."""
 
     def __init__(self, places: _Places, content: Mapping[str, Any]) -> None:
@@ -112,7 +112,7 @@ class _Reader:
             raise DefinitionError(f"{self._places.member(None, 'rule')}: write each rule below a line [[rule]]")
         return Rules([self._rule(index, rule) for index, rule in enumerate(given)], default, trusted)
 
-    def _rule(self, index: int, given: Mapping[str, Any]) -> Rule:
+    def _rule(self, index: int, given: Mapping[str, Any]) -> PolicyRule:
         for name in given:
             if name not in _RULE_MEMBERS:
                 raise self._wrong(index, f"there is no {str(name)!r} in a rule: {hint(str(name), _RULE_MEMBERS)}", name)
@@ -124,7 +124,7 @@ class _Reader:
         called: Any = given.get("name", self._places.rule(index))
         if not isinstance(called, str) or not called:
             raise self._wrong(index, "name is a text", "name")
-        return Rule(
+        return PolicyRule(
             name=called,
             effect=effect,
             key=hashlib.sha256(_canonical(given)).hexdigest(),

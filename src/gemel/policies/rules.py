@@ -1,4 +1,4 @@
-"""Rules as data: the first one that fits decides. Where that is in doubt, the stricter outcome holds, with it or without it."""
+"""Rules as data: the first one that fits decides. Where that is in doubt, the stricter ruling holds, with it or without it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gemel.policies.request import PolicyRequest
 Remember = float | str
 
 
-class Outcome(NamedTuple):
+class Ruling(NamedTuple):
     """What a rule, or the default where none fits, says about a request.
 
     `if_arguments` tells that it depends on the arguments or the client, which a list does not know.
@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
     if_arguments: bool = False
 
 
-class Rule(NamedTuple):
+class PolicyRule(NamedTuple):
     """One rule: all of its conditions must fit; those that are None are not there."""
 
     name: str
@@ -53,9 +53,9 @@ class Rule(NamedTuple):
         return self.principal is not None or bool(self.scopes)
 
     @property
-    def outcome(self) -> Outcome:
+    def ruling(self) -> Ruling:
         """What it says."""
-        return Outcome(self.effect, self.name, self.key, self.remember, self.needs_call)
+        return Ruling(self.effect, self.name, self.key, self.remember, self.needs_call)
 
     def fits(self, request: PolicyRequest) -> Verdict:
         """Whether it is about a call."""
@@ -90,9 +90,9 @@ class Rule(NamedTuple):
 class Rules:
     """The rules of a policy, in their order, and what happens where none fits."""
 
-    def __init__(self, rules: Sequence[Rule], default: Effect, trust_hints: Sequence[str]) -> None:
+    def __init__(self, rules: Sequence[PolicyRule], default: Effect, trust_hints: Sequence[str]) -> None:
         self._rules = tuple(rules)
-        self._default = Outcome(default, None, "default")
+        self._default = Ruling(default, None, "default")
         self._trusted = Glob(trust_hints)
         self.by_caller = any(rule.by_caller for rule in rules)
 
@@ -100,32 +100,32 @@ class Rules:
         """Whether the operator trusts what a server says about its tools."""
         return self._trusted.matches(server)
 
-    def decide(self, request: PolicyRequest) -> Outcome:
+    def decide(self, request: PolicyRequest) -> Ruling:
         """Return what happens with a call."""
-        held: Outcome | None = None
+        held: Ruling | None = None
         for rule in self._rules:
             fits = rule.fits(request)
             if fits or (fits is None and rule.effect == "deny"):
-                return stricter(held, rule.outcome)
+                return stricter(held, rule.ruling)
             if fits is None and rule.effect == "ask":
-                held = held or rule.outcome
+                held = held or rule.ruling
         return stricter(held, self._default)
 
-    def possible(self, request: PolicyRequest) -> list[Outcome]:
+    def possible(self, request: PolicyRequest) -> list[Ruling]:
         """Return what can happen with calls of a tool, in the order in which it is decided; the last one holds for all others."""
-        outcomes = [self._default]
+        rulings = [self._default]
         for rule in reversed(self._rules):
-            fits, own = rule.may_fit(request), [rule.outcome]
+            fits, own = rule.may_fit(request), [rule.ruling]
             if fits is False or (fits is None and rule.effect == "allow"):
                 continue
             if fits is None:
-                own = [stricter(rule.outcome, other) for other in outcomes]
-            outcomes = [*own, *outcomes] if rule.needs_call else own
-        return outcomes
+                own = [stricter(rule.ruling, other) for other in rulings]
+            rulings = [*own, *rulings] if rule.needs_call else own
+        return rulings
 
 
-def stricter(held: Outcome | None, outcome: Outcome) -> Outcome:
+def stricter(held: Ruling | None, ruling: Ruling) -> Ruling:
     """Of a rule that is in doubt and what holds if it doesn't fit, the stricter one: "deny" before "ask" before "allow"."""
-    if held is None or (outcome.effect == "deny" and held.effect != "deny"):
-        return outcome
+    if held is None or (ruling.effect == "deny" and held.effect != "deny"):
+        return ruling
     return held

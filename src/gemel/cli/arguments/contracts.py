@@ -57,7 +57,7 @@ def _policy(command: CommandParser) -> None:
         metavar="NAME",
         help="the name of the server in the gateway or client group (default: its tools are those of the server with the policy)",
     )
-    command.add_argument("--json", action="store_true", help="print the outcomes as JSON")
+    command.add_argument("--json", action="store_true", help="print the rulings as JSON")
     add_timeout(command)
 
 

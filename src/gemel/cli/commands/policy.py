@@ -13,7 +13,7 @@ from gemel.client.group.names import prefixes_of
 from gemel.policies.decider import Decider
 from gemel.policies.policy import Policy
 from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
-from gemel.policies.rules import Outcome
+from gemel.policies.rules import Ruling
 from gemel.schema.tools import Tool
 from gemel.visible import escape_line
 
@@ -21,7 +21,7 @@ from gemel.visible import escape_line
 async def run(options: argparse.Namespace) -> int:
     """Print a line for each tool. The tools are listed, none is called."""
     policy = Policy(options.policy).decider
-    checked: list[tuple[PolicyRequest, list[Outcome]]] = []
+    checked: list[tuple[PolicyRequest, list[Ruling]]] = []
     with Console(options) as console:
         for target, server, prefix in _servers(options):
             reached = argparse.Namespace(**{**vars(options), "target": target})
@@ -36,7 +36,7 @@ async def run(options: argparse.Namespace) -> int:
             console.print(as_json([_as_object(*one) for one in checked]))
         else:
             width = max((len(escape_line(request.tool)) for request, _ in checked), default=0)
-            lines = [f"{escape_line(request.tool):{width}}  {_in_words(outcomes)}" for request, outcomes in checked]
+            lines = [f"{escape_line(request.tool):{width}}  {_in_words(rulings)}" for request, rulings in checked]
             console.print("\n".join(lines) or "The server has no tools.")
     return 0
 
@@ -63,19 +63,19 @@ def _request(
     )
 
 
-def _in_words(outcomes: list[Outcome]) -> str:
-    *others, last = outcomes
+def _in_words(rulings: list[Ruling]) -> str:
+    *others, last = rulings
     parts = [f"{one.effect} if {escape_line(one.rule or '')} fits" for one in others]
     rest = f"{last.effect} ({escape_line(last.rule or 'default')})"
-    if all(outcome.effect == "deny" for outcome in outcomes):
+    if all(ruling.effect == "deny" for ruling in rulings):
         return f"{rest}, not listed"
     return ", ".join([*parts, f"otherwise {rest}" if parts else rest])
 
 
-def _as_object(request: PolicyRequest, outcomes: list[Outcome]) -> dict[str, Any]:
+def _as_object(request: PolicyRequest, rulings: list[Ruling]) -> dict[str, Any]:
     return {
         "tool": request.tool,
         "server": request.server,
-        "listed": any(outcome.effect != "deny" for outcome in outcomes),
-        "outcomes": [{"effect": one.effect, "rule": one.rule, "ifArguments": one.if_arguments} for one in outcomes],
+        "listed": any(ruling.effect != "deny" for ruling in rulings),
+        "rulings": [{"effect": one.effect, "rule": one.rule, "ifArguments": one.if_arguments} for one in rulings],
     }

@@ -1,0 +1,104 @@
+"""`gemel policy check`, against servers in programs of their own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from gemel.cli import main
+
+SERVER = """
+from gemel import Server
+
+server = Server("files")
+
+@server.tool(annotations={"readOnlyHint": True})
+def read(path: str) -> str:
+    return ""
+
+@server.tool
+def delete(path: str) -> str:
+    return ""
+"""
+POLICY = """
+trust_hints = ["box"]
+
+[[rule]]
+principal = "root"
+scopes = ["all"]
+effect = "allow"
+
+[[rule]]
+hints.read_only = true
+arguments.path = "/tmp/*"
+effect = "allow"
+
+[[rule]]
+name = "reading"
+hints.read_only = true
+effect = "ask"
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "files.py").write_text(SERVER)
+    (tmp_path / "policy.toml").write_text(POLICY)
+    entry = {"command": sys.executable, "args": ["-m", "gemel", "run", "files.py"]}
+    servers = {"box": entry, "other": entry, "off": {**entry, "disabled": True}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+
+def test_each_tool_has_a_line_that_says_what_would_happen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", "check", "policy.toml", "files.py"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "read    allow if policy.toml:9 fits, otherwise ask (reading)",
+        "delete  deny (default), not listed",
+    ]
+
+
+def test_the_caller_may_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", "check", "policy.toml", "files.py", "--principal", "root", "--scopes", "all more"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["read    allow (policy.toml:4)", "delete  allow (policy.toml:4)"]
+
+
+def test_a_configuration_is_checked_as_its_gateway_and_hints_count_where_they_are_trusted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["policy", "check", "policy.toml", "mcp.json"]) == 0
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()] == [
+        ["box_read", "allow"],
+        ["box_delete", "deny"],
+        ["other_read", "deny"],
+        ["other_delete", "deny"],
+    ]
+    assert main(["policy", "check", "policy.toml", "mcp.json:box"]) == 0
+    assert capsys.readouterr().out.startswith("read    allow if")
+    assert main(["policy", "check", "policy.toml", "mcp.json:box", "--server", "other"]) == 0
+    assert capsys.readouterr().out.startswith("read    deny")
+
+
+def test_a_program_reads_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", "check", "policy.toml", "files.py", "--json"]) == 0
+    read, delete = json.loads(capsys.readouterr().out)
+    assert read == {
+        "tool": "read",
+        "server": "files",
+        "listed": True,
+        "rulings": [
+            {"effect": "allow", "rule": "policy.toml:9", "ifArguments": True},
+            {"effect": "ask", "rule": "reading", "ifArguments": False},
+        ],
+    }
+    assert delete["listed"] is False
+
+
+def test_a_mistake_is_one_line_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("policy.toml").write_text('[[rule]]\neffect = "never"\n')
+    assert main(["policy", "check", "policy.toml", "files.py"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("gemel: policy.toml:2: effect is")
