@@ -318,7 +318,8 @@ async def test_an_approval_of_one_call_is_no_approval_of_another(era: EraName) -
 
 
 @both_eras
-async def test_a_call_that_becomes_a_task_is_asked_for_once(era: EraName) -> None:
+@pytest.mark.parametrize("principal", [None, Principal("anna", client="app-1")])
+async def test_a_call_that_becomes_a_task_is_asked_for_once(era: EraName, principal: Any) -> None:
     server = Server("one")
     server.add_extension(Tasks())
 
@@ -328,10 +329,28 @@ async def test_a_call_that_becomes_a_task_is_asked_for_once(era: EraName) -> Non
 
     server.add_middleware(asking("call"))
     person = Person()
-    async with Client(server, era=era, on_elicit=person) as client:
+    async with Client(server, era=era, on_elicit=person, principal=principal) as client:
         task = await client.call_tool("tool", {}, task=True)
         assert (await task.result()).text == "ran"
     assert len(person.asked) == 1
+
+
+@both_eras
+async def test_a_task_that_is_refused_does_not_run(era: EraName) -> None:
+    server, ran = Server("one"), list[str]()
+    server.add_extension(Tasks())
+
+    @server.tool(task=True)
+    def tool() -> None:
+        ran.append("ran")
+
+    server.add_middleware(asking("call"))
+    async with Client(server, era=era, on_elicit=Person(allows=False)) as client:
+        result = await client.call_tool("tool", {}, task=True, raise_on_error=False)
+        if not hasattr(result, "is_error"):
+            result = await result.result()
+        assert result.is_error
+    assert not ran
 
 
 @both_eras

@@ -213,6 +213,14 @@ async def test_arguments_that_are_no_object_are_refused() -> None:
     assert not ran
 
 
+async def test_a_client_sends_no_call_that_can_not_be_judged() -> None:
+    server, ran = make_server()
+    async with Client(server, middleware=[Policy({"default": "allow"})]) as client:
+        for params in ({}, {"name": 3}, {"name": "read", "arguments": '{"path": "a"}'}):
+            assert (await client.request("tools/call", params))["isError"]
+    assert not ran
+
+
 @both_eras
 async def test_middleware_of_a_proxy_with_a_prefix_runs_once(era: EraName) -> None:
     calls: list[str] = []

@@ -15,7 +15,8 @@ from gemel.decisions import approving
 from gemel.errors import ProtocolError
 from gemel.policies.decider import Decider
 from gemel.policies.listing import Listings, all_tools, annotations_of, by_schema, name_of, tools_of, with_tools
-from gemel.policies.question import FORM, approve, denial, question, record, refusal
+from gemel.policies.question import FORM, approve, denial, question, refusal
+from gemel.policies.recording import record
 from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
 from gemel.policies.rules import Ruling
 from gemel.schema.content import TextContent
@@ -72,9 +73,11 @@ class PolicyOfClient:
         return await all_tools(list_page)
 
     async def _call(self, ctx: ClientContext, call_next: CallNext) -> Any:
-        name = ctx.params["name"]
+        name = ctx.params.get("name")
         # Arguments may be any values, and are judged as what they become.
         given = plain_value(ctx.params.get("arguments") or {})
+        if not isinstance(name, str) or not isinstance(given, Mapping):
+            return _failure(ctx, "The policy allows only calls with a name and an object of arguments.")
         listed = await self._listings.find(ctx.caller, name, lambda: self._fetch(ctx, call_next))
         trusted = self._decider.trusts(self._server)
         arguments, inexact = by_schema(listed, given, defaults=trusted)

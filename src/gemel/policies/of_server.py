@@ -15,7 +15,8 @@ from gemel.decisions import approving
 from gemel.errors import BackendError, GemelError, InvalidArguments, InvalidParams, NoSession, Overloaded, ToolError
 from gemel.policies.decider import Decider
 from gemel.policies.listing import Listings, all_tools, annotations_of, by_schema, name_of, tools_of, with_tools
-from gemel.policies.question import FORM, Approver, approve, denial, granted, question, record, refusal
+from gemel.policies.question import FORM, Approver, approve, denial, granted, question, refusal
+from gemel.policies.recording import note_span, record
 from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
 from gemel.policies.rounds import approved_round, with_approval
 from gemel.policies.rules import Ruling
@@ -98,7 +99,8 @@ class PolicyOfServer:
         if found.tool is not None and not found.is_changed:
             sent = msgspec.Raw(msgspec.json.encode(given))
             try:
-                found.tool.check_size(ctx, sent)
+                if found.tool.has_pydantic:
+                    found.tool.check_size(ctx, sent)
                 arguments, inexact = found.tool.arguments.plain_from_json(sent), False
             except InvalidParams as exc:  # middleware may still make them valid
                 invalid = exc
@@ -109,6 +111,7 @@ class PolicyOfServer:
             arguments, inexact = by_schema(listed, given, defaults=trusted)
         request = self._request(ctx, name, found, listed, arguments=arguments, inexact=inexact, client=_client(ctx))
         ruling = await self._decider.decide(request)
+        note_span(ruling)
         if ruling.effect == "deny" and await self._decider.hides(request):
             record(ruling)
             raise InvalidParams(await self._unknown(ctx, name, call_next))

@@ -10,7 +10,6 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from gemel.decisions import Decision, decisions
 from gemel.policies.request import PolicyRequest
 from gemel.policies.rules import Ruling
 from gemel.visible import escape_line, escape_text
@@ -67,17 +66,3 @@ def denial(request: PolicyRequest, ruling: Ruling) -> str:
 def refusal(request: PolicyRequest) -> str:
     """The text for the model whose call a person did not allow."""
     return f"The user did not allow {request.tool} with these arguments."
-
-
-def record(ruling: Ruling) -> Callable[[str], None]:
-    """Note a decision for those who read them. Returns what notes later who approved the call."""
-    noted = decisions.get()
-    if noted is None:
-        return lambda approved_by: None
-    place = len(noted)
-    noted.append(Decision(ruling.effect, ruling.rule))
-
-    def approved(approved_by: str) -> None:
-        noted[place] = Decision(ruling.effect, ruling.rule, approved_by)
-
-    return approved

@@ -147,8 +147,7 @@ class RegisteredTool:
 
     def check_size(self, ctx: Context[Any], arguments: Raw) -> None:
         """Check how many values arguments have that pydantic is going to read. Raises InvalidParams."""
-        if self.has_pydantic and len(arguments) > SMALL:
-            check_values(arguments, served_call(ctx).session.connection.limits.values // 2)
+        check_values(arguments, served_call(ctx).session.connection.limits.values // 2)
 
     async def _awaited(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
         for name in self._contexts:
@@ -305,7 +304,8 @@ class Tools(Entries[RegisteredTool]):
             head = call.origin.head
             if head is not None and call.era.mirrors_requests(over_http=True):
                 judge_parameters(head, entry.header_params, msgspec.json.decode(params.arguments))
-        entry.check_size(ctx, params.arguments)
+        if entry.has_pydantic and len(params.arguments) > SMALL:
+            entry.check_size(ctx, params.arguments)
         try:
             try:
                 given = entry.arguments.from_json(params.arguments)
