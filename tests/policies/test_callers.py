@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from gemel import Client, ClientGroup, Context, Implementation, Principal, Server, Tool, ToolAnnotations
+from gemel import (
+    Client,
+    ClientGroup,
+    Context,
+    Implementation,
+    PeerError,
+    Principal,
+    Server,
+    Tool,
+    ToolAnnotations,
+    ToolError,
+)
 from gemel.decisions import Decision, approving, decisions
 from gemel.extensions.tasks.tasks import Tasks
 from gemel.policies import Hints, Policy, PolicyRequest
@@ -346,10 +357,12 @@ async def test_a_task_that_is_refused_does_not_run(era: EraName) -> None:
 
     server.add_middleware(asking("call"))
     async with Client(server, era=era, on_elicit=Person(allows=False)) as client:
-        result = await client.call_tool("tool", {}, task=True, raise_on_error=False)
-        if not hasattr(result, "is_error"):
-            result = await result.result()
-        assert result.is_error
+
+        async def result() -> Any:
+            return await (await client.call_tool("tool", {}, task=True)).result()
+
+        with pytest.raises((PeerError, ToolError), match="did not allow"):
+            await result()
     assert not ran
 
 

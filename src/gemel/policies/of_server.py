@@ -127,7 +127,7 @@ class PolicyOfServer:
             return await self._pass(ctx.replace(params=params), call_next, name, is_known=is_known)
         if ruling.effect == "deny":
             record(ruling)
-            raise ToolError(denial(request, ruling))
+            raise _error(ctx, params, denial(request, ruling))
         return await self._ask(
             ctx, params, request, ruling, lambda ctx: self._pass(ctx, call_next, name, is_known=is_known)
         )
@@ -154,13 +154,15 @@ class PolicyOfServer:
     async def _ask(
         self, ctx: Context[Any], params: dict[str, Any], request: PolicyRequest, ruling: Ruling, pass_on: CallNext
     ) -> Any:
-        """Pass the call on if somebody allows it. Raises ToolError if nobody does."""
+        """Pass the call on if somebody allows it. Raises what `_error` returns if nobody does."""
         digest, above = request.digest(ruling.key), granted.get()
         approved = record(ruling)
         earlier = await approved_round(ctx, params.pop("requestState", None), digest)
         if earlier is None:
             params.pop("inputResponses", None)  # they answer the policy
             by = above.get(digest) or await self._approval(ctx, request, ruling, digest)
+            if by is None:
+                raise _error(ctx, params, refusal(request))
         else:
             by = earlier.by
             if earlier.state is not None:
@@ -175,7 +177,7 @@ class PolicyOfServer:
             granted.reset(token)
         return await with_approval(ctx, result, by, digest)
 
-    async def _approval(self, ctx: Context[Any], request: PolicyRequest, ruling: Ruling, digest: str) -> str:
+    async def _approval(self, ctx: Context[Any], request: PolicyRequest, ruling: Ruling, digest: str) -> str | None:
         by = await ctx.step(self._take, digest) if _in_task(ctx) else None
         by = by or await self._recall(ctx, digest, ruling)
         if by is not None:
@@ -184,9 +186,8 @@ class PolicyOfServer:
             by = await self._by_function(ctx, self._decider.ask, request, digest)
         else:
             by = await self._elicit(ctx, question(request, ruling, digest))
-        if by is None:
-            raise ToolError(refusal(request))
-        await self._remember(ctx, digest, ruling, by)
+        if by is not None:
+            await self._remember(ctx, digest, ruling, by)
         return by
 
     async def _hand_over(self, digest: str, by: str) -> None:
@@ -272,6 +273,11 @@ def _session(ctx: Context[Any]) -> SessionState | None:
         return ctx.session_state
     except NoSession:
         return None
+
+
+def _error(ctx: Context[Any], params: Mapping[str, Any], text: str) -> Exception:
+    """An error of the tool; of a call that asks for a task, which has no result of its own, an error of the request."""
+    return InvalidParams(text) if "task" in params and not _in_task(ctx) else ToolError(text)
 
 
 def _in_task(ctx: Context[Any]) -> bool:

@@ -76,6 +76,7 @@ def read_policy(source: str | Path | Mapping[str, Any]) -> Rules:
     if isinstance(source, Mapping):
         return _PolicyReader(_Places(None, ""), source).rules()
     path = Path(source)
+    text = ""
     try:
         text = path.read_text(encoding="utf-8")
         content = tomllib.loads(text)
