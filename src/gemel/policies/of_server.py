@@ -116,6 +116,7 @@ class PolicyOfServer:
             record(ruling)
             raise InvalidParams(await self._unknown(ctx, name, call_next))
         if ruling.effect != "allow" and invalid is not None and found.tool is not None:
+            record(ruling)
             if isinstance(invalid, InvalidArguments):
                 return invalid_arguments(ctx, found.tool, name, msgspec.Raw(msgspec.json.encode(given)), invalid)
             raise invalid
