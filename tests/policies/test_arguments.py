@@ -101,6 +101,12 @@ async def test_texts_that_only_look_like_it_are_not(value: str) -> None:
     assert await ran(allows("*@example.com"), text, {"x": value}) == []
 
 
+async def test_a_text_that_takes_long_to_read_is_in_doubt() -> None:
+    assert await ran(allows("*"), text, {"x": "a" * 100_001}) == []
+    assert await ran(allows("b*", "deny"), text, {"x": "a" * 100_001}) == []
+    assert await ran(allows("*"), text, {"x": "a" * 100_000})
+
+
 @pytest.mark.parametrize(
     ("condition", "value", "fits"),
     [

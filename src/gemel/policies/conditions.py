@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from gemel.protocol.validation import compile_schema
+from gemel.visible import EMOJI, HIDDEN_RANGES, JOINERS
 
 #: True or False; None for doubt.
 Verdict: TypeAlias = bool | None
@@ -24,11 +25,14 @@ Condition: TypeAlias = Callable[[Any], Verdict]
 MISSING: Any = object()
 
 _SEPARATORS = re.compile(r"[/\\]+")
-#: Of letters that a program may take for the same ones; of "Mn" those that change how the one before is shown.
-_IGNORED = frozenset({"Cc", "Cf", "Cn", "Co", "Cs"})
-_SELECTORS = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+#: What nobody sees, and tabs and line breaks.
+_UNSEEN = re.compile(
+    "["
+    + "".join("-".join(f"\\U{int(end, 16):08x}" for end in part.split("-")) for part in HIDDEN_RANGES.split())
+    + f"{JOINERS}{EMOJI}\\t\\n]"
 )
+#: Characters of a text that is folded: a longer one is in doubt.
+MAX_TEXT = 100_000
 #: How often percent escapes are resolved: each may hide another one.
 _ESCAPED = 3
 
@@ -59,11 +63,14 @@ def folded(text: str) -> str:
         if unescaped == text:
             break
         text = unescaped
-    # Twice: what is left out may have kept two characters from being combined.
-    for _ in range(2):
-        text = unicodedata.normalize("NFKC", _SELECTORS.sub("", text))
-        text = "".join(each for each in text if unicodedata.category(each) not in _IGNORED).casefold()
-    text = unicodedata.normalize("NFKC", text).strip()
+    text = _UNSEEN.sub("", text)
+    if text.isascii():
+        text = text.lower()
+    else:
+        text = unicodedata.normalize("NFKC", text).casefold()
+        # Once more: what is left out may have kept two characters from being combined.
+        text = unicodedata.normalize("NFKC", _UNSEEN.sub("", text))
+    text = text.strip()
     return _without_dots(text) if "/" in text or "\\" in text else text
 
 
@@ -99,7 +106,7 @@ class Glob:
 
     def __call__(self, text: Any) -> Verdict:
         """Whether a text fits both as it is and folded."""
-        if not isinstance(text, str):
+        if not isinstance(text, str) or len(text) > MAX_TEXT:
             return None
         exact, lenient = self._exact.match(text), self._lenient.match(folded(text))
         return agreed((exact is not None, lenient is not None))
