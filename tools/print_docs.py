@@ -99,6 +99,20 @@ def limits() -> str:
     return _settings(Limits)
 
 
+def fixed_limits() -> str:
+    """Every field of FixedLimits."""
+    from gemel.protocol.limits import FixedLimits
+
+    return _settings(FixedLimits).replace("| setting | default |", "| limit | value |")
+
+
+def task_limits() -> str:
+    """Every field of TaskLimits."""
+    from gemel.extensions.tasks.limits import TaskLimits
+
+    return _settings(TaskLimits)
+
+
 def server_options() -> str:
     """The options of Server."""
     from gemel.server.options import ServerOptions
@@ -397,6 +411,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "pending-states": pending,
     "response-states": responses,
     "limits": limits,
+    "fixed-limits": fixed_limits,
+    "task-limits": task_limits,
     "server-options": server_options,
     "http-options": http_options,
     "socket-options": socket_options,

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.programs.memory_main import on_command
 from gemel import Client, Context, Server
 from gemel.client.extensions import ClientExtension
-from gemel.extensions.tasks import Tasks
+from gemel.extensions.tasks import TaskLimits, Tasks
 
 STEPS = 50
 
@@ -42,7 +42,7 @@ class Poll(ClientExtension):
 async def main(url: str, what: str) -> None:
     """Run on command."""
     server: Server[Any] = Server("bench", backend=url)
-    server.add_extension(Tasks(ttl=5.0, most=10_000_000, most_of_caller=10_000_000))
+    server.add_extension(Tasks(ttl=5.0, limits=TaskLimits(tasks=10_000_000, tasks_per_caller=10_000_000)))
     poll = Poll()
 
     def same(number: int) -> int:

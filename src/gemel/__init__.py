@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from gemel.extensions.skills.client import SkillRejected as SkillRejected
     from gemel.extensions.skills.client import SkillsClient as SkillsClient
     from gemel.extensions.tasks.client import TasksClient as TasksClient
+    from gemel.extensions.tasks.limits import TaskLimits as TaskLimits
     from gemel.extensions.tasks.tasks import Tasks as Tasks
     from gemel.item_tools import prompt_tools as prompt_tools
     from gemel.item_tools import resource_tools as resource_tools
@@ -271,6 +272,7 @@ _HOME = {
     "StartError": "gemel.errors",
     "Subscription": "gemel.client.subscriptions",
     "TaskInfo": "gemel.client.tasks",
+    "TaskLimits": "gemel.extensions.tasks.limits",
     "Tasks": "gemel.extensions.tasks.tasks",
     "TasksClient": "gemel.extensions.tasks.client",
     "Terminal": "gemel.client.terminal.terminal",

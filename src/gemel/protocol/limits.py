@@ -1,4 +1,4 @@
-"""Every limit of the kernel and the transports, with its default, in one place. All are settings."""
+"""Every limit of the kernel and the transports, in one place: `Limits` are settings with defaults, `FixedLimits` are constants."""
 
 from __future__ import annotations
 
@@ -97,13 +97,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: Bytes of the requests of all open subscriptions of one server, which keeps them, with their headers and 2 KiB for each;
     #: shared as `streams` are. A caller takes half of them for sessions, at most.
     subscription_bytes: int = 128 * MIB
-    #: Change notifications that a server keeps for all `subscriptions/listen` streams and sessions that have not read them yet,
-    #: and the bytes of their URIs; repeats are merged. For a reader that falls behind further, everything that it subscribed
-    #: to counts as changed.
+    #: Change notifications that a server keeps for all `subscriptions/listen` streams and sessions that have not read them yet;
+    #: repeats are merged. For a reader that falls behind further, everything that it subscribed to counts as changed.
     queued_changes: int = 4096
-    queued_change_bytes: int = MIB
-    #: How long an answer waits until the changes that its call announced have reached a shared backend.
-    change_wait: float = 2.0
     #: Sync functions running concurrently in worker threads. Further calls wait in order, and leave at once if they are given up.
     threads: int = 40
     #: Proxy: sessions with the server behind it, in all and of one caller: a principal, else an address. Further ones are
@@ -156,6 +152,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
                 _check(name, given, whole=type(default) is int)
 
 
+class FixedLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of what a server itself does. Peers can't send more of it, so they need no setting."""
+
+    #: Bytes of the URIs of the `queued_changes`.
+    queued_change_bytes: int = MIB
+    #: How long an answer waits until the changes that its call announced have reached a shared backend.
+    change_wait: float = 2.0
+    #: Requests for input of one task that are open at once.
+    task_inputs: int = 16
+    #: Tasks in a page of `tasks/list`.
+    task_page: int = 50
+
+
 def change_limits(limits: Limits, changes: Mapping[str, float]) -> Limits:
     """Return limits with other values.
 
@@ -194,3 +203,4 @@ def _check(name: str, given: object, *, whole: bool) -> None:
 
 
 DEFAULT_LIMITS = Limits()
+FIXED_LIMITS = FixedLimits()

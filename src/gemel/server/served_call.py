@@ -14,6 +14,7 @@ from gemel.jsonrpc import ABSENT
 from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
+from gemel.protocol.limits import FIXED_LIMITS
 from gemel.protocol.records import Call, Record
 from gemel.protocol.states import CallState
 from gemel.server.composition.namespace import Layer
@@ -169,7 +170,7 @@ class ServedCall(Record, Generic[ContextT]):
     async def _flush_changes(self) -> None:
         """Wait, bounded, until changes that this call has published can't be lost with this process."""
         try:
-            async with asyncio.timeout(self.session.connection.limits.change_wait):
+            async with asyncio.timeout(FIXED_LIMITS.change_wait):
                 for backend in self.published:
                     await backend.flush()
         except Exception as exc:

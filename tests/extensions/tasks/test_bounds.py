@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import pytest
 
-from gemel import Context, Principal, Server
+from gemel import Context, DefinitionError, Principal, Server, TaskLimits
 from gemel.backends import MemoryBackend
 from gemel.extensions.tasks import Tasks
 from gemel.extensions.tasks.backend_engine import BackendEngine
@@ -71,7 +72,7 @@ async def test_each_caller_lists_its_own_tasks() -> None:
 @both_eras
 async def test_floods_are_refused_with_a_delay(era: Era) -> None:
     """One caller can't take the room of others; the process has a limit, too."""
-    server = serving(most=5, most_of_caller=3)
+    server = serving(limits=TaskLimits(tasks=5, tasks_per_caller=3))
     async with conversation(server, era, origin=of("eve")) as eve, conversation(server, era, origin=of("anna")) as anna:
         call: dict[str, Any] = {"name": "wait", "arguments": {"name": "x"}, "task": {}}
         for _ in range(3):
@@ -103,7 +104,7 @@ async def test_tasks_that_have_ended_make_room_for_those_of_others(era: Era, end
     """The caller who has most of them loses the first; nobody is refused because of others."""
     log = Log()
     log.gate("x").set()
-    server = serving(log, most=6, most_of_caller=4)
+    server = serving(log, limits=TaskLimits(tasks=6, tasks_per_caller=4))
 
     async with (
         conversation(server, era, origin=of("eve")) as eve,
@@ -127,8 +128,7 @@ async def test_tasks_that_wait_for_input_that_never_comes_stop_nobody_else(era: 
         log,
         server={"backend": backend},
         engine=BackendEngine(backend, concurrency=1),
-        most_unfinished=3,
-        most_of_caller=5,
+        limits=TaskLimits(unfinished_per_caller=3, tasks_per_caller=5),
     )
     async with conversation(server, era, origin=of("eve")) as eve, conversation(server, era, origin=of("anna")) as anna:
         call: dict[str, Any] = {"name": "ask", "arguments": {}, "task": {}}
@@ -149,9 +149,9 @@ async def test_tasks_that_wait_for_input_that_never_comes_stop_nobody_else(era: 
         assert len(tasks) == 4
 
 
-@pytest.mark.parametrize("most", ["most_of_caller", "most_unfinished"])
-async def test_callers_without_a_name_are_told_apart_by_their_address(most: str) -> None:
-    server = serving(None, **{most: 3})
+@pytest.mark.parametrize("limit", ["tasks_per_caller", "unfinished_per_caller"])
+async def test_callers_without_a_name_are_told_apart_by_their_address(limit: str) -> None:
+    server = serving(limits=TaskLimits(**{limit: 3}))
     origins = [Origin(transport={"client": (address, 1)}) for address in ("192.0.2.1", "192.0.2.2")]
     async with (
         conversation(server, "2026", origin=origins[0]) as eve,
@@ -168,7 +168,7 @@ async def test_callers_without_a_name_are_told_apart_by_their_address(most: str)
 
 @both_eras
 async def test_sizes_are_limited(era: Era) -> None:
-    server = serving(argument_bytes=1000, result_bytes=1000, input_bytes=2000)
+    server = serving(limits=TaskLimits(argument_bytes=1000, result_bytes=1000, input_bytes=2000))
 
     @server.tool(task=True)
     async def echo(text: str) -> str:
@@ -229,7 +229,7 @@ async def known(end: BareEnd, ids: list[str]) -> list[bool]:
 @both_eras
 async def test_the_results_of_a_caller_are_bounded_by_their_bytes(era: Era) -> None:
     """Those that ended first go first, and those of others stay."""
-    server = echoing(most_bytes_of_caller=10_000)
+    server = echoing(limits=TaskLimits(bytes_per_caller=10_000))
     async with conversation(server, era, origin=of("eve")) as eve, conversation(server, era, origin=of("anna")) as anna:
         kept = await completed(anna, "echo", text="x", count=4000)
         ids = [await completed(eve, "echo", text="x", count=4000) for _ in range(4)]
@@ -244,7 +244,7 @@ async def test_the_results_of_a_caller_are_bounded_by_their_bytes(era: Era) -> N
 @both_eras
 async def test_the_results_of_a_process_are_bounded_by_their_bytes(era: Era) -> None:
     backend = MemoryBackend()
-    server = echoing(most_bytes=100_000, server={"backend": backend})
+    server = echoing(limits=TaskLimits(bytes=100_000), server={"backend": backend})
     async with AsyncExitStack() as stack:
         ends = [await stack.enter_async_context(conversation(server, era, origin=of(str(n)))) for n in range(10)]
         ids = [(end, await completed(end, "echo", text="x", count=20_000)) for _ in range(3) for end in ends]
@@ -255,7 +255,7 @@ async def test_the_results_of_a_process_are_bounded_by_their_bytes(era: Era) -> 
 
 @both_eras
 async def test_the_arguments_of_tasks_that_have_not_ended_are_bounded_by_their_bytes(era: Era) -> None:
-    server = echoing(most_bytes=25_000, most_bytes_of_caller=10_000)
+    server = echoing(limits=TaskLimits(bytes=25_000, bytes_per_caller=10_000))
     async with AsyncExitStack() as stack:
         ends = [await stack.enter_async_context(conversation(server, era, origin=of(str(n)))) for n in range(3)]
         call: dict[str, Any] = {"name": "keep", "arguments": {"text": "x" * 4500}, "task": {}}
@@ -393,3 +393,23 @@ async def test_each_mistake_has_its_code() -> None:
         new.capabilities = {}
         for method in ("tasks/get", "tasks/update", "tasks/cancel"):
             assert (await new.refusal(method, {"taskId": "x"}))["code"] == -32021
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: TaskLimits(steps=0), "steps=0 is not possible: use a whole number, 1 or more"),
+        (lambda: TaskLimits(bytes=-1), "bytes=-1 is not possible: use a whole number, 1 or more"),
+        (
+            lambda: TaskLimits(input_bytes=1 << 20),
+            "input_bytes=1048576 is not possible: use a whole number from 1 to 524288 (512 KiB)",
+        ),
+        (lambda: TaskLimits(task=1), "TaskLimits has no option 'task': did you mean 'tasks'?"),  # type: ignore[call-arg]  # the mistake
+        (lambda: Tasks(ttl=0), "ttl=0 is not possible: use seconds, more than 0"),
+        (lambda: Tasks(limits={}), "limits={} is not possible: write limits=TaskLimits(…)"),  # type: ignore[arg-type]  # the mistake
+    ],
+)
+def test_a_limit_that_is_not_possible_is_refused(make: Callable[[], object], error: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        make()
+    assert str(caught.value).startswith(error)

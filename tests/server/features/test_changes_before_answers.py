@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import pytest
 
-from gemel import Changed, ChangesLost, Client, Limits, Server, ToolError
+from gemel import Changed, ChangesLost, Client, Server, ToolError
 from gemel.backends import Backend, ServerBackend, SqliteBackend, backend_for
 from gemel.backends.base import Event
 from gemel.backends.memory import MemoryBackend
@@ -42,8 +42,8 @@ asyncio.run(main())
 """
 
 
-def make_server(backend: Backend, change_wait: float = 60.0) -> Server[Any]:
-    server: Server[Any] = Server("notes", backend=backend, limits=Limits(change_wait=change_wait))
+def make_server(backend: Backend) -> Server[Any]:
+    server: Server[Any] = Server("notes", backend=backend)
 
     @server.tool
     async def edit() -> str:
@@ -110,7 +110,7 @@ async def test_an_answer_waits_until_the_change_is_stored(
 
 
 async def test_the_wait_is_bounded(tmp_path: Path, backend: SqliteBackend, caplog: pytest.LogCaptureFixture) -> None:
-    async with Client(make_server(backend, 0.1)) as client, locked(tmp_path / "state.db"):
+    async with Client(make_server(backend)) as client, locked(tmp_path / "state.db"):
         assert (await client.call_tool("edit")).text == "edited"
     assert "answered before other processes are told" in caplog.text
 

@@ -207,7 +207,7 @@ async def test_repeats_are_merged_while_a_listener_is_slow() -> None:
     ("limits", "uri"),
     [
         (Limits(queued_changes=20, stream_bytes=2000), "file:///dir/{}"),
-        (Limits(queued_change_bytes=2000, stream_bytes=2000), "file:///dir/{}" + "x" * 100),
+        (Limits(stream_bytes=2000), "file:///dir/{}" + "x" * 1000),  # 4 MB
     ],
 )
 async def test_changes_of_distinct_things_wait_within_bounds_and_their_loss_is_told(

@@ -8,7 +8,12 @@ from collections import Counter
 from collections.abc import Hashable
 
 from gemel.errors import Overloaded
+from gemel.extensions.tasks.limits import TaskLimits
 from gemel.shares import Shares
+
+#: What is kept by default in memory, and on a shared backend: tasks, their bytes, the bytes of those of one caller.
+_IN_MEMORY = (10_000, 128 << 20, 64 << 20)
+_SHARED = (100_000, 1 << 30, 256 << 20)
 
 
 class TaskBounds:
@@ -18,19 +23,17 @@ class TaskBounds:
     others: of the caller who has most of them, those that ended first before later ones.
 
     Args:
-        most: How many are kept.
-        of_caller: How many of them one caller has.
-        unfinished: How many of those have not ended.
-        most_bytes: The bytes of all together.
-        bytes_of_caller: The bytes of those of one caller.
+        limits: How many are kept, and how large they are.
+        shared: Whether they are on a backend that other processes share, which has room for more.
     """
 
-    def __init__(self, *, most: int, of_caller: int, unfinished: int, most_bytes: int, bytes_of_caller: int) -> None:
-        self._most = most
-        self._of_caller = of_caller
-        self._unfinished = unfinished
-        self._most_bytes = most_bytes
-        self._bytes_of_caller = bytes_of_caller
+    def __init__(self, limits: TaskLimits, *, shared: bool) -> None:
+        tasks, all_bytes, caller_bytes = _SHARED if shared else _IN_MEMORY
+        self._most = limits.tasks or tasks
+        self._of_caller = limits.tasks_per_caller
+        self._unfinished = limits.unfinished_per_caller
+        self._most_bytes = limits.bytes or all_bytes
+        self._bytes_of_caller = limits.bytes_per_caller or caller_bytes
         #: When tasks expire, and their ids, as a heap; some of them are forgotten already.
         self._expiries: list[tuple[float, str]] = []
         #: The callers of the tasks that are kept.

@@ -39,6 +39,7 @@ from gemel.extensions.tasks.stored_tasks import (
     TaskStore,
     keep_trying,
 )
+from gemel.protocol.limits import FIXED_LIMITS
 from gemel.protocol.records import Call, Outgoing
 from gemel.protocol.states import CallState
 from gemel.schema.base import RESERVED, Result
@@ -105,7 +106,6 @@ class RunningTask:
         store: Where it is stored.
         journal: Its journal, which is loaded.
         input_bytes: The bytes that all its requests for input and their answers may have.
-        most_inputs: How many requests for input may be open at once.
         changed: Called after each change of the record.
         session: The session that the call came from, if it is to get notifications.
         has_token: Whether the client asked for progress.
@@ -119,7 +119,6 @@ class RunningTask:
         journal: Journal,
         *,
         input_bytes: int,
-        most_inputs: int,
         changed: Callable[[str], None],
         session: ReferenceType[Session] | None,
         has_token: bool,
@@ -129,7 +128,6 @@ class RunningTask:
         self.journal = journal
         self._store = store
         self._input_bytes = input_bytes
-        self._most_inputs = most_inputs
         self._changed = changed
         self._session = session
         self._has_token = has_token
@@ -305,8 +303,8 @@ class RunningTask:
             new = {key: item for key, item in inputs.items() if key not in record.inputs and key not in record.answers}
             if not new:
                 return False
-            if len(record.inputs) + len(new) > self._most_inputs:
-                raise GemelError(f"A task requests at most {self._most_inputs} inputs at once")
+            if len(record.inputs) + len(new) > FIXED_LIMITS.task_inputs:
+                raise GemelError(f"A task requests at most {FIXED_LIMITS.task_inputs} inputs at once")
             if record.input_bytes + size > self._input_bytes:
                 raise GemelError(f"The input of a task has at most {self._input_bytes} bytes together")
             record.inputs.update(new)

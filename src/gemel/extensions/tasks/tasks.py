@@ -38,6 +38,7 @@ from gemel.extensions.tasks.backend_engine import BackendEngine
 from gemel.extensions.tasks.bounds import TaskBounds
 from gemel.extensions.tasks.engine import TaskEngine
 from gemel.extensions.tasks.forms import NO_WISH, TaskForm
+from gemel.extensions.tasks.limits import TaskLimits
 from gemel.extensions.tasks.running import RunningTask, TaskChannel, TaskElicitation, error_of
 from gemel.extensions.tasks.stored_tasks import (
     StoredAnswer,
@@ -51,6 +52,7 @@ from gemel.extensions.tasks.stored_tasks import (
     owner_of,
 )
 from gemel.loops import Abandoned, PerLoop
+from gemel.options import Check, check_values, instance, is_number
 from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.connection import Connection
 from gemel.protocol.eras.base import Era, EraName
@@ -58,6 +60,7 @@ from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
 from gemel.protocol.http.headers import judge_parameters
+from gemel.protocol.limits import FIXED_LIMITS
 from gemel.protocol.records import Call
 from gemel.schema.base import Model, PageParams, RequestMeta, Result
 from gemel.schema.methods import METHODS
@@ -82,15 +85,17 @@ _FORMS: Mapping[Era, TaskForm] = {HANDSHAKE: handshake.HandshakeForm(), STATELES
 
 #: The kind of `Changed` for a task; its key is the id.
 KIND = "task"
-#: Tasks in a page of `tasks/list`.
-_PAGE = 50
 #: Seconds without a change after which somebody who asks for a task has the engine look for it, and tasks that a process
 #: remembers to have looked for.
 _LOST, _MOST_LOOKED = 5.0, 10_000
-#: Tasks that a process makes and keeps by default: in memory, and on a shared backend.
-_KEPT, _KEPT_SHARED = 10_000, 100_000
-#: The bytes of all of them, and of those of one caller.
-_BYTES, _BYTES_SHARED = (128 << 20, 64 << 20), (1 << 30, 256 << 20)
+_DEFAULT_LIMITS = TaskLimits()
+_SECONDS = Check(lambda value: is_number(value) and 0 < value < float("inf"), "use seconds, more than 0")
+_OPTIONS = {
+    "ttl": _SECONDS,
+    "max_ttl": _SECONDS,
+    "poll_interval": _SECONDS,
+    "limits": instance(TaskLimits, "limits=TaskLimits(…)"),
+}
 
 
 class TaskParams(Model, kw_only=True):
@@ -162,24 +167,10 @@ class Tasks(Extension):
         ttl: Seconds for which a task is kept after it was made, if the client has no wish.
         max_ttl: The longest such time that a client can ask for, in seconds.
         poll_interval: Seconds that clients should wait before they ask again.
-        most: Tasks that this process makes and keeps. Beyond, the caller with most tasks that have ended loses the first of
-            them; if none has ended, calls fail with `Overloaded`. Default: 10,000 in memory, 100,000 on a backend that is shared.
-        most_of_caller: Those of one caller: who was authenticated, in all processes; else the address of an HTTP request, or
-            the connection, in this process.
-        most_unfinished: Those of one caller that have not ended, in this process.
-        most_bytes: The bytes of all tasks that this process makes and keeps: of the arguments of those that have not ended,
-            and of the results of the others. Beyond, tasks that have ended are forgotten, of the caller with most bytes of
-            results the first one first; if that is not enough, calls fail with `Overloaded`. The newest result is always kept.
-            Default: 128 MiB in memory, 1 GiB on a backend that is shared.
-        most_bytes_of_caller: The same of one caller. Default: 64 MiB in memory, 256 MiB on a backend that is shared.
-        most_inputs: Requests for input of one task that are open at once.
-        steps: Results of steps and answers that a task can remember.
-        argument_bytes: The size of the arguments of a task.
-        result_bytes: The size of its result; a larger one makes the task fail.
-        input_bytes: The size of all its requests for input and their answers; at most 512 KiB.
+        limits: How many tasks there may be, and how large; see `TaskLimits`.
 
     Raises:
-        DefinitionError: A value is not possible.
+        DefinitionError: A value is out of range.
 
     Example:
         ```python
@@ -202,53 +193,16 @@ class Tasks(Extension):
         ttl: float = 24 * 3600.0,
         max_ttl: float = 7 * 24 * 3600.0,
         poll_interval: float = 1.0,
-        most: int | None = None,
-        most_of_caller: int = 1000,
-        most_unfinished: int = 200,
-        most_bytes: int | None = None,
-        most_bytes_of_caller: int | None = None,
-        most_inputs: int = 16,
-        steps: int = 1000,
-        argument_bytes: int = 1 << 20,
-        result_bytes: int = 8 << 20,
-        input_bytes: int = 512 << 10,
+        limits: TaskLimits = _DEFAULT_LIMITS,
     ) -> None:
-        numbers: Mapping[str, Any] = {
-            "ttl": ttl,
-            "max_ttl": max_ttl,
-            "poll_interval": poll_interval,
-            "most": 1 if most is None else most,
-            "most_of_caller": most_of_caller,
-            "most_unfinished": most_unfinished,
-            "most_bytes": 1 if most_bytes is None else most_bytes,
-            "most_bytes_of_caller": 1 if most_bytes_of_caller is None else most_bytes_of_caller,
-            "most_inputs": most_inputs,
-            "steps": steps,
-            "argument_bytes": argument_bytes,
-            "result_bytes": result_bytes,
-            "input_bytes": input_bytes,
-        }
-        for name, number in numbers.items():
-            if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < float("inf"):
-                raise DefinitionError(f"Tasks({name}={shorten(repr(number))}) is not possible: use a number above 0")
-        if input_bytes > 512 << 10:
-            raise DefinitionError("Tasks(input_bytes=…) is at most 512 KiB: input is a part of the record of a task")
+        check_values(locals(), _OPTIONS)
         self._given_backend = backend
         self._owns_backend = isinstance(backend, str)
         self._given_engine = engine
         self._ttl = min(ttl, max_ttl)
         self._max_ttl = max_ttl
         self._poll = max(int(poll_interval * 1000), 1)
-        self._most = most
-        self._most_of_caller = most_of_caller
-        self._most_unfinished = most_unfinished
-        self._most_bytes = most_bytes
-        self._most_bytes_of_caller = most_bytes_of_caller
-        self._most_inputs = most_inputs
-        self._steps = steps
-        self._argument_bytes = argument_bytes
-        self._result_bytes = result_bytes
-        self._input_bytes = input_bytes
+        self._limits = limits
         self._server: Server[Any] | None = None
         self._opened: tuple[TaskStore, TaskEngine, TaskBounds] | None = None
         self._loops = PerLoop(_LoopTasks, abandon=_LoopTasks.abandon)
@@ -359,14 +313,7 @@ class Tasks(Extension):
             engine = self._given_engine or BackendEngine(backend, grace=self._home.limits.teardown / 2)
             if isinstance(engine, BackendEngine):
                 engine.use_backend(home)
-            bytes_of_all, bytes_of_caller = _BYTES_SHARED if backend.shared else _BYTES
-            bounds = TaskBounds(
-                most=self._most or (_KEPT_SHARED if backend.shared else _KEPT),
-                of_caller=self._most_of_caller,
-                unfinished=self._most_unfinished,
-                most_bytes=self._most_bytes or bytes_of_all,
-                bytes_of_caller=self._most_bytes_of_caller or bytes_of_caller,
-            )
+            bounds = TaskBounds(self._limits, shared=backend.shared)
             self._opened = TaskStore(backend), engine, bounds
         return self._opened
 
@@ -436,8 +383,8 @@ class Tasks(Extension):
         head = call.origin.head
         if tool.header_params and head is not None and call.era.mirrors_requests(over_http=True):
             judge_parameters(head, tool.header_params, msgspec.json.decode(params.arguments))
-        if len(params.arguments) > self._argument_bytes:
-            raise InvalidParams(f"The arguments of a task have at most {self._argument_bytes} bytes")
+        if len(params.arguments) > self._limits.argument_bytes:
+            raise InvalidParams(f"The arguments of a task have at most {self._limits.argument_bytes} bytes")
         ttl = self._ttl if wish == NO_WISH else min(max(wish / 1000, 1.0), self._max_ttl)
         record = TaskRecord(
             id=new_id(),
@@ -488,7 +435,7 @@ class Tasks(Extension):
             stored.answers, stored.steps = await elicitation.hand_over()
         if record.owner:
             with _try_again():
-                await self._store.enlist(record.owner, record.id, record.expires, self._most_of_caller)
+                await self._store.enlist(record.owner, record.id, record.expires, self._limits.tasks_per_caller)
         try:
             with _try_again():
                 await self._store.create(record, stored)
@@ -520,15 +467,14 @@ class Tasks(Extension):
             stored = await self._store.call_of(record)
         except TaskGone:
             return
-        journal = self._store.journal(record, most=self._steps)
+        journal = self._store.journal(record, most=self._limits.steps)
         session = here.sessions.get(task_id)
         meta = _meta_of.decode(stored.params).meta or RequestMeta()
         running = here.running[task_id] = RunningTask(
             record,
             self._store,
             journal,
-            input_bytes=self._input_bytes,
-            most_inputs=self._most_inputs,
+            input_bytes=self._limits.input_bytes,
             changed=self._publish,
             session=None if session is None else ref(session),
             has_token=meta.progress_token is not None,
@@ -594,8 +540,8 @@ class Tasks(Extension):
             text = encode_value(finished)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
             raise GemelError(f"The result can't be written as JSON: {exc}") from exc
-        if len(text) > self._result_bytes:
-            size = f"{len(text)} bytes, and {self._result_bytes} are the limit"
+        if len(text) > self._limits.result_bytes:
+            size = f"{len(text)} bytes, and {self._limits.result_bytes} are the limit"
             return await running.fail(ErrorObject(-32603, f"The result of the task is too large: it has {size}"))
         await self._delete(self._bounds.complete(running.record.id, len(text)))
         await running.complete(text, failed=failed)
@@ -741,8 +687,8 @@ class Tasks(Extension):
             wanted = {key: answer for key, answer in answers.items() if key in record.inputs}
             if not wanted or record.ended:
                 return False
-            if record.input_bytes + size > self._input_bytes:
-                raise InvalidParams(f"The input of a task has at most {self._input_bytes} bytes together")
+            if record.input_bytes + size > self._limits.input_bytes:
+                raise InvalidParams(f"The input of a task has at most {self._limits.input_bytes} bytes together")
             record.input_bytes += size
             for key, answer in wanted.items():
                 del record.inputs[key]
@@ -763,7 +709,7 @@ class Tasks(Extension):
         if not owner:
             raise MethodNotFound(ctx.method)
         names = [{"name": task_id} for task_id in await self._store.ids_of(owner)]
-        page, cursor = paginate(names, params.cursor, _PAGE)
+        page, cursor = paginate(names, params.cursor, FIXED_LIMITS.task_page)
         records = [await self._seen(ctx, entry["name"]) for entry in page]
         tasks = [
             handshake.task_of(record) for record in records if record is not None and HANDSHAKE.knows(record.revision)

@@ -41,7 +41,7 @@ from gemel.protocol.changes import (
     resource_of,
     subscription_end,
 )
-from gemel.protocol.limits import Limits
+from gemel.protocol.limits import FIXED_LIMITS, Limits
 from gemel.protocol.records import Call, Outgoing
 from gemel.protocol.states import CallState
 from gemel.schema.base import SUBSCRIPTION_ID
@@ -546,7 +546,7 @@ class SharedBuffer(ChangeBuffer):
     """
 
     def __init__(self, limits: Limits) -> None:
-        super().__init__(limits.queued_changes, limits.queued_change_bytes)
+        super().__init__(limits.queued_changes, FIXED_LIMITS.queued_change_bytes)
         self.lock = threading.RLock()
 
 
