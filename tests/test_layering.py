@@ -29,6 +29,7 @@ LAYERS = (
     ("transports",),
     ("server", "client"),
     ("extensions", "auth", "item_tools", "policies", "receipts"),
+    ("blocking",),
     ("sync", "ask_by_page"),
     ("contracts", "doctor", "install"),
     ("proxy", "openapi", "stubs", "testing", "migrate", "adapters"),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import time
 from pathlib import Path
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 import pytest
 
 from gemel import Changed, Context, NotSent, PeerError, Server, TaskInfo, Tasks, ToolCallError
-from gemel.sync import BlockingTask, Client
+from gemel.client.group.group import Listing
+from gemel.client.group.member import Member
+from gemel.schema.tools import ListToolsResult, Tool
+from gemel.sync import BlockingTask, Client, ClientGroup
+from tools.blocking_client import FILE, blocking_client
 
 SERVER = """
 from gemel import Server
@@ -21,6 +26,32 @@ def add(a: int, b: int) -> int:
 if __name__ == "__main__":
     server.run()
 """
+
+
+def definitions(text: str) -> tuple[list[str], list[str]]:
+    """What a module defines, and the names that it imports, however both are laid out."""
+    body = ast.parse(text).body
+    imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [f"{getattr(node, 'module', '')} {ast.unparse(name)}" for node in imports for name in node.names]
+    return [ast.dump(node) for node in body if node not in imports], sorted(names)
+
+
+def test_the_blocking_client_is_written_from_the_async_one() -> None:
+    assert definitions(FILE.read_text(encoding="utf-8")) == definitions(blocking_client()), (
+        "run python -m tools.blocking_client"
+    )
+
+
+def test_results_have_the_types_of_the_async_client() -> None:
+    with Client(made()) as client:
+        assert_type(client.request("tools/list"), dict[str, Any])
+        assert_type(client.request("tools/list", result=ListToolsResult, cache="bypass"), ListToolsResult)
+        assert_type(client.list_tools(cache="refresh", total=10), list[Tool])
+        assert_type(client.call_tool("add", {"a": 1, "b": 2}, returns=int).data, int)
+        assert_type(client.discovery.era, Literal["2025", "2026"])
+    with ClientGroup({"near": made()}) as group:
+        assert_type(group.list_tools(), Listing[Tool])
+        assert_type(group.servers, dict[str, Member])
 
 
 def made() -> Server:

@@ -1,307 +1,67 @@
 """The blocking client, for code without async: scripts and notebooks, also under a running event loop.
 
-`Client` and `ClientGroup` have the methods of those of `gemel`. One background thread runs the event loop of all blocking
-clients while one is open. Callbacks that are not async run in worker threads, so they may block.
+`Client` and `ClientGroup` have the methods of those of `gemel`. Callbacks that are not async run in worker threads, so they
+may block. Written by `python -m tools.blocking_client`: change `gemel.client` instead.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import inspect
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from types import UnionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Generic,
-    Literal,
-    NoReturn,
-    ParamSpec,
-    Protocol,
-    Self,
-    TypeVar,
-    Unpack,
-    overload,
-)
+from typing import Any, Generic, Literal, Self, Unpack, overload
 
+from gemel.blocking import Blocking, Subscription, in_thread, run, threaded
+from gemel.client.cache import CacheMode
 from gemel.client.call_options import CallOptions, RequestOptions
-from gemel.client.callbacks import awaited
 from gemel.client.client import Client as AsyncClient
-from gemel.client.group.config import Source, read_config
+from gemel.client.group.config import Source, pick, read_config
 from gemel.client.group.group import ClientGroup as AsyncClientGroup
+from gemel.client.group.group import Kind, Listing
 from gemel.client.group.member import Health, Member
-from gemel.client.methods import ResultT as ReplyT
+from gemel.client.group.names import NameOrigin
+from gemel.client.methods import ResultT
 from gemel.client.negotiation import Discovery
-from gemel.client.options import CALLBACKS, ClientGroupOptions, ClientOptions
-from gemel.client.subscriptions import Subscription as AsyncSubscription
+from gemel.client.options import ClientGroupOptions, ClientOptions
 from gemel.client.tasks import ClientTasks, OnStatus, TaskInfo, TaskStatus, ToolTask
-from gemel.errors import ConnectFailed, DefinitionError, NotSent
-from gemel.loops import leave_to_parent, on_fork
 from gemel.options import accepts
-from gemel.protocol.changes import Changed, ChangesLost
 from gemel.protocol.deviations import Deviation
 from gemel.protocol.eras.base import EraName
 from gemel.schema.base import Implementation
+from gemel.schema.completion import Completion
+from gemel.schema.content import ResourceLink
 from gemel.schema.lifecycle import ServerCapabilities
-from gemel.schema.tools import CallToolResult, DataT
-
-P = ParamSpec("P")
-ResultT = TypeVar("ResultT")
+from gemel.schema.notifications import LoggingLevel
+from gemel.schema.prompts import GetPromptResult, Prompt
+from gemel.schema.resources import ReadResourceResult, Resource, ResourceTemplate
+from gemel.schema.tools import CallToolResult, DataT, Tool
 
 __all__ = ("BlockingTask", "BlockingTasks", "Client", "ClientGroup", "Subscription")
 
 
-class _Connectable(Protocol):
-    """What `Client` and `ClientGroup` of `gemel` have in common."""
-
-    async def connect(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-AsyncT = TypeVar("AsyncT", bound=_Connectable)
-
-
-class _Background:
-    """The thread with the event loop, which exists while a client is open."""
-
-    def __init__(self) -> None:
-        self._begin()
-        on_fork(self._begin_in_child)
-
-    def _begin(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
-    def _begin_in_child(self) -> None:
-        """A fork does not take the thread along."""
-        leave_to_parent(self.loop)
-        self._begin()
-
-    def enter(self) -> asyncio.AbstractEventLoop:
-        """Count a client, and start the thread for the first one. Returns its event loop."""
-        with self._lock:
-            self._users += 1
-            if self.loop is None:
-                self.loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self.loop.run_forever, name="gemel-client", daemon=True)
-                self._thread.start()
-            return self.loop
-
-    def leave(self) -> None:
-        """Count a client less, and stop the thread after the last one."""
-        with self._lock:
-            self._users -= 1
-            loop, thread = self.loop, self._thread
-            if self._users or loop is None or thread is None:
-                return
-            self.loop = self._thread = None
-        asyncio.run_coroutine_threadsafe(_end_loop(loop), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-    def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Run a coroutine there and wait for it; Ctrl-C cancels it.
-
-        Raises:
-            DefinitionError: This is the thread itself, which would wait for itself.
-            NotSent: No client is open.
-            Exception: What the coroutine raises.
-        """
-        loop = self.loop
-        try:
-            if threading.current_thread() is self._thread:
-                raise DefinitionError(
-                    "A blocking client would wait here for its own event loop: in an async function use gemel.Client and await it"
-                )
-            if loop is None:
-                raise NotSent("Nothing was sent: the client is not connected")
-        except BaseException:
-            work.close()
-            raise
-        future = asyncio.run_coroutine_threadsafe(work, loop)
-        try:
-            return future.result()
-        except BaseException:
-            if future.cancel():  # it was interrupted: wait until everything that it opened is closed
-                with suppress(BaseException):
-                    asyncio.run_coroutine_threadsafe(_others_done(), loop).result(_LEAVE)
-            raise
-
-
-async def _end_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Do what `asyncio.run` does before it closes its loop."""
-    remaining = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in remaining:
-        task.cancel()
-    if remaining:
-        await asyncio.wait(remaining, timeout=_LEAVE)
-    await loop.shutdown_asyncgens()
-    await loop.shutdown_default_executor()
-
-
-async def _others_done() -> None:
-    """Wait for the cancelled tasks of this loop."""
-    cancelled = [task for task in asyncio.all_tasks() if task.cancelling()]
-    if cancelled:
-        await asyncio.wait(cancelled, timeout=_LEAVE)
-
-
-#: Seconds for what was interrupted to clean up.
-_LEAVE = 5.0
-
-_background = _Background()
-_run = _background.run
-
-
-class _Opened(Generic[AsyncT]):
-    """The async client, or group, behind a blocking one, while it is connected.
-
-    Args:
-        make: Makes it, in the event loop.
-        what: What it is, for errors.
-    """
-
-    def __init__(self, make: Callable[[], AsyncT], what: str) -> None:
-        self._make = make
-        self._what = what
-        self._present: AsyncT | None = None
-        #: The event loop in which it is connected.
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def connect(self) -> None:
-        """Connect. Raises ConnectFailed if it is connected already, and what `connect` raises."""
-
-        async def connect() -> AsyncT:
-            made = self._make()
-            await made.connect()
-            return made
-
-        if self._present is not None and self._is_here:
-            raise ConnectFailed(f"This {self._what} is connected already")
-        self._loop = _background.enter()
-        try:
-            self._present = _run(connect())
-        except BaseException:
-            _background.leave()
-            raise
-
-    def close(self) -> None:
-        """Close it, unless it belongs to the parent of this process."""
-        present, self._present = self._present, None
-        if present is not None and self._is_here:
-            try:
-                _run(present.close())
-            finally:
-                _background.leave()
-
-    @property
-    def _is_here(self) -> bool:
-        return self._loop is _background.loop
-
-    def get(self) -> AsyncT:
-        """The async one. Raises NotSent if it can't be used."""
-        if self._present is None:
-            raise NotSent(f"Nothing was sent: the {self._what} is not connected")
-        if not self._is_here:
-            text = f"this {self._what} was connected before the process was forked: make another one in this process"
-            raise NotSent(f"Nothing was sent: {text}")
-        return self._present
-
-
-def _in_thread(callback: Any) -> Any:
-    """The callback, run in a worker thread unless it is async."""
-    if not callable(callback) or inspect.iscoroutinefunction(callback):
-        return callback
-
-    @functools.wraps(callback)
-    async def call(*arguments: Any) -> Any:
-        return await awaited(await asyncio.to_thread(callback, *arguments))
-
-    return call
-
-
-def _threaded(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _in_thread(value) if name in CALLBACKS else value for name, value in options.items()}
-
-
-class Subscription:
-    """An open subscription: `with client.listen(…) as changes: for change in changes`. Made by `Client.listen`."""
-
-    def __init__(self, _open: Callable[[], Coroutine[Any, Any, AsyncSubscription]]) -> None:
-        self._open = _open
-        self._subscription: AsyncSubscription | None = None
-
-    def __enter__(self) -> Self:
-        self._subscription = _run(self._open())
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self._subscription is not None:
-            _run(self._subscription.close())
-
-    def __iter__(self) -> Iterator[Changed | ChangesLost]:
-        return self
-
-    def __next__(self) -> Changed | ChangesLost:
-        change = self.next()
-        if change is None:
-            raise StopIteration
-        return change
-
-    def next(self, timeout: float | None = None) -> Changed | ChangesLost | None:
-        """Wait for the next change.
-
-        Args:
-            timeout: Seconds to wait; None for no limit.
-
-        Returns:
-            The change; None when the subscription has ended.
-
-        Raises:
-            TimeoutError: There was no change in time.
-            ConnectionLost: The subscription was lost and can't be opened again.
-        """
-        assert self._subscription is not None, "use it in a with block"
-        subscription = self._subscription
-
-        async def take() -> Changed | ChangesLost | None:
-            async with asyncio.timeout(timeout):
-                return await anext(subscription, None)
-
-        return _run(take())
-
-
 class BlockingTask(Generic[DataT]):
-    """A tool call that runs as a task: `task = client.call_tool("report", task=True)`; see `gemel.ToolTask`.
+    """A tool call that runs as a task: `task = client.call_tool("report", task=True)`.
 
     What the tool asks meanwhile goes to the callbacks of the client while `wait` or `result` runs.
     """
 
-    def __init__(self, _task: ToolTask[DataT]) -> None:
-        self._task = _task
+    def __init__(self, _async: ToolTask[DataT]) -> None:
+        self._async = _async
 
     @property
     def id(self) -> str | None:
         """The id, for `client.tasks.resume`; None if the server answered at once, without a task."""
-        return self._task.id
+        return self._async.id
 
     @property
     def info(self) -> TaskInfo:
         """The state, as it was known last."""
-        return self._task.info
+        return self._async.info
 
     @property
     def status(self) -> TaskStatus:
         """The state, as it was known last."""
-        return self._task.status
+        return self._async.status
 
     def refresh(self) -> TaskInfo:
         """Ask the server for the state.
@@ -312,14 +72,14 @@ class BlockingTask(Generic[DataT]):
         Raises:
             PeerError: The server does not know the task, or not any more.
         """
-        return _run(self._task.refresh())
+        return run(self._async.refresh())
 
     def wait(self, *, total: float | None = None, on_status: OnStatus | None = None) -> TaskInfo:
         """Wait until the task has ended, and answer what it asks.
 
         Args:
             total: Seconds to wait; None for no limit.
-            on_status: Called with each new state, in a worker thread.
+            on_status: Called with each new state.
 
         Returns:
             The last state.
@@ -328,14 +88,14 @@ class BlockingTask(Generic[DataT]):
             CallTimeout: It did not end in time. It goes on, and can be waited for again.
             CallError: The server can't be asked.
         """
-        return _run(self._task.wait(total=total, on_status=_in_thread(on_status)))
+        return run(self._async.wait(total=total, on_status=in_thread(on_status)))
 
     def result(self, *, total: float | None = None, on_status: OnStatus | None = None) -> CallToolResult[DataT]:
         """Wait for the result.
 
         Args:
             total: Seconds to wait; None for no limit.
-            on_status: Called with each new state, in a worker thread.
+            on_status: Called with each new state.
 
         Returns:
             The result, as `call_tool` returns it.
@@ -346,7 +106,7 @@ class BlockingTask(Generic[DataT]):
             CallTimeout: It did not end in time. It goes on, and can be waited for again.
             CallError: The server can't be asked.
         """
-        return _run(self._task.result(total=total, on_status=_in_thread(on_status)))
+        return run(self._async.result(total=total, on_status=in_thread(on_status)))
 
     def cancel(self) -> None:
         """Ask the server to cancel the task, which may have ended before.
@@ -354,14 +114,14 @@ class BlockingTask(Generic[DataT]):
         Raises:
             CallError: The server can't be asked.
         """
-        _run(self._task.cancel())
+        run(self._async.cancel())
 
 
 class BlockingTasks:
     """`client.tasks`: tasks at the server, by their ids."""
 
-    def __init__(self, _tasks: ClientTasks) -> None:
-        self._tasks = _tasks
+    def __init__(self, _async: ClientTasks) -> None:
+        self._async = _async
 
     def resume(
         self,
@@ -385,8 +145,7 @@ class BlockingTasks:
         Raises:
             PeerError: The server does not know the task, or not any more.
         """
-        resumed = self._tasks.resume(task_id, tool=tool, returns=returns, raise_on_error=raise_on_error)
-        return BlockingTask(_run(resumed))
+        return BlockingTask(run(self._async.resume(task_id, tool=tool, returns=returns, raise_on_error=raise_on_error)))
 
     def get(self, task_id: str) -> TaskInfo:
         """Get the state of a task.
@@ -400,7 +159,18 @@ class BlockingTasks:
         Raises:
             PeerError: The server does not know the task, or not any more.
         """
-        return _run(self._tasks.get(task_id))
+        return run(self._async.get(task_id))
+
+    def list(self) -> list[TaskInfo]:
+        """List the tasks of this caller. Only servers of 2025-11-25 that know who is calling have lists.
+
+        Returns:
+            Their states.
+
+        Raises:
+            NotSent: The server has no lists.
+        """
+        return run(self._async.list())
 
     def cancel(self, task_id: str) -> None:
         """Ask the server to cancel a task.
@@ -412,135 +182,148 @@ class BlockingTasks:
             PeerError: The server does not know the task; or it had ended before, in revision 2025-11-25.
             NotSent: The server cancels no tasks.
         """
-        _run(self._tasks.cancel(task_id))
-
-    def list(self) -> list[TaskInfo]:
-        """List the tasks of this caller. Only servers of 2025-11-25 that know who is calling have lists.
-
-        Returns:
-            Their states.
-
-        Raises:
-            NotSent: The server has no lists.
-        """
-        return _run(self._tasks.list())
+        run(self._async.cancel(task_id))
 
 
-def _blocking(
-    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, ResultT]],
-) -> Callable[Concatenate[Client, P], ResultT]:
-    """A method of the async client as one that waits for its result."""
+class Client(Blocking[AsyncClient]):
+    """A client of one MCP server: `with Client(target) as client`.
 
-    @functools.wraps(method)
-    def wait(self: Client, /, *arguments: P.args, **options: P.kwargs) -> ResultT:
-        options.update(_threaded(options))
-        return _run(method(self._client, *arguments, **options))
-
-    return wait
-
-
-class Client:
-    """A blocking client of one MCP server: `with Client(target) as client`.
+    Every callback may be sync or async. The client declares the capabilities for which it has callbacks.
 
     Args:
-        target: A URL, a command line, a Python file, a `Server`, or a transport; see `gemel.Client`.
-        **options: The options of `gemel.Client`.
+        target: A URL, a command line (a string or a list of words), a Python file, a `Server`, or a transport.
+        **options: See `ClientOptions`; among them the options of the transport, `headers`, `auth`, `env`, `cwd`.
 
     Raises:
-        DefinitionError: On connecting: an option is unknown, or its value is not allowed.
+        DefinitionError: An option is unknown, or its value is not allowed.
+        StartError: The lock file can't be read.
+
+    Example:
+        >>> with Client("weather.py") as client:
+        ...     result = client.call_tool("forecast", {"city": "Oslo"})
     """
 
     @accepts(ClientOptions)
     def __init__(self, target: Any, **options: Unpack[ClientOptions]) -> None:
-        self._opened = _Opened(functools.partial(AsyncClient, target, **_threaded(options)), "client")
+        super().__init__(functools.partial(AsyncClient, target, **threaded(options)), "client")
 
-    def __enter__(self) -> Self:
-        self.connect()
-        return self
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        result: type[ResultT] | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> ResultT:
+        """Send any request, for example one of an extension.
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+        Args:
+            method: The method, for example "tools/list".
+            params: The params.
+            result: The type that the result is read into; a dict by default.
+            **options: See `RequestOptions`.
 
-    if not TYPE_CHECKING:  # type checkers report it themselves
-
-        async def __aenter__(self) -> NoReturn:
-            raise TypeError("This Client is opened by `with Client(…)`; in async code use gemel.Client")
-
-        __aexit__ = __aenter__
-
-    def connect(self) -> None:
-        """Connect; see `gemel.Client.connect`.
+        Returns:
+            The result.
 
         Raises:
-            ConnectFailed: The client is connected already, or the server can't be reached.
+            PeerError: The server answered with an error.
+            CallError: There is no result for another reason; `outcome` says whether the request may have run.
+            DefinitionError: A key of `meta` or a header is not allowed.
         """
-        self._opened.connect()
+        return run(self._async.request(method, params, result=result, **threaded(options)))
 
-    def close(self) -> None:
-        """Close the connection; see `gemel.Client.close`."""
-        self._opened.close()
+    def notify(
+        self, method: str, params: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
+    ) -> None:
+        """Send any notification.
 
-    @property
-    def _client(self) -> AsyncClient:
-        return self._opened.get()
+        Args:
+            method: The method.
+            params: The params.
+            meta: Keys for the `_meta` of the params, with a prefix of your own.
+
+        Raises:
+            NotSent: The client is not connected.
+            ChannelClosed: The connection was lost before it was sent.
+            DefinitionError: A key of `meta` is not allowed.
+        """
+        run(self._async.notify(method, params, meta=meta))
 
     @property
     def discovery(self) -> Discovery:
-        """What the negotiation found out."""
-        return self._client.discovery
+        """What the negotiation found out. Save it and pass it as `discovery=` to connect later without a round trip.
+
+        Raises:
+            NotSent: The client was not connected yet.
+        """
+        return self._async.discovery
+
+    @property
+    def tasks(self) -> BlockingTasks:
+        """Tasks at the server, by their ids: `task = client.tasks.resume(task_id)`."""
+        return BlockingTasks(self._async.tasks)
 
     @property
     def warnings(self) -> list[Deviation]:
-        """How the server deviated from the specification and was understood all the same."""
-        return self._client.warnings
+        """How the server, and the authorization server of its login, deviated from the specification since this client was made.
+
+        Each of these was understood all the same, and logged once at level WARNING.
+        """
+        return self._async.warnings
 
     @property
     def era(self) -> EraName:
-        """The protocol generation in use."""
-        return self._client.era
+        """The protocol generation in use: "2025" (handshake) or "2026" (stateless)."""
+        return self._async.era
 
     @property
     def protocol_version(self) -> str:
-        """The protocol revision in use."""
-        return self._client.protocol_version
+        """The protocol revision in use, for example "2026-07-28"."""
+        return self._async.protocol_version
 
     @property
     def server_info(self) -> Implementation | None:
-        """The name and version that the server gives itself."""
-        return self._client.server_info
+        """The name and version that the server gives itself, for display only."""
+        return self._async.server_info
 
     @property
     def server_capabilities(self) -> ServerCapabilities:
         """The capabilities that the server declares."""
-        return self._client.server_capabilities
+        return self._async.server_capabilities
 
     @property
     def instructions(self) -> str | None:
-        """How the server wants to be used."""
-        return self._client.instructions
+        """How the server wants to be used, in its own words."""
+        return self._async.instructions
 
     def server_extension(self, extension_id: str) -> dict[str, Any] | None:
-        """Get the server's settings of a protocol extension; see `gemel.Client.server_extension`.
+        """Get the server's settings of a protocol extension.
 
         Args:
-            extension_id: The id of the extension.
+            extension_id: The id of the extension, for example "io.modelcontextprotocol/ui".
 
         Returns:
             The settings, or None if the server does not declare the extension.
         """
-        return self._client.server_extension(extension_id)
+        return self._async.server_extension(extension_id)
 
-    list_tools = _blocking(AsyncClient.list_tools)
-    list_resources = _blocking(AsyncClient.list_resources)
-    list_resource_templates = _blocking(AsyncClient.list_resource_templates)
-    read_resource = _blocking(AsyncClient.read_resource)
-    list_prompts = _blocking(AsyncClient.list_prompts)
-    get_prompt = _blocking(AsyncClient.get_prompt)
-    complete = _blocking(AsyncClient.complete)
-    notify = _blocking(AsyncClient.notify)
-    ping = _blocking(AsyncClient.ping)
-    set_log_level = _blocking(AsyncClient.set_log_level)
-    roots_changed = _blocking(AsyncClient.roots_changed)
+    def list_tools(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Tool]:
+        """List all tools, over all pages (`tools/list`).
+
+        Over HTTP in the stateless era, tools whose `x-mcp-header` annotations are invalid are left out and logged.
+
+        Args:
+            cache: "use" the cache of the client, "refresh" it, or "bypass" it.
+            **options: See `CallOptions`.
+
+        Returns:
+            The tools, in the order of the server.
+
+        Raises:
+            CallError: The list could not be fetched.
+        """
+        return run(self._async.list_tools(cache=cache, **threaded(options)))
 
     @overload
     def call_tool(
@@ -578,13 +361,20 @@ class Client:
         task_ttl: float | None = None,
         **options: Unpack[CallOptions],
     ) -> CallToolResult[DataT] | BlockingTask[DataT]:
-        """Call a tool; see `gemel.Client.call_tool`.
+        """Call a tool (`tools/call`).
+
+        A call is repeated after a lost connection only if it did not run, or if the tool was listed as read-only or
+        idempotent.
 
         Args:
             name: The name of the tool.
-            arguments: Its arguments.
-            returns: The type of `data` in the result; by default it is decoded JSON.
-            raise_on_error: Whether a result that is marked as an error raises ToolCallError.
+            arguments: The arguments, by name.
+            returns: The type of `data` of the result: a dataclass, a TypedDict, a msgspec struct, a pydantic model or a
+                built-in type. By default `data` is the structured content as decoded JSON.
+            raise_on_error: Whether a result that is marked as an error raises ToolCallError. Otherwise look at `is_error`;
+                the `data` of an error does not have the type `returns`. A call that the server refuses with -32602 (an
+                unknown tool, arguments that don't fit) or -32021 (the tool asks what this client can't answer) then gives such
+                a result, too, for the model to read.
             task: Whether the server may run the call as a task: then this returns its handle at once. A server or tool
                 without tasks is called plainly, and the handle has its result.
             task_ttl: Seconds for which the server is to keep the task; only servers of 2025-11-25 are told.
@@ -595,47 +385,146 @@ class Client:
             `result()` waits for that.
 
         Raises:
-            ToolCallError: The tool reported an error.
-            CallError: There is no result for another reason; `outcome` says whether the tool may have run.
-            DefinitionError: The arguments are not a mapping of strings, or not JSON.
+            ToolCallError: The tool reported an error. It is a ToolError, too.
+            InvalidResponse: The structured content does not fit the output schema of the listed tool, or `returns`.
+            CallError: There is no result; `outcome` says whether the tool may have run.
+            DefinitionError: The arguments are not a mapping.
+
+        Example:
+            >>> result = client.call_tool("forecast", {"city": "Oslo"}, returns=Forecast)
+            >>> result.data.high
         """
-        more: Any = {"returns": returns, "raise_on_error": raise_on_error, **_threaded(options)}
-        if not task:
-            result: CallToolResult[DataT] = _run(self._client.call_tool(name, arguments, **more))
-            return result
-        return BlockingTask(_run(self._client.call_tool(name, arguments, task=True, task_ttl=task_ttl, **more)))
+        method: Any = self._async.call_tool
+        result = run(
+            method(
+                name,
+                arguments,
+                returns=returns,
+                raise_on_error=raise_on_error,
+                task=task,
+                task_ttl=task_ttl,
+                **threaded(options),
+            )
+        )
+        return BlockingTask(result) if isinstance(result, ToolTask) else result
 
-    @property
-    def tasks(self) -> BlockingTasks:
-        """Tasks at the server, by their ids: `task = client.tasks.resume(task_id)`."""
-        return BlockingTasks(self._client.tasks)
-
-    def request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        result: type[ReplyT] | None = None,
-        **options: Unpack[RequestOptions],
-    ) -> ReplyT:
-        """Send any request; see `gemel.Client.request`.
+    def list_resources(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Resource]:
+        """List all resources, over all pages (`resources/list`).
 
         Args:
-            method: The method, for example "tools/list".
-            params: The params.
-            result: The type that the result is read into; a dict by default.
-            **options: See `RequestOptions`.
+            cache: "use" the cache of the client, "refresh" it, or "bypass" it.
+            **options: See `CallOptions`.
 
         Returns:
-            The result.
+            The resources, in the order of the server.
 
         Raises:
-            PeerError: The server answered with an error.
-            CallError: There is no result for another reason; `outcome` says whether the request may have run.
-            DefinitionError: A key of `meta` or a header is not allowed.
+            CallError: The list could not be fetched.
         """
-        given: Any = _threaded(options)
-        return _run(self._client.request(method, params, result=result, **given))
+        return run(self._async.list_resources(cache=cache, **threaded(options)))
+
+    def list_resource_templates(
+        self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]
+    ) -> list[ResourceTemplate]:
+        """List all resource templates, over all pages (`resources/templates/list`).
+
+        Args:
+            cache: "use" the cache of the client, "refresh" it, or "bypass" it.
+            **options: See `CallOptions`.
+
+        Returns:
+            The resource templates, in the order of the server.
+
+        Raises:
+            CallError: The list could not be fetched.
+        """
+        return run(self._async.list_resource_templates(cache=cache, **threaded(options)))
+
+    def read_resource(
+        self, uri: str | Resource | ResourceLink, *, cache: CacheMode = "use", **options: Unpack[CallOptions]
+    ) -> ReadResourceResult:
+        """Read a resource (`resources/read`).
+
+        Args:
+            uri: The URI, a listed resource, or a link from a result.
+            cache: "use" the cache of the client, "refresh" it, or "bypass" it.
+            **options: See `CallOptions`.
+
+        Returns:
+            The contents.
+
+        Raises:
+            PeerError: There is no such resource, see `is_not_found`, or the server failed.
+            CallError: There is no result for another reason.
+        """
+        return run(self._async.read_resource(uri, cache=cache, **threaded(options)))
+
+    def list_prompts(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Prompt]:
+        """List all prompts, over all pages (`prompts/list`).
+
+        Args:
+            cache: "use" the cache of the client, "refresh" it, or "bypass" it.
+            **options: See `CallOptions`.
+
+        Returns:
+            The prompts, in the order of the server.
+
+        Raises:
+            CallError: The list could not be fetched.
+        """
+        return run(self._async.list_prompts(cache=cache, **threaded(options)))
+
+    def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
+    ) -> GetPromptResult:
+        """Get the messages of a prompt (`prompts/get`).
+
+        Args:
+            name: The name of the prompt.
+            arguments: The arguments, by name; their values are strings.
+            **options: See `CallOptions`.
+
+        Returns:
+            The messages.
+
+        Raises:
+            CallError: There is no result.
+            DefinitionError: The arguments are not a mapping of strings.
+        """
+        return run(self._async.get_prompt(name, arguments, **threaded(options)))
+
+    def complete(
+        self,
+        *,
+        argument: str,
+        value: str = "",
+        prompt: str | None = None,
+        resource: str | None = None,
+        given: Mapping[str, str] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Completion:
+        """Get suggestions for an argument of a prompt or a variable of a resource template (`completion/complete`).
+
+        Args:
+            argument: The name of the argument or variable.
+            value: What was typed so far.
+            prompt: The name of the prompt; either this or `resource`.
+            resource: The URI template of the resource.
+            given: The values of other arguments.
+            **options: See `CallOptions`.
+
+        Returns:
+            The suggestions.
+
+        Raises:
+            CallError: There is no result.
+            ValueError: Both or neither of `prompt` and `resource` are given.
+        """
+        return run(
+            self._async.complete(
+                argument=argument, value=value, prompt=prompt, resource=resource, given=given, **threaded(options)
+            )
+        )
 
     def listen(
         self,
@@ -648,77 +537,123 @@ class Client:
     ) -> Subscription:
         """Subscribe to changes: `with client.listen(tools=True) as changes: for change in changes`.
 
+        A lost subscription is opened again, with a `ChangesLost` in between.
+
         Args:
             tools: Whether to subscribe to changes of the list of tools.
             prompts: Whether to subscribe to changes of the list of prompts.
             resources: URIs of resources to watch, or True for changes of the list.
             resource_list: Whether to subscribe to changes of the list of resources, besides URIs.
-            topics: Keys of extensions for the filter of `subscriptions/listen`.
+            topics: Keys of extensions for the filter of `subscriptions/listen`. Their notifications go to the extension and
+                to `on_notification`.
 
         Returns:
             The subscription: a context manager and iterator of `Changed` and `ChangesLost`.
         """
-
-        async def make() -> AsyncSubscription:
-            subscription = self._client.listen(
+        return Subscription(
+            lambda: self._async.listen(
                 tools=tools, prompts=prompts, resources=resources, resource_list=resource_list, topics=topics
             )
-            return await subscription.__aenter__()
+        )
 
-        return Subscription(make)
+    @classmethod
+    def from_config(cls, source: Source, name: str | None = None, **options: Unpack[ClientOptions]) -> Self:
+        """Make a client of one server of a configuration.
+
+        Args:
+            source: The path of a JSON file with `mcpServers`, or its content.
+            name: The name of the server; not needed if the configuration has only one.
+            **options: Options of the client, which replace those of the configuration. If the entry has options of a login, those
+                of an OAuth for `auth` are added: who logs in, and where logins are kept.
+
+        Returns:
+            The client, not connected yet.
+
+        Raises:
+            StartError: The configuration is invalid, or has no such server.
+        """
+        entry = pick(read_config(source), name)
+        login = {"auth": options.pop("auth", None)} if entry.oauth else {}
+        target, entry_options = entry.reach(login)
+        merged: Any = {**entry_options, **options}
+        return cls(target, **merged)
+
+    def ping(self) -> None:
+        """Check that the server answers: with `ping`, or `server/discover` in the stateless era, which has no ping.
+
+        Raises:
+            CallError: It does not.
+        """
+        run(self._async.ping())
+
+    def set_log_level(self, level: LoggingLevel) -> None:
+        """Set the lowest level of the log messages that `on_log` gets.
+
+        See https://modelcontextprotocol.io/specification/draft/server/utilities/logging.
+
+        Args:
+            level: The level, for example "warning".
+
+        Raises:
+            DefinitionError: There is no such level.
+            NotSent: The client is not connected.
+        """
+        run(self._async.set_log_level(level))
+
+    def roots_changed(self) -> None:
+        """Tell a handshake server that the roots changed; a stateless server requests them when it needs them.
+
+        Raises:
+            NotSent: The client is not connected.
+        """
+        run(self._async.roots_changed())
 
 
-def run_async(client: Client, use: Callable[[AsyncClient], Coroutine[Any, Any, ResultT]]) -> ResultT:
-    """Run an async function with the client behind a connected blocking one, for add-ons that have async code only.
+class ClientGroup(Blocking[AsyncClientGroup]):
+    """Several servers: `with ClientGroup({"files": "files.py", "web": "https://host/mcp"}) as group`.
+
+    All servers are connected at the same time, and the group can be used as soon as the first one is there. One that can't be
+    reached is tried again in the background, with backoff; `servers[name]` has its `state` and `reason`. Names of tools and
+    prompts that several servers have are written `server_name`. Names of tools that models don't take are replaced by short
+    ones. The `_meta` of everything listed holds the name of the server under "gemel/server".
 
     Args:
-        client: The blocking client.
-        use: The function.
+        targets: What each server is reached by: what a Client takes, a ServerEntry of a configuration, or a Client.
+        **options: See `ClientGroupOptions`. Options of a transport, such as `auth`, are for the servers that have this transport.
+            Each callback gets the name of the server as an additional last argument: `on_elicit(params, server)`,
+            `on_change(change, server)`. `on_change` is also called, with `ChangesLost`, for a server that was reached late or
+            again.
 
-    Returns:
-        What it returns.
-
-    Raises:
-        NotSent: The client is not connected.
-    """
-    return _run(use(client._client))
-
-
-def _blocking_group(
-    method: Callable[Concatenate[AsyncClientGroup, P], Coroutine[Any, Any, ResultT]],
-) -> Callable[Concatenate[ClientGroup, P], ResultT]:
-    """A method of the async group as one that waits for its result."""
-
-    @functools.wraps(method)
-    def wait(self: ClientGroup, /, *arguments: P.args, **options: P.kwargs) -> ResultT:
-        options.update(_threaded(options))
-        return _run(method(self._group, *arguments, **options))
-
-    return wait
-
-
-class ClientGroup:
-    """Several servers as one, blocking: `with ClientGroup({"files": "files.py"}) as group`; see `gemel.ClientGroup`.
-
-    Args:
-        targets: What each server is reached by.
-        **options: The options of `gemel.ClientGroup`.
+    Attributes:
+        servers: The servers by name, in their order.
 
     Raises:
-        DefinitionError: On connecting: an option is unknown, or its value is not allowed.
+        DefinitionError: An option is unknown, or its value is not allowed.
+
+    Example:
+        >>> with ClientGroup.from_config("mcp.json") as group:
+        ...     tools = group.list_tools()
     """
 
     @accepts(ClientGroupOptions)
     def __init__(self, targets: Mapping[str, Any], **options: Unpack[ClientGroupOptions]) -> None:
-        self._opened = _Opened(functools.partial(AsyncClientGroup, targets, **_threaded(options)), "group")
+        super().__init__(functools.partial(AsyncClientGroup, targets, **threaded(options)), "group")
+
+    @property
+    def servers(self) -> dict[str, Member]:
+        """The servers by name, in their order."""
+        return self._async.servers
 
     @classmethod
     def from_config(cls, source: Source, **options: Unpack[ClientGroupOptions]) -> Self:
-        """Make a group of the servers of a configuration; see `gemel.ClientGroup.from_config`.
+        """Make a group of the servers of a configuration.
+
+        An entry with a mistake is a failed server; all others work.
 
         Args:
             source: The path of a JSON file with `mcpServers`, or its content.
-            **options: Options of the group.
+            **options: Options of the group. What an entry has itself takes their place; headers and environment variables are
+                added to those of the entry.
 
         Returns:
             The group, not connected yet.
@@ -728,43 +663,15 @@ class ClientGroup:
         """
         return cls(read_config(source), **options)
 
-    def __enter__(self) -> Self:
-        self.connect()
-        return self
+    def ready(self) -> None:
+        """Wait until each server is ready or has failed once. Those that failed are in `failures`.
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    if not TYPE_CHECKING:  # type checkers report it themselves
-
-        async def __aenter__(self) -> NoReturn:
-            raise TypeError("This ClientGroup is opened by `with ClientGroup(…)`; in async code use gemel.ClientGroup")
-
-        __aexit__ = __aenter__
-
-    def connect(self) -> None:
-        """Connect to all servers; see `gemel.ClientGroup.connect`.
-
-        Raises:
-            ConnectFailed: The group is connected already, or it is `strict` and a server failed.
+        Without this, a group can be used as soon as its first server is there.
         """
-        self._opened.connect()
-
-    def close(self) -> None:
-        """Close all connections. Closing twice is harmless."""
-        self._opened.close()
-
-    @property
-    def _group(self) -> AsyncClientGroup:
-        return self._opened.get()
-
-    @property
-    def servers(self) -> dict[str, Member]:
-        """The servers by name, with their `state` and `reason`."""
-        return self._group.servers
+        run(self._async.ready())
 
     def health(self, timeout: float = 5.0) -> dict[str, Health]:
-        """Check all servers at the same time; see `gemel.ClientGroup.health`.
+        """Check all servers at the same time.
 
         Args:
             timeout: Seconds to wait for an answer.
@@ -772,23 +679,189 @@ class ClientGroup:
         Returns:
             The health of each server, by name.
         """
-        return _run(self._group.health(timeout))
+        return run(self._async.health(timeout))
 
     @property
     def failures(self) -> dict[str, str]:
-        """The servers that can't be used, and why; see `gemel.ClientGroup.failures`."""
-        return self._group.failures
+        """The servers that could not be reached, were lost, or whose entry has a mistake, and why, by name."""
+        return self._async.failures
 
     @property
     def warnings(self) -> dict[str, list[Deviation]]:
-        """How servers deviated from the specification; see `gemel.ClientGroup.warnings`."""
-        return self._group.warnings
+        """How servers deviated from the specification and were understood all the same, by name; see `Client.warnings`."""
+        return self._async.warnings
 
-    ready = _blocking_group(AsyncClientGroup.ready)
-    list_tools = _blocking_group(AsyncClientGroup.list_tools)
-    call_tool = _blocking_group(AsyncClientGroup.call_tool)
-    list_resources = _blocking_group(AsyncClientGroup.list_resources)
-    list_resource_templates = _blocking_group(AsyncClientGroup.list_resource_templates)
-    read_resource = _blocking_group(AsyncClientGroup.read_resource)
-    list_prompts = _blocking_group(AsyncClientGroup.list_prompts)
-    get_prompt = _blocking_group(AsyncClientGroup.get_prompt)
+    def list_tools(self, *, cache: CacheMode = "use") -> Listing[Tool]:
+        """List the tools of all available servers, with merged names.
+
+        Servers that are connecting are waited for until `list_wait` seconds after `connect`; the other listings do the same.
+
+        Args:
+            cache: "use" the caches of the clients, "refresh" them, or "bypass" them.
+
+        Returns:
+            The tools, in the order of the servers. `missing` has those that fail or are not there yet.
+        """
+        return run(self._async.list_tools(cache=cache))
+
+    def list_prompts(self, *, cache: CacheMode = "use") -> Listing[Prompt]:
+        """List the prompts of all available servers, with merged names.
+
+        Args:
+            cache: "use" the caches of the clients, "refresh" them, or "bypass" them.
+
+        Returns:
+            The prompts, in the order of the servers. `missing` has those that fail or are not there yet.
+        """
+        return run(self._async.list_prompts(cache=cache))
+
+    def list_resources(self, *, cache: CacheMode = "use") -> Listing[Resource]:
+        """List the resources of all available servers. A URI that several servers have is listed once for each.
+
+        Args:
+            cache: "use" the caches of the clients, "refresh" them, or "bypass" them.
+
+        Returns:
+            The resources, in the order of the servers. `missing` has those that fail or are not there yet.
+        """
+        return run(self._async.list_resources(cache=cache))
+
+    def list_resource_templates(self, *, cache: CacheMode = "use") -> Listing[ResourceTemplate]:
+        """List the resource templates of all available servers.
+
+        Args:
+            cache: "use" the caches of the clients, "refresh" them, or "bypass" them.
+
+        Returns:
+            The resource templates, in the order of the servers. `missing` has those that fail or are not there yet.
+        """
+        return run(self._async.list_resource_templates(cache=cache))
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        returns: type[DataT] | UnionType | None = None,
+        raise_on_error: bool = True,
+        server: str | None = None,
+        **options: Unpack[CallOptions],
+    ) -> CallToolResult[DataT]:
+        """Call a tool; see `Client.call_tool`.
+
+        Args:
+            name: The merged name, also as it was before it was changed for models; or with `server` the name that the server
+                uses.
+            arguments: The arguments, by name.
+            returns: The type of `data` of the result.
+            raise_on_error: Whether a result that is marked as an error raises ToolCallError. Otherwise a tool that no server
+                has gives such a result, too.
+            server: The name of the server.
+            **options: See `CallOptions`.
+
+        Returns:
+            The result.
+
+        Raises:
+            NotSent: No server has the tool, or its server is not available.
+            ToolCallError: The tool reported an error.
+            CallError: There is no result for another reason.
+        """
+        return run(
+            self._async.call_tool(
+                name, arguments, returns=returns, raise_on_error=raise_on_error, server=server, **threaded(options)
+            )
+        )
+
+    def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        server: str | None = None,
+        **options: Unpack[CallOptions],
+    ) -> GetPromptResult:
+        """Get the messages of a prompt; see `Client.get_prompt`.
+
+        Args:
+            name: The merged name, or with `server` the name that the server uses.
+            arguments: The arguments, by name.
+            server: The name of the server.
+            **options: See `CallOptions`.
+
+        Returns:
+            The messages.
+
+        Raises:
+            NotSent: No server has the prompt, or its server is not available.
+            CallError: There is no result for another reason.
+        """
+        return run(self._async.get_prompt(name, arguments, server=server, **threaded(options)))
+
+    def read_resource(
+        self,
+        uri: str | Resource | ResourceLink,
+        *,
+        server: str | None = None,
+        cache: CacheMode = "use",
+        **options: Unpack[CallOptions],
+    ) -> ReadResourceResult:
+        """Read a resource; see `Client.read_resource`.
+
+        Args:
+            uri: The URI, a listed resource, or a link from a result.
+            server: The name of the server; by default the one that listed the resource or sent the link, that lists its
+                URI, or that has a template for it.
+            cache: "use" the cache of the client, "refresh" it, or "bypass" it.
+            **options: See `CallOptions`.
+
+        Returns:
+            The contents.
+
+        Raises:
+            NotSent: No server or several servers list the URI, or the server is not available.
+            CallError: There is no result for another reason.
+        """
+        return run(self._async.read_resource(uri, server=server, cache=cache, **threaded(options)))
+
+    def request(
+        self,
+        server: str,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        result: type[ResultT] | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> ResultT:
+        """Send any request to one server; see `Client.request`.
+
+        Args:
+            server: The name of the server.
+            method: The method.
+            params: The params.
+            result: The type that the result is read into; a dict by default.
+            **options: See `RequestOptions`.
+
+        Returns:
+            The result.
+
+        Raises:
+            NotSent: There is no such server, or it is not available.
+            CallError: There is no result for another reason.
+        """
+        return run(self._async.request(server, method, params, result=result, **threaded(options)))
+
+    def origin(self, name: str, kind: Kind = "tools") -> NameOrigin:
+        """Find the server that a merged name belongs to.
+
+        Args:
+            name: The merged name, as it was listed, or as it was before it was changed for models.
+            kind: "tools" or "prompts".
+
+        Returns:
+            The name of the server, and the name that it uses.
+
+        Raises:
+            NotSent: The name was not listed.
+        """
+        return self._async.origin(name, kind)

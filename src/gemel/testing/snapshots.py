@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
+from gemel.blocking import run_async
 from gemel.client.client import Client
 from gemel.contracts.compare import SEVERITIES, differences, gravest
 from gemel.contracts.contract import Contract
@@ -16,7 +17,6 @@ from gemel.contracts.fetch import fetch_contract
 from gemel.contracts.lock_file import read_lock, written
 from gemel.errors import Severity, shorten
 from gemel.sync import Client as SyncClient
-from gemel.sync import run_async
 from gemel.testing import comparison
 from gemel.testing.eras import result_values
 from gemel.user_files import replace_file
