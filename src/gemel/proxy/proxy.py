@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeAlias, Unpack
@@ -49,6 +49,7 @@ from gemel.schema.lifecycle import (
 from gemel.schema.methods import LIST_CHANGED, LISTS, METHODS, ItemList, ListName
 from gemel.schema.notifications import SetLevelParams
 from gemel.server.composition.mount import Catalog
+from gemel.server.composition.transform import ToolChange
 from gemel.server.context import Context, served_call
 from gemel.server.extensions import merged
 from gemel.server.options import ProxyOptions, ServerOptions
@@ -339,13 +340,19 @@ class Proxy(Server[Any]):
     def _changed(self, kind: str) -> None:
         raise DefinitionError("A proxy has no features of its own: mount it in a Server, and add them there")
 
-    def mount(self, server: Server[Any], prefix: str | None = None, **options: Any) -> None:
+    def mount(
+        self,
+        server: Server[Any],
+        prefix: str | None = None,
+        *,
+        tools: Mapping[str, ToolChange | None] | None = None,
+    ) -> None:
         """Raise DefinitionError: mount the proxy and the other server in a Server.
 
         Args:
             server: Not used.
             prefix: Not used.
-            **options: Not used.
+            tools: Not used.
 
         Raises:
             DefinitionError: Always.

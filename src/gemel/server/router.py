@@ -180,7 +180,9 @@ class Router:
         self, called: str | None = None, /, **options: Unpack[ToolOptions]
     ) -> Callable[[FunctionT], FunctionT]: ...
 
-    def tool(self, function: Any = None, /, **options: Any) -> Any:
+    def tool(
+        self, function: FunctionT | str | None = None, /, **options: Unpack[ToolOptions]
+    ) -> FunctionT | Callable[[FunctionT], FunctionT]:
         """Offer a function as a tool: `@server.tool`, `@server.tool("name", title=…)`, or `server.tool(obj.method)`.
 
         Name, description, schemas and descriptions of arguments come from the function: its name, its docstring (Google,
@@ -241,7 +243,9 @@ class Router:
         self, called: str | None = None, /, **options: Unpack[PromptOptions]
     ) -> Callable[[Callable[P, R]], Completable[P, R]]: ...
 
-    def prompt(self, function: Any = None, /, **options: Any) -> Any:
+    def prompt(
+        self, function: Callable[P, R] | str | None = None, /, **options: Unpack[PromptOptions]
+    ) -> Completable[P, R] | Callable[[Callable[P, R]], Completable[P, R]]:
         """Offer a function as a prompt: `@server.prompt`, `@server.prompt("name", title=…)`.
 
         It returns a text, a content block, a `Message`, or a list of these. Its arguments arrive as strings and are

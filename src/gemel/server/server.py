@@ -586,7 +586,7 @@ class Server(Router, Generic[StateT]):
     @overload
     def run(self, transport: Literal["socket"], **options: Unpack[SocketOptions]) -> None: ...
 
-    def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
+    def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: object) -> None:
         """Serve until the end of input or a signal (SIGINT, SIGTERM).
 
         Args:
@@ -610,7 +610,7 @@ class Server(Router, Generic[StateT]):
     @overload
     async def run_async(self, transport: Literal["socket"], **options: Unpack[SocketOptions]) -> None: ...
 
-    async def run_async(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
+    async def run_async(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: object) -> None:
         """The same as `run` in the event loop that is running, for programs that do more; cancelling ends it.
 
         Args:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, Unpack, cast, overload
 
 import msgspec
 
 from gemel.client.client import Client
+from gemel.client.options import ClientOptions
 from gemel.errors import CallError, DefinitionError, ToolCallError
 from gemel.protocol.eras.base import EraName
 from gemel.schema.tools import CallToolResult
@@ -43,17 +44,21 @@ def both_eras(function: FunctionT) -> FunctionT:
 
 
 @overload
-async def in_both_eras(target: Any, use: Callable[[Client], Awaitable[ResultT]], **options: Any) -> ResultT: ...
+async def in_both_eras(
+    target: Any, use: Callable[[Client], Awaitable[ResultT]], **options: Unpack[ClientOptions]
+) -> ResultT: ...
 
 
 @overload
 async def in_both_eras(
-    target: Callable[..., Any], use: Mapping[str, Any] | None = None, **options: Any
+    target: Callable[..., Any], use: Mapping[str, Any] | None = None, **options: Unpack[ClientOptions]
 ) -> CallToolResult: ...
 
 
 async def in_both_eras(
-    target: Any, use: Callable[[Client], Awaitable[Any]] | Mapping[str, Any] | None = None, **options: Any
+    target: Any,
+    use: Callable[[Client], Awaitable[Any]] | Mapping[str, Any] | None = None,
+    **options: Unpack[ClientOptions],
 ) -> Any:
     """Do the same in both eras, and compare the results or errors, and the requests of the server to the client.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import msgspec
 from msgspec import UNSET
 
 from gemel.channel import Channel
 from gemel.client.client import Client
+from gemel.client.options import ClientOptions
 from gemel.server.server import Server
 from gemel.session import Session
 
@@ -93,7 +94,7 @@ class _SessionRecorder:
 
 
 @asynccontextmanager
-async def memory_pair(server: Server[Any], **options: Any) -> AsyncIterator[Pair]:
+async def memory_pair(server: Server[Any], **options: Unpack[ClientOptions]) -> AsyncIterator[Pair]:
     """Connect a client to a server in memory.
 
     Args:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
 
 from gemel.channel import Channel, Serve, Transport
-from gemel.client.targets import transport_for
+from gemel.client.targets import TransportOptions, transport_for
 from gemel.errors import DefinitionError, StartError
 from gemel.protocol.eras.base import EraOption
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
@@ -28,7 +28,10 @@ from gemel.testing.recording_file import (
 )
 from gemel.testing.replay import ReplayOptions, ReplayServer, ReplayTransport
 from gemel.testing.wire_log import ObservedTransport, observed, patched_serve
+from gemel.transports.http.client.options import AsgiOptions, HttpClientOptions
 from gemel.transports.memory import connect
+from gemel.transports.memory_options import MemoryOptions
+from gemel.transports.stream.options import ChildOptions
 
 if TYPE_CHECKING:
     from gemel.server.options import SocketOptions, StdioOptions
@@ -38,6 +41,10 @@ if TYPE_CHECKING:
 #: When the target is used and recorded: see Recording.
 Record: TypeAlias = Literal["once", "missing", "always", "never"]
 _MODES: tuple[Record, ...] = ("once", "missing", "always", "never")
+
+
+class RecordedOptions(HttpClientOptions, AsgiOptions, ChildOptions, MemoryOptions, total=False):
+    """The options of the transport to a target that is recorded. `patience` is that of the recording."""
 
 
 class Recording(Transport):
@@ -80,7 +87,7 @@ class Recording(Transport):
         patience: float = 5.0,
         max_bytes: int = MAX_BYTES,
         limits: Limits = DEFAULT_LIMITS,
-        **options: Any,
+        **options: Unpack[RecordedOptions],
     ) -> None:
         self.path = Path(path).absolute()
         self._target = target
@@ -139,7 +146,7 @@ class Recording(Transport):
     @overload
     def run(self, transport: Literal["socket"], **options: Unpack[SocketOptions]) -> None: ...
 
-    def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
+    def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: object) -> None:
         """Serve until the end of input or a signal.
 
         Args:
@@ -286,7 +293,7 @@ class Recording(Transport):
 
     # ---------------------------------------------------------------- replaying the client
 
-    async def compare(self, target: Any, **options: Any) -> list[MessageDifference]:
+    async def compare(self, target: Any, **options: Unpack[TransportOptions]) -> list[MessageDifference]:
         """Send the recorded requests to a server, and compare its responses with the recorded ones.
 
         Ids, tokens, cursors, request state, `_meta` and the paths in `ignore` are not compared.
@@ -306,7 +313,7 @@ class Recording(Transport):
         session = self._read()
         return await SessionComparison(session, transport, ignore=self._replay_options.ignore, limits=self.limits).run()
 
-    async def verify(self, target: Any, **options: Any) -> None:
+    async def verify(self, target: Any, **options: Unpack[TransportOptions]) -> None:
         """Require that there are no differences: see `compare`.
 
         Args:

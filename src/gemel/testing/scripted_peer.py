@@ -440,7 +440,12 @@ class ScriptedPeer(Transport):
         await self.send({"method": method} if params is None else {"method": method, "params": params})
 
     async def call(
-        self, method: str, params: Mapping[str, Any] | None = None, *, era: EraName = "2025", **capabilities: Any
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        era: EraName = "2025",
+        **capabilities: Mapping[str, Any],
     ) -> Message:
         """Send a request and wait for its response; other messages before it are skipped.
 

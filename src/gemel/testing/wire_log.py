@@ -6,14 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, Unpack
 
 import msgspec
 from msgspec import UNSET
 
 from gemel import jsonrpc
 from gemel.channel import Channel, ChannelKind, Serve, SessionLike, Transport
-from gemel.client.targets import transport_for
+from gemel.client.targets import TransportOptions, transport_for
 from gemel.errors import CallError, ParseError, PeerError, shorten
 from gemel.jsonrpc import ABSENT, Failure, RequestId
 from gemel.protocol.deviations import Deviation
@@ -358,7 +358,7 @@ class WireLog:
 
     # ---------------------------------------------------------------- attaching
 
-    def watch(self, target: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> Transport:
+    def watch(self, target: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Unpack[TransportOptions]) -> Transport:
         """Observe a client: pass the result to `Client` in place of the target.
 
         Args:

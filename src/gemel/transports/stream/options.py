@@ -49,8 +49,8 @@ def _print(line: str) -> None:
 Stderr: TypeAlias = Literal["inherit", "discard"] | os.PathLike[str] | Callable[[str], object] | Shown
 
 
-class ProcessOptions(TypedDict, total=False):
-    """The options of a client of a command line, or of a Python file."""
+class ChildOptions(TypedDict, total=False):
+    """How a child process is started."""
 
     env: Annotated[
         Mapping[str, str] | None,
@@ -76,6 +76,11 @@ class ProcessOptions(TypedDict, total=False):
             ),
         ),
     ]
+
+
+class ProcessOptions(ChildOptions, total=False):
+    """The options of a client of a command line, or of a Python file."""
+
     patience: Annotated[
         float, Option("Seconds it gets to end after its input is closed, and again after SIGTERM.", 2.0, SECONDS)
     ]
