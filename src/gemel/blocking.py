@@ -241,7 +241,7 @@ def in_thread(callback: CallbackT) -> CallbackT:
         return callback
 
     @functools.wraps(function)
-    async def call(*arguments: Any) -> Any:
+    async def call(*arguments: object) -> Any:
         return await awaited(await asyncio.to_thread(function, *arguments))
 
     return cast(CallbackT, call)

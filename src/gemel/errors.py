@@ -125,7 +125,7 @@ class ProtocolError(GemelError):
     #: The HTTP status of a stateless response with this error; it follows from the code.
     http_status: int = 200
 
-    def __init__(self, message: str, data: Any = msgspec.UNSET, *, code: int | None = None) -> None:
+    def __init__(self, message: str, data: object = msgspec.UNSET, *, code: int | None = None) -> None:
         super().__init__(message)
         self.error = ErrorObject(self.code if code is None else code, message, data)
         if code is not None:
@@ -208,7 +208,7 @@ class InternalError(ProtocolError):
         data: Any JSON value, for programs.
     """
 
-    def __init__(self, message: str = "Internal server error", data: Any = msgspec.UNSET) -> None:
+    def __init__(self, message: str = "Internal server error", data: object = msgspec.UNSET) -> None:
         super().__init__(message, data)
 
 
@@ -413,7 +413,7 @@ class PeerError(CallError):
         return wait / 1000 if isinstance(wait, int | float) and 0 <= wait < _LONGEST_WAIT else 0.0
 
 
-def _about(data: Any) -> str:
+def _about(data: object) -> str:
     """What the data of an error names, if that is a short text or a URI."""
     name = data.get("uri") if isinstance(data, Mapping) else data
     return f": {shorten(name)}" if isinstance(name, str) and name else ""

@@ -131,9 +131,9 @@ def _text(contents: ResourceContents) -> str:
     return contents.text if isinstance(contents.text, str) else str(contents.blob)
 
 
-def _plain_content(content: Any) -> Any:
+def _plain_content(content: object) -> Any:
     return content.text if isinstance(content, TextContent) else msgspec.to_builtins(content)
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)

@@ -389,18 +389,18 @@ class _Failure(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
     error: ErrorObject
 
 
-def encode_request(request_id: RequestId, method: str, params: Any = UNSET) -> bytes:
+def encode_request(request_id: RequestId, method: str, params: object = UNSET) -> bytes:
     """The text of a request; `params` is any JSON-encodable object, or UNSET."""
     request = _Request(request_id, method, params)
     return _encoder.encode(request) if type(params) is Raw else encode_value(request)
 
 
-def encode_notification(method: str, params: Any = UNSET) -> bytes:
+def encode_notification(method: str, params: object = UNSET) -> bytes:
     """The text of a notification."""
     return encode_value(_Notification(method, params))
 
 
-def encode_response(request_id: RequestId, result: Any) -> bytes:
+def encode_response(request_id: RequestId, result: object) -> bytes:
     """The text of a successful answer. Raises TypeError (or another of msgspec's errors) for what JSON can't say."""
     return encode_value(_Response(request_id, result))
 

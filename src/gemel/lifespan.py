@@ -29,7 +29,7 @@ class Lifespan:
     def __init__(
         self,
         manager: Callable[[Any], AbstractAsyncContextManager[Any]] | None,
-        owner: Any,
+        owner: object,
         name: str,
         limit: float | None = None,
     ) -> None:
@@ -48,7 +48,7 @@ class Lifespan:
         first = self._manager
 
         @asynccontextmanager
-        async def both(server: Any) -> AsyncIterator[Any]:
+        async def both(server: object) -> AsyncIterator[Any]:
             async with AsyncExitStack() as stack:
                 state = await stack.enter_async_context(first(server)) if first is not None else None
                 await stack.enter_async_context(manager(server))

@@ -100,7 +100,7 @@ async def listen_on_pipe(make_protocol: Callable[[], asyncio.BaseProtocol], path
     return listening
 
 
-async def connect_locally(make_protocol: Callable[[], ProtocolT], path: str, **tls: Any) -> ProtocolT:
+async def connect_locally(make_protocol: Callable[[], ProtocolT], path: str, **tls: object) -> ProtocolT:
     """Connect to a Unix socket or a named pipe. asyncio waits for a pipe whose instances are all busy.
 
     Args:

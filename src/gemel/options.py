@@ -94,20 +94,20 @@ def hint(name: str, known: Collection[str]) -> str:
 class SettingsMeta(msgspec.StructMeta):
     """The class of structs that users fill in: a name that they don't have raises DefinitionError."""
 
-    def __call__(cls, *values: Any, **given: Any) -> Any:
+    def __call__(cls, *values: object, **given: object) -> Any:
         """Make one."""
         check_names(given, cls.__struct_fields__, cls.__name__)
         return super().__call__(*values, **given)
 
 
-def check_option(name: str, value: Any, check: Check | None) -> None:
+def check_option(name: str, value: object, check: Check | None) -> None:
     """Check one value. Raises DefinitionError, in one line, for a value that the option doesn't take."""
     if check is not None and not check.test(value):
         described = f" of type {type(value).__name__}" if check.secret else f"={shown(value)}"
         raise DefinitionError(f"{name}{described} is not possible: {check.advice}")
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """The value as a text; of a function its name and its parameters."""
     text = repr(value)
     if inspect.isroutine(value):
@@ -144,12 +144,12 @@ def accepts(kind: type) -> Callable[[FunctionT], FunctionT]:
 # ---------------------------------------------------------------- checks
 
 
-def is_whole(value: Any, least: int, most: float = float("inf")) -> bool:
+def is_whole(value: object, least: int, most: float = float("inf")) -> bool:
     """Whether a value is an int (and not a bool) within bounds."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def is_number(value: Any, least: float = 0.0) -> bool:
+def is_number(value: object, least: float = 0.0) -> bool:
     """Whether a value is an int or float of at least `least`; neither bool nor NaN."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= least
 
@@ -159,7 +159,7 @@ def are_texts(value: Any) -> bool:
     return _is_collection(value) and all(isinstance(one, str) for one in value)
 
 
-def is_function(value: Any, arguments: int, *, plain: bool = False) -> bool:
+def is_function(value: object, arguments: int, *, plain: bool = False) -> bool:
     """Whether a value can be called with so many positional arguments; a `plain` one must not be `async def`.
 
     What has no signature that Python can read is accepted.
@@ -177,12 +177,12 @@ def is_function(value: Any, arguments: int, *, plain: bool = False) -> bool:
     return True
 
 
-def is_async(function: Any) -> bool:
+def is_async(function: object) -> bool:
     """Whether a function, or an object that can be called, is defined with `async def`."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def _is_collection(value: Any) -> bool:
+def _is_collection(value: object) -> bool:
     """Whether a value can be iterated more than once and isn't text."""
     return isinstance(value, Collection) and not isinstance(value, str | bytes)
 
@@ -226,7 +226,7 @@ def several(test: Callable[[Any], bool], form: str) -> Check:
 def texts_by_name(form: str) -> Check:
     """A mapping of strings to strings, which may be secrets."""
 
-    def fits(value: Any) -> bool:
+    def fits(value: object) -> bool:
         return isinstance(value, Mapping) and are_texts(value) and are_texts(value.values())
 
     return Check(fits, f"write {form}", secret=True)

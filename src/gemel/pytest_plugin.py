@@ -72,7 +72,7 @@ def mcp_server(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture
-def mcp_client(request: pytest.FixtureRequest, mcp_server: Any) -> Iterator[Client | SyncClient]:
+def mcp_client(request: pytest.FixtureRequest, mcp_server: object) -> Iterator[Client | SyncClient]:
     """A client of `mcp_server`: in an async test a `gemel.Client`, otherwise a `gemel.sync.Client`.
 
     It is connected while the test runs. The mark `mcp_client` has its options.
@@ -127,7 +127,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     test, started = item.obj, False
 
     @functools.wraps(test)
-    async def with_client(*args: Any, **kwargs: Any) -> None:
+    async def with_client(*args: object, **kwargs: object) -> None:
         nonlocal started
         started = True
         _require_asyncio()

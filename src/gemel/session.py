@@ -209,7 +209,7 @@ class Session(Record, weakref=True):
     async def send_request(
         self,
         pending: Pending,
-        params: Any = UNSET,
+        params: object = UNSET,
         *,
         about: Call | None = None,
         headers: HeaderTexts = (),
@@ -268,7 +268,7 @@ class Session(Record, weakref=True):
         return pending.result
 
     def _write_request(
-        self, pending: Pending, params: Any, meta: bytes, headers: HeaderTexts, about: Call | None
+        self, pending: Pending, params: object, meta: bytes, headers: HeaderTexts, about: Call | None
     ) -> Outgoing:
         """The message of a request. Raises GemelError, and forgets the request, if its params are not JSON."""
         try:
@@ -369,11 +369,11 @@ class Session(Record, weakref=True):
         except (GemelError, TimeoutError) as exc:
             logger.debug("a notification could not be sent: %s", exc)
 
-    async def _notify_within(self, seconds: float, method: str, params: Any) -> None:
+    async def _notify_within(self, seconds: float, method: str, params: object) -> None:
         async with asyncio.timeout(seconds):
             await self.notify(method, params)
 
-    async def notify(self, method: str, params: Any = UNSET, *, about: Call | None = None) -> None:
+    async def notify(self, method: str, params: object = UNSET, *, about: Call | None = None) -> None:
         """Send a notification. Raises ChannelClosed when it can't be sent, GemelError for params that are not JSON."""
         if (task := asyncio.current_task(self.loop)) is not None and task.cancelling():
             await asyncio.sleep(0)  # a task that was cancelled before sends nothing

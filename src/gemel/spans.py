@@ -253,7 +253,7 @@ class ObservedMessage:
         """Record the target after all."""
         self.metric_attributes.update(self._hidden)
 
-    def finished(self, method: str, result: Any) -> None:
+    def finished(self, method: str, result: object) -> None:
         """Record what a result says: that a tool failed, or which revision was negotiated.
 
         `result` is a struct, a dict or JSON text.

@@ -204,7 +204,7 @@ class Client(Blocking[AsyncClient]):
     """
 
     @accepts(ClientOptions)
-    def __init__(self, target: Any, **options: Unpack[ClientOptions]) -> None:
+    def __init__(self, target: object, **options: Unpack[ClientOptions]) -> None:
         super().__init__(functools.partial(AsyncClient, target, **threaded(options)), "client")
 
     def request(

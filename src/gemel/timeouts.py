@@ -118,7 +118,7 @@ class TimeLeft:
         total: Seconds; anything else is no limit.
     """
 
-    def __init__(self, total: Any) -> None:
+    def __init__(self, total: object) -> None:
         self._time = running_loop().time
         self._total = total if isinstance(total, int | float) else None
         self._end = None if self._total is None else self._time() + self._total
@@ -262,7 +262,7 @@ class Deadlines:
         self._set_timer(max(earliest, now + MIN_PAUSE))
 
 
-def _seconds(name: str, value: Any) -> float:
+def _seconds(name: str, value: object) -> float:
     if (type(value) is float or type(value) is int) and value >= 0:  # the common case of every call, so it comes first
         return min(value, _MAX_SECONDS)
     raise DefinitionError(

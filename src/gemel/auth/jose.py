@@ -125,7 +125,7 @@ def import_key(data: Mapping[str, Any] | str | bytes) -> WebKey:
         raise ValueError(f"not a usable key: {type(exc).__name__}") from None
 
 
-def import_public_key(data: Any) -> WebKey:
+def import_public_key(data: object) -> WebKey:
     """Read a public key that a peer has sent as a JSON Web Key, such as the `jwk` of a DPoP proof.
 
     Args:
@@ -142,7 +142,7 @@ def import_public_key(data: Any) -> WebKey:
     return import_key(data)
 
 
-def import_keys(document: Any) -> list[WebKey]:
+def import_keys(document: object) -> list[WebKey]:
     """Read a JSON Web Key Set.
 
     Keys of unknown types, malformed keys and those that don't verify signatures are skipped (RFC 7517 §5), so that one new
@@ -405,7 +405,7 @@ def _encode(data: bytes) -> bytes:
     return base64.urlsafe_b64encode(data).rstrip(b"=")
 
 
-def _check_type(value: Any, accepted: Collection[str]) -> None:
+def _check_type(value: object, accepted: Collection[str]) -> None:
     name = value.lower().removeprefix("application/") if isinstance(value, str) else None
     if name not in {each.lower().removeprefix("application/") for each in accepted}:
         raise TokenInvalid("the token is of another type")

@@ -172,7 +172,7 @@ def read_metadata(data: bytes, kind: type[MetadataT], note: Note = log_deviation
     return document
 
 
-def _is_valid(value: Any, kind: Any) -> bool:
+def _is_valid(value: object, kind: object) -> bool:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:

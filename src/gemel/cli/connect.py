@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gemel.client.group.config import ServerEntry
 
 
-def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | None = None, **more: Any) -> Client:
+def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | None = None, **more: object) -> Client:
     """Return a client for the TARGET of a command line.
 
     Args:
@@ -149,7 +149,7 @@ class _OwnStderr(Shown):
         return note
 
 
-def _with_arguments(options: argparse.Namespace, target: Any) -> Any:
+def _with_arguments(options: argparse.Namespace, target: object) -> Any:
     is_extended = options.program_arguments and _starts_program(target)
     return [*command_line(target), *options.program_arguments] if is_extended else target
 
@@ -160,5 +160,5 @@ def _located(options: argparse.Namespace) -> str:
     return f"{os.path.abspath(file)}{dot}{name}" if dot and options.cwd is not None else options.target
 
 
-def _starts_program(target: Any) -> bool:
+def _starts_program(target: object) -> bool:
     return isinstance(target, list) or (isinstance(target, str) and not is_address(target))

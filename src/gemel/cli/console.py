@@ -188,6 +188,6 @@ def until_interrupted() -> Iterator[None]:
             raise
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """Return any value of the protocol as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(value)).decode()

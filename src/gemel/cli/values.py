@@ -53,7 +53,7 @@ def parse_strings(words: Sequence[str]) -> dict[str, str]:
 class _ArgumentSchema:
     """A schema, and the root schema that its references point into."""
 
-    def __init__(self, schema: Any, root: Mapping[str, Any]) -> None:
+    def __init__(self, schema: object, root: Mapping[str, Any]) -> None:
         for _ in range(8):
             reference = schema.get("$ref") if isinstance(schema, Mapping) else None
             if not isinstance(reference, str) or not reference.startswith("#/"):
@@ -114,7 +114,7 @@ def _find_member(key: str, schema: Mapping[str, Any]) -> tuple[list[str], _Argum
         key = key[len(name) + 1 :]
 
 
-def _set(arguments: dict[str, Any], path: list[str], value: Any, schema: _ArgumentSchema) -> None:
+def _set(arguments: dict[str, Any], path: list[str], value: object, schema: _ArgumentSchema) -> None:
     for part in path[:-1]:
         arguments = arguments.setdefault(part, {})
         if not isinstance(arguments, dict):

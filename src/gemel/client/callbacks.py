@@ -228,7 +228,7 @@ class Callbacks:
 
     # Results of another type than declared are refused where they leave: see `check_answer`.
 
-    async def _elicit(self, params: Any) -> Any:
+    async def _elicit(self, params: object) -> Any:
         if _member(params, "mode") == "url":
             return await self._open(params)
         if self._on_elicit is None:
@@ -245,7 +245,7 @@ class Callbacks:
             _check(answer.content or {}, request)
         return answer
 
-    async def _open(self, params: Any) -> Any:
+    async def _open(self, params: object) -> Any:
         if self._on_elicit_url is None:
             raise _no_mode("url")
         agreed = await awaited(self._on_elicit_url(_decode(params, ElicitUrlParams)))
@@ -253,7 +253,7 @@ class Callbacks:
             return agreed
         return ElicitResult(action="accept" if agreed else "decline")
 
-    async def _sample(self, params: Any) -> CreateMessageResult:
+    async def _sample(self, params: object) -> CreateMessageResult:
         assert self._on_sample is not None
         request = _decode(params, CreateMessageParams)
         if (request.tools or request.tool_choice) and not self._sampling_tools:
@@ -349,7 +349,7 @@ _ANSWERS: Mapping[str, tuple[type[Result], str]] = {
 }
 
 
-def check_answer(method: str, result: Any) -> Any:
+def check_answer(method: str, result: object) -> Any:
     """Return the result of a request of the server if it can be sent. It was made by code of the user.
 
     Raises:
@@ -383,7 +383,7 @@ def _check(content: dict[str, Any], request: ElicitFormParams) -> None:
         raise InvalidAnswer(f"The answer of on_elicit to {shorten(request.message)!r} does not fit the form: {problem}")
 
 
-async def awaited(value: Any) -> Any:
+async def awaited(value: object) -> Any:
     """What a callback returned, awaited if it is async."""
     return await value if isinstance(value, Awaitable) else value
 

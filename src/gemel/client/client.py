@@ -79,7 +79,7 @@ class Client(ClientMethods):
     """
 
     @accepts(ClientOptions)
-    def __init__(self, target: Any, **options: Unpack[ClientOptions]) -> None:
+    def __init__(self, target: object, **options: Unpack[ClientOptions]) -> None:
         settings = resolve(ClientOptions, options, "Client")
         if options.get("auth") == "oauth":  # copies of the client share its login
             options["auth"] = load("oauth")()

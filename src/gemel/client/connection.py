@@ -83,7 +83,7 @@ class ClientConnection:
 
     def __init__(
         self,
-        target: Any,
+        target: object,
         transport: Transport,
         handle: Handle,
         *,

@@ -590,7 +590,7 @@ class ClientMethods(ABC):
             raise
 
     def finish_tool_result(
-        self, name: str, result: CallToolResult[Any], *, returns: Any = None, raise_on_error: bool = True
+        self, name: str, result: CallToolResult[Any], *, returns: object = None, raise_on_error: bool = True
     ) -> CallToolResult[Any]:
         """Check a result that came in another way than as the answer to a call, and give it its `data`; for extensions.
 
@@ -615,7 +615,7 @@ class ClientMethods(ABC):
         name: str,
         tool: KnownTool | None,
         result: CallToolResult[Any],
-        returns: Any,
+        returns: object,
         *,
         raise_on_error: bool,
         checks: bool,
@@ -816,7 +816,7 @@ class ClientMethods(ABC):
         """Make a subscription."""
 
 
-def _name(name: Any, method: str, kind: str) -> str:
+def _name(name: object, method: str, kind: str) -> str:
     """The name of a tool or prompt. Raises DefinitionError for anything else, and NotSent for what is not Unicode."""
     if isinstance(name, str):
         if name.isascii() or is_unicode(name):

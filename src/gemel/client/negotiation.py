@@ -475,7 +475,12 @@ class Negotiation:
         return probe.result()
 
     async def _ask(
-        self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"], idle: float | None = None
+        self,
+        method: str,
+        params: object,
+        headers: object,
+        to: Literal["discover", "initialize"],
+        idle: float | None = None,
     ) -> StepAnswer:
         """Send a request, again to a busy server."""
         limits, loop = self._session.connection.limits, asyncio.get_running_loop()
@@ -492,7 +497,7 @@ class Negotiation:
         return await self._ask_once(method, params, headers, to, idle)
 
     async def _ask_once(
-        self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"], idle: float | None
+        self, method: str, params: object, headers: object, to: Literal["discover", "initialize"], idle: float | None
     ) -> StepAnswer:
         self.answers.setdefault(method, "no answer")
         answer = await self._request(method, params, headers, to, idle)

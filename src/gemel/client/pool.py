@@ -62,7 +62,7 @@ class ClientPool:
     """
 
     @accepts(ClientPoolOptions)
-    def __init__(self, target: Any, size: int = 10, **options: Unpack[ClientPoolOptions]) -> None:
+    def __init__(self, target: object, size: int = 10, **options: Unpack[ClientPoolOptions]) -> None:
         check_option("size", size, whole(1))
         settings = resolve(ClientPoolOptions, options, "ClientPool")
         self._target = target

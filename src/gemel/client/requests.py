@@ -423,7 +423,7 @@ def _own_headers(headers: Mapping[str, str]) -> HeaderTexts:
     return tuple(call_headers(headers))
 
 
-def _decoded(value: Any) -> Any:
+def _decoded(value: object) -> Any:
     return msgspec.json.decode(value) if isinstance(value, Raw) else value
 
 
@@ -451,7 +451,7 @@ async def _pause(request: ClientContext, pause: float, seconds: float | None) ->
     raise CallTimeout(f"{request.method} was not finished within {request.total:g} seconds: the server needs more time")
 
 
-def _read_typed(raw: Raw, kind: Any) -> Result | None:
+def _read_typed(raw: Raw, kind: object) -> Result | None:
     """A result as its type; None for one that does not fit, and for types that do not hold the type of the result."""
     if kind not in _typed_decoders:
         _typed_decoders[kind] = _decoder(kind) if "result_type" in getattr(kind, "__struct_fields__", ()) else None
@@ -467,14 +467,14 @@ def _read_typed(raw: Raw, kind: Any) -> Result | None:
         return None
 
 
-def _decoder(kind: Any) -> Callable[[Raw], Any]:
+def _decoder(kind: object) -> Callable[[Raw], Any]:
     decoder = _decoders.get(kind)
     if decoder is None:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind).decode
     return decoder
 
 
-def read_result(raw: Raw, method: str, kind: Any, deviations: Deviations | None = None) -> Any:
+def read_result(raw: Raw, method: str, kind: object, deviations: Deviations | None = None) -> Any:
     """A complete result as its type, a dict by default.
 
     With `deviations`, items and blocks that are not valid are left out and noted there. Raises InvalidResponse.

@@ -89,7 +89,7 @@ def salvage(raw: Raw, kind: Any, decode: Callable[[Raw], Any], deviations: Devia
     return result
 
 
-def salvage_opening(raw: Raw, kind: Any, note: Note) -> Raw:
+def salvage_opening(raw: Raw, kind: object, note: Note) -> Raw:
     """Leave optional members that are not valid out of the answer to `initialize` or `server/discover`.
 
     The name and the version of a server are for display only: they are empty texts where they are missing or not valid.

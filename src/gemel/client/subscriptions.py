@@ -324,7 +324,7 @@ class OpenSubscriptions:
                 subscription.offer(change)
         return change
 
-    def _tagged(self, tag: Any) -> list[Subscription]:
+    def _tagged(self, tag: object) -> list[Subscription]:
         return [one for one in self._all if one.id is not None and one.id == tag and type(one.id) is type(tag)]
 
 

@@ -102,7 +102,7 @@ _OPTIONS: dict[_Kind, type | None] = {
 }
 
 
-def _kind_of(target: Any) -> _Kind:
+def _kind_of(target: object) -> _Kind:
     if hasattr(target, "open") and not isinstance(target, Path):
         return "transport"
     if hasattr(target, "serve") and (hasattr(target, "running") or not callable(target)):
@@ -114,7 +114,7 @@ def _kind_of(target: Any) -> _Kind:
     return "socket" if isinstance(target, str) and is_address(target) else "process"
 
 
-def fitting_options(target: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+def fitting_options(target: object, options: Mapping[str, Any]) -> dict[str, Any]:
     """Get those of the options of clients that fit a target.
 
     Args:
@@ -169,7 +169,7 @@ def _plain(target: Any, options: Any) -> Any:
     return target
 
 
-def _socket(target: str, limits: Limits, options: Any) -> Transport:
+def _socket(target: str, limits: Limits, options: object) -> Transport:
     from gemel.transports.stream.sockets import TcpSocket, UnixSocket
 
     _plain(target, options)
@@ -187,7 +187,7 @@ def _socket(target: str, limits: Limits, options: Any) -> Transport:
     return TcpSocket(host.strip("[]"), int(port), limits=limits)
 
 
-def words_of(target: Any) -> str:
+def words_of(target: object) -> str:
     """A target as text for people."""
     if isinstance(target, str | Path):
         return shorten(str(target))
@@ -213,7 +213,7 @@ def check_script(path: Path) -> None:
         raise StartError(f"{hiding} hides the package gemel, because Python imports it first: rename the file")
 
 
-def command_line(target: Any) -> list[str]:
+def command_line(target: object) -> list[str]:
     """The words of a command line; a Python file runs in this interpreter. Raises DefinitionError, StartError."""
     if isinstance(target, Path) or (isinstance(target, str) and target.endswith(".py") and Path(target).is_file()):
         check_script(Path(target))
@@ -243,7 +243,7 @@ def command_line(target: Any) -> list[str]:
     return words
 
 
-def _advice(target: Any) -> str:
+def _advice(target: object) -> str:
     """What to write in place of a target of another type."""
     if isinstance(target, Mapping):
         return "a configuration is read by ClientGroup.from_config(…)"
@@ -252,7 +252,7 @@ def _advice(target: Any) -> str:
     return "give a URL, a command line, a Server, an ASGI application or a Transport"
 
 
-def network_attributes(transport: Any) -> dict[str, str | int]:
+def network_attributes(transport: object) -> dict[str, str | int]:
     """The address of a transport, without path and query of a URL, which may contain secrets."""
     url, host = getattr(transport, "url", None), getattr(transport, "host", None)
     if isinstance(url, str):

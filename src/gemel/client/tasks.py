@@ -129,12 +129,12 @@ class ClientTasks(ABC):
     async def start(
         self,
         name: str,
-        arguments: Any,
+        arguments: object,
         *,
         returns: type[DataT] | UnionType | None,
         raise_on_error: bool,
         ttl: float | None,
-        options: Any,
+        options: object,
     ) -> ToolTask[DataT]:
         """Call a tool as a task; see `Client.call_tool`.
 

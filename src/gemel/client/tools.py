@@ -63,7 +63,7 @@ class KnownTool:
             raise InvalidResponse(f"Tool {self.tool.name!r}: the result does not fit its output schema: {problem}")
 
 
-def _compile(schema: Any, name: str) -> Validator | None:
+def _compile(schema: object, name: str) -> Validator | None:
     """A bounded validator; None, with a log message, for a schema that can't be used."""
     try:
         return compile_schema(schema)
@@ -129,12 +129,12 @@ def refused(error: PeerError) -> CallToolResult[Any]:
     return CallToolResult(content=[TextContent(text=error.description)], is_error=True)
 
 
-def is_wrapped(value: Any) -> bool:
+def is_wrapped(value: object) -> bool:
     """Return whether a value may be one that is wrapped for revisions 2025-06-18 and 2025-11-25."""
     return isinstance(value, dict) and value.keys() == {"result"}
 
 
-def converted(kind: Any, result: CallToolResult[Any], name: str, *, wraps: bool) -> Any:
+def converted(kind: object, result: CallToolResult[Any], name: str, *, wraps: bool) -> Any:
     """The structured content as the caller's type.
 
     It is unwrapped if the output schema of the tool says that it is wrapped, or if the type rejects the whole and accepts
@@ -166,7 +166,7 @@ def _from_text(text: str) -> Any:
         return text
 
 
-def _name_of(kind: Any) -> str:
+def _name_of(kind: object) -> str:
     if kind is NoneType:
         return "None"
     return kind.__name__ if isinstance(kind, type) and not typing.get_args(kind) else str(kind)

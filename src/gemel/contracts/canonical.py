@@ -18,7 +18,7 @@ ALGORITHM = "sha256:"
 _text = msgspec.json.Encoder()
 
 
-def canonical(value: Any, texts: dict[int, str] | None = None) -> str:
+def canonical(value: object, texts: dict[int, str] | None = None) -> str:
     """The value as JSON without blanks, members in the order of their UTF-16 code units (RFC 8785 section 3.2).
 
     Numbers that are equal are written alike: whole ones as digits (`1.0` and `1` are `1`), all others in the shortest

@@ -143,7 +143,7 @@ class ContractCheck:
 
     # ---------------------------------------------------------------- lists
 
-    async def _take_page(self, of: ItemList, ctx: ClientContext, result: Any) -> Sequence[Difference]:
+    async def _take_page(self, of: ItemList, ctx: ClientContext, result: object) -> Sequence[Difference]:
         """Remember a page. Returns the differences of its list if it is the last one."""
         try:
             page = result if isinstance(result, of.result) else msgspec.convert(result, of.result)

@@ -175,7 +175,7 @@ class _Entry:
         else:
             yield from self._schema("output", before["outputSchema"], after["outputSchema"])
 
-    def _schema(self, use: Use, before: Any, after: Any) -> Iterator[Difference]:
+    def _schema(self, use: Use, before: object, after: object) -> Iterator[Difference]:
         if same(before, after):
             return
         if self._steps == 0:
@@ -272,7 +272,7 @@ _OTHERS: dict[str, Severity] = {"mimeType": "may break", "icons": "harmless", "_
 _HEADER = "x-mcp-header"
 
 
-def _annotations(schema: Any, at: str) -> dict[str, Any]:
+def _annotations(schema: object, at: str) -> dict[str, Any]:
     """The annotations of a schema by place and keyword: `input.city.description`."""
     by_place: dict[str, list[Any]] = {}
     for place, value in _each_annotation(schema, at):
@@ -282,7 +282,7 @@ def _annotations(schema: Any, at: str) -> dict[str, Any]:
     }
 
 
-def _annotations_changed(before: Any, after: Any, at: str) -> Iterator[tuple[str, Severity, str]]:
+def _annotations_changed(before: object, after: object, at: str) -> Iterator[tuple[str, Severity, str]]:
     """The place, severity and message of each annotation that changed."""
     was, now = _annotations(before, at), _annotations(after, at)
     for place in sorted(was.keys() | now.keys()):
@@ -300,13 +300,13 @@ def _annotations_changed(before: Any, after: Any, at: str) -> Iterator[tuple[str
         yield place, severity, change_shown(old, new)
 
 
-def _has_text(value: Any) -> bool:
+def _has_text(value: object) -> bool:
     if isinstance(value, dict):
         return bool(value)
     return any(map(_has_text, value)) if isinstance(value, list) else isinstance(value, str) and value != ""
 
 
-def _each_annotation(schema: Any, at: str) -> Iterator[tuple[str, Any]]:
+def _each_annotation(schema: object, at: str) -> Iterator[tuple[str, Any]]:
     if not isinstance(schema, dict):
         return
     for word, value in schema.items():

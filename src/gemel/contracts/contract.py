@@ -136,7 +136,7 @@ def listed_of(of: ItemList, key: str, definition: Definition) -> Model:
     return msgspec.convert({of.key: key, **definition}, of.item)
 
 
-def _members(value: Any, revision: str) -> Definition:
+def _members(value: object, revision: str) -> Definition:
     """The members of a protocol type, without empty ones."""
     members: Definition = plain_json(msgspec.to_builtins(shape(value, revision)))
     return {word: member for word, member in members.items() if member not in ([], {}) or word == "inputSchema"}
@@ -149,7 +149,7 @@ def _keep(definition: Definition, word: str, condition: Callable[[str, Any], boo
         definition[word] = members
 
 
-def plain_json(value: Any, level: int = 1) -> Any:
+def plain_json(value: object, level: int = 1) -> Any:
     """Return a JSON value in which equal numbers have one form. Raises ValueError if it is nested too deep."""
     if level > MAX_DEPTH:
         raise ValueError(f"is nested deeper than {MAX_DEPTH} levels")
@@ -160,6 +160,6 @@ def plain_json(value: Any, level: int = 1) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def same(one: Any, other: Any) -> bool:
+def same(one: object, other: object) -> bool:
     """Return whether two values of definitions are the same JSON."""
     return _to_json(one) == _to_json(other)

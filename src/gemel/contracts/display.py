@@ -21,12 +21,12 @@ def hidden_in(text: str) -> list[str]:
     return list(dict.fromkeys(f"U+{ord(character):04X}" for character in hidden().findall(text)))
 
 
-def hidden_within(value: Any) -> list[str]:
+def hidden_within(value: object) -> list[str]:
     """Return the hidden characters in all strings of a JSON value, names of members included."""
     return list(dict.fromkeys(one for text in _texts(value) for one in hidden_in(text)))
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -55,7 +55,7 @@ def name_shown(text: str) -> str:
     return text if plain and text else shown(text)
 
 
-def warning(value: Any) -> str:
+def warning(value: object) -> str:
     """Return a note on the hidden characters of a JSON value, empty without any."""
     found = hidden_within(value)
     return f" (hidden characters: {', '.join(found[:_MOST])})" if found else ""
@@ -68,7 +68,7 @@ def values_shown(values: Iterable[Any]) -> str:
     return ", ".join(texts[:_MOST]) + more
 
 
-def change_shown(before: Any, after: Any) -> str:
+def change_shown(before: object, after: object) -> str:
     """Return a JSON value before and after a change; long strings from shortly before the place where they differ."""
     if isinstance(before, str) and isinstance(after, str):
         same = next((place for place, (x, y) in enumerate(zip(before, after, strict=False)) if x != y), None)
@@ -78,11 +78,11 @@ def change_shown(before: Any, after: Any) -> str:
     return f"{value_shown(before)} → {value_shown(after)}{warning(after)}"
 
 
-def unset_if_none(value: Any) -> Any:
+def unset_if_none(value: object) -> Any:
     """Return UNSET in place of a None that stands for a missing value, and not for null."""
     return UNSET if value is None else value
 
 
-def value_shown(value: Any) -> str:
+def value_shown(value: object) -> str:
     """Return a JSON value on one line, "none" for UNSET."""
     return "none" if value is UNSET else shown(value, 120)

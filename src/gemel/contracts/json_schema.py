@@ -27,7 +27,7 @@ _NEWER = (
 )
 
 
-def normal(schema: Any) -> Any:
+def normal(schema: object) -> Any:
     """Return the schema without what carries no meaning.
 
     `{}` and `{"not": {}}` become `true` and `false`; `required`, `type`, `enum`, `dependentRequired`, `allOf`,
@@ -54,7 +54,7 @@ class Texts:
         return text
 
 
-def _normal(schema: Any, texts: Texts) -> Any:
+def _normal(schema: object, texts: Texts) -> Any:
     if not isinstance(schema, dict):
         return schema
     inner = with_inner(schema, lambda _, one: _normal(one, texts))
@@ -68,13 +68,13 @@ def _normal(schema: Any, texts: Texts) -> Any:
     return False if words == {"not": True} and words["not"] is True else words
 
 
-def dialect(schema: Any) -> str:
+def dialect(schema: object) -> str:
     """Return the dialect that the root of a schema names, without a fragment."""
     declared = schema.get("$schema") if isinstance(schema, dict) else None
     return declared.rstrip("#") if isinstance(declared, str) else DEFAULT_DIALECT
 
 
-def newest(schema: Any) -> Any | None:
+def newest(schema: object) -> Any | None:
     """Translate a normal schema to the default dialect; None if its own dialect is not known."""
     named = dialect(schema)
     if named == DEFAULT_DIALECT:
@@ -82,7 +82,7 @@ def newest(schema: Any) -> Any | None:
     return _translated(schema) if named in _OLDER else None
 
 
-def _translated(schema: Any) -> Any:
+def _translated(schema: object) -> Any:
     """Draft 6 or 7: `$ref` overrides its siblings, `items` and `dependencies` have other names."""
     if not isinstance(schema, dict):
         return schema
@@ -101,11 +101,11 @@ def _translated(schema: Any) -> Any:
     return with_inner(translated, lambda _, one: _translated(one))
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _sorted(word: str, value: Any, texts: Texts) -> Any:
+def _sorted(word: str, value: object, texts: Texts) -> Any:
     if word in ("required", "enum") and isinstance(value, list):
         return _unique(value)
     if word == "type" and isinstance(value, list):
@@ -131,7 +131,7 @@ class Root:
     def __init__(self, schema: Any) -> None:
         self.schema = schema
 
-    def find(self, reference: Any) -> Node | None:
+    def find(self, reference: object) -> Node | None:
         """Return the schema that a JSON Pointer reference names; None if it is not in this document."""
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
             return None
@@ -145,7 +145,7 @@ class Node(NamedTuple):
     root: Root
     schema: Any
 
-    def inner(self, schema: Any) -> Node:
+    def inner(self, schema: object) -> Node:
         """Return a schema of the same root."""
         return Node(self.root, schema)
 
@@ -161,11 +161,11 @@ def inner_schemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from inner
 
 
-def pairs_of(value: Any) -> list[tuple[str, Any]]:
+def pairs_of(value: object) -> list[tuple[str, Any]]:
     """Return the members of an object, none for any other value."""
     return list(value.items()) if isinstance(value, dict) else []
 
 
-def list_of(value: Any) -> list[Any]:
+def list_of(value: object) -> list[Any]:
     """Return a list as it is, an empty one for any other value."""
     return value if isinstance(value, list) else []

@@ -49,7 +49,7 @@ def _fingerprint(lock: dict[str, Any]) -> str:
     return fingerprint({"instructions": lock.get("instructions"), **sections})
 
 
-def _sorted(value: Any) -> Any:
+def _sorted(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _sorted(value[key]) for key in sorted(value)}
     return [_sorted(item) for item in value] if isinstance(value, list) else value
@@ -113,7 +113,7 @@ class _Reader:
             raise self._wrong(of.member, "must be an object that maps names to definitions")
         return {key: self._entry(of, key, entry) for key, entry in entries.items()}
 
-    def _entry(self, of: ItemList, key: str, entry: Any) -> Definition:
+    def _entry(self, of: ItemList, key: str, entry: object) -> Definition:
         place = f"{of.word} {shorten(key)!r}"
         if not isinstance(entry, dict) or not isinstance(entry.get("definition"), dict) or "fingerprint" not in entry:
             raise self._wrong(place, "must have a fingerprint and a definition")

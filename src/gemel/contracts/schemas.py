@@ -294,7 +294,7 @@ class _Size:
         return cases + nested
 
 
-def _values_in(value: Any) -> int:
+def _values_in(value: object) -> int:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return 1 + sum(map(_values_in, inner))
 

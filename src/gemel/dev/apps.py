@@ -126,7 +126,7 @@ def page_of(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     raise ValueError(f"The resource is not a page: its type is not {MIME_TYPE}")
 
 
-def _origins(values: Any) -> str:
+def _origins(values: object) -> str:
     """The origins in a list as they stand in a policy."""
     texts = values if isinstance(values, list) else []
     return " ".join(text for text in texts[:_MAX_ORIGINS] if isinstance(text, str) and _ORIGIN.fullmatch(text))

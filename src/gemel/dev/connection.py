@@ -275,7 +275,7 @@ class EraConnection:
         finally:
             self._show_listening(on=False, uris=[], **more)
 
-    def _show_listening(self, *, on: bool, uris: list[str], **more: Any) -> None:
+    def _show_listening(self, *, on: bool, uris: list[str], **more: object) -> None:
         fields = {"era": self.era, "on": on, "uris": uris, **more}
         self._journal.add("listening", fields, key=("listening", self.era))
 
@@ -351,7 +351,7 @@ class EraConnection:
         standard = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         return {**standard, **headers}, msgspec.json.encode(body)
 
-    def _mirrored(self, name: Any, arguments: Any) -> dict[str, str]:
+    def _mirrored(self, name: object, arguments: object) -> dict[str, str]:
         """The headers that repeat arguments of a tool."""
         schemas = [tool.get("inputSchema") for tool in self.items.get("tools", ()) if tool.get("name") == name]
         try:

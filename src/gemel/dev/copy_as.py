@@ -60,7 +60,7 @@ def _command(method: str, params: Mapping[str, Any], schema: Mapping[str, Any]) 
     raise ValueError(f"There is no command of gemel for {method} with these params")
 
 
-def _argument(key: str, value: Any, schema: Mapping[str, Any]) -> str:
+def _argument(key: str, value: object, schema: Mapping[str, Any]) -> str:
     properties = schema.get("properties")
     declared = properties.get(key) if isinstance(properties, dict) else None
     is_text = isinstance(declared, dict) and declared.get("type") == "string"
@@ -162,7 +162,7 @@ def _tool_checks(result: Mapping[str, Any] | None, *, failed: bool) -> str:
     return "assert not result.is_error"
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     return pprint.pformat(value, width=100, sort_dicts=False)
 
 
@@ -175,5 +175,5 @@ def _identifier(words: Sequence[str]) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()

@@ -439,7 +439,7 @@ class Inspector:
                     span["parent"] = call
             self.journal.add("span", span)
 
-    def _add_span(self, call: _Call, method: str, name: Any, state: str, ms: float) -> None:
+    def _add_span(self, call: _Call, method: str, name: object, state: str, ms: float) -> None:
         attributes = {"mcp.method.name": method, "era": call.era}
         if isinstance(name, str):
             attributes["gen_ai.tool.name" if method == "tools/call" else "name"] = name

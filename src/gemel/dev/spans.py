@@ -94,7 +94,7 @@ def _from_protobuf(body: bytes) -> Any:
     return MessageToDict(request)
 
 
-def _each_span(request: Any) -> Iterator[Mapping[str, Any]]:
+def _each_span(request: object) -> Iterator[Mapping[str, Any]]:
     for resource in _list(request, "resourceSpans"):
         for scope in _list(resource, "scopeSpans"):
             for span in _list(scope, "spans"):
@@ -103,7 +103,7 @@ def _each_span(request: Any) -> Iterator[Mapping[str, Any]]:
                 yield span
 
 
-def _list(value: Any, name: str) -> list[Any]:
+def _list(value: object, name: str) -> list[Any]:
     inner = value.get(name, []) if isinstance(value, dict) else None
     if not isinstance(inner, list):
         raise ValueError(f"{name} is not a list in an object")
@@ -138,7 +138,7 @@ def _milliseconds(value: Any) -> float:
         raise ValueError("A time of a span is not a number of nanoseconds") from None
 
 
-def _id(value: Any, size: int) -> str:
+def _id(value: object, size: int) -> str:
     """The id in hexadecimal digits. JSON has them so; what becomes JSON from Protobuf has base64."""
     if value in (None, ""):
         return ""
@@ -165,13 +165,13 @@ def _attributes(span: Mapping[str, Any]) -> dict[str, Any]:
     return attributes
 
 
-def _value(kind: str, value: Any) -> Any:
+def _value(kind: str, value: object) -> Any:
     """The value of an attribute. Whole numbers are written as strings, since they may have 64 bits."""
     if kind == "intValue" and isinstance(value, str) and len(value) < 16 and value.lstrip("-").isdecimal():
         return int(value)
     return value if isinstance(value, bool | float) else _text(value)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"

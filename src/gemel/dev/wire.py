@@ -259,12 +259,12 @@ class MessageJournal:
         calls = [sent for sent in open_here if sent is not None and sent.call is not None]
         return calls[-1] if calls and (head.id is not UNSET or len(calls) == 1) else None
 
-    def _request_of(self, channel: int, request_id: Any) -> Sent | None:
+    def _request_of(self, channel: int, request_id: object) -> Sent | None:
         request = self._requests["client"].get((channel, request_id)) if isinstance(request_id, str | int) else None
         return request.sent if request is not None else None
 
 
-def _member(value: Any, name: str) -> Any:
+def _member(value: object, name: str) -> Any:
     if isinstance(value, Raw):
         try:
             value = msgspec.json.decode(value)

@@ -198,7 +198,7 @@ def _in_schemas(offers: Offers, test: Callable[[dict[str, Any]], str | None], *,
                 yield f"{_tool(tool)}, {places[0][0]}", f"{places[0][1]}{more}"
 
 
-def _parts(root: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parts(root: object, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
     pending = [(root, place)]
     while pending:
         part, place = pending.pop()

@@ -292,7 +292,7 @@ def _page_meta(uri: str, options: PageOptions) -> dict[str, Any] | None:
 def _page(function: Callable[..., Any], uri: str, meta: dict[str, Any] | None) -> Callable[..., Any]:
     """The function of a resource whose contents carry the page's `_meta`, which takes precedence over that of the listing."""
 
-    def contents(document: Any) -> ResourceContents:
+    def contents(document: object) -> ResourceContents:
         if not isinstance(document, str):
             raise DefinitionError(
                 f"The page {uri!r} returned {type(document).__name__}: return the HTML document, a str"
@@ -301,11 +301,11 @@ def _page(function: Callable[..., Any], uri: str, meta: dict[str, Any] | None) -
         return ResourceContents(uri=uri, text=document, mime_type=MIME_TYPE, meta=meta)
 
     @functools.wraps(function)
-    async def awaited(**arguments: Any) -> ResourceContents:
+    async def awaited(**arguments: object) -> ResourceContents:
         return contents(await function(**arguments))
 
     @functools.wraps(function)
-    def plain(**arguments: Any) -> ResourceContents:
+    def plain(**arguments: object) -> ResourceContents:
         return contents(function(**arguments))
 
     return awaited if inspect.iscoroutinefunction(function) else plain

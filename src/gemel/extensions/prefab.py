@@ -147,7 +147,7 @@ class PrefabApps(Apps):
     def _rendered(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The same function, which returns the description of its interface as a result."""
 
-        def render(value: Any) -> CallToolResult:
+        def render(value: object) -> CallToolResult:
             app = PrefabApp(view=value) if isinstance(value, Component) else value
             if isinstance(app, CallToolResult):
                 return app
@@ -159,11 +159,11 @@ class PrefabApps(Apps):
             return CallToolResult(content=[TextContent(text=_TEXT)], structured_content=content)
 
         @functools.wraps(function)
-        async def awaited(*args: Any, **arguments: Any) -> CallToolResult:
+        async def awaited(*args: object, **arguments: object) -> CallToolResult:
             return render(await function(*args, **arguments))
 
         @functools.wraps(function)
-        def plain(*args: Any, **arguments: Any) -> CallToolResult:
+        def plain(*args: object, **arguments: object) -> CallToolResult:
             return render(function(*args, **arguments))
 
         rendered: Callable[..., Any] = awaited if is_async(function) else plain

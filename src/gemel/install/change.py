@@ -211,7 +211,7 @@ class _File:
             raise StartError(f"{self._shown}: {exc}") from None
         return (self._mark + text).encode("utf-8")
 
-    def diff(self, after: bytes | None, *entries: Any) -> str:
+    def diff(self, after: bytes | None, *entries: object) -> str:
         """The difference to another content, without the values of these entries' variables and headers."""
         old, new = (_masked((content or b"").decode("utf-8", "replace"), entries) for content in (self.before, after))
         names = (str(self._shown) if self.before is not None else os.devnull, str(self._shown))
@@ -225,14 +225,14 @@ def _masked(text: str, entries: tuple[Any, ...]) -> str:
     return text
 
 
-def _secrets(entry: Any) -> Iterator[str]:
+def _secrets(entry: object) -> Iterator[str]:
     for member in ("env", "headers", "http_headers"):
         values = entry.get(member) if isinstance(entry, Mapping) else None
         if isinstance(values, Mapping):
             yield from (value for value in values.values() if isinstance(value, str) and "${" not in value and value)
 
 
-def _digest(entry: Any) -> str:
+def _digest(entry: object) -> str:
     return hashlib.sha256(json.dumps(entry, sort_keys=True).encode()).hexdigest()
 
 

@@ -33,7 +33,7 @@ def get(text: str, path: Sequence[str]) -> Any:
     return value
 
 
-def put(text: str, path: Sequence[str], value: Any) -> str:
+def put(text: str, path: Sequence[str], value: object) -> str:
     """Return the text with a value at a path; objects on the way are made.
 
     Raises:
@@ -77,7 +77,7 @@ def cut(text: str, path: Sequence[str]) -> str:
     return _checked(_remove(text, node, path[-1]), root.value)
 
 
-def _insert(text: str, root: JsonNode, node: JsonNode, key: str, value: Any) -> str:
+def _insert(text: str, root: JsonNode, node: JsonNode, key: str, value: object) -> str:
     """Add a member behind all others, and behind the comments that follow them."""
     newline, unit = _newline(text), _unit(text, root)
     outer = _line_indentation(text, node.start)
@@ -97,7 +97,7 @@ def _insert(text: str, root: JsonNode, node: JsonNode, key: str, value: Any) -> 
     return head + piece + (tail if "\n" in tail else newline + outer) + text[close:]
 
 
-def _replace(text: str, root: JsonNode, node: JsonNode, value: Any) -> str:
+def _replace(text: str, root: JsonNode, node: JsonNode, value: object) -> str:
     newline = _newline(text)
     rendered = _render(value, newline + _line_indentation(text, node.start), _unit(text, root))
     return text[: node.start] + rendered + text[node.end :]
@@ -123,13 +123,13 @@ def _remove(text: str, node: JsonNode, key: str) -> str:
     return head + tail
 
 
-def _checked(edited: str, expected: Any) -> str:
+def _checked(edited: str, expected: object) -> str:
     if read(edited).value != expected:
         raise StartError("the file can't be changed safely: its layout is not understood")
     return edited
 
 
-def _render(value: Any, line: str, unit: str) -> str:
+def _render(value: object, line: str, unit: str) -> str:
     """JSON whose further lines begin with `line`."""
     return json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", line)
 

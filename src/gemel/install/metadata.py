@@ -147,7 +147,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise StartError(f"{path} is not TOML: {exc}") from exc
 
 
-def _variable(name: str, table: Any) -> EnvironmentVariable:
+def _variable(name: str, table: object) -> EnvironmentVariable:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise StartError(f"[tool.gemel.env]: {name!r} is not the name of an environment variable")
     own = _Table(table, f"[tool.gemel.env.{name}]", _VARIABLE_KEYS)
@@ -159,7 +159,7 @@ def _variable(name: str, table: Any) -> EnvironmentVariable:
 class _Table:
     """A table of pyproject.toml with a fixed set of keys. Raises StartError for others."""
 
-    def __init__(self, table: Any, place: str, keys: Sequence[str]) -> None:
+    def __init__(self, table: object, place: str, keys: Sequence[str]) -> None:
         if not isinstance(table, dict):
             raise StartError(f"{place} must be a table")
         for key in table:

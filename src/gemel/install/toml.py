@@ -116,7 +116,7 @@ def _checked(edited: str, expected: Mapping[str, Any]) -> str:
     raise StartError("the file can't be changed safely: the servers are not written as tables of their own, [a.b]")
 
 
-def _render(value: Any) -> str:
+def _render(value: object) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(key)} = {_render(item)}" for key, item in value.items()) + " }"
     if isinstance(value, (list, tuple)):

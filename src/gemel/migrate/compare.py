@@ -224,7 +224,7 @@ def _without_sections(text: str) -> list[str]:
     return words
 
 
-def _is_text_schema(schema: Any) -> bool:
+def _is_text_schema(schema: object) -> bool:
     """Whether the original's library made this output schema of `-> str`, of a content block, or of a list of them."""
     if not isinstance(schema, dict):
         return False
@@ -236,7 +236,7 @@ def _is_text_schema(schema: Any) -> bool:
     return _is_block(plain)
 
 
-def _value_in_result(old: Any, new: Any) -> Any:
+def _value_in_result(old: object, new: object) -> Any:
     """The schema of what the original has in a field `result`, and the new server has not; or None.
 
     Version 1 of the official SDK does so with objects, and version 2 with other values also in the revision 2026-07-28, which does
@@ -249,7 +249,7 @@ def _value_in_result(old: Any, new: Any) -> Any:
     return {**old["properties"]["result"], "$defs": old.get("$defs", {})}
 
 
-def _moments(schema: Any) -> int:
+def _moments(schema: object) -> int:
     """How many formats of times and durations a schema lists; -1 if there is no schema."""
     if schema is None:
         return -1
@@ -257,7 +257,7 @@ def _moments(schema: Any) -> int:
     return sum(text.count(f'"format": "{form}"') for form in _MOMENTS)
 
 
-def _without_moments(schema: Any) -> Any:
+def _without_moments(schema: object) -> Any:
     """An output schema without formats of times and durations, the patterns in their place, and the format of a decimal."""
     if isinstance(schema, list):
         return [_without_moments(inner) for inner in schema]
@@ -286,7 +286,7 @@ def _schemas(where: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iter
     yield from _compare(where, _plain(old, old, ()), _plain(new, new, ()))
 
 
-def _compare(where: str, old: Any, new: Any) -> Iterator[str]:
+def _compare(where: str, old: object, new: object) -> Iterator[str]:
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
             path = f"{where}.{key}"
@@ -303,12 +303,12 @@ def _compare(where: str, old: Any, new: Any) -> Iterator[str]:
         yield f"{where} was {_short(old)}, is {_short(new)}"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = json.dumps(value, sort_keys=True)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _plain(schema: Any, root: Mapping[str, Any], seen: tuple[str, ...]) -> Any:
+def _plain(schema: object, root: Mapping[str, Any], seen: tuple[str, ...]) -> Any:
     """A schema without references and without what two schemas of the same meaning may differ in."""
     if not isinstance(schema, dict):
         return schema
@@ -359,7 +359,7 @@ def _plain(schema: Any, root: Mapping[str, Any], seen: tuple[str, ...]) -> Any:
     return plain
 
 
-def _optional(schema: Any) -> Any:
+def _optional(schema: object) -> Any:
     """A property that may be left out: whether null stands for that is the same."""
     if not isinstance(schema, dict):
         return schema

@@ -207,19 +207,19 @@ def _stopping(kinds: tuple[Any, ...]) -> Any:
 
 
 @contextlib.contextmanager
-def _replaced(home: Any, name: str, value: Any) -> Any:
+def _replaced(home: object, name: str, value: object) -> Any:
     before = vars(home)[name]
     setattr(home, name, value)
     yield
     setattr(home, name, before)
 
 
-def _stop(server: Any, *_: Any, **__: Any) -> None:
+def _stop(server: object, *_: object, **__: object) -> None:
     _ran.append(server)
     raise _Serves(server)
 
 
-def _stop_app(*_: Any, **__: Any) -> None:
+def _stop_app(*_: object, **__: object) -> None:
     raise _Serves(None)
 
 
@@ -235,7 +235,7 @@ def _stopping_at_input(run: Any) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def _empty_stdio(*_: Any, **__: Any) -> AsyncIterator[Any]:
+async def _empty_stdio(*_: object, **__: object) -> AsyncIterator[Any]:
     """In place of `stdio_server`: streams whose input has ended."""
     import anyio
 
@@ -271,7 +271,7 @@ def _load(name: str, path: str) -> Any:
     return module
 
 
-def _values(module: Any, kinds: tuple[type, ...], sources: dict[str, str]) -> Any:
+def _values(module: object, kinds: tuple[type, ...], sources: dict[str, str]) -> Any:
     """The servers of a module: its names, and the attributes of its objects whose classes the program defines."""
     for name, value in list(vars(module).items()):
         if isinstance(value, kinds):
@@ -284,7 +284,7 @@ def _values(module: Any, kinds: tuple[type, ...], sources: dict[str, str]) -> An
                         yield f"{name}.{attribute}", inner
 
 
-def _made(module: Any, name: str) -> Any:
+def _made(module: object, name: str) -> Any:
     function = getattr(module, name, None)
     if function is None:
         return None
@@ -319,7 +319,7 @@ def _failure(exc: BaseException, sources: dict[str, str]) -> dict[str, Any]:
     }
 
 
-async def _list_gemel(server: Any) -> dict[str, Any]:
+async def _list_gemel(server: object) -> dict[str, Any]:
     import msgspec
 
     from gemel.client.client import Client
@@ -342,7 +342,7 @@ async def _list_gemel(server: Any) -> dict[str, Any]:
         }
 
 
-async def _list_fastmcp(server: Any) -> dict[str, Any]:
+async def _list_fastmcp(server: object) -> dict[str, Any]:
     from fastmcp import Client
 
     options: Any = {"mode": "legacy"} if "mode" in inspect.signature(Client).parameters else {}
@@ -350,7 +350,7 @@ async def _list_fastmcp(server: Any) -> dict[str, Any]:
         return await _listed(client, getattr(client, "initialize_result", None))
 
 
-async def _list_sdk(server: Any) -> dict[str, Any]:
+async def _list_sdk(server: object) -> dict[str, Any]:
     with contextlib.suppress(ImportError):  # version 1
         from mcp.shared.memory import create_connected_server_and_client_session
 
@@ -364,7 +364,7 @@ async def _list_sdk(server: Any) -> dict[str, Any]:
         return await _listed(client, client)
 
 
-async def _listed(client: Any, described: Any) -> dict[str, Any]:
+async def _listed(client: object, described: object) -> dict[str, Any]:
     capabilities = getattr(described, "capabilities", None) or getattr(described, "server_capabilities", None)
     known = _plain(capabilities) if capabilities is not None else {}
     found: dict[str, Any] = {"instructions": getattr(described, "instructions", None), "capabilities": known}

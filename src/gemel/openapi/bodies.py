@@ -126,20 +126,20 @@ class RequestBody:
 
     # ---------------------------------------------------------------- whole bodies
 
-    def _json(self, value: Any) -> EncodedBody:
+    def _json(self, value: object) -> EncodedBody:
         return EncodedBody(self.kind if is_json(self.kind) else JSON, msgspec.json.encode(value))
 
-    def _xml(self, value: Any) -> EncodedBody:
+    def _xml(self, value: object) -> EncodedBody:
         return EncodedBody(self.kind, XmlWriter(self._document).write(self._given, value).encode())
 
-    def _text(self, value: Any) -> EncodedBody:
+    def _text(self, value: object) -> EncodedBody:
         return _text_as(TEXT if bare(self.kind) == "text/*" else self.kind, plain(value), "body")
 
-    def _binary(self, value: Any) -> EncodedBody:
+    def _binary(self, value: object) -> EncodedBody:
         binary = [kind for kind in self._kinds if _rank(kind) == _rank(self.kind)]
         return _decode_file("body", value, binary)
 
-    def _form(self, value: Any) -> EncodedBody:
+    def _form(self, value: object) -> EncodedBody:
         pairs: list[tuple[str, str]] = []
         for name, member, one in self._members(value):
             encoding = self._encoding(name)
@@ -152,7 +152,7 @@ class RequestBody:
                     pairs.append((quote_plus(name), quote_plus(part.data)))
         return EncodedBody(self.kind, "&".join(f"{name}={text}" for name, text in pairs).encode())
 
-    def _multipart(self, value: Any) -> EncodedBody:
+    def _multipart(self, value: object) -> EncodedBody:
         boundary = secrets.token_hex(16)
         body = bytearray()
         for name, member, one in self._members(value):
@@ -169,7 +169,7 @@ class RequestBody:
 
     # ---------------------------------------------------------------- members of forms
 
-    def _members(self, value: Any) -> Iterator[tuple[str, Any, Any]]:
+    def _members(self, value: object) -> Iterator[tuple[str, Any, Any]]:
         """Yield names, schemas and values. Null and what is empty is left out."""
         if not isinstance(value, dict):
             raise ToolError("body: expected an object")
@@ -181,7 +181,7 @@ class RequestBody:
     def _encoding(self, name: str) -> Json:
         return self._document.follow(self._encodings.get(name))
 
-    def _part(self, name: str, schema: Any, value: Any, encoding: Json, *, raw: bool) -> EncodedBody:
+    def _part(self, name: str, schema: object, value: object, encoding: Json, *, raw: bool) -> EncodedBody:
         """Encode one value of a member: an item if that is an array."""
         stated = encoding.get("contentType")
         kinds = [kind.strip() for kind in stated.split(",")] if isinstance(stated, str) else []
@@ -197,7 +197,7 @@ class RequestBody:
             kind = BINARY
         return _text_as(kind, plain(value), name)
 
-    def _headers(self, schema: Any, encoding: Json) -> list[tuple[str, str]]:
+    def _headers(self, schema: object, encoding: Json) -> list[tuple[str, str]]:
         """The headers of a part whose values the document fixes."""
         headers: dict[str, str] = {}
         stated = encoding.get("headers")
@@ -212,7 +212,7 @@ class RequestBody:
 
     # ---------------------------------------------------------------- binary data
 
-    def _is_raw(self, schema: Any, depth: int = 0) -> bool:
+    def _is_raw(self, schema: object, depth: int = 0) -> bool:
         """Whether a value is raw binary data, or an array of such."""
         found = self._document.follow(schema)
         if "contentEncoding" in found or depth > _MAX_DEPTH:
@@ -230,7 +230,7 @@ class RequestBody:
         # Since 3.1 a schema without a type is one of raw data.
         return not self._document.is_3_0 and _TYPED.isdisjoint(found)
 
-    def _as_base64(self, schema: Any, depth: int = 0) -> Any:
+    def _as_base64(self, schema: object, depth: int = 0) -> Any:
         """The schema of an argument for raw data."""
         found = self._document.follow(schema)
         if not self._is_raw(found, depth):
@@ -246,7 +246,7 @@ class RequestBody:
         text = text.strip() if isinstance(text, str) and text.strip() else "A file"
         return {**kept, **_FILE, "description": f"{text}, as base64"}
 
-    def _with_files(self, schema: Any) -> Any:
+    def _with_files(self, schema: object) -> Any:
         members = self._document.members(schema)
         files = {name: self._as_base64(member) for name, member in members.items() if self._is_raw(member)}
         if not files:
@@ -272,7 +272,7 @@ def _rank(kind: str) -> int:
     return order.index(True) if any(order) else len(order)
 
 
-def _is_null(schema: Any) -> bool:
+def _is_null(schema: object) -> bool:
     return isinstance(schema, dict) and schema.get("type") == "null"
 
 
@@ -280,7 +280,7 @@ def _is_styled(encoding: Json) -> bool:
     return any(word in encoding for word in ("style", "explode", "allowReserved"))
 
 
-def _styled(encoding: Json, name: str, value: Any, encode: Callable[[str], str]) -> list[tuple[str, str]]:
+def _styled(encoding: Json, name: str, value: object, encode: Callable[[str], str]) -> list[tuple[str, str]]:
     style = str(encoding.get("style") or STYLES["query"][0])
     return write_pairs(style, name, value, explodes(style, encoding.get("explode")), encode)
 
@@ -306,7 +306,7 @@ def _text_as(kind: str, text: str, name: str) -> EncodedBody:
     return EncodedBody(kind, data)
 
 
-def _decode_file(name: str, value: Any, kinds: Sequence[str]) -> EncodedBody:
+def _decode_file(name: str, value: object, kinds: Sequence[str]) -> EncodedBody:
     """Decode a file. Of several media types, a `data:` URL says which; by default it is the first that is no range."""
     text = value if isinstance(value, str) else ""
     kind = next((kind for kind in kinds if "*" not in kind), BINARY)

@@ -52,7 +52,7 @@ Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]]
 class ApiClient:
     """Sends requests with the given client, or with one of its own for each event loop, which is open while the server runs."""
 
-    def __init__(self, client: Any, headers: Headers | None, *, timeout: float, limit: int) -> None:
+    def __init__(self, client: object, headers: Headers | None, *, timeout: float, limit: int) -> None:
         app = client if is_asgi_app(client) else None
         self._fetch = _fetch_function(client) if app is None else None
         self._headers = headers
@@ -107,7 +107,7 @@ class ApiClient:
             response.close(drain=True)
 
 
-def _fetch_function(client: Any) -> Fetch | None:
+def _fetch_function(client: object) -> Fetch | None:
     """Return the function that sends a request: a method of the client, or the client itself; None for our own client."""
     if client is None:
         return None

@@ -77,7 +77,7 @@ class Document:
                 return url
         return ""
 
-    def follow(self, value: Any) -> Json:
+    def follow(self, value: object) -> Json:
         """Return an object, or the target of a reference."""
         for _ in range(32):
             if not isinstance(value, dict) or not isinstance(value.get("$ref"), str):
@@ -103,7 +103,7 @@ class Document:
 
     # ---------------------------------------------------------------- schemas
 
-    def schema(self, schema: Any, definitions: Json, *, request: bool) -> Any:
+    def schema(self, schema: object, definitions: Json, *, request: bool) -> Any:
         """Return a schema as JSON Schema; referenced schemas are added to `definitions` by name.
 
         Members that are `readOnly` are not part of requests, and `writeOnly` ones need not be in responses.
@@ -180,5 +180,5 @@ def _from_3_0(schema: Json) -> Json:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _object(value: Any) -> Json:
+def _object(value: object) -> Json:
     return value if isinstance(value, dict) else {}

@@ -176,7 +176,7 @@ class Operation:
     def _argument(self, name: str, place: str) -> str:
         return name if name not in self._properties else f"{name}_{place}"
 
-    def _add(self, argument: str, schema: Any, source: Json, *, required: bool) -> None:
+    def _add(self, argument: str, schema: object, source: Json, *, required: bool) -> None:
         listed = self._document.schema(schema if schema is not None else {}, self._definitions, request=True)
         text = _text(source.get("description"))
         if text and isinstance(listed, dict) and "description" not in listed:
@@ -195,7 +195,7 @@ class Operation:
 
     # ---------------------------------------------------------------- result
 
-    def _success_schema(self, responses: Any) -> Json | None:
+    def _success_schema(self, responses: object) -> Json | None:
         """Return the schema of successful responses if it is the same for all: a tool with an output schema must conform to it."""
         by_status = responses if isinstance(responses, dict) else {}
         success = [status for status in by_status if str(status).startswith("2")] or ["default"]
@@ -287,7 +287,7 @@ def _with_definitions(schema: Json, definitions: Json) -> Json:
     return {**schema, "$defs": used} if used else schema
 
 
-def _used(schema: Any, definitions: Json) -> list[str]:
+def _used(schema: object, definitions: Json) -> list[str]:
     """Return the names of the definitions that a schema references, directly or not."""
     names: dict[str, None] = {}
     waiting = [schema]
@@ -303,14 +303,14 @@ def _used(schema: Any, definitions: Json) -> list[str]:
 # ---------------------------------------------------------------- values as text
 
 
-def _path_segment(parameter: ApiParameter, value: Any) -> str:
+def _path_segment(parameter: ApiParameter, value: object) -> str:
     text = "" if is_undefined(value) else _path_text(parameter, value, verbatim)
     if text in ("", ".") or leads_out(text) or _CONTROL.search(text):
         raise ToolError(f"{parameter.argument}: {shorten(repr(text))} can't be a segment of a path")
     return _path_text(parameter, value, percent)
 
 
-def _path_text(parameter: ApiParameter, value: Any, encode: Encode) -> str:
+def _path_text(parameter: ApiParameter, value: object, encode: Encode) -> str:
     if parameter.media:
         return encode(_as_media(parameter.media, value))
     if parameter.style == "label":
@@ -320,14 +320,14 @@ def _path_text(parameter: ApiParameter, value: Any, encode: Encode) -> str:
     return write_simple(value, parameter.explode, encode)
 
 
-def _query(parameter: ApiParameter, value: Any) -> list[tuple[str, str]]:
+def _query(parameter: ApiParameter, value: object) -> list[tuple[str, str]]:
     if parameter.media:
         return [(percent(parameter.name), percent(_as_media(parameter.media, value)))]
     encode = percent_unless_reserved if parameter.allow_reserved else percent
     return write_pairs(parameter.style, parameter.name, value, parameter.explode, encode)
 
 
-def _cookies(parameter: ApiParameter, value: Any) -> list[tuple[str, str]]:
+def _cookies(parameter: ApiParameter, value: object) -> list[tuple[str, str]]:
     """Cookies are percent-encoded, unless their style or media type says that values are cookies as they are."""
     if parameter.media:
         encode = percent if is_json(parameter.media) else verbatim
@@ -341,7 +341,7 @@ def _cookies(parameter: ApiParameter, value: Any) -> list[tuple[str, str]]:
     return pairs
 
 
-def _header_value(parameter: ApiParameter, value: Any) -> str:
+def _header_value(parameter: ApiParameter, value: object) -> str:
     media = parameter.media
     text = _as_media(media, value) if media else write_simple(value, parameter.explode, verbatim)
     if _CONTROL.search(text) or not text.isascii():
@@ -349,7 +349,7 @@ def _header_value(parameter: ApiParameter, value: Any) -> str:
     return text
 
 
-def _as_media(media: str, value: Any) -> str:
+def _as_media(media: str, value: object) -> str:
     """A value in a media type: JSON in ASCII, which headers can hold, or text."""
     return json.dumps(value, separators=(",", ":")) if is_json(media) else plain(value)
 
@@ -358,5 +358,5 @@ def _joined(pairs: list[tuple[str, str]], delimiter: str) -> str:
     return delimiter.join(f"{name}={text}" for name, text in pairs)
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return value.strip() or None if isinstance(value, str) else None

@@ -138,7 +138,7 @@ def _register(
     #: Clients hold results to the listed schema.
     output_schema = operation.output_schema if validate_output else None
 
-    def judge(value: Any, wrong: str, text: str | None = None) -> None:
+    def judge(value: object, wrong: str, text: str | None = None) -> None:
         """Hold a response to the schema: raises ToolError with the start of its text, or logs what is wrong."""
         problem = check(value)
         if problem is None:

@@ -29,12 +29,12 @@ _RESERVED = ":/?@!$'()*,;"
 _TRIPLET = re.compile(r"(%[0-9A-Fa-f]{2})")
 
 
-def explodes(style: str, explode: Any) -> bool:
+def explodes(style: str, explode: object) -> bool:
     """Return whether each item has a pair of its own: what the document says, or the default of the style."""
     return style in ("form", "cookie", "deepObject") if explode is None else explode is True
 
 
-def plain(value: Any) -> str:
+def plain(value: object) -> str:
     """Return a value as text: strings as they are, all others as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
@@ -55,7 +55,7 @@ def verbatim(text: str) -> str:
     return text
 
 
-def is_undefined(value: Any) -> bool:
+def is_undefined(value: object) -> bool:
     """Return whether RFC 6570 leaves a value out."""
     return value is None or (isinstance(value, list | dict) and not any(True for _ in _defined(value)))
 
@@ -65,7 +65,7 @@ def _defined(value: list[Any] | dict[str, Any]) -> Iterator[tuple[str, Any]]:
     return ((name, one) for name, one in pairs if one is not None)
 
 
-def _items(value: Any, explode: bool, encode: Encode) -> list[str]:
+def _items(value: object, explode: bool, encode: Encode) -> list[str]:
     """The encoded items of an array; of an object its names and values, joined by `=` if it explodes."""
     if isinstance(value, dict):
         pairs = [(encode(name), encode(plain(one))) for name, one in _defined(value)]
@@ -73,23 +73,23 @@ def _items(value: Any, explode: bool, encode: Encode) -> list[str]:
     return [encode(plain(one)) for _, one in _defined(value if isinstance(value, list) else [value])]
 
 
-def write_simple(value: Any, explode: bool, encode: Encode) -> str:
+def write_simple(value: object, explode: bool, encode: Encode) -> str:
     """Write the style simple: `blue,black`, `R,100,G,200`, `R=100,G=200`."""
     return ",".join(_items(value, explode, encode))
 
 
-def write_label(value: Any, explode: bool, encode: Encode) -> str:
+def write_label(value: object, explode: bool, encode: Encode) -> str:
     """Write the style label: `.blue,black`; `.blue.black` if it explodes."""
     return "." + ("." if explode else ",").join(_items(value, explode, encode))
 
 
-def write_matrix(name: str, value: Any, explode: bool, encode: Encode) -> str:
+def write_matrix(name: str, value: object, explode: bool, encode: Encode) -> str:
     """Write the style matrix: `;color=blue,black`; `;color=blue;color=black` if it explodes."""
     pairs = write_pairs("form", name, value, explode, encode)
     return "".join(f";{name}={text}" if text else f";{name}" for name, text in pairs)
 
 
-def write_pairs(style: str, name: str, value: Any, explode: bool, encode: Encode) -> list[tuple[str, str]]:
+def write_pairs(style: str, name: str, value: object, explode: bool, encode: Encode) -> list[tuple[str, str]]:
     """Write the styles of query strings and cookies as pairs of encoded names and values."""
     encode_name = verbatim if encode is verbatim else percent
     if style == "deepObject":
@@ -102,7 +102,7 @@ def write_pairs(style: str, name: str, value: Any, explode: bool, encode: Encode
     return [(encode_name(name), delimiter.join(_items(value, False, encode)))]
 
 
-def _deep(path: str, value: Any) -> Iterator[tuple[str, str]]:
+def _deep(path: str, value: object) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict | list):
         for name, one in _defined(value):
             yield from _deep(f"{path}[{name}]", one)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from gemel.errors import ToolError, shorten
@@ -21,7 +20,7 @@ class XmlWriter:
     def __init__(self, document: Document) -> None:
         self._document = document
 
-    def write(self, schema: Any, value: Any) -> str:
+    def write(self, schema: object, value: object) -> str:
         """Write a document. The root is named by the schema's `xml`, its component or its title.
 
         Raises:
@@ -31,7 +30,7 @@ class XmlWriter:
         named = reference.rpartition("/")[2] or str(self._document.follow(schema).get("title") or "root")
         return '<?xml version="1.0" encoding="UTF-8"?>' + self._elements(named, schema, value)
 
-    def _elements(self, name: str, schema: Any, value: Any) -> str:
+    def _elements(self, name: str, schema: object, value: object) -> str:
         """The element of a value; of an array the elements of its items."""
         if value is None:
             return ""
@@ -46,7 +45,7 @@ class XmlWriter:
         text = "".join(self._elements(inner, items, one) for one in value)
         return self._tag(name, about, text) if wrapped else text
 
-    def _element(self, name: str, schema: Json, value: Any) -> str:
+    def _element(self, name: str, schema: Json, value: object) -> str:
         about = _about(schema)
         if not isinstance(value, dict):
             return self._tag(name, about, escape(_checked(plain(value))))

@@ -430,7 +430,7 @@ class Connection(Record):
         if call.inline and self.handshake.state is HandshakeState.NEGOTIATING:
             self.handshake.move("refused")
 
-    def answer(self, call: Call, result: Any) -> Outgoing | None:
+    def answer(self, call: Call, result: object) -> Outgoing | None:
         """Finish a call with a result. A result that can't be encoded becomes an error.
 
         Returns:
@@ -496,7 +496,7 @@ class Connection(Record):
         return pending
 
     def write_request(
-        self, pending: Pending, params: Any, meta: bytes, headers: HeaderTexts, about: Call | None
+        self, pending: Pending, params: object, meta: bytes, headers: HeaderTexts, about: Call | None
     ) -> Outgoing:
         """The message of a registered request. Raises TypeError, ValueError and the like for params that are not JSON.
 

@@ -40,7 +40,7 @@ class _Referenced(NamedTuple):
     name: str | None
 
 
-def inline_references(schema: Any, growth: int = MAX_GROWTH) -> Any:
+def inline_references(schema: object, growth: int = MAX_GROWTH) -> Any:
     """Return an equivalent schema without `$ref` and `$defs`, as far as that is possible.
 
     An object that takes the place of a reference has the name of its definition as `title`, unless it has another one.
@@ -71,7 +71,7 @@ def inline_references(schema: Any, growth: int = MAX_GROWTH) -> Any:
 class _Inliner:
     """Builds one schema. `size`: bytes that it may have."""
 
-    def __init__(self, root: Any, size: int) -> None:
+    def __init__(self, root: object, size: int) -> None:
         if not isinstance(root, dict):
             raise _CannotInline
         dialect = root.get("$schema")
@@ -155,7 +155,7 @@ class _Inliner:
 
     # ---------------------------------------------------------------- building
 
-    def _build(self, schema: Any, level: int, *, copied: bool) -> Any:
+    def _build(self, schema: object, level: int, *, copied: bool) -> Any:
         if level > MAX_DEPTH:
             raise _CannotInline
         if not isinstance(schema, dict):
@@ -216,7 +216,7 @@ def _inner(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [(word, one) for word, one in inner if isinstance(one, dict)]
 
 
-def _references(schema: Any) -> Iterator[str]:
+def _references(schema: object) -> Iterator[str]:
     """The references in a schema, without those in its definitions."""
     pending = [schema] if isinstance(schema, dict) else []
     while pending:

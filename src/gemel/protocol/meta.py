@@ -51,7 +51,7 @@ def check_meta(meta: Mapping[Any, Any]) -> None:
             raise DefinitionError(f"meta: {key!r} must be a text as W3C Trace Context and Baggage write it")
 
 
-def _is_trace(key: str, value: Any) -> bool:
+def _is_trace(key: str, value: object) -> bool:
     if not isinstance(value, str) or not value.isascii() or not value.isprintable():
         return False
     return key != "traceparent" or _TRACEPARENT.fullmatch(value) is not None

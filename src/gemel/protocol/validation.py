@@ -92,7 +92,7 @@ class _Counter:
     `own` says how many looks the keywords of a part take that hold no schemas.
     """
 
-    def __init__(self, schema: Any, own: Callable[[dict[str, Any]], int]) -> None:
+    def __init__(self, schema: object, own: Callable[[dict[str, Any]], int]) -> None:
         self._root = schema
         self._own = own
         self._counted: dict[int, _Looks] = {}
@@ -106,7 +106,7 @@ class _Counter:
         """The looks of the whole schema; a part that refers to itself counts once."""
         return self._count(self._root, 0)
 
-    def _name(self, schema: Any) -> None:
+    def _name(self, schema: object) -> None:
         from urllib.parse import urldefrag, urljoin
 
         pending: list[tuple[Any, str]] = [(schema, "")]
@@ -125,7 +125,7 @@ class _Counter:
             elif isinstance(part, list):
                 pending.extend((inner, base) for inner in part)
 
-    def _count(self, part: Any, depth: int) -> _Looks:
+    def _count(self, part: object, depth: int) -> _Looks:
         if not isinstance(part, dict):
             return _Looks(here=self._own({}))
         if id(part) in self._open:
@@ -169,7 +169,7 @@ class _Counter:
         return follow_pointer(self._named.get(url), fragment)
 
 
-def follow_pointer(value: Any, pointer: str) -> Any:
+def follow_pointer(value: object, pointer: str) -> Any:
     """Return the part of a JSON value that a JSON Pointer names as the fragment of a URI (RFC 6901); None without one."""
     from urllib.parse import unquote
 
@@ -228,11 +228,11 @@ def _listed(part: dict[str, Any]) -> list[Any]:
     return [*(options if isinstance(options, list) else ()), *([part["const"]] if "const" in part else ())]
 
 
-def _is_slow_number(value: Any) -> bool:
+def _is_slow_number(value: object) -> bool:
     return isinstance(value, float) or (isinstance(value, int) and abs(value) >= 2**63)
 
 
-def _parts(value: Any) -> int:
+def _parts(value: object) -> int:
     """An upper bound of the number of parts of a JSON value."""
     return _parts_of(msgspec.json.encode(value))
 
@@ -264,7 +264,7 @@ class Validator:
         "_small",
     )
 
-    def __init__(self, compiled: jsonschema_rs.Validator, looks: _Looks, schema: Any) -> None:
+    def __init__(self, compiled: jsonschema_rs.Validator, looks: _Looks, schema: object) -> None:
         self._compiled = compiled
         self._looks = looks
         self._schema = schema
@@ -276,15 +276,15 @@ class Validator:
         self._compares_items = b'"uniqueItems"' in text
         self._small = MAX_STEPS // (looks.worst + _LOOKS_OF_LONG_NUMBER * self._at_numbers + self._at_texts) // 2
 
-    def is_valid(self, value: Any) -> bool:
+    def is_valid(self, value: object) -> bool:
         """Return whether a JSON value fits, False for one that would take too many steps."""
         return (self._is_small(value) or self._steps(value) <= MAX_STEPS) and self._compiled.is_valid(value)
 
-    def is_too_large(self, value: Any) -> bool:
+    def is_too_large(self, value: object) -> bool:
         """Return whether validating a JSON value would take too many steps, so that nothing is known about it."""
         return not self._is_small(value) and self._steps(value) > MAX_STEPS
 
-    def problems(self, value: Any) -> list[str]:
+    def problems(self, value: object) -> list[str]:
         """Return where a JSON value does not fit and why: at most 20 lines, without the value itself; none if it fits.
 
         A value that would take too many steps is one problem, and so is one that is too large to explain.
@@ -300,14 +300,14 @@ class Validator:
             return [_line(_first_error(self._compiled, value), self._schema)]
         return [_line(error, self._schema) for error in islice(self._compiled.iter_errors(value), MAX_PROBLEMS)]
 
-    def _is_small(self, value: Any) -> bool:
+    def _is_small(self, value: object) -> bool:
         """Whether a value is within MAX_STEPS even if each byte of its text were a part: nothing has to be counted then."""
         try:
             return len(msgspec.json.encode(value)) <= self._small
         except (TypeError, ValueError, RecursionError):
             return False
 
-    def _steps(self, value: Any) -> int:
+    def _steps(self, value: object) -> int:
         try:
             text = msgspec.json.encode(value)
             steps = _parts_of(text) * self._looks.worst
@@ -319,7 +319,7 @@ class Validator:
         except (TypeError, ValueError, RecursionError):
             return MAX_STEPS + 1  # not JSON, or nested too deeply to be written
 
-    def _steps_to_explain(self, value: Any) -> int:
+    def _steps_to_explain(self, value: object) -> int:
         """An error repeats the options of an enum, and that of a recursive schema has one inside for each alternative."""
         steps = _parts(value) * self._looks.worst
         if self._looks.loops > 1:
@@ -327,7 +327,7 @@ class Validator:
         return steps * (1 + self._schema_parts // 100)
 
 
-def _first_error(validator: jsonschema_rs.Validator, value: Any) -> jsonschema_rs.ValidationError:
+def _first_error(validator: jsonschema_rs.Validator, value: object) -> jsonschema_rs.ValidationError:
     import jsonschema_rs
 
     try:
@@ -370,7 +370,7 @@ def compile_schema(schema: Any, formats: Mapping[str, Callable[[str], bool]] | N
     return Validator(compiled, looks, schema)
 
 
-def _patterns(schema: Any) -> Iterator[str]:
+def _patterns(schema: object) -> Iterator[str]:
     """All patterns in a schema, those that no value reaches included."""
     pending = [schema]
     while pending:
@@ -383,7 +383,7 @@ def _patterns(schema: Any) -> Iterator[str]:
         pending += _inner(part)
 
 
-def _line(exc: Exception, schema: Any = None, outer: int = 0) -> str:
+def _line(exc: Exception, schema: object = None, outer: int = 0) -> str:
     """What is wrong and where, without the picture that the library draws of it; `outer` steps of the path are left out."""
     path = list(getattr(exc, "instance_path", ()))
     text = shorten(getattr(exc, "message", None) or str(exc).partition("\n")[0])
@@ -420,7 +420,7 @@ def explain_alternatives(names: Sequence[str], reasons: Sequence[str]) -> str:
     return f"fits none of {len(names)} alternatives: {', '.join(told or named)}{more}"
 
 
-def first_problem(validator: Validator, value: Any) -> str | None:
+def first_problem(validator: Validator, value: object) -> str | None:
     """The first of `Validator.problems`; None when the value fits."""
     return next(iter(validator.problems(value)), None)
 
@@ -429,7 +429,7 @@ def _refuse(uri: str) -> Any:
     raise ValueError(f"it refers to {shorten(uri)}, and only references inside a schema are followed")
 
 
-def depth(value: Any, limit: int = 1_000) -> int:
+def depth(value: object, limit: int = 1_000) -> int:
     """How deep a JSON value is nested; not counted further than one level over the limit."""
     level, items = 0, [value]
     while items and level <= limit:
@@ -438,7 +438,7 @@ def depth(value: Any, limit: int = 1_000) -> int:
     return level
 
 
-def _inner(item: Any) -> Iterable[Any]:
+def _inner(item: object) -> Iterable[Any]:
     if isinstance(item, dict):
         return item.values()
     return item if isinstance(item, list) else ()

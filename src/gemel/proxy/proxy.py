@@ -63,7 +63,7 @@ _FORWARDED_METHODS = tuple(name for name, row in METHODS.items() if row.forwarde
 _NAMES_TTL = 5.0
 
 
-def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
+def proxy(target: object, **options: Unpack[ProxyOptions]) -> Server[Any]:
     """Make a server that offers what another MCP server offers: see `Server.from_client`."""
     settings = resolve(ProxyOptions, options, "proxy")
     if settings["coerce"]:
@@ -300,7 +300,7 @@ class Proxy(Server[Any]):
         await self._try_to_reach()
         return await super()._initialize(ctx, params)
 
-    async def _discover(self, ctx: Context[Any], params: Any) -> Any:
+    async def _discover(self, ctx: Context[Any], params: object) -> Any:
         await self._try_to_reach()
         return await super()._discover(ctx, params)
 
@@ -311,7 +311,7 @@ class Proxy(Server[Any]):
         except InternalError as exc:
             logger.debug("A client connects, and is told when the server can be reached: %s", exc)
 
-    async def _initialized(self, ctx: Context[Any], params: Any) -> None:
+    async def _initialized(self, ctx: Context[Any], params: object) -> None:
         """A handshake client is connected and gets its session; a server that requested roots before may request them again."""
         session = served_call(ctx).session
         if session.channel.kind == "post":
@@ -324,7 +324,7 @@ class Proxy(Server[Any]):
         except (CallError, ProtocolError) as exc:  # its requests will tell
             logger.info("The session of a client with the upstream server could not be opened: %s", exc)
 
-    async def _roots_changed(self, ctx: Context[Any], params: Any) -> None:
+    async def _roots_changed(self, ctx: Context[Any], params: object) -> None:
         upstream = self._proxies.here().sessions.find(ctx)
         if upstream is not None:
             await _tell_of_roots(upstream)
@@ -371,7 +371,7 @@ class Proxy(Server[Any]):
 
     # ---------------------------------------------------------------- calls
 
-    async def _forward(self, ctx: Context[Any], params: Any) -> Any:
+    async def _forward(self, ctx: Context[Any], params: object) -> Any:
         method = ctx.method
         uri = getattr(params, "uri", None) if method == "resources/read" else None
         try:
@@ -392,13 +392,13 @@ class Proxy(Server[Any]):
         except TooNew as exc:
             raise InternalError(f"The result can't be expressed in protocol revision {ctx.protocol_version}") from exc
 
-    async def _send_in_rounds(self, ctx: Context[Any], params: Any) -> UpstreamResult:
+    async def _send_in_rounds(self, ctx: Context[Any], params: object) -> UpstreamResult:
         if served_call(ctx).call.era.may_request_input(ctx.method):
             make_request = partial(self._request_for, ctx, params)
             return await self._proxies.here().rounds.serve(ctx, params, make_request)
         return await self._send(ctx, params)
 
-    async def _send(self, ctx: Context[Any], params: Any) -> UpstreamResult:
+    async def _send(self, ctx: Context[Any], params: object) -> UpstreamResult:
         session = served_call(ctx).session
         async with self._proxies.here().sessions.used_by(ctx) as upstream:
             if session.channel.kind != "post":
@@ -410,7 +410,7 @@ class Proxy(Server[Any]):
             finally:
                 await call.flush()
 
-    async def _request_for(self, ctx: Context[Any], params: Any, upstream: Upstream) -> UpstreamRequest:
+    async def _request_for(self, ctx: Context[Any], params: object, upstream: Upstream) -> UpstreamRequest:
         """The request of a call. Raises MethodNotFound for a method of a feature that the upstream server does not have."""
         method = ctx.method
         row = METHODS.get(method)
@@ -420,7 +420,7 @@ class Proxy(Server[Any]):
         headers = {one: ctx.headers[one] for one in self._headers if one in ctx.headers}
         return UpstreamRequest(method, await self._upstream_params(ctx, params, upstream), headers)
 
-    async def _upstream_params(self, ctx: Context[Any], params: Any, upstream: Upstream) -> Json:
+    async def _upstream_params(self, ctx: Context[Any], params: object, upstream: Upstream) -> Json:
         """Return the params for the upstream server, without what belongs to the connection of the caller."""
         members: Json = {} if ctx.params is ABSENT else msgspec.json.decode(ctx.params, type=dict[str, Raw])
         forwarded = forwarded_meta(members.pop("_meta", Raw(b"null")))
@@ -448,7 +448,7 @@ def _forwardable_headers(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.lower() for name in names)
 
 
-def _end_list(client: Client, method: str, params: Any, page: Json) -> None:
+def _end_list(client: Client, method: str, params: object, page: Json) -> None:
     """Remove a `nextCursor` that ends the list in the era of the upstream server, and might not in that of the caller."""
     cursor = page.get("nextCursor")
     if isinstance(cursor, Raw):

@@ -126,7 +126,7 @@ def _without_mixed_schema(tool: Tool) -> Tool:
     return msgspec.structs.replace(tool, output_schema=None)
 
 
-def _with_unknown_members(original: Any, typed: Any, adapted: Any) -> Any:
+def _with_unknown_members(original: object, typed: object, adapted: object) -> Any:
     """Return the adapted value as JSON, with those members of the original that its type doesn't know."""
     if not isinstance(typed, Struct) or type(typed) is not type(adapted) or not isinstance(original, dict):
         return msgspec.to_builtins(adapted)
@@ -158,7 +158,7 @@ def _merge_inner(original: Any, typed: Any, adapted: Any) -> Any:
 # ---------------------------------------------------------------- results
 
 
-def _with_inlined_schemas(tools: Any) -> Any:
+def _with_inlined_schemas(tools: object) -> Any:
     """A list of tools whose schemas have no references, where that is possible."""
     for tool in tools if isinstance(tools, list) else ():
         for member in tool.keys() & {"inputSchema", "outputSchema"} if isinstance(tool, dict) else ():
@@ -166,7 +166,7 @@ def _with_inlined_schemas(tools: Any) -> Any:
     return tools
 
 
-def _without_task_support(tools: Any) -> Any:
+def _without_task_support(tools: object) -> Any:
     """A list of tools that are not called as tasks, since tasks are not forwarded."""
     for tool in tools if isinstance(tools, list) else ():
         if isinstance(tool, dict) and isinstance(tool.get("execution"), dict):
@@ -204,7 +204,7 @@ def result_for(method: str, text: Raw, source: str, target: str) -> Json:
     return result
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return msgspec.json.decode(value) if isinstance(value, Raw) else value
 
 
@@ -235,7 +235,7 @@ def mode_of(text: bytes | Raw) -> str:
     return mode if isinstance(mode, str) else "form"
 
 
-def required_capabilities(method: str, params: Any) -> Json:
+def required_capabilities(method: str, params: object) -> Json:
     """Return the client capabilities that a request requires, as JSON."""
     decoded: Json = _plain(params) if isinstance(params, Raw) else params if isinstance(params, dict) else {}
     if method == "sampling/createMessage":

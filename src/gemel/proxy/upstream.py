@@ -253,7 +253,7 @@ class Upstream:
         identity = msgspec.json.decode(text).get("elicitationId") if method == "elicitation/create" else None
         self.remember_page(identity, session)
 
-    def remember_page(self, identity: Any, session: Session) -> None:
+    def remember_page(self, identity: object, session: Session) -> None:
         if isinstance(identity, str):
             self._pages[identity] = ref(session)
             while len(self._pages) > _PAGES:
@@ -378,7 +378,7 @@ def _merge(one: ClientCapabilities, other: ClientCapabilities) -> ClientCapabili
     return msgspec.convert(_merge_json(msgspec.to_builtins(one), msgspec.to_builtins(other)), ClientCapabilities)
 
 
-def _merge_json(one: Any, other: Any) -> Any:
+def _merge_json(one: object, other: object) -> Any:
     if not isinstance(one, dict) or not isinstance(other, dict):
         return one if one is not None else other
     return {key: _merge_json(one.get(key), other.get(key)) for key in {**one, **other}}

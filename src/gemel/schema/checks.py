@@ -59,7 +59,7 @@ def _members(kind: Any) -> list[tuple[str, Any]]:
     return [(field.name, field.type) for field in msgspec.structs.fields(kind) if field.type is not Any]
 
 
-def _models(place: str, value: Any) -> Iterator[tuple[str, Model]]:
+def _models(place: str, value: object) -> Iterator[tuple[str, Model]]:
     if isinstance(value, Model):
         yield place, value
     elif isinstance(value, list | tuple):

@@ -28,6 +28,6 @@ def reaching_loop(function: Callable[..., Any]) -> Callable[..., Any]:
     return functools.partial(_call, private.claim_worker_thread, backend, backend.current_token(), function)
 
 
-def _call(claim: Any, backend: Any, token: object, function: Callable[..., Any], /, **arguments: Any) -> Any:
+def _call(claim: Any, backend: Any, token: object, function: Callable[..., Any], /, **arguments: object) -> Any:
     with claim(backend, token):
         return function(**arguments)

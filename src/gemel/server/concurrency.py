@@ -142,7 +142,7 @@ class _Queue:
         )
 
 
-def limited_in_time(name: str, run: Run[ResultT], seconds: Any) -> Run[ResultT]:
+def limited_in_time(name: str, run: Run[ResultT], seconds: object) -> Run[ResultT]:
     """The same function with a time limit: beyond it the function is cancelled, and the call fails with a text for the model."""
     if not isinstance(seconds, int | float) or not seconds > 0:
         raise DefinitionError(f"Tool {name!r}: timeout={seconds!r} is not possible: use seconds, more than 0")

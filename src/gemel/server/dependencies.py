@@ -78,7 +78,7 @@ class OpenGenerator:
 
     __slots__ = ("_call", "_generator", "_step", "_threads")
 
-    def __init__(self, step: Step, generator: Any, threads: Threads, call: Call) -> None:
+    def __init__(self, step: Step, generator: object, threads: Threads, call: Call) -> None:
         self._call = call
         self._step = step
         self._generator = generator

@@ -107,7 +107,7 @@ _BUILT_IN = frozenset({bool, int, float, str, bytes, list, dict, tuple, set, typ
 _FOREIGN_MARKERS = frozenset({"Depends", "Dependency", "Resolve"})
 
 
-def injected(parameter: inspect.Parameter, annotation: Any, place: Place) -> Injected | None:
+def injected(parameter: inspect.Parameter, annotation: object, place: Place) -> Injected | None:
     """How the server fills a parameter; None for one that the caller fills. `annotation` is the resolved one.
 
     Raises DefinitionError, which shows the right spelling, for a marker that nothing would read.
@@ -120,7 +120,7 @@ def injected(parameter: inspect.Parameter, annotation: Any, place: Place) -> Inj
         raise place.mistake(f"annotation `{shown(annotation)}` {unresolved(error)}", parameter.name) from None
 
 
-def _injected(parameter: inspect.Parameter, annotation: Any, place: Place) -> Injected | None:
+def _injected(parameter: inspect.Parameter, annotation: object, place: Place) -> Injected | None:
     name, default = parameter.name, parameter.default
     if is_plain(annotation) and (default is inspect.Parameter.empty or type(default) in _BUILT_IN):
         return None
@@ -152,7 +152,7 @@ def _injected(parameter: inspect.Parameter, annotation: Any, place: Place) -> In
     return Injected(markers[0], Annotated[(kind, *others)] if others else kind, optional)
 
 
-def check_returned(annotation: Any, place: Place) -> None:
+def check_returned(annotation: object, place: Place) -> None:
     """Raise DefinitionError for a marker in a return annotation, where nothing reads it."""
     if is_plain(annotation):
         return
@@ -198,17 +198,17 @@ def without_markers(function: FunctionT) -> FunctionT:
     return function
 
 
-def _is_context(annotation: Any) -> bool:
+def _is_context(annotation: object) -> bool:
     kind = peel(annotation).type
     return kind is Context or get_origin(kind) is Context
 
 
-def _is_marker(part: Any) -> bool:
+def _is_marker(part: object) -> bool:
     """Whether it is a marker, or the class of one."""
     return isinstance(part, _MARKERS) or (is_class(part) and issubclass(part, _MARKERS))
 
 
-def _is_foreign(part: Any) -> bool:
+def _is_foreign(part: object) -> bool:
     """Whether it is the marker of another library."""
     cls = type(part)
     if cls is type or cls.__module__ in ("builtins", "typing", "types", "msgspec") or _is_marker(part):
@@ -216,7 +216,7 @@ def _is_foreign(part: Any) -> bool:
     return foreign_class(cls) is not None or any(base.__name__.lstrip("_") in _FOREIGN_MARKERS for base in cls.__mro__)
 
 
-def _refuse(marker: Any, why: str, name: str, annotation: Any, place: Place) -> NoReturn:
+def _refuse(marker: Any, why: str, name: str, annotation: object, place: Place) -> NoReturn:
     """Raise DefinitionError for a marker that nothing reads, with the spelling that works."""
     if _is_foreign(marker):
         cls, spelling = type(marker), f"Annotated[{_type_of(annotation)}, Depends(function)]"
@@ -235,12 +235,12 @@ def _refuse(marker: Any, why: str, name: str, annotation: Any, place: Place) -> 
     )
 
 
-def _type_of(annotation: Any) -> str:
+def _type_of(annotation: object) -> str:
     missing = annotation is inspect.Parameter.empty or _is_marker(annotation)
     return "…" if missing else shown(annotation)
 
 
-def _check_class(part: Any, name: str, annotation: Any, place: Place) -> None:
+def _check_class(part: Any, name: str, annotation: object, place: Place) -> None:
     """Refuse classes whose instances only the server makes: no caller may."""
     if issubclass(part, SyncContext):
         raise place.mistake(

@@ -130,7 +130,7 @@ async def in_connection(
 def for_connection(handler: RequestHandler) -> RequestHandler:
     """A handler of the user as one that has the state of the connection."""
 
-    async def serve(ctx: Context[Any], params: Any) -> Any:
+    async def serve(ctx: Context[Any], params: object) -> Any:
         return await in_connection(ctx, handler, params)
 
     return serve

@@ -32,7 +32,7 @@ class LogQueue:
         self._sender: asyncio.Task[None] | None = None
         self._closed = False
 
-    def put(self, level: LoggingLevel, data: Any, name: str) -> None:
+    def put(self, level: LoggingLevel, data: object, name: str) -> None:
         """Send a message of the logger `name` soon; never waits."""
         if self._closed:
             return

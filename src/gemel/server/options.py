@@ -54,7 +54,7 @@ from gemel.transports.http.server.options import Auth
 def _lifespan(form: str) -> Check:
     """A function that returns an async context manager: one that yields or is awaited lacks its decorator."""
 
-    def fits(value: Any) -> bool:
+    def fits(value: object) -> bool:
         wrong = (inspect.isasyncgenfunction, inspect.isgeneratorfunction, inspect.iscoroutinefunction)
         return value is None or (is_function(value, 1) and not any(is_wrong(value) for is_wrong in wrong))
 

@@ -222,7 +222,7 @@ class Server(Router, Generic[StateT]):
 
     @staticmethod
     @accepts(ProxyOptions)
-    def from_client(target: Any, /, **options: Unpack[ProxyOptions]) -> Server[Any]:
+    def from_client(target: object, /, **options: Unpack[ProxyOptions]) -> Server[Any]:
         """Make a server that offers what another MCP server offers, to clients of either era.
 
         The other server is connected while this one is served, once, and shared by all callers. Progress, cancellation,
@@ -277,7 +277,7 @@ class Server(Router, Generic[StateT]):
     @accepts(ApiOptions)
     def from_openapi(
         document: Mapping[str, Any] | str | bytes | os.PathLike[str],
-        http_client: Any = None,
+        http_client: object = None,
         **options: Unpack[ApiOptions],
     ) -> Server[Any]:
         """Make a server with one tool for each operation that an OpenAPI document describes.
@@ -307,7 +307,9 @@ class Server(Router, Generic[StateT]):
 
     # ---------------------------------------------------------------- anything else
 
-    def request(self, method: str, *, params: Any = None) -> Callable[[RequestHandler[StateT]], RequestHandler[StateT]]:
+    def request(
+        self, method: str, *, params: object = None
+    ) -> Callable[[RequestHandler[StateT]], RequestHandler[StateT]]:
         """Serve a method of your own, or replace the handler of one of the protocol's, as a decorator.
 
         The handler is `async def handler(ctx, params) -> result`. Its result is a Struct, a pydantic model, a dict, or
@@ -335,7 +337,7 @@ class Server(Router, Generic[StateT]):
         return register
 
     def notification(
-        self, method: str, *, params: Any = None
+        self, method: str, *, params: object = None
     ) -> Callable[[RequestHandler[StateT]], RequestHandler[StateT]]:
         """Handle a notification, as a decorator: `async def handler(ctx, params) -> None`.
 
@@ -713,10 +715,10 @@ class Server(Router, Generic[StateT]):
             )
         return initialize(params, served_call(ctx).session.connection.handshake, self._description)
 
-    async def _ping(self, ctx: Context[Any], params: Any) -> None:
+    async def _ping(self, ctx: Context[Any], params: object) -> None:
         return None
 
-    async def _discover(self, ctx: Context[Any], params: Any) -> Any:
+    async def _discover(self, ctx: Context[Any], params: object) -> Any:
         return discover(self._description)
 
     async def _set_level(self, ctx: Context[Any], params: SetLevelParams) -> None:

@@ -103,7 +103,7 @@ class SessionState:
         text = (await self._read()).get(_checked(key))
         return default if text is None else _value(key, text, kind)
 
-    async def set(self, key: str, value: Any) -> None:
+    async def set(self, key: str, value: object) -> None:
         """Store a value, in place of an earlier one. For one that depends on the earlier one use `update`.
 
         Args:
@@ -153,7 +153,7 @@ class SessionState:
         self, key: str, function: Callable[[ValueT], ValueT], kind: type[ValueT], default: ValueT
     ) -> ValueT: ...
 
-    async def update(self, key: str, function: Callable[[Any], Any], kind: Any = Any, default: Any = None) -> Any:
+    async def update(self, key: str, function: Callable[[Any], Any], kind: object = Any, default: object = None) -> Any:
         """Change a value as one atomic step: `await ctx.session_state.update("visits", lambda n: n + 1, default=0)`.
 
         Nothing is lost when several calls, in one or more processes, change it at once.
@@ -304,7 +304,7 @@ class SyncSessionState:
         """
         return self._run(self._state.get(key, kind, default))
 
-    def set(self, key: str, value: Any) -> None:
+    def set(self, key: str, value: object) -> None:
         """Store a value; see `SessionState.set`.
 
         Args:
@@ -391,14 +391,14 @@ class SyncSessionState:
 # ---------------------------------------------------------------- values
 
 
-def _checked(key: Any) -> str:
+def _checked(key: object) -> str:
     """A key. Raises DefinitionError for what is none."""
     if not isinstance(key, str) or not key:
         raise DefinitionError(f"ctx.session_state: a key is a text that is not empty, not {shorten(repr(key))}")
     return key
 
 
-def _value(key: str, text: Raw, kind: Any, what: str = "what is stored as") -> Any:
+def _value(key: str, text: Raw, kind: object, what: str = "what is stored as") -> Any:
     """A stored value as one of this type. Raises GemelError if it does not fit, DefinitionError if it can't be read."""
     try:
         return read_as(kind, bytes(text))
@@ -408,7 +408,7 @@ def _value(key: str, text: Raw, kind: Any, what: str = "what is stored as") -> A
         raise GemelError(f"ctx.session_state: {what} {key!r} is not {shown(kind)}") from None
 
 
-def _text(key: str, value: Any) -> Raw:
+def _text(key: str, value: object) -> Raw:
     """A value as JSON text. Raises GemelError if JSON can't represent it."""
     try:
         return Raw(encode_value(value))

@@ -222,7 +222,7 @@ class LoopCalls:
         jobs: queue.SimpleQueue[_ThreadJob | None] = queue.SimpleQueue()
 
         @functools.wraps(function)
-        async def callback(*arguments: Any, **named: Any) -> Any:
+        async def callback(*arguments: object, **named: object) -> Any:
             job = _ThreadJob(functools.partial(function, *arguments), named, None)
             jobs.put(job)
             return await job.result()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import keyword
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gemel.contracts.json_schema import Node, Root, newest, normal
 from gemel.errors import DefinitionError
@@ -291,7 +291,7 @@ def _names_in(text: str) -> set[str]:
     return names
 
 
-def _node(schema: Any) -> Node:
+def _node(schema: object) -> Node:
     """Return a schema in the default dialect; one that accepts everything if it can't be converted."""
     newest_form = newest(normal(schema))
     newest_form = True if newest_form is None else newest_form
@@ -312,7 +312,7 @@ def _default(node: Node, parts: Sequence[UnionMember]) -> str | None:
     return text if numbers else "UNSET"
 
 
-def _simple(value: Any) -> tuple[str | None, str]:
+def _simple(value: object) -> tuple[str | None, str]:
     if value is None or isinstance(value, bool):
         return str(value), "null" if value is None else "boolean"
     if isinstance(value, str):

@@ -70,12 +70,12 @@ def format_differences(differences: Sequence[MessageDifference]) -> str:
     return "\n".join(lines)
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 500 else f"{text[:499]}…"
 
 
-def comparable(value: Any, ignore: Sequence[str], path: str = "") -> Any:
+def comparable(value: object, ignore: Sequence[str], path: str = "") -> Any:
     """Return a value without `_meta` and without the paths in `ignore` (`params.arguments.now`, `*.text`)."""
     if isinstance(value, Mapping):
         members = {}
@@ -94,7 +94,7 @@ def comparable(value: Any, ignore: Sequence[str], path: str = "") -> Any:
     return value
 
 
-def comparable_request(method: str, params: Any, ignore: Sequence[str]) -> Any:
+def comparable_request(method: str, params: object, ignore: Sequence[str]) -> Any:
     """Return the params of a request as they are compared. Those of `initialize` don't count."""
     if method in ("initialize", "server/discover"):
         return {}
@@ -104,19 +104,19 @@ def comparable_request(method: str, params: Any, ignore: Sequence[str]) -> Any:
     return request
 
 
-def request_key(method: str, params: Any, ignore: Sequence[str]) -> bytes:
+def request_key(method: str, params: object, ignore: Sequence[str]) -> bytes:
     """Return a key that is the same for two equal requests."""
     return msgspec.json.encode([method, comparable_request(method, params, ignore)], order="deterministic")
 
 
-def describe_request(method: str, params: Any) -> str:
+def describe_request(method: str, params: object) -> str:
     """Describe a request: the method, and the name or URI."""
     given = params if isinstance(params, Mapping) else {}
     name = given.get("name") or given.get("uri")
     return f"{method} {name!r}" if isinstance(name, str) else method
 
 
-def differences(recorded: Any, now: Any, *, path: str, opaque: bool = True) -> Iterator[tuple[str, Any, Any]]:
+def differences(recorded: object, now: object, *, path: str, opaque: bool = True) -> Iterator[tuple[str, Any, Any]]:
     """Yield path, recorded value and present value for each place where two values differ."""
     if isinstance(recorded, Mapping) and isinstance(now, Mapping):
         for name in [*recorded, *(name for name in now if name not in recorded)]:
@@ -132,7 +132,9 @@ def differences(recorded: Any, now: Any, *, path: str, opaque: bool = True) -> I
         yield path, recorded, now
 
 
-def find_nearest(params_now: Any, recorded: Iterable[tuple[Any, Any]]) -> tuple[Any, list[tuple[str, Any, Any]]] | None:
+def find_nearest(
+    params_now: object, recorded: Iterable[tuple[Any, Any]]
+) -> tuple[Any, list[tuple[str, Any, Any]]] | None:
     """Return, of pairs (item, params), the item whose params differ in the fewest places, and the places."""
     best: tuple[int, Any, list[tuple[str, Any, Any]]] | None = None
     for thing, params in recorded:
@@ -242,13 +244,13 @@ class SessionComparison:
             task.add_done_callback(lambda _: self._came.set())
             await self._wait_for(lambda: task.done() or self._agreed > agreed)
 
-    async def _notify(self, caller: RawClient, call: RecordedCall, params: Any) -> None:
+    async def _notify(self, caller: RawClient, call: RecordedCall, params: object) -> None:
         try:
             await caller.notify(call.method, params)
         except GemelError as exc:
             self._differ(call, "sent", "yes", str(exc))
 
-    async def _request(self, caller: RawClient, received: _ReplayedResult, params: Any) -> None:
+    async def _request(self, caller: RawClient, received: _ReplayedResult, params: object) -> None:
         def progress(params: bytes) -> None:
             received.progress.append(msgspec.json.decode(params))
 
@@ -289,7 +291,7 @@ class SessionComparison:
                     self._came.clear()
                     await self._came.wait()
 
-    def _remember_handles(self, call: RecordedCall, result: Any) -> None:
+    def _remember_handles(self, call: RecordedCall, result: object) -> None:
         """Remember which present values replace the recorded ones in later requests."""
         then = call.answer.message.get("result") if call.answer is not None else None
         if not isinstance(then, Mapping) or not isinstance(result, Mapping):
@@ -301,7 +303,7 @@ class SessionComparison:
         if isinstance(old, Mapping) and isinstance(new, Mapping) and old.keys() != new.keys():
             self._handles.update(zip(old, new, strict=False))
 
-    def _with_handles(self, params: Any) -> Any:
+    def _with_handles(self, params: object) -> Any:
         """Return params with the present values of `_HANDLES`."""
         if not isinstance(params, Mapping):
             return params
@@ -339,7 +341,7 @@ class SessionComparison:
             raise ProtocolError(str(error.get("message")), error.get("data", UNSET), code=error.get("code"))
         return answer["result"]
 
-    def _same(self, request: ServerRequest, params: Any) -> bool:
+    def _same(self, request: ServerRequest, params: object) -> bool:
         then = request.entry.params
         return not any(differences(comparable(then, self._ignore), comparable(params, self._ignore), path=""))
 
@@ -414,13 +416,13 @@ class SessionComparison:
     def _is_ignored(self, method: str) -> bool:
         return any(fnmatchcase(method, pattern) for pattern in self._ignore)
 
-    def _differences(self, call: RecordedCall, then: Any, now: Any) -> None:
+    def _differences(self, call: RecordedCall, then: object, now: object) -> None:
         old, new = comparable(then, self._ignore), comparable(now, self._ignore)
         for name in [*old, *(name for name in new if name not in old)]:
             for path, before, after in differences(old.get(name, ABSENT), new.get(name, ABSENT), path=name):
                 self._differ(call, path, before, after)
 
-    def _differ(self, call: RecordedCall, path: str, then: Any, now: Any) -> None:
+    def _differ(self, call: RecordedCall, path: str, then: object, now: object) -> None:
         what = describe_request(call.method, call.params)
         self._found.append(MessageDifference(what, call.entry.line, path, then, now))
 

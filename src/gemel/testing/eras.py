@@ -56,7 +56,7 @@ async def in_both_eras(
 
 
 async def in_both_eras(
-    target: Any,
+    target: object,
     use: Callable[[Client], Awaitable[Any]] | Mapping[str, Any] | None = None,
     **options: Unpack[ClientOptions],
 ) -> Any:
@@ -108,7 +108,7 @@ class _EraOutcome(msgspec.Struct, eq=False):
     requests: list[Any] = []
 
 
-def _target(target: Any, use: Any) -> Any:
+def _target(target: Any, use: object) -> Any:
     """Return the target; a new server for each era if one can be made."""
     if isinstance(use, Mapping) or use is None:
         server: Server[Any] = Server("in both eras")
@@ -117,7 +117,7 @@ def _target(target: Any, use: Any) -> Any:
     return target() if inspect.isroutine(target) else target
 
 
-def _use(use: Any, handler: Any) -> Callable[[Client], Awaitable[Any]]:
+def _use(use: Any, handler: object) -> Callable[[Client], Awaitable[Any]]:
     if callable(use):
         return cast("Callable[[Client], Awaitable[Any]]", use)
 
@@ -129,7 +129,7 @@ def _use(use: Any, handler: Any) -> Callable[[Client], Awaitable[Any]]:
 
 
 async def _outcome(
-    target: Any, era: EraName, use: Callable[[Client], Awaitable[Any]], options: Mapping[str, Any]
+    target: object, era: EraName, use: Callable[[Client], Awaitable[Any]], options: Mapping[str, Any]
 ) -> _EraOutcome:
     outcome = _EraOutcome()
     callbacks: Any = {
@@ -146,12 +146,12 @@ async def _outcome(
     return outcome
 
 
-def _recording_callback(name: str, callback: Any, requests: list[Any]) -> Any:
+def _recording_callback(name: str, callback: object, requests: list[Any]) -> Any:
     """Return the callback, which also records its arguments."""
     if not callable(callback):
         return callback
 
-    def record(*arguments: Any) -> Any:
+    def record(*arguments: object) -> Any:
         requests.append([name, *(msgspec.to_builtins(one) for one in arguments)])
         return callback(*arguments)
 
@@ -171,7 +171,7 @@ def _comparable_outcome(outcome: _EraOutcome) -> dict[str, Any]:
     return values
 
 
-def result_values(result: Any) -> Any:
+def result_values(result: object) -> Any:
     """Return a result as JSON values if possible, without what only one era has.
 
     In the handshake era the structured content of a tool must be an object; other values are wrapped in `{"result": …}`.
@@ -186,7 +186,7 @@ def result_values(result: Any) -> Any:
     return values
 
 
-def _common_members(value: Any) -> Any:
+def _common_members(value: object) -> Any:
     if isinstance(value, dict):
         return {name: _common_members(item) for name, item in value.items() if name not in _ONE_ERA}
     return [_common_members(item) for item in value] if isinstance(value, list) else value

@@ -62,8 +62,8 @@ class RawClient:
     async def request(
         self,
         method: str,
-        params: Any,
-        tag: Any = None,
+        params: object,
+        tag: object = None,
         *,
         total: float | None = None,
         on_progress: Callable[[Raw], None] | None = None,
@@ -88,7 +88,7 @@ class RawClient:
             self.learn_headers(msgspec.json.decode(result))
         return result
 
-    async def notify(self, method: str, params: Any = UNSET) -> None:
+    async def notify(self, method: str, params: object = UNSET) -> None:
         """Send a notification. Raises ChannelClosed."""
         await self.session.notify(method, params)
 
@@ -119,14 +119,14 @@ class RawClient:
 
     # ---------------------------------------------------------------- headers
 
-    def learn_headers(self, result: Any) -> None:
+    def learn_headers(self, result: object) -> None:
         """Remember which arguments of tools are mirrored in headers."""
         tools: Iterable[Any] = result.get("tools", ()) if isinstance(result, Mapping) else ()
         for tool in tools:
             with suppress(GemelError, KeyError, TypeError):
                 self._tools[tool["name"]] = collect_param_headers(tool["inputSchema"])
 
-    def _headers(self, method: str, params: Any) -> HeaderTexts:
+    def _headers(self, method: str, params: object) -> HeaderTexts:
         """Return the headers that mirror a stateless request over HTTP."""
         given = params if isinstance(params, Mapping) else {}
         revision = (given.get("_meta") or {}).get(PROTOCOL_VERSION)
@@ -184,7 +184,7 @@ class LiveServer:
         if live is not None and call.method not in ("notifications/initialized", "notifications/cancelled"):
             await live.notify(call.method, _params(call))
 
-    def remember_initialize(self, front: Session, params: Any) -> None:
+    def remember_initialize(self, front: Session, params: object) -> None:
         """Remember `initialize` of a client: it is sent to the server when that is needed."""
         self._initializes[front] = params
 
@@ -236,7 +236,7 @@ class _LiveSession(RawClient):
         #: Notifications that are being sent to clients: a response waits for those before it.
         self._notifications: set[asyncio.Task[None]] = set()
 
-    async def initialize(self, params: Any) -> Raw:
+    async def initialize(self, params: object) -> Raw:
         """Do the handshake in the name of the client."""
         result = await self.request("initialize", params)
         await self.notify("notifications/initialized")
@@ -259,7 +259,7 @@ class _LiveSession(RawClient):
             return result
         return _with_subscription_id(msgspec.json.decode(result), call)
 
-    def _forward_notification(self, front: Session, method: str, params: Any, about: Call | None) -> None:
+    def _forward_notification(self, front: Session, method: str, params: object, about: Call | None) -> None:
         task = front.loop.create_task(front.notify(method, params, about=about))
         self._notifications.add(task)
         task.add_done_callback(self._forwarded)

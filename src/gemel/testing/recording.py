@@ -78,7 +78,7 @@ class Recording(Transport):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        target: Any = None,
+        target: object = None,
         *,
         record: Record | None = None,
         redact: Redact | None = None,
@@ -293,7 +293,7 @@ class Recording(Transport):
 
     # ---------------------------------------------------------------- replaying the client
 
-    async def compare(self, target: Any, **options: Unpack[TransportOptions]) -> list[MessageDifference]:
+    async def compare(self, target: object, **options: Unpack[TransportOptions]) -> list[MessageDifference]:
         """Send the recorded requests to a server, and compare its responses with the recorded ones.
 
         Ids, tokens, cursors, request state, `_meta` and the paths in `ignore` are not compared.
@@ -313,7 +313,7 @@ class Recording(Transport):
         session = self._read()
         return await SessionComparison(session, transport, ignore=self._replay_options.ignore, limits=self.limits).run()
 
-    async def verify(self, target: Any, **options: Unpack[TransportOptions]) -> None:
+    async def verify(self, target: object, **options: Unpack[TransportOptions]) -> None:
         """Require that there are no differences: see `compare`.
 
         Args:

@@ -163,7 +163,7 @@ class RecordingWriter:
             logger.warning("The recording %s ends here: %s", self._path, exc.strerror or exc)
 
 
-def redact_message(message: Any, redact: Redact | None) -> Any:
+def redact_message(message: object, redact: Redact | None) -> Any:
     """Return a message as it is written. `redact` may change the given one in place."""
     if redact is None or not isinstance(message, dict):
         return message
@@ -239,7 +239,7 @@ def _check_head(path: Path, head: dict[str, Any]) -> None:
         raise StartError(f"{path} has format {version}; this version of Gemel reads {FORMAT}: upgrade Gemel")
 
 
-def _is_message(content: Any) -> bool:
+def _is_message(content: object) -> bool:
     if not isinstance(content, dict) or not isinstance(content.get("method", ""), str):
         return False
     return (
@@ -392,7 +392,7 @@ class _SessionParser:
             request.answer = entry
             steps.append(ClientAnswer(request))
 
-    def _end(self, channel: _ChannelState, request_id: Any, entry: RecordedLine, ending: Ending) -> None:
+    def _end(self, channel: _ChannelState, request_id: object, entry: RecordedLine, ending: Ending) -> None:
         call = channel.running.pop(request_id, None) if isinstance(request_id, str | int) else None
         if call is None and request_id is None and len(channel.running) == 1:
             call = channel.running.popitem()[1]  # an error without an id, with one request in flight

@@ -111,7 +111,7 @@ class ReplayServer:
             (one for one in unplayed if one.id is not None and one.method not in _GREETINGS), key=lambda one: one.number
         )
 
-    def _key(self, method: str, params: Any, request_id: object) -> bytes:
+    def _key(self, method: str, params: object, request_id: object) -> bytes:
         if request_id is None:  # the params of notifications don't count
             return request_key(method, {}, ())
         own = plain_value({"method": method, "params": params})
@@ -140,7 +140,7 @@ class ReplayServer:
         finally:
             part.send_later(recorded.followers)
 
-    def failure(self, method: str, params: Any) -> RecordedLine | None:
+    def failure(self, method: str, params: object) -> RecordedLine | None:
         """Return how the transport failed this request when it was recorded, if it did."""
         waiting = self._waiting.get(self._key(method, params, 0))
         if not waiting or waiting[0].ending != "failed":
@@ -149,7 +149,7 @@ class ReplayServer:
         self._reach(recorded.number)
         return recorded.answer
 
-    def _find(self, call: Call, params: Any) -> RecordedCall | None:
+    def _find(self, call: Call, params: object) -> RecordedCall | None:
         key = self._key(call.method, params, call.id)
         waiting = self._waiting.get(key)
         if waiting:
@@ -163,7 +163,7 @@ class ReplayServer:
         last = given[-1]
         return RecordedCall(last.number, last.entry, last.steps, last.answer, last.ending)
 
-    async def _missing(self, session: Session, call: Call, params: Any) -> Any:
+    async def _missing(self, session: Session, call: Call, params: object) -> Any:
         if self._live is not None:
             forward = self._live.notify if call.id is None else self._live.request
             return await forward(session, call)
@@ -179,7 +179,7 @@ class ReplayServer:
     def _has(self, method: str) -> bool:
         return any(recorded.method == method for recorded in self._recording.calls)
 
-    def _words(self, method: str, params: Any) -> str:
+    def _words(self, method: str, params: object) -> str:
         """Describe a request that is not in the recording: the most similar one, and how to add it."""
         name, asked = self._options.name, comparable_request(method, params, self._options.ignore)
         given = self._given.get(self._key(method, params, 0))
@@ -321,7 +321,7 @@ class _ReplayedCall:
         elif method != "notifications/progress" or self._wants(step.entry):
             await self._session.notify(method, params, about=call)
 
-    async def _request(self, method: str, params: Any, about: Call | None) -> dict[str, Any]:
+    async def _request(self, method: str, params: object, about: Call | None) -> dict[str, Any]:
         limit = self._server.options.limits.input_wait
         try:
             result = await self._session.request(method, params, about=about, total=limit)
@@ -334,7 +334,7 @@ class _ReplayedCall:
         token = entry.params.get("progressToken")
         return token != self._token[0] or self._token[1] is not None
 
-    def _mapped(self, params: Any) -> Any:
+    def _mapped(self, params: object) -> Any:
         """Replace recorded ids and tokens by those of this session."""
         if not isinstance(params, Mapping):
             return params
@@ -395,7 +395,7 @@ class _ReplayedCall:
 _sending: set[asyncio.Task[None]] = set()
 
 
-def _error(recorded: Any) -> Exception:
+def _error(recorded: object) -> Exception:
     try:
         error = msgspec.convert(recorded, ErrorObject)
     except msgspec.ValidationError:

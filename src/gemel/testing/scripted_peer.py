@@ -68,7 +68,7 @@ def find_mismatch(expected: Expected, got: Message | bytes) -> str | None:
     return None
 
 
-def _same_members(got: Any, expected: Any) -> Any:
+def _same_members(got: object, expected: object) -> Any:
     """Return those members of a message that are expected."""
     if isinstance(expected, Mapping) and isinstance(got, Mapping):
         return {name: _same_members(got[name], item) for name, item in expected.items() if name in got}
@@ -82,7 +82,7 @@ def short_name(message: Message | bytes) -> str:
     return str(message["method"]) if "method" in message else f"a response to {message.get('id')!r}"
 
 
-def format_message(message: Any) -> str:
+def format_message(message: object) -> str:
     """Return a message as JSON, shortened."""
     return repr(message[:300]) if isinstance(message, bytes) else shorten(msgspec.json.encode(message).decode(), 600)
 
@@ -412,7 +412,7 @@ class ScriptedPeer(Transport):
             raise AssertionError(f"The peer could not send {format_message(message)}: {exc}") from exc
 
     async def answer(
-        self, request: Mapping[str, Any], result: Any = None, *, error: Mapping[str, Any] | ErrorObject | None = None
+        self, request: Mapping[str, Any], result: object = None, *, error: Mapping[str, Any] | ErrorObject | None = None
     ) -> None:
         """Respond to a request.
 

@@ -6,7 +6,7 @@ import difflib
 import json
 from collections.abc import Awaitable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 from gemel.blocking import run_async
 from gemel.client.client import Client
@@ -43,7 +43,7 @@ class Snapshots:
         self._update = update
         self._counts: dict[str, int] = {}
 
-    def __call__(self, value: Any, name: str | None = None, *, ignore: Sequence[str] = ()) -> None:
+    def __call__(self, value: object, name: str | None = None, *, ignore: Sequence[str] = ()) -> None:
         """Compare a result with its snapshot. Members that only one era has, and `_meta`, are left out.
 
         Args:
@@ -135,7 +135,7 @@ class Snapshots:
         raise AssertionError(f"{what} differs from {path}:\n{text}\nIf that is right, run pytest {UPDATE}.")
 
 
-def _changed_lines(recorded: Any, now: Any) -> Iterator[str]:
+def _changed_lines(recorded: object, now: object) -> Iterator[str]:
     changes = list(comparison.differences(recorded, now, path="", opaque=False))
     for path, before, after in changes[:_SHOWN]:
         yield f"  {path.removeprefix('.') or 'the value'}"

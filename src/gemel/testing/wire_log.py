@@ -358,7 +358,9 @@ class WireLog:
 
     # ---------------------------------------------------------------- attaching
 
-    def watch(self, target: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Unpack[TransportOptions]) -> Transport:
+    def watch(
+        self, target: object, *, limits: Limits = DEFAULT_LIMITS, **options: Unpack[TransportOptions]
+    ) -> Transport:
         """Observe a client: pass the result to `Client` in place of the target.
 
         Args:

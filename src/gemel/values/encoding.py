@@ -58,7 +58,7 @@ class NotSerializable(TypeError):
         return f"{self.part} has no JSON form: {self.advice}"
 
 
-def encode_value(value: Any) -> bytes:
+def encode_value(value: object) -> bytes:
     """Encode a value as JSON text, with U+FFFD for what is not Unicode.
 
     Args:
@@ -78,7 +78,7 @@ def encode_value(value: Any) -> bytes:
     return text
 
 
-def _without_surrogates(value: Any, error: Exception) -> bytes:
+def _without_surrogates(value: object, error: Exception) -> bytes:
     """The text of a value that could not be encoded, if only because of texts that are not Unicode."""
     try:
         if isinstance(error, UnicodeEncodeError):
@@ -88,17 +88,17 @@ def _without_surrogates(value: Any, error: Exception) -> bytes:
     raise explained(value, error) from None
 
 
-def plain_value(value: Any) -> Any:
+def plain_value(value: object) -> Any:
     """A value as plain JSON types, as a peer reads it. Raises NotSerializable."""
     return msgspec.json.decode(encode_value(value))
 
 
-def ordered_text(value: Any) -> bytes:
+def ordered_text(value: object) -> bytes:
     """The JSON text of a value with its members in order, to tell one value from another. Raises NotSerializable."""
     return msgspec.json.encode(plain_value(value), order="deterministic")
 
 
-def encode_unicode(encode: Callable[[Any], bytes], value: Any) -> bytes:
+def encode_unicode(encode: Callable[[Any], bytes], value: object) -> bytes:
     """The text of a value by any encoder, with U+FFFD for what is not Unicode.
 
     Raises what the encoder raises, and ValueError where no character can stand in its place.
@@ -111,7 +111,7 @@ def encode_unicode(encode: Callable[[Any], bytes], value: Any) -> bytes:
         return encode(replace_surrogates(value, _convert))
 
 
-def simplified(value: Any) -> Any:
+def simplified(value: object) -> Any:
     """A value of built-in types, as those of msgspec.convert. Dates, bytes and the like, which aren't strings, stay.
 
     Raises TypeError for `msgspec.Raw`, and NotSerializable.
@@ -122,7 +122,7 @@ def simplified(value: Any) -> Any:
 # ---------------------------------------------------------------- what msgspec does not know
 
 
-def _convert(value: Any) -> Any:
+def _convert(value: object) -> Any:
     """A simpler value for one that msgspec does not know, or not as the key of an object. Raises NotSerializable."""
     kind = type(value)
     if value is None or kind is bool:
@@ -211,11 +211,11 @@ def _number(value: Any) -> Any:
     return simple
 
 
-def _by_pydantic(value: Any) -> Any:
+def _by_pydantic(value: object) -> Any:
     """A value of a type that pydantic knows, by its serializer; others are refused."""
     kind: Any = type(value)
 
-    def convert(part: Any) -> Any:
+    def convert(part: object) -> Any:
         if part is value:
             raise NotSerializable(kind.__name__, _CONVERT)
         return plain_value(part)
@@ -247,7 +247,7 @@ def encode_by_pydantic(codec: Any, value: Any, *, warnings: str = "none") -> byt
     return _encode_dumped(codec.dump(value, plain_value, warnings=warnings), codec, value)
 
 
-def _encode_dumped(plain: Any, codec: Any, value: Any) -> bytes:
+def _encode_dumped(plain: object, codec: Any, value: Any) -> bytes:
     """The text of what pydantic made of a value. Raises NotSerializable."""
     text = encode_value(plain)
     if text.find(b"null") >= 0 and _may_be_infinite(parts := codec.parts(value), len(text)):
@@ -257,7 +257,7 @@ def _encode_dumped(plain: Any, codec: Any, value: Any) -> bytes:
     return text
 
 
-def _lost(plain: Any, parts: Any, path: Path) -> NotSerializable | None:
+def _lost(plain: object, parts: object, path: Path) -> NotSerializable | None:
     """The first NaN or infinity that pydantic has written as None."""
     if plain is None:
         return _fault(parts, path) if isinstance(parts, float) else None
@@ -271,7 +271,7 @@ def _lost(plain: Any, parts: Any, path: Path) -> NotSerializable | None:
     return next(filter(None, found), None)
 
 
-def _without_dataclasses(value: Any) -> Any:
+def _without_dataclasses(value: object) -> Any:
     """The value with pydantic's dataclasses by pydantic: msgspec would write all their fields, those that it hides too."""
     if isinstance(value, dict):
         if _SCALARS.issuperset(map(type, value.values())):
@@ -302,7 +302,7 @@ _SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 # ---------------------------------------------------------------- what has no JSON form
 
 
-def explained(value: Any, error: Exception) -> NotSerializable:
+def explained(value: object, error: Exception) -> NotSerializable:
     """The error for a value that could not be encoded, with the way to the first part that has no JSON form."""
     try:
         fault = _fault(value, ())
@@ -311,7 +311,7 @@ def explained(value: Any, error: Exception) -> NotSerializable:
     return fault or _refusal(value, error)
 
 
-def _fault(value: Any, path: Path) -> NotSerializable | None:
+def _fault(value: object, path: Path) -> NotSerializable | None:
     """The first part of a value that has no JSON form."""
     if isinstance(value, Enum):
         value = value.value
@@ -359,7 +359,7 @@ def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
     return [(name, part) for name, part in parts if part is not UNSET]
 
 
-def _refused_key(key: Any, path: Path) -> NotSerializable | None:
+def _refused_key(key: object, path: Path) -> NotSerializable | None:
     try:
         _encoder.encode({key: None})
     except UnicodeEncodeError:  # it is replaced
@@ -369,7 +369,7 @@ def _refused_key(key: Any, path: Path) -> NotSerializable | None:
     return None
 
 
-def _refusal(value: Any, error: Exception) -> NotSerializable:
+def _refusal(value: object, error: Exception) -> NotSerializable:
     if isinstance(error, NotSerializable):
         return error
     kind = type(value).__name__
@@ -393,7 +393,7 @@ def may_hold_null(text: bytes) -> bool:
     return len(text) > _LONG or bool(text.partition(b"null")[1])
 
 
-def check_finite(value: Any, size: int = 0) -> None:
+def check_finite(value: object, size: int = 0) -> None:
     """Raise NotSerializable for NaN and infinity.
 
     Args:
@@ -404,7 +404,7 @@ def check_finite(value: Any, size: int = 0) -> None:
         raise fault
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: object) -> bool:
     """Whether a value holds neither NaN nor infinity, as far as it can be written."""
     if value is None or isinstance(value, str | int):
         return True  # most are
@@ -417,7 +417,7 @@ def is_finite(value: Any) -> bool:
     return True
 
 
-def _may_be_infinite(value: Any, size: int) -> bool:
+def _may_be_infinite(value: object, size: int) -> bool:
     try:
         return _may_hold_nan(_packer.encode(value)) if size <= _LONG else _long_may_hold_nan(value)
     except Exception:  # MessagePack has no form for integers of more than 64 bits
@@ -432,7 +432,7 @@ def _may_hold_nan(packed: bytes | bytearray) -> bool:
     return packed.find(b"\xcb") >= 0 and (packed.find(b"\xcb\x7f") >= 0 or packed.find(b"\xcb\xff") >= 0)
 
 
-def _long_may_hold_nan(value: Any) -> bool:
+def _long_may_hold_nan(value: object) -> bool:
     try:
         buffer = _spare.pop()
     except IndexError:

@@ -46,7 +46,9 @@ class PydanticCodec:
         """A value of JSON text, with aliases or names of members. Raises pydantic's ValidationError."""
         return self.adapter.validate_json(text, strict=strict, by_alias=True, by_name=True)
 
-    def dump(self, value: Any, fallback: Callable[[Any], Any], *, warnings: Literal["none", "error"] = "none") -> Any:
+    def dump(
+        self, value: object, fallback: Callable[[Any], Any], *, warnings: Literal["none", "error"] = "none"
+    ) -> Any:
         """A value as plain JSON types, except that NaN and infinity stay, or become None.
 
         Args:
@@ -58,7 +60,7 @@ class PydanticCodec:
             value, mode="json", by_alias=self._by_alias, warnings=warnings, fallback=fallback
         )
 
-    def parts(self, value: Any) -> Any:
+    def parts(self, value: object) -> Any:
         """The same value with parts of Python's types, as `dump` has them: what may have become None there."""
         return self.adapter.dump_python(value, by_alias=self._by_alias, warnings="none")
 
@@ -73,19 +75,19 @@ class PydanticCodec:
 
 
 @functools.lru_cache(maxsize=256)
-def codec_of(kind: Any) -> PydanticCodec:
+def codec_of(kind: object) -> PydanticCodec:
     """The codec of a type, made once."""
     return PydanticCodec(kind)
 
 
-def _has(schema: Any, condition: Callable[[dict[str, Any]], bool]) -> bool:
+def _has(schema: object, condition: Callable[[dict[str, Any]], bool]) -> bool:
     """Whether the condition holds for a part of a core schema."""
     if isinstance(schema, dict):
         return condition(schema) or any(_has(part, condition) for part in schema.values())
     return isinstance(schema, list | tuple) and any(_has(part, condition) for part in schema)
 
 
-def _is_infinite(value: Any) -> bool:
+def _is_infinite(value: object) -> bool:
     """Whether a value of Python's types holds NaN or infinity."""
     if isinstance(value, dict):
         return any(map(_is_infinite, value.values()))
@@ -123,10 +125,10 @@ class _Schemas(GenerateJsonSchema):
         with self._config_wrapper_stack.push(self.outer_config):
             return super().generate(schema, mode)
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    def field_title_should_be_set(self, schema: object) -> bool:
         return False
 
-    def sort(self, value: Any, parent_key: str | None = None) -> Any:
+    def sort(self, value: object, parent_key: str | None = None) -> Any:
         return value
 
     def dict_schema(self, schema: Any) -> dict[str, Any]:

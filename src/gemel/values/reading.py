@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 
-def read_as(kind: Any, text: bytes) -> Any:
+def read_as(kind: object, text: bytes) -> Any:
     """Read JSON text as a value of a type.
 
     Args:
@@ -55,18 +55,18 @@ def refusal_of(error: ValueError) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _prepared(kind: Any) -> tuple[Any, bool, bool]:
+def _prepared(kind: object) -> tuple[Any, bool, bool]:
     """The type with lists in place of iterables, whether it holds one of pydantic's, and whether `leaves_defaults`."""
     kind = normalized(kind)
     return kind, "pydantic" in sys.modules and any(map(_is_pydantics, _parts(kind, {}))), leaves_defaults(kind)
 
 
-def leaves_defaults(kind: Any) -> bool:
+def leaves_defaults(kind: object) -> bool:
     """Whether msgspec reads values of a type without some of their members, so that `with_defaults` must follow."""
     return any(map(_has_class_defaults, _parts(kind, {})))
 
 
-def with_defaults(value: Any) -> Any:
+def with_defaults(value: object) -> Any:
     """The same value, its dataclasses with attributes of their own for the defaults that msgspec has left to the class.
 
     msgspec writes a dataclass by its own attributes, as `vars` does, and would leave these members out.
@@ -134,7 +134,7 @@ _ITERABLES = (
 )
 
 
-def _iterated(items: Any) -> Any:
+def _iterated(items: object) -> Any:
     try:
         from pydantic import AfterValidator
     except ImportError:
@@ -142,12 +142,12 @@ def _iterated(items: Any) -> Any:
     return Annotated[items, AfterValidator(iter)]
 
 
-def _part(kind: type, value: Any) -> Any:
+def _part(kind: type, value: object) -> Any:
     """A part of a value whose type msgspec does not know."""
     return _codec(kind).read(msgspec.json.encode(value))
 
 
-def _codec(kind: Any) -> Any:
+def _codec(kind: object) -> Any:
     """The reader of a type by pydantic. Raises TypeError if pydantic is not installed, or does not know the type."""
     try:
         from pydantic import PydanticUserError
@@ -164,7 +164,7 @@ def _codec(kind: Any) -> Any:
         raise TypeError(str(error).partition("\n")[0]) from None
 
 
-def _is_pydantics(kind: Any) -> bool:
+def _is_pydantics(kind: object) -> bool:
     """Whether a type is one of pydantic's: `Model`, `Annotated[int, Field(ge=1)]`."""
     if hasattr(kind, "__pydantic_core_schema__") or hasattr(kind, "__get_pydantic_core_schema__"):
         return True
@@ -172,13 +172,13 @@ def _is_pydantics(kind: Any) -> bool:
     return any(type(one).__module__.startswith(("pydantic", "annotated_types")) for one in metadata)
 
 
-def _has_class_defaults(kind: Any) -> bool:
+def _has_class_defaults(kind: object) -> bool:
     """Whether it is a dataclass with a field whose default is an attribute of the class."""
     fields = getattr(kind, "__dataclass_fields__", {})
     return any(name in vars(base) for base in getattr(kind, "__mro__", ()) for name in fields)
 
 
-def _parts(kind: Any, seen: dict[int, Any]) -> Iterator[Any]:
+def _parts(kind: object, seen: dict[int, Any]) -> Iterator[Any]:
     """A type with its arguments and the types of its fields, each once."""
     if id(kind) in seen:
         return

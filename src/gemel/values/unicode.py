@@ -39,7 +39,7 @@ def as_uri(text: str) -> str:
     return uri
 
 
-def replace_surrogates(value: Any, convert: Callable[[Any], Any] | None = None, *, member: str = "") -> Any:
+def replace_surrogates(value: object, convert: Callable[[Any], Any] | None = None, *, member: str = "") -> Any:
     """The value with U+FFFD in place of each lone surrogate in its strings; in URIs percent-encoded bytes.
 
     Args:
@@ -75,7 +75,7 @@ def replace_surrogates(value: Any, convert: Callable[[Any], Any] | None = None, 
     return plain if plain is value else replace_surrogates(plain, convert, member=member)
 
 
-def _part(value: Any, convert: Callable[[Any], Any] | None, member: Any) -> Any:
+def _part(value: object, convert: Callable[[Any], Any] | None, member: object) -> Any:
     return replace_surrogates(value, convert, member=member if isinstance(member, str) else "")
 
 

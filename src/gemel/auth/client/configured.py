@@ -15,7 +15,7 @@ from gemel.errors import DefinitionError
 _HARMLESS = frozenset({"scopes", "client_name", "redirect_uri", "callback_port"})
 
 
-def configured_oauth(options: Mapping[str, Any], given: Any = None) -> OAuth:
+def configured_oauth(options: Mapping[str, Any], given: object = None) -> OAuth:
     """Make the login of one server.
 
     Args:

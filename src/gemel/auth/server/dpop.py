@@ -208,7 +208,7 @@ class DPoPProofs:
 
     # ---------------------------------------------------------------- nonces
 
-    def _made(self, nonce: Any) -> bool:
+    def _made(self, nonce: object) -> bool:
         """Whether a nonce is one of the last two."""
         if not isinstance(nonce, str):
             return False
@@ -231,7 +231,7 @@ def _slot() -> int:
     return int(time.time()) // _NONCE_SECONDS
 
 
-def _comparable(url: Any) -> tuple[str, str, int | None, str] | None:
+def _comparable(url: object) -> tuple[str, str, int | None, str] | None:
     """A URL without query and fragment, in a form to compare (RFC 9449 §4.3, RFC 3986 §6.2); None for what isn't one."""
     try:
         parts = urlsplit(url if isinstance(url, str) else "")

@@ -189,7 +189,7 @@ def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(granted - {""})
 
 
-def _check_secrets(source: Any, algorithms: frozenset[str]) -> None:
+def _check_secrets(source: object, algorithms: frozenset[str]) -> None:
     """HMAC needs a secret that this program was given; a fetched one would be public."""
     fetched = source is None or (isinstance(source, str) and "://" in source)
     if algorithms & HMAC_ALGORITHMS and fetched:

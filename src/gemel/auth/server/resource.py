@@ -445,7 +445,7 @@ def _for_resource(scopes: Collection[str]) -> list[str]:
     return sorted(set(scopes) - _NOT_OF_RESOURCES)
 
 
-def frozen(value: Any) -> Any:
+def frozen(value: object) -> Any:
     """The value with all objects and lists in it read-only: claims are shared by the calls of a token."""
     if isinstance(value, Mapping):
         return MappingProxyType({name: frozen(item) for name, item in value.items()})

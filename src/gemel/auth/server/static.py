@@ -66,7 +66,7 @@ def _digest(token: str) -> bytes:
     return sha256(token.encode()).digest()
 
 
-def _principal(token: Any, caller: Any) -> Principal:
+def _principal(token: object, caller: object) -> Principal:
     if not isinstance(token, str) or _TOKEN.fullmatch(token) is None:
         raise DefinitionError("StaticTokens: a token is a text of A-Z a-z 0-9 - . _ ~ + / with = at its end only")
     if isinstance(caller, Principal):

@@ -95,7 +95,7 @@ def signature(tool: Tool) -> str:
     return f"{tool.name}({', '.join(parts)}){_output(tool.output_schema)}"
 
 
-def _output(schema: Any) -> str:
+def _output(schema: object) -> str:
     """Return ` -> TYPE` of the structured content; of a value that was wrapped in an object, the type of the value."""
     if not isinstance(schema, dict):
         return ""
@@ -104,7 +104,7 @@ def _output(schema: Any) -> str:
     return f" -> {_kind(schema, schema)}"
 
 
-def _kind(schema: Any, root: dict[str, Any]) -> str:
+def _kind(schema: object, root: dict[str, Any]) -> str:
     """Name a type; of an object also its members."""
     if not isinstance(schema, dict):
         return "any"

@@ -186,7 +186,7 @@ def _typed_arguments(
     yield from (Candidate(f"{name}=", meaning) for name, meaning in keys if name not in used)
 
 
-def _choices(schema: Any) -> list[Any]:
+def _choices(schema: object) -> list[Any]:
     if not isinstance(schema, dict):
         return []
     if isinstance(schema.get("enum"), list):

@@ -276,7 +276,7 @@ class _Repeated:
 class _EntryReader:
     """Reads the table of one server."""
 
-    def __init__(self, where: str, name: str, table: Any, variables: Mapping[str, str]) -> None:
+    def __init__(self, where: str, name: str, table: object, variables: Mapping[str, str]) -> None:
         self._place = f"{where}: server {name!r}"
         self._name = name
         self._table: Mapping[str, Any] = {}
@@ -294,7 +294,7 @@ class _EntryReader:
         except StartError as exc:
             return ServerEntry(name=self._name, problem=str(exc))
 
-    def _checked(self, table: Any) -> Mapping[str, Any]:
+    def _checked(self, table: object) -> Mapping[str, Any]:
         if isinstance(table, _Repeated):
             raise StartError(f"{self._place} is there twice")
         if not isinstance(table, Mapping):
@@ -424,7 +424,7 @@ class _EntryReader:
             raise self._wrong(key, f"must be {of}")
         return value
 
-    def _item(self, key: str, value: Any) -> str:
+    def _item(self, key: str, value: object) -> str:
         if not isinstance(value, str):
             raise self._wrong(key, f"must be a string, in quotes, not {shorten(json.dumps(value))}")
         return self._expand(key, value)

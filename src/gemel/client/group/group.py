@@ -521,7 +521,7 @@ class ClientGroup:
         raise NotSent(f"No server lists {shorten(uri)!r} or has a template for it: say server=…")
 
 
-def _client(name: str, target: Any, options: Mapping[str, Any]) -> tuple[Client | None, str]:
+def _client(name: str, target: object, options: Mapping[str, Any]) -> tuple[Client | None, str]:
     """The client of one server, whose callbacks get its name; none for a disabled one, or one whose entry has a problem."""
     if isinstance(target, Client):
         return target, ""
@@ -541,14 +541,14 @@ def _client(name: str, target: Any, options: Mapping[str, Any]) -> tuple[Client 
         return None, str(exc)
 
 
-def _named(callback: Any, server: str) -> Any:
+def _named(callback: object, server: str) -> Any:
     """The callback with the server's name as its last argument."""
     if not callable(callback):
         return callback
     return lambda *arguments: callback(*arguments, server)
 
 
-def _of_server(server: str, item: NamedT, **changes: Any) -> NamedT:
+def _of_server(server: str, item: NamedT, **changes: object) -> NamedT:
     return msgspec.structs.replace(item, meta={**(item.meta or {}), SERVER: server}, **changes)
 
 

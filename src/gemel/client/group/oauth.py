@@ -88,7 +88,7 @@ class OAuthReader:
             options.setdefault("issuer", metadata)
         return options
 
-    def _value(self, name: str, key: str, value: Any) -> Any:
+    def _value(self, name: str, key: str, value: object) -> Any:
         if name in _FLAGS:
             return self._flag(key, value)
         if name == "callback_port":
@@ -115,7 +115,7 @@ class OAuthReader:
             return False
         return self._issuer(key, text) if name == "metadata" else text
 
-    def _flag(self, key: str, value: Any) -> bool:
+    def _flag(self, key: str, value: object) -> bool:
         if not isinstance(value, bool):
             raise self._wrong(key, "must be true or false")
         return value

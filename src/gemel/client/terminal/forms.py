@@ -69,7 +69,7 @@ def form_fields(schema: Mapping[str, Any]) -> list[FormField]:
 class FormField:
     """One field of a form."""
 
-    def __init__(self, name: str, schema: Any, required: bool, definitions: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, schema: object, required: bool, definitions: Mapping[str, Any]) -> None:
         self.name = name
         self.required = required
         self._full_schema = {**definitions, **schema} if isinstance(schema, dict) else {}
@@ -122,7 +122,7 @@ class FormField:
             words.append("optional")
         return escape_line(", ".join(filter(None, words)))
 
-    def format(self, value: Any) -> str:
+    def format(self, value: object) -> str:
         """Return a value as the user would type or choose it, escaped."""
         if self.multiple and isinstance(value, list):
             return ", ".join(map(self._title_of, value)) or "none"
@@ -150,7 +150,7 @@ class FormField:
             raise ValueError(escape_line(error))
         return value
 
-    def _error(self, value: Any) -> str | None:
+    def _error(self, value: object) -> str | None:
         try:
             return first_problem(compile_schema(self._full_schema), value)
         except ValueError:
@@ -195,7 +195,7 @@ class FormField:
         expected = f"a number from 1 to {len(self.choices)}, or a name" if self.numbered else "one of the names"
         raise ValueError(f"{shorten(escape_line(text))!r} is not one of the choices: type {expected}")
 
-    def _title_of(self, value: Any) -> str:
+    def _title_of(self, value: object) -> str:
         titles = (choice.title for choice in self.choices if choice.value == value)
         return escape_line(next(titles, str(value)))
 
@@ -232,7 +232,7 @@ def _number(text: str, kind: str) -> int | float:
     return value
 
 
-def _simplify(schema: Any, definitions: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
+def _simplify(schema: object, definitions: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
     """Resolve what schema generators add: a reference to a definition, and `null` as an alternative."""
     simple = dict(schema) if isinstance(schema, Mapping) else {}
     reference = simple.pop("$ref", None)
@@ -253,7 +253,7 @@ def _simplify(schema: Any, definitions: Mapping[str, Any], depth: int = 0) -> di
     return simple
 
 
-def _choices(schema: Any) -> Iterator[Choice]:
+def _choices(schema: object) -> Iterator[Choice]:
     """Yield the choices of a schema, in each way that a revision writes them."""
     if not isinstance(schema, Mapping):
         return

@@ -237,7 +237,7 @@ def _text(data: bytes, name: str) -> str:
         raise SkillRejected(f"{shorten(name)} is not UTF-8") from None
 
 
-def _entry(value: Any) -> Skill:
+def _entry(value: object) -> Skill:
     """An entry, with its rules checked. Raises SkillRejected."""
     uri = value.get("uri") if isinstance(value, Mapping) else None
     try:

@@ -92,7 +92,7 @@ def _load(source: str) -> Any:
         raise ValueError(f"its frontmatter {exc}") from None
 
 
-def same_json(one: Any, other: Any) -> bool:
+def same_json(one: object, other: object) -> bool:
     """Whether two JSON values are equal; 1 and 1.0 are, 1 and true are not."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same_json(one[key], other[key]) for key in one)

@@ -74,7 +74,7 @@ class _Tasks(msgspec.Struct, rename="camel"):
     next_cursor: str | None = None
 
 
-def _read(result: Any, kind: Any) -> Any:
+def _read(result: object, kind: object) -> Any:
     try:
         return msgspec.convert(result, kind)
     except msgspec.ValidationError as exc:
@@ -128,7 +128,7 @@ class TasksOfClient(ClientTasks):
     async def start(
         self,
         name: str,
-        arguments: Any,
+        arguments: object,
         *,
         returns: type[DataT] | UnionType | None,
         raise_on_error: bool,
@@ -296,7 +296,9 @@ class TasksOfClient(ClientTasks):
             raise outcome
         return outcome
 
-    def finish(self, name: str, result: dict[str, Any], returns: Any, *, raise_on_error: bool) -> CallToolResult[Any]:
+    def finish(
+        self, name: str, result: dict[str, Any], returns: object, *, raise_on_error: bool
+    ) -> CallToolResult[Any]:
         """A result as `call_tool` returns it. Raises ToolCallError and InvalidResponse."""
         read = _read(result, CallToolResult)
         return self._client.finish_tool_result(name, read, returns=returns, raise_on_error=raise_on_error)
@@ -305,7 +307,7 @@ class TasksOfClient(ClientTasks):
 class _Handle(ToolTask[DataT], Generic[DataT]):
     """A tool call that became a task, or was answered at once."""
 
-    def __init__(self, tasks: TasksOfClient, tool: str, returns: Any, raise_on_error: bool) -> None:
+    def __init__(self, tasks: TasksOfClient, tool: str, returns: object, raise_on_error: bool) -> None:
         self._tasks = tasks
         self._tool = tool
         self._returns = returns

@@ -533,7 +533,7 @@ class Tasks(Extension):
             current.reset(token)
             await served.finish()
 
-    async def _complete(self, running: RunningTask, call: Call, result: Any) -> None:
+    async def _complete(self, running: RunningTask, call: Call, result: object) -> None:
         failed = result.is_error if isinstance(result, CallToolResult) else bool(_member(result, "isError"))
         finished = call.era.finish_result(result, call.revision, self._home._description.result_meta)
         try:
@@ -889,5 +889,5 @@ def _check_answer(method: str, text: bytes, key: str) -> None:
         raise InvalidParams(f"inputResponses.{shorten(key)} is no valid answer: {shorten(str(exc))}") from None
 
 
-def _member(result: Any, name: str) -> Any:
+def _member(result: object, name: str) -> Any:
     return result.get(name) if isinstance(result, Mapping) else None

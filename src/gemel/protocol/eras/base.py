@@ -68,7 +68,7 @@ class Handshake(msgspec.Struct, eq=False):
         self.revision = revision if revision in HANDSHAKE_REVISIONS else ASSUMED_REVISION
         self.move("assumed")
 
-    def commit(self, result: Any) -> None:
+    def commit(self, result: object) -> None:
         """Apply the result of `initialize` as it is sent, which a middleware may have changed. Raises InvalidRequest."""
         if isinstance(result, InitializeResult):
             revision: Any = result.protocol_version
@@ -236,7 +236,7 @@ class Era(ABC):
         """Whether a server may send a notification of the protocol while it serves a request of that method."""
 
     @abstractmethod
-    def finish_result(self, result: Any, revision: str, server_meta: dict[str, Any]) -> Any:
+    def finish_result(self, result: object, revision: str, server_meta: dict[str, Any]) -> Any:
         """The result as it is encoded: adapted to the revision, with the members that the era requires.
 
         The given result is not changed. Finishing a result twice changes nothing.

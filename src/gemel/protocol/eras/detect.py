@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -241,7 +240,7 @@ def era_of_revision(revision: str) -> Era:
     return STATELESS if revision in STATELESS.revisions else HANDSHAKE
 
 
-def parse_eras(names: Any) -> tuple[Era, ...]:
+def parse_eras(names: object) -> tuple[Era, ...]:
     """The eras that a user names, the oldest first.
 
     Args:

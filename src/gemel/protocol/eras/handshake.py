@@ -122,7 +122,7 @@ class HandshakeEra(Era):
     def may_notify(self, method: str, request_method: str) -> bool:
         return True
 
-    def finish_result(self, result: Any, revision: str, server_meta: dict[str, Any]) -> Any:
+    def finish_result(self, result: object, revision: str, server_meta: dict[str, Any]) -> Any:
         kind: Any = type(result)
         plan = plan_for(kind, revision)
         return result if plan is None else plan(result)

@@ -177,7 +177,7 @@ def collect_param_headers(input_schema: Any) -> tuple[ParamHeader, ...]:
     return tuple(by_name.values())
 
 
-def may_annotate(schemas: Any) -> bool:
+def may_annotate(schemas: object) -> bool:
     """Whether the text of schemas names the annotation: in most it doesn't, and searching is faster than walking."""
     try:
         return _encode_json(schemas).find(_NAMES_ANNOTATION) >= 0
@@ -185,7 +185,7 @@ def may_annotate(schemas: Any) -> bool:
         return True
 
 
-def _schemas(root: Any) -> Iterator[tuple[dict[str, Any], _Path | None]]:
+def _schemas(root: object) -> Iterator[tuple[dict[str, Any], _Path | None]]:
     """Yield every subschema with its path of property names; None if `properties` alone do not lead there."""
     waiting: list[tuple[Any, _Path | None]] = [(root, ())]
     while waiting:
@@ -222,7 +222,7 @@ def _param_header(schema: Mapping[str, Any], path: _Path) -> ParamHeader:
     return ParamHeader(header, header.lower().encode(), path, kind)
 
 
-def value_at(arguments: Any, path: _Path) -> Any:
+def value_at(arguments: object, path: _Path) -> Any:
     """Return the argument at the path, None if it is absent or null."""
     for name in path:
         if not isinstance(arguments, Mapping):
@@ -231,7 +231,7 @@ def value_at(arguments: Any, path: _Path) -> Any:
     return arguments
 
 
-def scalar(value: Any) -> str | int | None:
+def scalar(value: object) -> str | int | None:
     """Return what a header can carry of a value (42.0 is the integer 42); None for arrays and objects."""
     if isinstance(value, str | int):
         return value
@@ -240,7 +240,7 @@ def scalar(value: Any) -> str | int | None:
     return None
 
 
-def param_headers(spec: Sequence[ParamHeader], arguments: Any) -> dict[str, str]:
+def param_headers(spec: Sequence[ParamHeader], arguments: object) -> dict[str, str]:
     """Make the `Mcp-Param-*` headers of a call. Absent and null arguments have none.
 
     Args:

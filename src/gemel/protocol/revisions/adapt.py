@@ -43,7 +43,7 @@ class TooNew(GemelError):
     """The peer's revision can't express this value; the message names what is in the way, and what to do instead."""
 
 
-def shape(value: Any, revision: str) -> Any:
+def shape(value: object, revision: str) -> Any:
     """The value as a peer of this revision knows it, ready for encoding. The given one is never changed: it is shared.
 
     A struct of ours becomes a struct of ours, the same object where nothing changes; anything else passes untouched.
@@ -87,7 +87,7 @@ def _replacing(kind: type[Model], revision: str) -> _Change:
     if issubclass(kind, Content):
         return lambda value: shape(stand_in(value, revision), revision)
 
-    def refuse(value: Any) -> Any:
+    def refuse(value: object) -> Any:
         raise TooNew(f"Revision {revision} of the protocol has no {kind.__name__}: it can't be sent to this peer")
 
     return refuse
@@ -107,7 +107,7 @@ def _by_members(kind: type[Model], revision: str) -> _Change | None:
     return _by_change(tuple(changes)) if changes else None
 
 
-def _constant(default: Any) -> _Change:
+def _constant(default: object) -> _Change:
     """A member that must be absent gets its default, which is never written."""
     return lambda value: default
 
@@ -115,7 +115,7 @@ def _constant(default: Any) -> _Change:
 def _by_change(changes: tuple[tuple[str, Any, _Change], ...]) -> _Change:
     """Change the members that are set, in a copy that is made only when one of them comes out different."""
 
-    def adapt(value: Any) -> Any:
+    def adapt(value: object) -> Any:
         adapted = value
         for name, default, change in changes:
             old = getattr(value, name)
@@ -152,7 +152,7 @@ def _change(kind: type[Model], field: structs.FieldInfo, revision: str) -> _Chan
     return lambda value: then(first(value))
 
 
-def _may_change(annotation: Any, revision: str) -> bool:
+def _may_change(annotation: object, revision: str) -> bool:
     if isinstance(annotation, type) and issubclass(annotation, Model):
         return _compiled(annotation, revision) is not None
     return any(_may_change(part, revision) for part in get_args(annotation))
@@ -161,7 +161,7 @@ def _may_change(annotation: Any, revision: str) -> bool:
 def _inside(revision: str) -> _Change:
     """Adapt a struct, or each struct in a list or dict; the same object comes back where nothing changed."""
 
-    def adapt(value: Any) -> Any:
+    def adapt(value: object) -> Any:
         if isinstance(value, list | tuple):
             return _each(value, enumerate(value), list, revision)
         if isinstance(value, dict):
@@ -213,7 +213,7 @@ def _structured_object(revision: str) -> _Change | None:
     return None if knows(revision, "any structured content") else lambda value: value if _is_object(value) else UNSET
 
 
-def _is_object(value: Any) -> bool:
+def _is_object(value: object) -> bool:
     """Whether the value is an object once it is JSON."""
     if isinstance(value, Raw):
         return memoryview(value)[0] == _BRACE or bytes(value).lstrip().startswith(b"{")
@@ -257,7 +257,7 @@ def _older(revision: str) -> _Change:
     return adapt
 
 
-def _object(schema: Any) -> Any:
+def _object(schema: object) -> Any:
     if isinstance(schema, bool):
         return {} if schema else {"not": {}}
     return schema
@@ -316,7 +316,7 @@ def _answer(revision: str) -> _Change | None:
     if knows(revision, "several blocks"):
         return None
 
-    def adapt(content: Any) -> Any:
+    def adapt(content: object) -> Any:
         if not isinstance(content, list):
             return content
         if len(content) == 1:

@@ -31,7 +31,7 @@ def wrap_schema(schema: dict[str, Any] | bool) -> dict[str, Any]:
     return {**outer, "properties": {"result": inner}, "required": ["result"], **dict.fromkeys(WRAP_MARKERS, True)}
 
 
-def _rebased(schema: Any) -> Any:
+def _rebased(schema: object) -> Any:
     """A schema whose references lead to places below the member."""
     if isinstance(schema, list):
         return [_rebased(item) for item in schema]
@@ -48,6 +48,6 @@ def _rebased(schema: Any) -> Any:
     return rebased
 
 
-def _is_base(schema_id: Any) -> bool:
+def _is_base(schema_id: object) -> bool:
     """Whether references below an `$id` are relative to it. One that is a fragment is an anchor (drafts 06 and 07)."""
     return isinstance(schema_id, str) and not schema_id.startswith("#")

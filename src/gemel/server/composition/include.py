@@ -116,7 +116,7 @@ def _check(what: str, entries: Mapping[str, Any], registered: Entries[Any]) -> N
             )
 
 
-def _name_of(function: Any) -> str:
+def _name_of(function: object) -> str:
     plain = getattr(function, "__func__", function)
     return f"{getattr(plain, '__module__', '?')}.{getattr(plain, '__qualname__', type(plain).__qualname__)}"
 

@@ -99,7 +99,7 @@ class Mount(NamedTuple):
     prefix: Prefix
     changes: ToolChanges | None = None
 
-    async def request(self, ctx: Context[Any], **members: Any) -> Any:
+    async def request(self, ctx: Context[Any], **members: object) -> Any:
         """Send the request to the mounted server, with other members in its params; those that are None are left out."""
         inner = ctx.replace(params=_with_members(ctx.params, members))
         if self.prefix.text is not None:
@@ -109,7 +109,7 @@ class Mount(NamedTuple):
     def forwarded(self, served: Served) -> Served:
         """A method of an extension of the mounted server, which runs in that server's middleware."""
 
-        async def forward(ctx: Context[Any], params: Any) -> Any:
+        async def forward(ctx: Context[Any], params: object) -> Any:
             return await self.request(ctx)
 
         outer = copy.copy(served)
@@ -591,7 +591,7 @@ class Catalog:
         mount, uri = await self._find(ctx, "templates", reference.uri)
         return await self._serve(ctx, params, mount, ref=msgspec.structs.replace(reference, uri=uri))
 
-    async def _serve(self, ctx: Context[Any], params: Any, mount: Mount | None, **members: Any) -> Any:
+    async def _serve(self, ctx: Context[Any], params: object, mount: Mount | None, **members: object) -> Any:
         """Serve a request here, or with these members in a mounted server."""
         if mount is None:
             return await self.own_handlers[ctx.method](ctx, params)

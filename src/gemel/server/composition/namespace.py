@@ -141,7 +141,7 @@ class Prefix:
         item = self._with(item, of.key_field, of.key, _of_text(self.name if of.is_named else self.uri))
         return self._with(item, "meta", "_meta", self._meta) if of.name == "tools" else item
 
-    def _meta(self, meta: Any) -> Any:
+    def _meta(self, meta: object) -> Any:
         if not isinstance(meta, dict):
             return meta
         page, old = meta.get("ui"), meta.get("ui/resourceUri")
@@ -170,7 +170,7 @@ class Prefix:
     def _each(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return lambda items: [change(item) for item in items] if isinstance(items, list) else items
 
-    def _block(self, block: Any) -> Any:
+    def _block(self, block: object) -> Any:
         kind = block.get("type") if isinstance(block, dict) else None
         if isinstance(block, ResourceLink) or kind == "resource_link":
             return self._with(block, "uri", "uri", _of_text(self._link))
@@ -178,13 +178,13 @@ class Prefix:
             return self._with(block, "resource", "resource", self._contents)
         return block
 
-    def _contents(self, contents: Any) -> Any:
+    def _contents(self, contents: object) -> Any:
         return self._with(contents, "uri", "uri", _of_text(self.uri))
 
     def _link(self, uri: str) -> str:
         return uri if uri.lower().startswith(_WEB_SCHEMES) else self.uri(uri)
 
-    def _with(self, item: Any, field: str, member: str, change: Callable[[Any], Any]) -> Any:
+    def _with(self, item: object, field: str, member: str, change: Callable[[Any], Any]) -> Any:
         """A struct, or a JSON object, with one member changed. Others are left alone, and so are members of another type."""
         if self.text is None:
             return item
@@ -201,6 +201,6 @@ def _of_text(change: Callable[[str], str]) -> Callable[[Any], Any]:
     return lambda value: change(value) if isinstance(value, str) else value
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A value that may still be JSON text, decoded."""
     return msgspec.json.decode(value) if isinstance(value, Raw) else value

@@ -220,7 +220,7 @@ def _inside(change: ToolChange, given: Mapping[str, Any], names: Rename) -> dict
     return fixed
 
 
-def _outside(tool: str, change: ToolChange, schema: Any) -> Any:
+def _outside(tool: str, change: ToolChange, schema: object) -> Any:
     """The schema of the arguments as callers see it."""
     if not change.arguments or not isinstance(schema, dict):
         return schema

@@ -174,7 +174,7 @@ class RunningStep(NamedTuple):
 running_step: ContextVar[RunningStep | None] = ContextVar("gemel_running_step", default=None)
 
 
-def _text_of(value: Any) -> str:
+def _text_of(value: object) -> str:
     """An argument that JSON can't represent, as text that shows no address of this process.
 
     What is compared by its value counts with it; a function counts by its name, a connection or a client by its type.

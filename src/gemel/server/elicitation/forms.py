@@ -45,7 +45,7 @@ class Titled:
 class Form:
     """One type as a form. `read` turns the user's content into a value of it."""
 
-    def __init__(self, annotation: Any) -> None:
+    def __init__(self, annotation: object) -> None:
         writer = SchemaWriter(reading=True)
         try:
             self._type = value_type(annotation, writer)
@@ -127,7 +127,7 @@ class Form:
             raise ValueError("; ".join(silent) or "not what the form asked for") from None
 
 
-def form_of(annotation: Any) -> Form:
+def form_of(annotation: object) -> Form:
     """The form of a type, made once. Raises DefinitionError for a type that no form can carry."""
     try:
         return _remembered(annotation)
@@ -157,7 +157,7 @@ def _present(schema: Schema, definitions: Mapping[str, Schema]) -> tuple[Schema,
     return {**real[0], **rest}, True
 
 
-def _titles(annotation: Any) -> Schema:
+def _titles(annotation: object) -> Schema:
     """The titled choice that an annotation asks for, also inside `… | None` and lists."""
     for item in metadata_of(annotation):
         if isinstance(item, Titled) and item.old_form:

@@ -23,7 +23,7 @@ from gemel.values.encoding import plain_value
 
 
 async def request_client(
-    session: Session, call: Call, method: str, params: Any, total: float | None = None
+    session: Session, call: Call, method: str, params: object, total: float | None = None
 ) -> msgspec.Raw:
     """Send a request to the client of a call and wait for its result, as JSON text.
 

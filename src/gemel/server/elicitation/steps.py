@@ -61,7 +61,7 @@ class Steps:
         self, function: Callable[StepP, StepT], /, *arguments: StepP.args, **named: StepP.kwargs
     ) -> StepT: ...
 
-    async def __call__(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+    async def __call__(self, function: Callable[..., Any], /, *arguments: object, **named: object) -> Any:
         """Call a function once: `paid = await ctx.step(charge, card)`.
 
         Args:

@@ -98,7 +98,7 @@ class CacheHints:
         if hint is None:
             return handler
 
-        async def with_hint(ctx: Context[Any], params: Any) -> Any:
+        async def with_hint(ctx: Context[Any], params: object) -> Any:
             result = await handler(ctx, params)
             apply_hint(hint, result)
             return result

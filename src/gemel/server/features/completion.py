@@ -211,7 +211,7 @@ def _limited(values: Values | None) -> Completion:
     return Completion(values=texts[:MAX_VALUES], total=len(texts), has_more=len(texts) > MAX_VALUES)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A suggestion as text: that of its JSON form, which is what the argument takes."""
     try:
         text = encode_value(value)

@@ -283,7 +283,7 @@ _BLOCKS: tuple[type, ...] = get_args(ContentBlock)
 ModelT = TypeVar("ModelT", bound=Model)
 
 
-def returns_blocks(annotation: Any) -> bool:
+def returns_blocks(annotation: object) -> bool:
     """Whether values of this type become content blocks, so that they have no output schema."""
     return is_content(annotation) or (isinstance(annotation, type) and issubclass(annotation, Media))
 
@@ -321,7 +321,7 @@ def to_blocks(value: Any, *, lists: bool = False) -> list[ContentBlock] | None:
     return blocks
 
 
-def is_list(value: Any) -> bool:
+def is_list(value: object) -> bool:
     """Whether a value stands for its items. Models and mappings, which Python can iterate over, don't."""
     lists = (collections.abc.Sequence, collections.abc.Set, collections.abc.MappingView, collections.abc.Iterator)
     return isinstance(value, lists) and not isinstance(value, str | bytes | bytearray | memoryview | UserString)
@@ -345,7 +345,7 @@ _CONTENTS = (
 )
 
 
-def returns_contents(annotation: Any) -> bool:
+def returns_contents(annotation: object) -> bool:
     """Whether values of this type become the contents of a resource as they are, not as JSON."""
     kind = typing.get_origin(annotation) or annotation
     return isinstance(kind, type) and issubclass(kind, _CONTENTS)
@@ -397,7 +397,7 @@ class ResourceOutput:
         )
         return ReadResourceResult(contents=[self._one(item, uri) for item in (value if several else [value])])
 
-    def _one(self, value: Any, uri: str) -> ResourceContents:
+    def _one(self, value: object, uri: str) -> ResourceContents:
         if isinstance(value, ResourceContents):
             if (value.text is None) == (value.blob is None):
                 raise DefinitionError(f"{self._signature.name}: a ResourceContents has either text or blob")
@@ -429,7 +429,7 @@ class _Chunks:
         self._size = 0
         self._chunks: list[Any] = []
 
-    def add(self, chunk: Any) -> None:
+    def add(self, chunk: object) -> None:
         if not isinstance(chunk, str | bytes | bytearray | memoryview):
             raise DefinitionError(f"A resource in chunks gave {type(chunk).__name__}: chunks are str or bytes")
         if self._chunks and isinstance(chunk, str) != isinstance(self._chunks[0], str):

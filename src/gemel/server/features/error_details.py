@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from gemel.options import Check, is_function
 
@@ -13,7 +13,7 @@ logger = logging.getLogger("gemel")
 ErrorDetails: TypeAlias = bool | Collection[type[Exception]] | Callable[[Exception], str | None]
 
 
-def _fits(value: Any) -> bool:
+def _fits(value: object) -> bool:
     if isinstance(value, bool) or (is_function(value, 1, plain=True) and not isinstance(value, type)):
         return True
     if not isinstance(value, Collection) or isinstance(value, str | type):

@@ -165,7 +165,7 @@ def common_members(signature: Signature, options: Mapping[str, Any]) -> dict[str
     }
 
 
-def make_item(kind: Feature, name: str, listing: Any, options: Mapping[str, Any], view: View | None = None) -> Item:
+def make_item(kind: Feature, name: str, listing: object, options: Mapping[str, Any], view: View | None = None) -> Item:
     """A tool, prompt or resource as visibility rules see it, with the options that all kinds share.
 
     `view` is what a caller sees of the listing; by default that follows from `visible=`.
@@ -191,7 +191,7 @@ def with_name(what: str, name: str | None, options: Mapping[str, Any]) -> Mappin
     return {**options, "name": name}
 
 
-def check_text(given: Any, advice: str) -> None:
+def check_text(given: object, advice: str) -> None:
     """Raises DefinitionError with the advice for a decorator that was used without its parentheses."""
     if not isinstance(given, str):
         raise DefinitionError(advice)
@@ -216,7 +216,7 @@ def icons_of(icons: Sequence[Icon | str] | None) -> list[Icon] | None:
     return [_icon(icon) for icon in icons]
 
 
-def _icon(given: Any) -> Icon:
+def _icon(given: object) -> Icon:
     try:
         icon = msgspec.convert({"src": given} if isinstance(given, str) else given, Icon)
     except msgspec.ValidationError as exc:

@@ -112,7 +112,7 @@ class Message:
         self.role: Role = role
 
 
-def _returns_messages(annotation: Any) -> bool:
+def _returns_messages(annotation: object) -> bool:
     return returns_blocks(annotation) or annotation is Message
 
 

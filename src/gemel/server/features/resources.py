@@ -203,7 +203,7 @@ def with_scheme(uri: str) -> str:
     return uri if not uri or _SCHEME.match(uri) else _DEFAULT_SCHEME + uri
 
 
-def _template(uri: Any) -> UriTemplate | None:
+def _template(uri: object) -> UriTemplate | None:
     """The template; None for a URI without variables."""
     if not isinstance(uri, str):
         raise DefinitionError('A resource needs a URI: write @server.resource("scheme://path")')

@@ -42,14 +42,14 @@ class Place(NamedTuple):
         return DefinitionError(f"{self.name}() at {self.file}:{self.line}: {about}{what}")
 
 
-def behind_partials(function: Any) -> Any:
+def behind_partials(function: object) -> Any:
     """What a partial calls in the end; the function itself if it is none."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
 
 
-def unwrapped(function: Any) -> Any:
+def unwrapped(function: object) -> Any:
     """The Python function whose code, names and place count: behind partials, methods, objects, classes and decorators."""
     if type(function) is types.FunctionType and not hasattr(function, "__wrapped__"):
         return function  # for speed, as nearly all are
@@ -60,13 +60,13 @@ def unwrapped(function: Any) -> Any:
     return getattr(inner, "__func__", inner)
 
 
-def name_of(function: Any) -> str:
+def name_of(function: object) -> str:
     """The name of a function, behind partials; of an object the name of its class."""
     function = behind_partials(function)
     return getattr(function, "__name__", None) or type(function).__name__
 
 
-def place_of(function: Any, name: str | None = None) -> Place:
+def place_of(function: object, name: str | None = None) -> Place:
     """The location of a function or class under its own name or another; callables without Python code have line 0."""
     called = name or name_of(function)
     inner = unwrapped(function)
@@ -80,7 +80,7 @@ def place_of(function: Any, name: str | None = None) -> Place:
     return Place(called, getattr(module, "__file__", None) or "<built-in>", 0)
 
 
-def resolve(annotation: Any, function: Any) -> Any:
+def resolve(annotation: object, function: object) -> Any:
     """Evaluate the strings in an annotation with the names that the function can see.
 
     Names come from the function's module, its closure and type parameters, then from the functions of the same module
@@ -103,19 +103,19 @@ def unresolved(error: Exception) -> str:
     return text + (advice if isinstance(error, NameError) else "")
 
 
-def _is_resolved(annotation: Any) -> bool:
+def _is_resolved(annotation: object) -> bool:
     """Whether it is a Literal, or an alias of classes alone: `list[int]`, `str | None`."""
     arguments = getattr(annotation, "__args__", ())
     is_literal = getattr(annotation, "__origin__", None) is typing.Literal
     return bool(arguments) and (is_literal or all(map(is_class, arguments)))
 
 
-def _evaluate(annotation: Any, module: dict[str, Any], local: dict[str, Any]) -> Any:
+def _evaluate(annotation: object, module: dict[str, Any], local: dict[str, Any]) -> Any:
     holder = types.SimpleNamespace(__annotations__={"annotation": annotation})
     return typing.get_type_hints(holder, module, local, include_extras=True)["annotation"]
 
 
-def _own_names(function: Any) -> dict[str, Any]:
+def _own_names(function: object) -> dict[str, Any]:
     names = {parameter.__name__: parameter for parameter in getattr(function, "__type_params__", ())}
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
     for name, cell in zip(code.co_freevars if code else (), cells or (), strict=True):
@@ -138,12 +138,12 @@ def _running_names(module: dict[str, Any]) -> dict[str, Any]:
     return {name: value for names in reversed(namespaces) for name, value in names.items()}
 
 
-def is_class(annotation: Any) -> TypeGuard[type]:
+def is_class(annotation: object) -> TypeGuard[type]:
     """Whether it is a class and not an alias such as `list[int]`."""
     return type(annotation) is type or (isinstance(annotation, type) and typing.get_origin(annotation) is None)
 
 
-def is_plain(annotation: Any) -> bool:
+def is_plain(annotation: object) -> bool:
     """Whether it is made of built-in classes alone, or a Literal. Most are: nothing has to be looked for in these."""
     if type(annotation) is type:
         return annotation.__module__ == "builtins"
@@ -156,7 +156,7 @@ def is_plain(annotation: Any) -> bool:
     return built_in and (origin in (list, dict, set, tuple, typing.Union) or type(annotation) is types.UnionType)
 
 
-def is_annotated(annotation: Any) -> bool:
+def is_annotated(annotation: object) -> bool:
     """Whether it is `Annotated[...]`."""
     return isinstance(annotation, _ANNOTATED)
 
@@ -214,11 +214,11 @@ def _named_type(annotation: Any) -> Any:
     return typing.Union[kinds] if kinds else annotation.__bound__  # noqa: UP007  # made of a tuple
 
 
-def _is_union(annotation: Any) -> bool:
+def _is_union(annotation: object) -> bool:
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
-def described_by(annotation: Any) -> str | None:
+def described_by(annotation: object) -> str | None:
     """The description in `Annotated`: a string, `Doc("...")`, `msgspec.Meta(description=)` or pydantic's Field.
 
     That of `Annotated[...] | None` counts, too.
@@ -242,7 +242,7 @@ def members(annotation: Any) -> tuple[Any, ...]:
     return (plain,)
 
 
-def shown(annotation: Any) -> str:
+def shown(annotation: object) -> str:
     """The annotation as an author would write it, without modules and metadata, shortened, for messages."""
     try:
         return shorten(" ".join(_shown(annotation).split()))
@@ -250,7 +250,7 @@ def shown(annotation: Any) -> str:
         return f"<{type(annotation).__name__}>"
 
 
-def _shown(annotation: Any) -> str:
+def _shown(annotation: object) -> str:
     if isinstance(annotation, str):
         return annotation
     if annotation is None or annotation is type(None):
@@ -273,7 +273,7 @@ def _shown(annotation: Any) -> str:
     return name if isinstance(name, str) else "..." if annotation is ... else repr(annotation).removeprefix("typing.")
 
 
-def no_type(annotation: Any) -> str | None:
+def no_type(annotation: object) -> str | None:
     """What is wrong with an annotation, or a part of one, that is a value and no type; None if nothing is."""
     if is_plain(annotation):
         return None
@@ -299,7 +299,7 @@ def no_type(annotation: Any) -> str | None:
     return next(filter(None, map(no_type, typing.get_args(kind))), None)
 
 
-def is_field_info(value: Any) -> bool:
+def is_field_info(value: object) -> bool:
     """Whether it is the result of pydantic's `Field(...)`, without importing pydantic."""
     return type(value).__name__ == "FieldInfo" and _is_pydantic(type(value))
 
@@ -316,7 +316,7 @@ class Traits(NamedTuple):
     msgspec_limits: bool
 
 
-def traits_of(annotation: Any) -> Traits:
+def traits_of(annotation: object) -> Traits:
     """Whose types an annotation contains, in the fields of nested classes too."""
     pydantic = struct = limits = False
     for part in parts(annotation):
@@ -334,12 +334,12 @@ def _has_limits(meta: msgspec.Meta) -> bool:
     return any(getattr(meta, name) is not None for name in limits)
 
 
-def parts(annotation: Any, *, fields: bool = True) -> Iterator[Any]:
+def parts(annotation: object, *, fields: bool = True) -> Iterator[Any]:
     """The annotation and its parts except built-in types, depth first: type arguments, metadata, and fields of classes."""
     return _parts(annotation, fields, set())
 
 
-def _parts(annotation: Any, fields: bool, seen: set[int]) -> Iterator[Any]:
+def _parts(annotation: object, fields: bool, seen: set[int]) -> Iterator[Any]:
     if id(annotation) in seen:
         return
     seen.add(id(annotation))
@@ -359,7 +359,7 @@ def _parts(annotation: Any, fields: bool, seen: set[int]) -> Iterator[Any]:
         yield from _parts(item, fields, seen)
 
 
-def has_fields(annotation: Any) -> TypeGuard[type]:
+def has_fields(annotation: object) -> TypeGuard[type]:
     """Whether it is a class with annotated fields: dataclass, TypedDict, NamedTuple, attrs, Struct, pydantic model."""
     if not isinstance(annotation, type):
         return False
@@ -388,14 +388,14 @@ def _class_hints(cls: type) -> dict[str, Any]:
     return {name: _unqualified(hint) for name, hint in hints.items()}
 
 
-def _unqualified(hint: Any) -> Any:
+def _unqualified(hint: object) -> Any:
     """The type inside a TypedDict's `NotRequired[...]` and `Required[...]`."""
     while typing.get_origin(hint) in (typing.NotRequired, typing.Required):
         hint = typing.get_args(hint)[0]
     return hint
 
 
-def literals_in(annotation: Any) -> Iterator[tuple[Any, ...]]:
+def literals_in(annotation: object) -> Iterator[tuple[Any, ...]]:
     """The values of each Literal in the annotation, in the author's order; not those in the fields of classes."""
     if is_class(annotation):
         return

@@ -250,7 +250,7 @@ class Arguments:
         except _NOT_JSON:
             return [Violation(path, NOT_JSON)]
 
-    def _explained(self, parameter: Parameter, value: Any, rejections: Sequence[Rejection]) -> list[Violation]:
+    def _explained(self, parameter: Parameter, value: object, rejections: Sequence[Rejection]) -> list[Violation]:
         path = (parameter.wire_name,)
         try:
             whole = {**parameter.schema, "$defs": self._schema.get("$defs", {})}
@@ -286,7 +286,7 @@ def _with_integers(text: bytes | Raw) -> bytes | None:
     return None if whole is given else msgspec.json.encode(whole)
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: object) -> Any:
     """A copy with integers; the same object where there is nothing to change."""
     if type(value) is float:
         return int(value) if value.is_integer() else value
@@ -307,7 +307,7 @@ class SchemaArguments:
 
     __slots__ = ("_parameter", "_schema", "_validator")
 
-    def __init__(self, parameters: Sequence[Parameter], schema: Any, tool: str) -> None:
+    def __init__(self, parameters: Sequence[Parameter], schema: object, tool: str) -> None:
         self._schema: dict[str, Any] = dict(schema) if isinstance(schema, Mapping) else {}
         if self._schema.get("type") != "object":
             raise DefinitionError(f'Tool {tool!r}: its input_schema must say "type": "object" at the root')

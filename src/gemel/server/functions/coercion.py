@@ -105,7 +105,7 @@ class _Coercion:
             return self._object(schema, value)
         return self._array(schema, value) if isinstance(value, list) else value
 
-    def _member(self, branches: Sequence[Any], value: Any) -> Any:
+    def _member(self, branches: Sequence[Any], value: object) -> Any:
         """As the first branch that then fits. If none does, as the only one of that type, so that its errors are fewer."""
         if any(self._comparison.fits(branch, value) for branch in branches):
             return value
@@ -116,7 +116,7 @@ class _Coercion:
         likely = [coerced for branch, coerced in tried if self._has_type(branch, coerced)]
         return likely[0] if len(likely) == 1 else value
 
-    def _has_type(self, branch: Any, value: Any) -> bool:
+    def _has_type(self, branch: object, value: object) -> bool:
         return isinstance(branch, Mapping) and has_type(resolved(self._comparison.root, branch), value)
 
     def _from_text(self, schema: Schema, text: str) -> Any:

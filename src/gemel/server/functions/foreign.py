@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 _LIBRARIES = {"fastmcp": "FastMCP", "mcp": "the official SDK", "mcp_types": "the official SDK"}
 
 #: What takes the place of a class, by its name: a name of Gemel. Classes that have the same name here stand with their own.
@@ -83,7 +81,7 @@ def explain_foreign(cls: type) -> str:
     return f"`{name}`, a class of {library_of(cls)}, which means nothing here; {advice}"
 
 
-def foreign_value(value: Any) -> type | None:
+def foreign_value(value: object) -> type | None:
     """The class of another library that a value, or an item of a list, is an instance of; None for others."""
     kinds = {type(value)} | ({*map(type, value)} if isinstance(value, list | tuple) else set())
     return next(filter(None, map(foreign_class, kinds)), None)

@@ -52,7 +52,7 @@ class SchemaWriter:
         self._adopted: dict[bytes, str] = {}
         self._literals: dict[frozenset[Any], tuple[Any, ...]] = {}
 
-    def write(self, info: mi.Type, annotation: Any) -> Schema:
+    def write(self, info: mi.Type, annotation: object) -> Schema:
         """The schema of a type that msgspec understands. Raises UnsupportedType for a part without a JSON form."""
         self._remember_literals([annotation])
         definitions, names = dict(self.definitions), dict(self._names)
@@ -62,7 +62,7 @@ class SchemaWriter:
             self.definitions, self._names = definitions, names
             raise
 
-    def adopt(self, schema: Schema, annotation: Any) -> Schema:
+    def adopt(self, schema: Schema, annotation: object) -> Schema:
         """Take over a schema that pydantic wrote; its definitions are renamed where a name is taken."""
         adopted = dict(schema)
         definitions: dict[str, Schema] = adopted.pop("$defs", {})
@@ -81,7 +81,7 @@ class SchemaWriter:
         renamed_root: Schema = _rename(adopted, renamed)
         return renamed_root
 
-    def _name_keys(self, schema: Any, definitions: Mapping[str, Schema]) -> None:
+    def _name_keys(self, schema: object, definitions: Mapping[str, Schema]) -> None:
         """Replace the schemas of keys by those of their names. Raises UnsupportedType for keys that have none."""
         for item in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
             self._name_keys(item, definitions)
@@ -200,7 +200,7 @@ def _with_definitions(schema: Schema, definitions: Mapping[str, Schema]) -> Sche
     return {**schema, "$defs": {name: definitions[name] for name in definitions if name in used}} if used else schema
 
 
-def _references(schema: Any) -> set[str]:
+def _references(schema: object) -> set[str]:
     """The names of the definitions that a schema refers to directly."""
     if isinstance(schema, list):
         return {name for item in schema for name in _references(item)}
@@ -219,7 +219,7 @@ def _reached(definitions: Mapping[str, Schema], name: str, seen: set[str]) -> se
     return seen
 
 
-def _rename(schema: Any, renamed: Mapping[str, str]) -> Any:
+def _rename(schema: object, renamed: Mapping[str, str]) -> Any:
     if isinstance(schema, list):
         return [_rename(item, renamed) for item in schema]
     if not isinstance(schema, dict):
@@ -234,7 +234,7 @@ def _rename(schema: Any, renamed: Mapping[str, str]) -> Any:
     return copy
 
 
-def _made_by_itself(cls: Any) -> str | None:
+def _made_by_itself(cls: object) -> str | None:
     """The first field of a dataclass or an attrs class that is no argument of its `__init__`."""
     fields = getattr(cls, "__attrs_attrs__", None) or getattr(cls, "__dataclass_fields__", {}).values()
     return next((field.name for field in fields if not field.init), None)
@@ -260,7 +260,7 @@ def _add_documentation(schema: Schema, doc: str | None) -> None:
             field.setdefault("description", parsed.arguments[name])
 
 
-def _plain_name(cls: Any) -> str:
+def _plain_name(cls: object) -> str:
     """The name of a class as a key of `$defs`: `Box[int]` becomes `Box_int`."""
     name = cls if isinstance(cls, str) else (cls.__name__ if isinstance(cls, type) else repr(cls))
     name = re.sub(r"[\w.<>]+\.", "", name)
@@ -313,11 +313,11 @@ def _row(info: mi.StructType | mi.NamedTupleType, fields: dict[str, Schema], req
     return schema
 
 
-def _limits(info: Any, **words: str) -> Schema:
+def _limits(info: object, **words: str) -> Schema:
     return {word: limit for word, name in words.items() if (limit := getattr(info, name)) is not None}
 
 
-def _number(kind: str, _writer: SchemaWriter, info: Any) -> Schema:
+def _number(kind: str, _writer: SchemaWriter, info: object) -> Schema:
     words = {"minimum": "ge", "exclusiveMinimum": "gt", "maximum": "le", "exclusiveMaximum": "lt"}
     return {"type": kind, **_limits(info, **words, multipleOf="multiple_of")}
 
@@ -328,7 +328,7 @@ def _string(writer: SchemaWriter, info: Any) -> Schema:
     return {"type": "string", **_limits(info, minLength="min_length", maxLength="max_length", pattern="pattern")}
 
 
-def _binary(_writer: SchemaWriter, info: Any) -> Schema:
+def _binary(_writer: SchemaWriter, info: object) -> Schema:
     limits = _limits(info, minLength="min_length", maxLength="max_length")
     return with_encoded_lengths({"type": "string", "contentEncoding": "base64", **limits})
 
@@ -367,7 +367,7 @@ def _has_limited_member(kinds: list[mi.Type]) -> bool:
     return len(kinds) > 1 and any(kind not in (mi.StrType(), mi.IntType()) for kind in limited)
 
 
-def _lists(kind: Any, of: type) -> bool:
+def _lists(kind: object, of: type) -> bool:
     """Whether it is an enum or a Literal with values of this type."""
     values = kind.values if isinstance(kind, mi.LiteralType) else kind.cls if isinstance(kind, mi.EnumType) else ()
     return any(isinstance(getattr(value, "value", value), of) for value in values)
@@ -423,7 +423,7 @@ def _moment(form: str, writer: SchemaWriter, info: Any) -> Schema:
     return moment_schema(form, zone=info.tz, reading=writer.reading)
 
 
-def _decimal(writer: SchemaWriter, _info: Any) -> Schema:
+def _decimal(writer: SchemaWriter, _info: object) -> Schema:
     text: Schema = {"type": "string", "format": "decimal"}
     if writer.reading:
         return {"anyOf": [{"type": "number"}, text]}

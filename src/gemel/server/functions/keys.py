@@ -95,7 +95,7 @@ def _integer_keys(schema: Schema) -> dict[str, Any]:
 # ---------------------------------------------------------------- which texts mean the same key
 
 
-def _as(kind: Any) -> Reader:
+def _as(kind: object) -> Reader:
     return lambda text: msgspec.convert(text, kind)
 
 
@@ -125,7 +125,7 @@ _NUMBERS: Mapping[str, Reader] = {
 }
 
 
-def _readers(names: Any) -> Sequence[Reader]:
+def _readers(names: object) -> Sequence[Reader]:
     """How the keys that a schema of names allows are read: as the first that can. Empty if they are plain strings."""
     alternatives = names.get("anyOf", [names]) if isinstance(names, Mapping) else []
     if all(_is_plain(one) for one in alternatives):
@@ -219,17 +219,17 @@ class KeyCheck:
         """Whether values may hold objects whose keys aren't strings."""
         return self._leads_to_keys(self._schema)
 
-    def rejection(self, value: Any) -> Rejection | None:
+    def rejection(self, value: object) -> Rejection | None:
         """The first key of a JSON value that is wrong."""
         return self._wrong(self._schema, value, ())
 
-    def _leads_to_keys(self, schema: Any) -> bool:
+    def _leads_to_keys(self, schema: object) -> bool:
         known = self._leads.get(id(schema))
         if known is None:
             known = self._leads[id(schema)] = self._reaches(schema, set())
         return known
 
-    def _reaches(self, schema: Any, seen: set[int]) -> bool:
+    def _reaches(self, schema: object, seen: set[int]) -> bool:
         if isinstance(schema, list):
             return any(self._reaches(item, seen) for item in schema)
         if not isinstance(schema, Mapping) or id(schema) in seen:
@@ -239,7 +239,7 @@ class KeyCheck:
             return True
         return bool(_readers(schema.get("propertyNames"))) or self._reaches(list(schema.values()), seen)
 
-    def _wrong(self, schema: Any, value: Any, path: Path) -> Rejection | None:
+    def _wrong(self, schema: object, value: object, path: Path) -> Rejection | None:
         if not isinstance(value, dict | list) or not isinstance(schema, Mapping) or not self._leads_to_keys(schema):
             return None
         schema = resolved(self._root, schema)
@@ -250,7 +250,7 @@ class KeyCheck:
                 return wrong
         return self._object(schema, value, path) if isinstance(value, dict) else self._array(schema, value, path)
 
-    def _wrong_in_all(self, branches: Sequence[Schema], value: Any, path: Path) -> Rejection | None:
+    def _wrong_in_all(self, branches: Sequence[Schema], value: object, path: Path) -> Rejection | None:
         """What is wrong in the first branch that was read, if something is wrong in each that may have been."""
         read = [branch for branch in branches if has_type(resolved(self._root, branch), value)]
         if len(read) > 1:

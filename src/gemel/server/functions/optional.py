@@ -13,7 +13,7 @@ _RESTRICTING = KEYWORDS | {"contentEncoding", "contentMediaType"}
 _TEXTS = frozenset({"description", "title", "examples", "deprecated"})
 
 
-def without_null(schema: Any) -> Any:
+def without_null(schema: object) -> Any:
     """Return a schema of arguments in which no member lists null whose default is null.
 
     Leaving such a member out says the same: `{"anyOf": [{"type": "integer"}, {"type": "null"}], "default": null}` becomes
@@ -26,7 +26,7 @@ def without_null(schema: Any) -> Any:
         return schema
     required = schema.get("required") or ()
 
-    def change(word: str, inner: Any) -> Any:
+    def change(word: str, inner: object) -> Any:
         return without_null(inner)
 
     changed = with_inner(schema, change)
@@ -37,7 +37,7 @@ def without_null(schema: Any) -> Any:
     return changed
 
 
-def _without_null(member: Any) -> Any:
+def _without_null(member: object) -> Any:
     if not isinstance(member, dict) or member.get("default", 0) is not None:
         return member
     rest: Schema = {word: value for word, value in member.items() if word != "default"}
@@ -68,7 +68,7 @@ def strip_null(schema: Schema) -> Schema | None:
     return None
 
 
-def _is_null(schema: Any) -> bool:
+def _is_null(schema: object) -> bool:
     return isinstance(schema, dict) and (schema.get("type") == "null" or schema.get("const", 0) is None)
 
 

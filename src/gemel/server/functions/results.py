@@ -46,7 +46,7 @@ class Output(NamedTuple):
     lists: bool = False
 
 
-def is_content(annotation: Any) -> bool:
+def is_content(annotation: object) -> bool:
     """Whether values of this type are content blocks or whole results, which go out as they are."""
     if type(annotation) is type:  # `int`: all of them are structs, whose type is another
         return False
@@ -54,7 +54,7 @@ def is_content(annotation: Any) -> bool:
 
 
 def inspect_output(
-    annotation: Any,
+    annotation: object,
     place: Place,
     content: Predicate,
     description: str | None = None,
@@ -89,12 +89,12 @@ def inspect_output(
     return Output(schema, typed.encode)
 
 
-def _awaited(annotation: Any) -> Any:
+def _awaited(annotation: object) -> Any:
     plain = bare(annotation)
     return typing.get_args(plain)[-1] if typing.get_origin(plain) in _AWAITED else annotation
 
 
-def _structured_type(annotation: Any, content: Predicate) -> Any:
+def _structured_type(annotation: object, content: Predicate) -> Any:
     """The type of the structured content in `Annotated[CallToolResult, Day]`; None for other annotations."""
     if not content(bare(annotation)):
         return None
@@ -102,7 +102,7 @@ def _structured_type(annotation: Any, content: Predicate) -> Any:
     return next(types, None)
 
 
-def _lists_content(kind: Any, content: Predicate) -> bool:
+def _lists_content(kind: object, content: Predicate) -> bool:
     """Whether it is a list, or another iterable, whose items may be content."""
     origin = typing.get_origin(kind)
     if not isinstance(origin, type) or not issubclass(origin, collections.abc.Iterable):
@@ -119,7 +119,7 @@ class _FreeOutput:
     def __init__(self, place: Place) -> None:
         self.place = place
 
-    def encode(self, value: Any) -> Encoded:
+    def encode(self, value: object) -> Encoded:
         if value is None:
             return UNSET, ""
         if isinstance(value, str) and not isinstance(value, enum.Enum):
@@ -142,7 +142,7 @@ class _TextOutput:
         kinds = members(annotation)
         self.types = (str,) if type(None) not in kinds else (str, type(None)) if str in kinds else (type(None),)
 
-    def encode(self, value: Any) -> Encoded:
+    def encode(self, value: object) -> Encoded:
         if not isinstance(value, self.types):
             raise self.place.mistake(
                 f"returned {type(value).__name__}, but is annotated `-> {shown(self.annotation)}`; {_ADVICE}"
@@ -181,7 +181,7 @@ class _TypedOutput:
                 "pattern or limits, or remove the annotation to send text"
             ) from None
 
-    def encode(self, value: Any) -> Encoded:
+    def encode(self, value: object) -> Encoded:
         try:
             text = self.type.write(value)
         except ValueRejected as error:
@@ -200,7 +200,7 @@ class _TypedOutput:
         is_text = isinstance(value, str) and not isinstance(value, enum.Enum) and text.startswith(b'"')
         return Raw(text), msgspec.json.decode(text, type=str) if is_text else text.decode()
 
-    def _mistake(self, value: Any, rejections: Sequence[Rejection], problem: str = "") -> DefinitionError:
+    def _mistake(self, value: object, rejections: Sequence[Rejection], problem: str = "") -> DefinitionError:
         """The error for a value that doesn't fit, in the words for arguments if they say what is wrong."""
         lines = error_lines(explain(self.schema, value, rejections, exact=not rejections)) or [problem]
         return self.place.mistake(
@@ -259,7 +259,7 @@ class SchemaValidator:
 _FORMATS = {name: functools.partial(has_format, {"format": name}) for name in FORMATS}
 
 
-def _with_known_formats(schema: Any) -> Any:
+def _with_known_formats(schema: object) -> Any:
     """The schema with base64 as a format, and without formats that are not checked: the library would check them."""
     if isinstance(schema, list):
         return [_with_known_formats(item) for item in schema]
@@ -283,7 +283,7 @@ class OutputSchema:
 
     __slots__ = ("_validator", "explicit")
 
-    def __init__(self, schema: Any, *, explicit: bool) -> None:
+    def __init__(self, schema: object, *, explicit: bool) -> None:
         if not isinstance(schema, Mapping):
             raise ValueError("no usable JSON Schema: write it as a dict")
         self.explicit = explicit
@@ -299,7 +299,7 @@ class OutputSchema:
             )
         self._validate(serialized(result.structured_content))
 
-    def structured(self, value: Any, encoded: Raw | UnsetType) -> Raw:
+    def structured(self, value: object, encoded: Raw | UnsetType) -> Raw:
         """The structured content of a returned value. Raises DefinitionError if it doesn't fit."""
         text = serialized(value) if encoded is UNSET else bytes(encoded)
         self._validate(text)
@@ -311,7 +311,7 @@ class OutputSchema:
             raise DefinitionError(f"what it returned doesn't fit its output schema: {problem}")
 
 
-def serialized(value: Any) -> bytes:
+def serialized(value: object) -> bytes:
     """A part of a result as JSON text. Raises DefinitionError if it has no JSON form, or is made for another library."""
     if (foreign := foreign_class(type(value))) is not None:
         raise DefinitionError(f"it returned {explain_foreign(foreign)}")

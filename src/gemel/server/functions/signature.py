@@ -191,7 +191,7 @@ def _warn_of_slips(described: Mapping[str, str], parameters: Collection[str], pl
             logger.warning("%s", place.mistake(f"the docstring describes `{name}`: did you mean `{meant}`?"))
 
 
-def _callable(function: Any, name: str | None) -> Callable[..., Any]:
+def _callable(function: object, name: str | None) -> Callable[..., Any]:
     """What will be called. Raises DefinitionError for what can't be a handler."""
     if isinstance(function, staticmethod):
         function = function.__func__
@@ -210,7 +210,7 @@ def _callable(function: Any, name: str | None) -> Callable[..., Any]:
     return checked
 
 
-def kind_of(function: Any) -> str:
+def kind_of(function: object) -> str:
     """What calling it gives: "generator", "async generator", "awaitable" or "plain"."""
     if type(function) is FunctionType and (flags := function.__code__.co_flags & _KINDS):
         return (
@@ -228,13 +228,13 @@ def kind_of(function: Any) -> str:
     return "awaitable" if inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(function) else "plain"
 
 
-def makes_context_manager(function: Any) -> bool:
+def makes_context_manager(function: object) -> bool:
     """Whether it is decorated with @contextmanager or @asynccontextmanager."""
     code = getattr(function, "__code__", None)
     return getattr(code, "co_filename", None) == contextlib.__file__ and "generator" in kind_of(unwrapped(function))
 
 
-def _chooses_by_position(function: Any) -> bool:
+def _chooses_by_position(function: object) -> bool:
     """Whether it comes from functools.singledispatch or singledispatchmethod."""
     code = getattr(function, "__code__", None)
     is_of_functools = (
@@ -243,7 +243,7 @@ def _chooses_by_position(function: Any) -> bool:
     return is_of_functools and hasattr(function, "register")
 
 
-def _doc_of(function: Any) -> str | None:
+def _doc_of(function: object) -> str | None:
     """The docstring; of an object its `__call__`'s, or its class's."""
     function = behind_partials(function)
     if inspect.isroutine(function):
@@ -251,7 +251,7 @@ def _doc_of(function: Any) -> str | None:
     return type(function).__call__.__doc__ or inspect.getdoc(type(function))
 
 
-def fixed_keywords(function: Any) -> set[str]:
+def fixed_keywords(function: object) -> set[str]:
     """The keywords that partials fill: a caller must neither see nor set them."""
     fixed: set[str] = set()
     while isinstance(function, functools.partial):
@@ -286,7 +286,7 @@ def read_signature(function: Callable[..., Any], place: Place) -> inspect.Signat
     return signature
 
 
-def _resolve(annotation: Any, code: Any, place: Place, parameter: str | None = None) -> Any:
+def _resolve(annotation: object, code: object, place: Place, parameter: str | None = None) -> Any:
     try:
         return resolve(annotation, code)
     except Exception as error:
@@ -297,7 +297,7 @@ def _resolve(annotation: Any, code: Any, place: Place, parameter: str | None = N
 # ---------------------------------------------------------------- parameters
 
 
-def _check_kinds(parameters: Iterable[inspect.Parameter], code: Any, place: Place) -> None:
+def _check_kinds(parameters: Iterable[inspect.Parameter], code: object, place: Place) -> None:
     """Raises DefinitionError for parameters that can't be filled by name from JSON."""
     kinds = {parameter.kind: parameter for parameter in parameters}
     rest, options = kinds.get(inspect.Parameter.VAR_POSITIONAL), kinds.get(inspect.Parameter.VAR_KEYWORD)
@@ -317,7 +317,7 @@ def _check_kinds(parameters: Iterable[inspect.Parameter], code: Any, place: Plac
         raise place.mistake(f"is positional-only, but arguments are passed by name; {advice}", positional.name)
 
 
-def _unpacked(annotation: Any, code: Any) -> str | None:
+def _unpacked(annotation: object, code: object) -> str | None:
     """The TypedDict of `**options: Unpack[…]`; None for another annotation."""
     try:
         annotation = resolve(annotation, code)
@@ -364,7 +364,7 @@ def _read_parameters(
 
 
 def _read_parameter(
-    name: str, default: Any, annotation: Any, doc: str | None, writer: SchemaWriter, place: Place
+    name: str, default: Any, annotation: object, doc: str | None, writer: SchemaWriter, place: Place
 ) -> Parameter:
     field = None
     if is_field_info(default):
@@ -399,7 +399,7 @@ def _takes_none(kind: ValueType) -> bool:
     return True
 
 
-def _or_none(annotation: Any) -> Any:
+def _or_none(annotation: object) -> Any:
     """The annotation with None beside its type. pydantic reads its Field only outside of a union."""
     outside = metadata_of(annotation) if any(map(is_field_info, metadata_of(annotation))) else ()
     members = (bare(annotation) if outside else annotation, None)
@@ -422,7 +422,7 @@ def _default_of(field: Any, name: str, place: Place) -> Any:
     return _Factory(field.default_factory)
 
 
-def _wire_name(field: Any, name: str, place: Place) -> str:
+def _wire_name(field: object, name: str, place: Place) -> str:
     """The name that callers use: an alias in pydantic's Field, or else the parameter's."""
     alias = getattr(field, "validation_alias", None)
     if alias is not None and not isinstance(alias, str):
@@ -430,7 +430,7 @@ def _wire_name(field: Any, name: str, place: Place) -> str:
     return alias or name
 
 
-def _maker(default: Any) -> Callable[[], Any] | None:
+def _maker(default: object) -> Callable[[], Any] | None:
     """What makes the default of one call. One that can change is copied, so that callers share nothing."""
     if default is EMPTY:
         return None
@@ -439,7 +439,7 @@ def _maker(default: Any) -> Callable[[], Any] | None:
     return functools.partial(copy.deepcopy, default) if _can_change(default) else lambda: default
 
 
-def _can_change(value: Any) -> bool:
+def _can_change(value: object) -> bool:
     """Whether a value is mutable, as Python tells it: what has no hash."""
     try:
         hash(value)
@@ -448,7 +448,7 @@ def _can_change(value: Any) -> bool:
     return False
 
 
-def _unusable(annotation: Any, reason: Exception) -> str:
+def _unusable(annotation: object, reason: Exception) -> str:
     if not isinstance(reason, UnsupportedType):
         return f"annotation `{shown(bare(annotation))}` can't be read from JSON: {reason}"
     return (
@@ -458,7 +458,7 @@ def _unusable(annotation: Any, reason: Exception) -> str:
 
 
 def _listed_default(
-    default: Any, kind: ValueType, annotation: Any, writer: SchemaWriter, place: Place, name: str
+    default: object, kind: ValueType, annotation: object, writer: SchemaWriter, place: Place, name: str
 ) -> Any:
     """The default as JSON, checked like a caller's value; UNSET if that would be another value, such as a hidden secret,
     or if it holds NaN or infinity: no caller could pass it."""
@@ -480,7 +480,7 @@ def _listed_default(
         ) from None
 
 
-def _reads_back(default: Any, kind: ValueType, text: bytes) -> bool:
+def _reads_back(default: object, kind: ValueType, text: bytes) -> bool:
     """Whether a caller who passes the text passes the default."""
     if kind.exact and (default is None or isinstance(default, str | int | float)):
         return True

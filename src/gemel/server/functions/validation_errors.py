@@ -96,7 +96,7 @@ def error_lines(violations: Sequence[Violation]) -> list[str]:
 
 
 def explain(
-    schema: Schema, value: Any, rejections: Sequence[Rejection], *, path: Path = (), exact: bool
+    schema: Schema, value: object, rejections: Sequence[Rejection], *, path: Path = (), exact: bool
 ) -> list[Violation]:
     """Why `value` was rejected: where it differs from the schema, and the rejections that this doesn't explain.
 
@@ -222,7 +222,7 @@ def _overlap(one: Path, other: Path) -> bool:
     return one[:shared] == other[:shared]
 
 
-def from_rejection(schema: Schema, value: Any, rejection: Rejection, path: Path = ()) -> Violation:
+def from_rejection(schema: Schema, value: object, rejection: Rejection, path: Path = ()) -> Violation:
     """A rejection in our words. `path` is the place of the value, which may be UNSET."""
     place = path + rejection.path
     if rejection.reason is not None:
@@ -265,11 +265,11 @@ class SchemaComparison:
         """Whether no more parts may be visited."""
         return self._left < 0
 
-    def fits(self, schema: Schema | bool, value: Any) -> bool:
+    def fits(self, schema: Schema | bool, value: object) -> bool:
         """Whether no difference is seen."""
         return next(self.violations(schema, value, ()), None) is None
 
-    def violations(self, schema: Schema | bool, value: Any, path: Path) -> Iterator[Violation]:
+    def violations(self, schema: Schema | bool, value: object, path: Path) -> Iterator[Violation]:
         """The differences, at `path`."""
         if not self.visit() or not isinstance(schema, Mapping):
             return
@@ -282,7 +282,7 @@ class SchemaComparison:
         else:
             yield from self._inside(schema, value, path)
 
-    def _inside(self, schema: Schema, value: Any, path: Path) -> Iterator[Violation]:
+    def _inside(self, schema: Schema, value: object, path: Path) -> Iterator[Violation]:
         for part in schema.get("allOf", ()):
             yield from self.violations(part, value, path)
         if isinstance(value, dict):
@@ -292,11 +292,11 @@ class SchemaComparison:
         elif not self._within_limits(schema, value):
             yield Violation(path, f"expected {describe(schema, self.root)}", value)
 
-    def _is_listed(self, schema: Schema, value: Any) -> bool:
+    def _is_listed(self, schema: Schema, value: object) -> bool:
         self.visit(len(schema.get("enum", ())) // 10)
         return is_listed(schema, value)
 
-    def _within_limits(self, schema: Schema, value: Any) -> bool:
+    def _within_limits(self, schema: Schema, value: object) -> bool:
         if schema.get("contentEncoding") in _ENCODINGS:  # the library counts the bytes
             return not isinstance(value, str) or has_format(schema, value)
         for word, holds in _LIMITS.items():
@@ -342,7 +342,7 @@ class SchemaComparison:
                 return
             yield from self.violations(first[index] if index < len(first) else rest, item, (*path, index))
 
-    def _union(self, schema: Schema, value: Any, path: Path) -> Iterator[Violation]:
+    def _union(self, schema: Schema, value: object, path: Path) -> Iterator[Violation]:
         """Nothing if a branch fits, else the violations of the branch that was meant, or of each that may be meant."""
         branches = [(branch, resolved(self.root, branch)) for branch in schema.get("anyOf") or schema["oneOf"]]
         tagged = [pair for pair in branches if _has_tag_of(pair[1], value)]
@@ -374,7 +374,7 @@ class SchemaComparison:
         return name_of(branch) or describe(branch, self.root) + items
 
 
-def has_type(schema: Schema, value: Any) -> bool:
+def has_type(schema: Schema, value: object) -> bool:
     """Whether the type of a value is one that the schema names."""
     expected = schema.get("type")
     types = expected if isinstance(expected, list) else [expected]
@@ -382,7 +382,7 @@ def has_type(schema: Schema, value: Any) -> bool:
     return expected is None or actual in types or (actual == "integer" and "number" in types)
 
 
-def is_listed(schema: Schema, value: Any) -> bool:
+def is_listed(schema: Schema, value: object) -> bool:
     """Whether a value is one of those that the schema lists, if it lists any."""
     if "const" in schema:
         return _same(schema["const"], value)
@@ -406,7 +406,7 @@ def _tags(branches: Sequence[Schema]) -> tuple[str, list[Any]] | None:
     return None
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
@@ -477,7 +477,7 @@ class _LineWriter:
         return data[:room].decode("utf-8", "ignore") + "…"
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
@@ -488,7 +488,7 @@ def _json_in_a_string(violation: Violation) -> str:
     return " (pass the JSON itself, not a string that holds JSON)" if nested and _is_json_text(value) else ""
 
 
-def _is_json_text(value: Any) -> bool:
+def _is_json_text(value: object) -> bool:
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
         return False
     try:
@@ -532,7 +532,7 @@ _TYPES: dict[type, str] = {
 }
 
 
-def json_type(value: Any) -> str:
+def json_type(value: object) -> str:
     """The JSON type of a decoded value; whole numbers are `integer`."""
     return _TYPES[type(value)]
 

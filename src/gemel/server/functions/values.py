@@ -63,16 +63,16 @@ class ValueType(Protocol):
         """The typed value of JSON text. Raises ValueRejected."""
         ...
 
-    def write(self, value: Any) -> bytes:
+    def write(self, value: object) -> bytes:
         """A value as JSON text, which need not fit the schema. Raises NotSerializable, ValueRejected."""
         ...
 
-    def write_default(self, value: Any) -> bytes:
+    def write_default(self, value: object) -> bytes:
         """Like `write`, for a default: a value that a caller could have sent as well. Raises ValueRejected for others."""
         ...
 
 
-def value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
+def value_type(annotation: object, writer: SchemaWriter) -> ValueType:
     """The reader and writer of an annotation. Raises TypeError with the reason for one that JSON can't carry."""
     if (mistake := no_type(annotation)) is not None:
         raise TypeError(mistake)
@@ -110,7 +110,7 @@ _LIMITS = {
 }
 
 
-def _misapplied(schema: Any) -> str | None:
+def _misapplied(schema: object) -> str | None:
     """The limit in a schema of pydantic's that is for another type: each call would fail; None if there is none."""
     if isinstance(schema, list):
         return next(filter(None, map(_misapplied, schema)), None)
@@ -123,7 +123,7 @@ def _misapplied(schema: Any) -> str | None:
     return _misapplied(list(schema.values()))
 
 
-def _value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
+def _value_type(annotation: object, writer: SchemaWriter) -> ValueType:
     if type(annotation) is not type:
         annotation = normalized(annotation, reading=writer.reading)
     if not is_plain(annotation):
@@ -141,7 +141,7 @@ def _value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
     return PydanticType(annotation, writer)
 
 
-def _refuse_crash(annotation: Any) -> None:
+def _refuse_crash(annotation: object) -> None:
     """Refuse the unions for which msgspec 0.22 reads memory that is not its own: the garbage collector ends the process.
 
     They are a text with a pattern beside a list, set or dict, and a type with limits beside a tuple of fixed length:
@@ -161,24 +161,24 @@ def _refuse_crash(annotation: Any) -> None:
             )
 
 
-def _is_fixed_tuple(kind: Any) -> bool:
+def _is_fixed_tuple(kind: object) -> bool:
     return typing.get_origin(kind) is tuple and ... not in typing.get_args(kind)
 
 
-def _is_container(kind: Any) -> bool:
+def _is_container(kind: object) -> bool:
     cls = typing.get_origin(kind) or kind
     texts = (str, bytes, bytearray, memoryview)
     return isinstance(cls, type) and issubclass(cls, collections.abc.Collection) and not issubclass(cls, texts)
 
 
-def _traits(annotation: Any) -> Traits:
+def _traits(annotation: object) -> Traits:
     """What the annotation uses. As long as pydantic isn't loaded, no part of it can be pydantic's."""
     if "pydantic" in sys.modules or "annotated_types" in sys.modules:
         return traits_of(annotation)
     return Traits(pydantic=False, struct=False, msgspec_limits=False)
 
 
-def _fallback(annotation: Any, writer: SchemaWriter, reason: UnsupportedType) -> ValueType:
+def _fallback(annotation: object, writer: SchemaWriter, reason: UnsupportedType) -> ValueType:
     """Types that msgspec lacks (Path, IP addresses, unions of dataclasses): pydantic may have them."""
     traits = traits_of(annotation)
     if traits.struct or traits.msgspec_limits:
@@ -191,7 +191,7 @@ def _fallback(annotation: Any, writer: SchemaWriter, reason: UnsupportedType) ->
         raise _without_json_form(annotation) or reason from None
 
 
-def _without_json_form(annotation: Any) -> UnsupportedType | None:
+def _without_json_form(annotation: object) -> UnsupportedType | None:
     """The reason for a class in an annotation that no library knows; None if there is none. That of a union names no class."""
     for part in parts(annotation):
         try:
@@ -207,7 +207,7 @@ class MsgspecType:
 
     exact = True
 
-    def __init__(self, annotation: Any, writer: SchemaWriter) -> None:
+    def __init__(self, annotation: object, writer: SchemaWriter) -> None:
         self._annotation = annotation
         try:
             info = mi.type_info(annotation)
@@ -238,7 +238,7 @@ class MsgspecType:
 
     write = staticmethod(encode_value)
 
-    def write_default(self, value: Any) -> bytes:
+    def write_default(self, value: object) -> bytes:
         text = encode_value(value)
         self.read(text)
         return text
@@ -261,7 +261,7 @@ def _check_keys(check: KeyCheck, text: bytes | Raw) -> None:
         raise ValueRejected([wrong], value if len(bytes(text)) <= MAX_EXPLAINED else UNSET)
 
 
-def _shared_type(annotation: Any, writer: SchemaWriter) -> MsgspecType | None:
+def _shared_type(annotation: object, writer: SchemaWriter) -> MsgspecType | None:
     """The type of an annotation that many functions have, such as `str` and `list[float]`; None if it needs definitions.
 
     Annotations are equal whatever the order of their literals and members of unions, which schemas keep. So they are
@@ -274,7 +274,7 @@ def _shared_type(annotation: Any, writer: SchemaWriter) -> MsgspecType | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _without_definitions(annotation: Any, _text: str, reading: bool) -> MsgspecType | None:
+def _without_definitions(annotation: object, _text: str, reading: bool) -> MsgspecType | None:
     writer = SchemaWriter(reading=reading)
     shared = MsgspecType(annotation, writer)
     return None if writer.definitions else shared
@@ -290,7 +290,7 @@ class PydanticType:
     exact = False
     field = Raw
 
-    def __init__(self, annotation: Any, writer: SchemaWriter) -> None:
+    def __init__(self, annotation: object, writer: SchemaWriter) -> None:
         from pydantic import PydanticUndefinedAnnotation, PydanticUserError
 
         from gemel.values.pydantic_types import PydanticCodec
@@ -320,7 +320,7 @@ class PydanticType:
             rejection = Rejection((), fallback=f"expected a value that {limit[1]} can limit")
             raise ValueRejected([rejection], _decoded(text)) from None
 
-    def write(self, value: Any) -> bytes:
+    def write(self, value: object) -> bytes:
         if self._codec.reads_attributes:
             with suppress(ValueRejected):
                 value = self._validated(value)
@@ -333,11 +333,11 @@ class PydanticType:
         except Exception as error:
             raise explained(value, error) from None
 
-    def write_default(self, value: Any) -> bytes:
+    def write_default(self, value: object) -> bytes:
         self._validated(value)
         return self.write(value)
 
-    def _validated(self, value: Any) -> Any:
+    def _validated(self, value: object) -> Any:
         try:
             return self._codec.adapter.validate_python(value)
         except _validation_error() as error:
@@ -361,12 +361,12 @@ def _decoded(text: bytes | Raw) -> Any:
         return UNSET
 
 
-def _named(value: Any) -> Any:
+def _named(value: object) -> Any:
     """Any value as plain JSON types, with a name in place of what has no JSON form; for messages."""
     return msgspec.json.decode(msgspec.json.encode(value, enc_hook=lambda item: f"<{type(item).__name__}>"))
 
 
-def _rejected(error: ValidationError, value: Any) -> ValueRejected:
+def _rejected(error: ValidationError, value: object) -> ValueRejected:
     if error.error_count() > _MAX_ERRORS:  # each of them becomes a dict
         return ValueRejected([Rejection((), fallback=f"has {error.error_count()} errors")], value)
     rejections: list[Rejection] = []
@@ -390,7 +390,7 @@ _FORM = re.compile(
 )
 
 
-def _path_of(location: Sequence[str | int], value: Any, *, missing: bool) -> Path:
+def _path_of(location: Sequence[str | int], value: object, *, missing: bool) -> Path:
     """pydantic's location without the names of union members and validators that it puts between the steps."""
     path: Path = ()
     for index, step in enumerate(location):

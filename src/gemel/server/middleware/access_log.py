@@ -153,7 +153,7 @@ def target_of(ctx: Context[Any]) -> str | None:
     return shorten(named.name or named.uri or "") or None
 
 
-def outcome_of(result: Any) -> str:
+def outcome_of(result: object) -> str:
     """The outcome of a request that was answered with a result."""
     if isinstance(result, dict):
         kind, failed = result.get("resultType"), result.get("isError")

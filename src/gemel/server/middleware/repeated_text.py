@@ -43,20 +43,20 @@ async def omit_repeated_text(ctx: Context[Any], call_next: CallNext) -> Any:
     return result
 
 
-def is_repeated(content: list[Any], structured: Any) -> bool:
+def is_repeated(content: list[Any], structured: object) -> bool:
     """Whether the first block is plain text that holds the same JSON object as the structured content."""
     text = _text(content[0]) if content else None
     return text is not None and text.lstrip().startswith("{") and _equal(text, structured)
 
 
-def same_json(text: str, structured: Any) -> bool:
+def same_json(text: str, structured: object) -> bool:
     """Whether a text holds the same JSON as structured content, which may be wrapped for an older revision."""
     if isinstance(structured, dict) and structured.keys() == {"result"} and _equal(text, structured["result"]):
         return True
     return _equal(text, structured)
 
 
-def _equal(text: str, structured: Any) -> bool:
+def _equal(text: str, structured: object) -> bool:
     written = encode_value(structured)
     if text.encode("utf-8", "replace") == written:
         return True
@@ -76,5 +76,5 @@ def _text(block: Any) -> str | None:
     return block["text"] if is_text else None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return msgspec.json.decode(value) if isinstance(value, Raw) else value

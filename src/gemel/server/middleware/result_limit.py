@@ -304,7 +304,7 @@ def _links(key: str, parts: Parts) -> list[ResourceLink]:
     ]
 
 
-def _with_template(result: Any) -> Any:
+def _with_template(result: object) -> Any:
     """The last page of a list of templates with that of pages, unless there is one already."""
     if isinstance(result, ListResourceTemplatesResult):
         listed = [one.uri_template for one in result.resource_templates]

@@ -65,7 +65,7 @@ class FlowControl(asyncio.Transport):
         """Whether the end has begun."""
         return self._closing
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: object = None) -> Any:
         """Nothing is known about a descriptor."""
         return default
 

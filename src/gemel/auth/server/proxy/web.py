@@ -75,7 +75,7 @@ Handle: TypeAlias = Callable[[WebRequest], Coroutine[Any, Any, WebReply]]
 OnError: TypeAlias = Callable[[OAuthError], WebReply]
 
 
-def json_reply(document: Any, status: int = 200, headers: HeaderPairs = NO_STORE) -> WebReply:
+def json_reply(document: object, status: int = 200, headers: HeaderPairs = NO_STORE) -> WebReply:
     """A JSON response, which is not stored by default."""
     return WebReply(status, msgspec.json.encode(document), ((b"content-type", b"application/json"), *headers))
 
