@@ -133,8 +133,10 @@ def _bases(cls: type) -> str:
     """The next ancestors that a user can name: public ones of ours, and foreign ones."""
     names = []
     for base in cls.__mro__[1:]:
-        top = getattr(import_module(PACKAGE), base.__name__, None)
-        if top is base or (not is_ours(base) and base not in (object, typing.Generic)):
+        modules = [import_module(name) for name in PUBLIC_MODULES]
+        exporting = [module for module in modules if base.__name__ in getattr(module, "__all__", ())]
+        is_public = any(getattr(module, base.__name__) is base for module in exporting)
+        if is_public or (not is_ours(base) and base not in (object, typing.Generic)):
             names.append(base.__name__)
             break
     return f"({', '.join(names)})" if names else ""

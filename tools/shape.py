@@ -364,7 +364,7 @@ def incomplete_docstrings(modules: Sequence[Module]) -> Iterator[str]:
     nodes = _nodes_by_name(modules)
     for path, function, owner in public_callables():
         node = nodes.get((function.__module__, function.__qualname__))
-        text = inspect.getdoc(function) or ""
+        text = inspect.getdoc(function) or inspect.getdoc(getattr(owner, function.__name__, None)) or ""  # or inherited
         if owner is not None and function.__name__ == "__init__":
             text += "\n" + (owner.__doc__ or "")
         if lacking := list(lacking_sections(text, _parameters(function), raises=node is not None and _raises(node))):

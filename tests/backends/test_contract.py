@@ -139,4 +139,4 @@ async def test_changes_that_must_not_wait_are_refused_as_coroutines() -> None:
             super().publish(event)
 
     with pytest.raises(DefinitionError, match=r"backend=Waiting lacks `def publish\(self, event\)`: write"):
-        Server("waiting", backend=Waiting())  # type: ignore[arg-type]  # a wrong backend
+        Server("waiting", backend=Waiting())

@@ -70,6 +70,9 @@ class Backend(Protocol):
         """Wait until the changes that were published before can't be lost with this process.
 
         While the backend can't be reached, this waits: callers set a time limit.
+
+        Raises:
+            BackendError: The backend was closed.
         """
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -91,6 +94,10 @@ class Backend(Protocol):
 
         Returns:
             The value; None if there is none, or it has expired.
+
+        Raises:
+            ValueError: The key is not allowed.
+            BackendError: The store can't be reached, or is damaged.
         """
         ...
 
@@ -101,6 +108,11 @@ class Backend(Protocol):
             key: Its key.
             value: The value.
             ttl: Seconds until it expires; None keeps it.
+
+        Raises:
+            ValueError: The key, value or time is not allowed.
+            Overloaded: There is no room.
+            BackendError: The store can't be reached, or is damaged.
         """
 
     async def delete(self, key: str) -> bool:
@@ -111,6 +123,10 @@ class Backend(Protocol):
 
         Returns:
             Whether there was one that had not expired: of several callers one gets True. So a value is used once.
+
+        Raises:
+            ValueError: The key is not allowed.
+            BackendError: The store can't be reached, or is damaged.
         """
         ...
 
@@ -125,6 +141,11 @@ class Backend(Protocol):
 
         Returns:
             Whether it was stored.
+
+        Raises:
+            ValueError: The key, value or time is not allowed.
+            Overloaded: There is no room.
+            BackendError: The store can't be reached, or is damaged.
         """
         ...
 
@@ -137,6 +158,11 @@ class Backend(Protocol):
 
         Returns:
             Whether there is one that had not expired.
+
+        Raises:
+            ValueError: The key or time is not allowed.
+            Overloaded: There is no room.
+            BackendError: The store can't be reached, or is damaged.
         """
         ...
 
@@ -149,6 +175,11 @@ class Backend(Protocol):
 
         Returns:
             True for one caller among all processes, False for the others.
+
+        Raises:
+            ValueError: The key or time is not allowed.
+            Overloaded: There is no room.
+            BackendError: The store can't be reached, or is damaged.
         """
         ...
 
@@ -169,6 +200,9 @@ class Backend(Protocol):
         Returns:
             A context manager. It raises TimeoutError if the lease was not free in time, and LeaseLost at the end of a block that
             lost its lease.
+
+        Raises:
+            ValueError: The key or time is not allowed.
         """
         ...
 
@@ -190,6 +224,9 @@ class Backend(Protocol):
 
         Raises:
             LogConflict: The newest position is not `after`.
+            ValueError: The key, an entry, the time or number is not allowed.
+            Overloaded: There is no room.
+            BackendError: The store can't be reached, or is damaged. The entries may have been appended.
         """
         ...
 
@@ -203,6 +240,10 @@ class Backend(Protocol):
 
         Returns:
             Positions and entries. If the first position is greater than `after + 1`, entries between were dropped.
+
+        Raises:
+            ValueError: The key or number is not allowed.
+            BackendError: The store can't be reached, or is damaged.
         """
         ...
 
@@ -214,6 +255,10 @@ class Backend(Protocol):
 
         Returns:
             The position; 0 if there is no such log, or it has expired.
+
+        Raises:
+            ValueError: The key is not allowed.
+            BackendError: The store can't be reached, or is damaged.
         """
         ...
 
@@ -228,6 +273,9 @@ class Backend(Protocol):
 
         Returns:
             A function that ends it; calling it twice is harmless.
+
+        Raises:
+            ValueError: The key is not allowed.
         """
         ...
 

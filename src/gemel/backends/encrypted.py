@@ -12,11 +12,12 @@ from gemel.errors import BackendError
 from gemel.protocol.changes import Changed
 
 
-class EncryptedBackend:
+class EncryptedBackend(Backend):
     """Encrypts the values and logs of another backend with AES-256-GCM. Keys, claims, leases and changes pass as they are.
 
     A value is bound to its key: it can't be moved to another one. An older value of the same key can be put back by somebody who
-    can write to the store. An entry of a log is bound to the log, not to its position.
+    can write to the store. An entry of a log is bound to the log, not to its position. What was not encrypted with these keys for
+    this key raises BackendError. A value has 32 bytes less than the other backend takes.
 
     Args:
         backend: The other backend.
@@ -38,94 +39,28 @@ class EncryptedBackend:
         return self._backend.shared
 
     def publish(self, event: Changed) -> None:
-        """Pass a change on.
-
-        Args:
-            event: What changed.
-        """
         self._backend.publish(event)
 
     async def flush(self) -> None:
-        """Wait until the other backend has passed on the changes that were published before; see `Backend.flush`."""
         await self._backend.flush()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener to the other backend.
-
-        Args:
-            listener: Called with each event.
-
-        Returns:
-            A function that removes the listener.
-        """
         return self._backend.subscribe(listener)
 
     async def get(self, key: str) -> bytes | None:
-        """Return a value, decrypted.
-
-        Args:
-            key: Its key.
-
-        Returns:
-            The value; None if there is none, or it has expired.
-
-        Raises:
-            ValueError: The key is not allowed.
-            BackendError: The value was not encrypted with these keys for this key, or the other backend failed.
-        """
         box = await self._backend.get(key)
         if box is None:
             return None
         return self._decrypt(self._ring, box, key)
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
-        """Store a value, encrypted.
-
-        Args:
-            key: Its key.
-            value: The value, 32 bytes less than the other backend takes.
-            ttl: Seconds until it expires; None keeps it.
-
-        Raises:
-            ValueError: The key, value or time is not allowed.
-            Overloaded: There is no room.
-            BackendError: The other backend failed.
-        """
         check_value(value, MAX_VALUE_BYTES - OVERHEAD)
         await self._backend.set(key, self._ring.encrypt(value, check_key(key)), ttl=ttl)
 
     async def delete(self, key: str) -> bool:
-        """Delete a value.
-
-        Args:
-            key: Its key.
-
-        Returns:
-            Whether there was one that had not expired: of several callers one gets True.
-
-        Raises:
-            ValueError: The key is not allowed.
-            BackendError: The other backend failed.
-        """
         return await self._backend.delete(key)
 
     async def replace(self, key: str, expected: bytes | None, value: bytes, *, ttl: float | None = None) -> bool:
-        """Store a value, encrypted, if the present one is what the caller expects.
-
-        Args:
-            key: Its key.
-            expected: The present value; None if there is none.
-            value: The new value, 32 bytes less than the other backend takes.
-            ttl: Seconds until it expires; None keeps it.
-
-        Returns:
-            Whether it was stored.
-
-        Raises:
-            ValueError: The key, value or time is not allowed.
-            Overloaded: There is no room.
-            BackendError: The present value was not encrypted with these keys for this key, or the other backend failed.
-        """
         check_value(value, MAX_VALUE_BYTES - OVERHEAD)
         box = self._ring.encrypt(value, check_key(key))
         while True:  # the same value may be encrypted anew between the two operations
@@ -136,126 +71,30 @@ class EncryptedBackend:
                 return True
 
     async def touch(self, key: str, *, ttl: float) -> bool:
-        """Let a value expire at another time.
-
-        Args:
-            key: Its key.
-            ttl: Seconds from now until it expires.
-
-        Returns:
-            Whether there is one that had not expired.
-
-        Raises:
-            ValueError: The key or time is not allowed.
-            BackendError: The other backend failed.
-        """
         return await self._backend.touch(key, ttl=ttl)
 
     async def claim(self, key: str, *, ttl: float) -> bool:
-        """Claim a key in the other backend.
-
-        Args:
-            key: The key.
-            ttl: Seconds until it can be claimed again.
-
-        Returns:
-            True for one caller among all processes, False for the others.
-
-        Raises:
-            ValueError: The key or time is not allowed.
-            Overloaded: There is no room.
-            BackendError: The other backend failed.
-        """
         return await self._backend.claim(key, ttl=ttl)
 
     def lease(self, key: str, *, ttl: float, wait: float | None = None) -> AbstractAsyncContextManager[Lease]:
-        """Hold a key in the other backend; see `Backend.lease`.
-
-        Args:
-            key: The key.
-            ttl: Seconds after which the lease of a dead process ends.
-            wait: Seconds to wait until the lease is free, 0 to try once; None waits without limit.
-
-        Returns:
-            A context manager, which raises TimeoutError or LeaseLost.
-
-        Raises:
-            ValueError: The key or time is not allowed.
-        """
         return self._backend.lease(key, ttl=ttl, wait=wait)
 
     async def append(
         self, log: str, entries: Sequence[bytes], *, ttl: float, most: int = 1000, after: int | None = None
     ) -> int:
-        """Append entries to a log, encrypted; see `Backend.append`.
-
-        Args:
-            log: Its key.
-            entries: What is appended, each 32 bytes less than the other backend takes.
-            ttl: Seconds until the log expires, unless more is appended.
-            most: Entries that the log keeps.
-            after: The newest position must be this one.
-
-        Returns:
-            The position of the last of the entries.
-
-        Raises:
-            ValueError: The key, an entry, the time or number is not allowed.
-            LogConflict: The newest position is not `after`.
-            Overloaded: There is no room.
-            BackendError: The other backend failed.
-        """
         encoded = check_key(log)
         check_entries(entries, MAX_VALUE_BYTES - OVERHEAD)
         boxes = [self._log_ring.encrypt(entry, encoded) for entry in entries]
         return await self._backend.append(log, boxes, ttl=ttl, most=most, after=after)
 
     async def read(self, log: str, *, after: int = 0, most: int = 1000) -> list[tuple[int, bytes]]:
-        """Read entries of a log, decrypted; see `Backend.read`.
-
-        Args:
-            log: Its key.
-            after: Entries up to this position are left out.
-            most: Entries to return.
-
-        Returns:
-            Positions and entries, oldest first.
-
-        Raises:
-            ValueError: The key or number is not allowed.
-            BackendError: An entry was not encrypted with these keys for this log, or the other backend failed.
-        """
         boxes = await self._backend.read(log, after=after, most=most)
         return [(position, self._decrypt(self._log_ring, box, log)) for position, box in boxes]
 
     async def end_of(self, log: str) -> int:
-        """Return the newest position of a log.
-
-        Args:
-            log: Its key.
-
-        Returns:
-            The position; 0 if there is no such log, or it has expired.
-
-        Raises:
-            ValueError: The key is not allowed.
-            BackendError: The other backend failed.
-        """
         return await self._backend.end_of(log)
 
     def watch(self, log: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Be called when a log of the other backend has new entries; see `Backend.watch`.
-
-        Args:
-            log: Its key.
-            wake: Called soon after entries were appended.
-
-        Returns:
-            A function that ends it.
-
-        Raises:
-            ValueError: The key is not allowed.
-        """
         return self._backend.watch(log, wake)
 
     @staticmethod

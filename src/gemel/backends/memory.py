@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from gemel.backends.base import (
     MAX_LOG_BYTES,
+    Backend,
     Event,
     Listener,
     check_entries,
@@ -60,7 +61,7 @@ class _Log:
         self.expires = _NEVER
 
 
-class MemoryBackend:
+class MemoryBackend(Backend):
     """Publishes changes within this process, and keeps values in its memory; any thread may use it.
 
     Args:
@@ -70,7 +71,7 @@ class MemoryBackend:
     """
 
     #: Other processes do not see what is stored.
-    shared = False
+    shared: bool = False  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]  # a constant
 
     def __init__(self, *, max_entries: int = 100_000, max_bytes: int = 256 << 20) -> None:
         self._listeners: dict[object, Listener] = {}
@@ -123,14 +124,6 @@ class MemoryBackend:
         return bool(self._listeners)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener.
-
-        Args:
-            listener: Called with each event, on the thread that calls `publish`.
-
-        Returns:
-            A function that removes the listener; calling it twice is harmless.
-        """
         key = object()
         self._listeners[key] = listener
 
@@ -142,68 +135,19 @@ class MemoryBackend:
     # ---------------------------------------------------------------- values, claims, leases
 
     async def get(self, key: str) -> bytes | None:
-        """Return a value.
-
-        Args:
-            key: Its key.
-
-        Returns:
-            The value; None if there is none, or it has expired.
-
-        Raises:
-            ValueError: The key is not allowed.
-        """
         entry = self._entries.get(("value", check_key(key)))
         return entry.value if entry is not None and entry.expires > time.monotonic() else None
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
-        """Store a value, in place of an earlier one and its expiry.
-
-        Args:
-            key: Its key.
-            value: The value.
-            ttl: Seconds until it expires; None keeps it.
-
-        Raises:
-            ValueError: The key, value or time is not allowed.
-            Overloaded: There is no room.
-        """
         lasts = _NEVER if ttl is None else check_ttl(ttl)
         self._put(("value", check_key(key)), check_value(value), lasts, lambda present: True)
 
     async def replace(self, key: str, expected: bytes | None, value: bytes, *, ttl: float | None = None) -> bool:
-        """Store a value if the present one is what the caller expects.
-
-        Args:
-            key: Its key.
-            expected: The present value; None if there is none, or it has expired.
-            value: The new value.
-            ttl: Seconds until it expires; None keeps it.
-
-        Returns:
-            Whether it was stored.
-
-        Raises:
-            ValueError: The key, value or time is not allowed.
-            Overloaded: There is no room.
-        """
         lasts = _NEVER if ttl is None else check_ttl(ttl)
         name: _Key = ("value", check_key(key))
         return self._put(name, check_value(value), lasts, lambda present: present == expected) is not None
 
     async def touch(self, key: str, *, ttl: float) -> bool:
-        """Let a value expire at another time.
-
-        Args:
-            key: Its key.
-            ttl: Seconds from now until it expires.
-
-        Returns:
-            Whether there is one that had not expired.
-
-        Raises:
-            ValueError: The key or time is not allowed.
-        """
         name: _Key = ("value", check_key(key))
         check_ttl(ttl)
         with self._lock:
@@ -216,53 +160,16 @@ class MemoryBackend:
             return True
 
     async def delete(self, key: str) -> bool:
-        """Delete a value.
-
-        Args:
-            key: Its key.
-
-        Returns:
-            Whether there was one that had not expired.
-
-        Raises:
-            ValueError: The key is not allowed.
-        """
         name: _Key = ("value", check_key(key))
         with self._lock:
             present = self._remove(name)
             return present is not None and present.expires > time.monotonic()
 
     async def claim(self, key: str, *, ttl: float) -> bool:
-        """Claim a key, which nobody else can until the claim expires.
-
-        Args:
-            key: The key.
-            ttl: Seconds until it can be claimed again.
-
-        Returns:
-            True for one caller, False for the others.
-
-        Raises:
-            ValueError: The key or time is not allowed.
-            Overloaded: There is no room.
-        """
         name: _Key = ("claim", check_key(key))
         return self._put(name, b"", check_ttl(ttl), lambda present: present is None) is not None
 
     def lease(self, key: str, *, ttl: float, wait: float | None = None) -> AbstractAsyncContextManager[Lease]:
-        """Hold a key inside of `async with`, as the only one among all tasks and threads.
-
-        Args:
-            key: The key.
-            ttl: Seconds after which the lease ends if it is not renewed.
-            wait: Seconds to wait until the lease is free, 0 to try once; None waits without limit.
-
-        Returns:
-            A context manager, which raises TimeoutError or LeaseLost; see `Backend.lease`.
-
-        Raises:
-            ValueError: The key or time is not allowed.
-        """
         name: _Key = ("lease", check_key(key))
         check_ttl(ttl)
 
@@ -283,23 +190,6 @@ class MemoryBackend:
     async def append(
         self, log: str, entries: Sequence[bytes], *, ttl: float, most: int = 1000, after: int | None = None
     ) -> int:
-        """Append entries to a log; see `Backend.append`. Beyond 8 MiB, too, the oldest are dropped.
-
-        Args:
-            log: Its key.
-            entries: What is appended, together at most 8 MiB.
-            ttl: Seconds until the log expires, unless more is appended.
-            most: Entries that the log keeps.
-            after: The newest position must be this one.
-
-        Returns:
-            The position of the last of the entries.
-
-        Raises:
-            ValueError: The key, an entry, the time or number is not allowed.
-            LogConflict: The newest position is not `after`.
-            Overloaded: There is no room.
-        """
         key = check_key(log)
         check_entries(entries)
         check_ttl(ttl)
@@ -335,19 +225,6 @@ class MemoryBackend:
         return end
 
     async def read(self, log: str, *, after: int = 0, most: int = 1000) -> list[tuple[int, bytes]]:
-        """Read entries of a log, oldest first; see `Backend.read`.
-
-        Args:
-            log: Its key.
-            after: Entries up to this position are left out.
-            most: Entries to return.
-
-        Returns:
-            Positions and entries.
-
-        Raises:
-            ValueError: The key or number is not allowed.
-        """
         key = check_key(log)
         check_most(most)
         with self._lock:
@@ -359,33 +236,10 @@ class MemoryBackend:
             return list(enumerate(islice(present.entries, start - first, start - first + most), start))
 
     async def end_of(self, log: str) -> int:
-        """Return the newest position of a log.
-
-        Args:
-            log: Its key.
-
-        Returns:
-            The position; 0 if there is no such log, or it has expired.
-
-        Raises:
-            ValueError: The key is not allowed.
-        """
         present = self._logs.get(check_key(log))
         return 0 if present is None or present.expires <= time.monotonic() else present.end
 
     def watch(self, log: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Be called when a log has new entries.
-
-        Args:
-            log: Its key.
-            wake: Called after each append, on its thread.
-
-        Returns:
-            A function that ends it; calling it twice is harmless.
-
-        Raises:
-            ValueError: The key is not allowed.
-        """
         check_key(log)
         key = object()
         with self._lock:

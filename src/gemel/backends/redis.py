@@ -14,7 +14,9 @@ from weakref import finalize
 
 from gemel.backends.base import (
     MAX_LOG_BYTES,
+    Backend,
     Listener,
+    Reopenable,
     check_entries,
     check_key,
     check_most,
@@ -126,7 +128,7 @@ def from_url(url: str) -> RedisBackend:
     return RedisBackend(url)
 
 
-class RedisBackend:
+class RedisBackend(Backend, Reopenable):
     """Shares changes, values and logs among any number of machines, in a Redis 7 or Valkey 8.
 
     Commands of one turn of an event loop are sent together, over one connection. Changes and wake-ups arrive on another one, in a
@@ -151,7 +153,7 @@ class RedisBackend:
         DefinitionError: The URL, the prefix or the time can't be used.
     """
 
-    shared = True
+    shared: bool = True  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]  # a constant
 
     def __init__(self, url: str, *, prefix: str | None = None, timeout: float | None = None) -> None:
         self._address = parse_redis_url(url)
@@ -195,20 +197,10 @@ class RedisBackend:
     # ---------------------------------------------------------------- changes
 
     def publish(self, event: Changed) -> None:
-        """Tell the listeners of this process now, those of other processes soon.
-
-        Args:
-            event: What changed.
-        """
         self._local.publish(event)
         self._hints.publish(event)
 
     async def flush(self) -> None:
-        """Wait until Redis has the changes that were published before, or that some were lost.
-
-        Raises:
-            BackendError: This backend was closed.
-        """
         await self._hints.flush()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -225,71 +217,19 @@ class RedisBackend:
     # ---------------------------------------------------------------- values, claims, leases
 
     async def get(self, key: str) -> bytes | None:
-        """Return a value.
-
-        Args:
-            key: Its key.
-
-        Returns:
-            The value; None if there is none, or it has expired.
-
-        Raises:
-            ValueError: The key is not allowed.
-            BackendError: Redis can't be used.
-        """
         name = self._store.key(_VALUE, check_key(key))
         value: bytes | None = await self._client.call(name, b"GET", name, repeatable=True)
         return value
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
-        """Store a value, in place of an earlier one and its expiry.
-
-        Args:
-            key: Its key.
-            value: The value.
-            ttl: Seconds until it expires; None keeps it.
-
-        Raises:
-            ValueError: The key, value or time is not allowed.
-            Overloaded: Redis has no room.
-            BackendError: Redis can't be used.
-        """
         name = self._store.key(_VALUE, check_key(key))
         await self._client.call(name, b"SET", name, check_value(value), *_expiry(ttl))
 
     async def delete(self, key: str) -> bool:
-        """Delete a value.
-
-        Args:
-            key: Its key.
-
-        Returns:
-            Whether there was one that had not expired: of several callers one gets True.
-
-        Raises:
-            ValueError: The key is not allowed.
-            BackendError: Redis can't be used.
-        """
         name = self._store.key(_VALUE, check_key(key))
         return bool(await self._client.call(name, b"DEL", name))
 
     async def replace(self, key: str, expected: bytes | None, value: bytes, *, ttl: float | None = None) -> bool:
-        """Store a value if the present one is what the caller expects: one atomic step among all processes.
-
-        Args:
-            key: Its key.
-            expected: The present value; None if there is none, or it has expired.
-            value: The new value.
-            ttl: Seconds until it expires; None keeps it.
-
-        Returns:
-            Whether it was stored.
-
-        Raises:
-            ValueError: The key, value or time is not allowed.
-            Overloaded: Redis has no room.
-            BackendError: Redis can't be used.
-        """
         name = self._store.key(_VALUE, check_key(key))
         expiry = _expiry(ttl)
         check_value(value)
@@ -298,56 +238,16 @@ class RedisBackend:
         return bool(await self._client.run(_REPLACE, [name], expected, value, expiry[-1] if expiry else b""))
 
     async def touch(self, key: str, *, ttl: float) -> bool:
-        """Let a value expire at another time.
-
-        Args:
-            key: Its key.
-            ttl: Seconds from now until it expires.
-
-        Returns:
-            Whether there is one that had not expired.
-
-        Raises:
-            ValueError: The key or time is not allowed.
-            BackendError: Redis can't be used.
-        """
         name = self._store.key(_VALUE, check_key(key))
         return bool(await self._client.call(name, b"PEXPIRE", name, _milliseconds(ttl), repeatable=True))
 
     async def claim(self, key: str, *, ttl: float) -> bool:
-        """Claim a key, which nobody else can until the claim expires.
-
-        Args:
-            key: The key.
-            ttl: Seconds until it can be claimed again.
-
-        Returns:
-            True for one caller among all processes, False for the others.
-
-        Raises:
-            ValueError: The key or time is not allowed.
-            Overloaded: Redis has no room.
-            BackendError: Redis can't be used.
-        """
         name = self._store.key(_CLAIM, check_key(key))
         mark = token_bytes(8)  # tells a claim of our own, whose reply was lost, from that of others
         present = await self._client.call(name, b"SET", name, mark, b"NX", b"GET", *_expiry(ttl), repeatable=True)
         return present is None or present == mark
 
     def lease(self, key: str, *, ttl: float, wait: float | None = None) -> AbstractAsyncContextManager[Lease]:
-        """Hold a key inside of `async with`, as the only one among all tasks, threads and processes.
-
-        Args:
-            key: The key.
-            ttl: Seconds after which the lease of a dead process ends.
-            wait: Seconds to wait until the lease is free, 0 to try once; None waits without limit.
-
-        Returns:
-            A context manager, which raises TimeoutError or LeaseLost; see `Backend.lease`.
-
-        Raises:
-            ValueError: The key or time is not allowed.
-        """
         encoded = check_key(key)
         lasts, remembered = _milliseconds(ttl), _milliseconds(max(ttl, _TOKEN_SECONDS))
         names = self._store.key(_LEASE, encoded), self._store.key(_TOKEN, encoded)
@@ -365,24 +265,6 @@ class RedisBackend:
     async def append(
         self, log: str, entries: Sequence[bytes], *, ttl: float, most: int = 1000, after: int | None = None
     ) -> int:
-        """Append entries to a log, all of them or none.
-
-        Args:
-            log: Its key.
-            entries: What is appended: one entry or more, together at most 8 MiB.
-            ttl: Seconds until the log expires, unless more is appended.
-            most: Entries that the log keeps, at least 1. Beyond, or beyond 8 MiB besides the newest entry, the oldest are dropped.
-            after: The newest position must be this one, 0 if there is none.
-
-        Returns:
-            The position of the last of the entries.
-
-        Raises:
-            LogConflict: The newest position is not `after`.
-            ValueError: The key, an entry, the time or `most` is not allowed.
-            Overloaded: Redis has no room.
-            BackendError: Redis can't be used. If the connection was lost, the entries may have been appended.
-        """
         encoded = check_key(log)
         check_entries(entries)
         channel = self._store.key(_WAKE, encoded)
@@ -394,55 +276,16 @@ class RedisBackend:
         return int(position)
 
     async def read(self, log: str, *, after: int = 0, most: int = 1000) -> list[tuple[int, bytes]]:
-        """Read entries of a log, oldest first.
-
-        Args:
-            log: Its key.
-            after: Entries up to this position are left out.
-            most: Entries to return, at least 1.
-
-        Returns:
-            Positions and entries. If the first position is greater than `after + 1`, entries between were dropped.
-
-        Raises:
-            ValueError: The key or `most` is not allowed.
-            BackendError: Redis can't be used.
-        """
         name = self._store.key(_LOG, check_key(log))
         limits = b"%d-0" % (max(after, 0) + 1), b"+", b"COUNT", b"%d" % check_most(most)
         reply = await self._client.call(name, b"XRANGE", name, *limits, repeatable=True)
         return [(_position(identifier), fields[1]) for identifier, fields in reply]
 
     async def end_of(self, log: str) -> int:
-        """Return the newest position of a log.
-
-        Args:
-            log: Its key.
-
-        Returns:
-            The position; 0 if there is no such log, or it has expired.
-
-        Raises:
-            ValueError: The key is not allowed.
-            BackendError: Redis can't be used.
-        """
         identifier = await self._client.run(_END_OF, [self._store.key(_LOG, check_key(log))], repeatable=True)
         return 0 if identifier is None else _position(identifier)
 
     def watch(self, log: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Be called when a log has new entries. This does not block.
-
-        Args:
-            log: Its key.
-            wake: Called on a thread of the backend, soon after entries were appended by any process, and when that may have been
-                missed: also when the connection is ready.
-
-        Returns:
-            A function that ends it; calling it twice is harmless.
-
-        Raises:
-            ValueError: The key is not allowed.
-        """
         channel = self._store.key(_WAKE, check_key(log))
         return self._hints.watch(channel, wake)
 
@@ -460,7 +303,6 @@ class RedisBackend:
                 asyncio.run_coroutine_threadsafe(client.close(), loop)
 
     def reopen(self) -> None:
-        """Use Redis again after `close`; does nothing if the backend is open. Listeners and watchers go on."""
         if self._closed:
             self._closed = False
             former = self._hints

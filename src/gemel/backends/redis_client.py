@@ -499,7 +499,6 @@ class RedisClusterClient(RedisClient):
         raise BackendError(f"{self.address.name}: no node can be asked: {text}", _RETRY_MS)
 
     async def close(self) -> None:
-        """End all connections."""
         for lane in self._lanes.values():
             await lane.close()
 

@@ -12,7 +12,7 @@ from gemel.backends.lease import Lease
 from gemel.protocol.changes import Changed, ChangesLost
 
 
-class ServerBackend:
+class ServerBackend(Backend, Reopenable):
     """What one server has in a backend that several may use: `server.backend` is one.
 
     Keys and changes carry the server's name, so servers with different names don't see each other's. A program that is not the
@@ -60,32 +60,17 @@ class ServerBackend:
 
     @property
     def shared(self) -> bool:
-        """Whether other processes see what is stored."""
         return self.whole.shared
 
     # ---------------------------------------------------------------- changes
 
     def publish(self, event: Changed) -> None:
-        """Notify the listeners of this server in all processes; see `Backend.publish`.
-
-        Args:
-            event: What changed.
-        """
         self.whole.publish(Changed(self.scope + make_key(event.kind), event.uri))
 
     async def flush(self) -> None:
-        """Wait until published changes can't be lost with this process; see `Backend.flush`."""
         await self.whole.flush()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener for changes of this server; see `Backend.subscribe`.
-
-        Args:
-            listener: Called with each event.
-
-        Returns:
-            A function that removes the listener.
-        """
         scope = self.scope
 
         def filtered(event: Changed | ChangesLost) -> None:
@@ -101,86 +86,24 @@ class ServerBackend:
     # ---------------------------------------------------------------- values, claims, leases
 
     async def get(self, key: str) -> bytes | None:
-        """Return a value; see `Backend.get`.
-
-        Args:
-            key: Its key.
-
-        Returns:
-            The value; None if there is none, or it has expired.
-        """
         return await self.whole.get(self._key(key))
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
-        """Store a value; see `Backend.set`.
-
-        Args:
-            key: Its key.
-            value: The value.
-            ttl: Seconds until it expires; None keeps it.
-        """
         await self.whole.set(self._key(key), value, ttl=ttl)
 
     async def delete(self, key: str) -> bool:
-        """Delete a value; see `Backend.delete`.
-
-        Args:
-            key: Its key.
-
-        Returns:
-            Whether there was one that had not expired: of several callers one gets True.
-        """
         return await self.whole.delete(self._key(key))
 
     async def replace(self, key: str, expected: bytes | None, value: bytes, *, ttl: float | None = None) -> bool:
-        """Store a value if the present one is what the caller expects; see `Backend.replace`.
-
-        Args:
-            key: Its key.
-            expected: The present value; None if there is none.
-            value: The new value.
-            ttl: Seconds until it expires; None keeps it.
-
-        Returns:
-            Whether it was stored.
-        """
         return await self.whole.replace(self._key(key), expected, value, ttl=ttl)
 
     async def touch(self, key: str, *, ttl: float) -> bool:
-        """Let a value expire at another time; see `Backend.touch`.
-
-        Args:
-            key: Its key.
-            ttl: Seconds from now until it expires.
-
-        Returns:
-            Whether there is one that had not expired.
-        """
         return await self.whole.touch(self._key(key), ttl=ttl)
 
     async def claim(self, key: str, *, ttl: float) -> bool:
-        """Claim a key; see `Backend.claim`.
-
-        Args:
-            key: The key.
-            ttl: Seconds until it can be claimed again.
-
-        Returns:
-            True for one caller among all processes, False for the others.
-        """
         return await self.whole.claim(self._key(key), ttl=ttl)
 
     def lease(self, key: str, *, ttl: float, wait: float | None = None) -> AbstractAsyncContextManager[Lease]:
-        """Hold a key; see `Backend.lease`.
-
-        Args:
-            key: The key.
-            ttl: Seconds after which the lease of a dead process ends.
-            wait: Seconds to wait until the lease is free, 0 to try once; None waits without limit.
-
-        Returns:
-            A context manager, which raises TimeoutError or LeaseLost.
-        """
         return self._hold(key, self.whole.lease(self._key(key), ttl=ttl, wait=wait))
 
     @asynccontextmanager
@@ -194,58 +117,18 @@ class ServerBackend:
     async def append(
         self, log: str, entries: Sequence[bytes], *, ttl: float, most: int = 1000, after: int | None = None
     ) -> int:
-        """Append entries to a log; see `Backend.append`.
-
-        Args:
-            log: Its key.
-            entries: What is appended.
-            ttl: Seconds until the log expires, unless more is appended.
-            most: Entries that the log keeps.
-            after: The newest position must be this one.
-
-        Returns:
-            The position of the last of the entries.
-        """
         return await self.whole.append(self._key(log), entries, ttl=ttl, most=most, after=after)
 
     async def read(self, log: str, *, after: int = 0, most: int = 1000) -> list[tuple[int, bytes]]:
-        """Read entries of a log, oldest first; see `Backend.read`.
-
-        Args:
-            log: Its key.
-            after: Entries up to this position are left out.
-            most: Entries to return.
-
-        Returns:
-            Positions and entries.
-        """
         return await self.whole.read(self._key(log), after=after, most=most)
 
     async def end_of(self, log: str) -> int:
-        """Return the newest position of a log; see `Backend.end_of`.
-
-        Args:
-            log: Its key.
-
-        Returns:
-            The position; 0 if there is no such log, or it has expired.
-        """
         return await self.whole.end_of(self._key(log))
 
     def watch(self, log: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Be called when a log has new entries; see `Backend.watch`.
-
-        Args:
-            log: Its key.
-            wake: Called soon after entries were appended.
-
-        Returns:
-            A function that ends it.
-        """
         return self.whole.watch(self._key(log), wake)
 
     def reopen(self) -> None:
-        """Undo `close`, if the backend of which this is a part can; see `Reopenable`."""
         if isinstance(self.whole, Reopenable):
             self.whole.reopen()
 

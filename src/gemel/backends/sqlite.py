@@ -19,7 +19,9 @@ from typing import Literal, TypeVar
 
 from gemel.backends.base import (
     MAX_LOG_BYTES,
+    Backend,
     Listener,
+    Reopenable,
     check_entries,
     check_key,
     check_most,
@@ -73,7 +75,7 @@ def from_url(url: str) -> SqliteBackend:
     return SqliteBackend(path)
 
 
-class SqliteBackend:
+class SqliteBackend(Backend, Reopenable):
     """Shares changes and values among the processes of one machine, in a file that outlives them.
 
     Changes reach the listeners of the same process immediately, those of other processes within about 0.2 seconds: a thread
@@ -98,7 +100,7 @@ class SqliteBackend:
     """
 
     #: Other processes that use the file see what is stored.
-    shared = True
+    shared: bool = True  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]  # a constant
 
     def __init__(
         self,
@@ -149,11 +151,6 @@ class SqliteBackend:
     # ---------------------------------------------------------------- changes
 
     def publish(self, event: Changed) -> None:
-        """Tell the listeners of this process now, those of other processes soon.
-
-        Args:
-            event: What changed.
-        """
         self._local.publish(event)
         with self._lock:
             if event not in self._unsent:
@@ -164,11 +161,6 @@ class SqliteBackend:
             self._send_soon()
 
     async def flush(self) -> None:
-        """Wait until the changes that were published before are in the file, or that some were lost is.
-
-        Raises:
-            BackendError: This backend was closed.
-        """
         is_flushed = False
         while not is_flushed:
             is_flushed = await asyncio.wrap_future(self._open_thread().submit(self._flush))
@@ -176,14 +168,6 @@ class SqliteBackend:
                 await asyncio.sleep(_FLUSH_PAUSE)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener.
-
-        Args:
-            listener: Called with each event: on the thread that calls `publish`, for those of other processes on another.
-
-        Returns:
-            A function that removes the listener; calling it twice is harmless.
-        """
         remove = self._local.subscribe(listener)
         self._poll()
         return self._stopping(remove)
@@ -262,36 +246,12 @@ class SqliteBackend:
     # ---------------------------------------------------------------- values, claims, leases
 
     async def get(self, key: str) -> bytes | None:
-        """Return a value.
-
-        Args:
-            key: Its key.
-
-        Returns:
-            The value; None if there is none, or it has expired.
-
-        Raises:
-            ValueError: The key is not allowed.
-            BackendError: The database can't be used.
-        """
         encoded = check_key(key)
         query = f"SELECT value FROM items WHERE {_LIVE}"
         row = await self._run(lambda db: db.execute(query, (encoded, time.time())).fetchone())
         return None if row is None else row[0]
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
-        """Store a value, in place of an earlier one and its expiry.
-
-        Args:
-            key: Its key.
-            value: The value.
-            ttl: Seconds until it expires; None keeps it.
-
-        Raises:
-            ValueError: The key, value or time is not allowed.
-            Overloaded: The file has no room.
-            BackendError: The database can't be used.
-        """
         encoded, lasts = check_key(key), None if ttl is None else check_ttl(ttl)
         check_value(value)
 
@@ -302,39 +262,11 @@ class SqliteBackend:
         await self._write(write, durable=True)
 
     async def delete(self, key: str) -> bool:
-        """Delete a value.
-
-        Args:
-            key: Its key.
-
-        Returns:
-            Whether there was one that had not expired: of several callers one gets True.
-
-        Raises:
-            ValueError: The key is not allowed.
-            BackendError: The database can't be used.
-        """
         encoded = check_key(key)
         query = f"DELETE FROM items WHERE {_LIVE}"
         return await self._write(lambda db: db.execute(query, (encoded, time.time())).rowcount > 0, durable=True)
 
     async def replace(self, key: str, expected: bytes | None, value: bytes, *, ttl: float | None = None) -> bool:
-        """Store a value if the present one is what the caller expects.
-
-        Args:
-            key: Its key.
-            expected: The present value; None if there is none, or it has expired.
-            value: The new value.
-            ttl: Seconds until it expires; None keeps it.
-
-        Returns:
-            Whether it was stored.
-
-        Raises:
-            ValueError: The key, value or time is not allowed.
-            Overloaded: The file has no room.
-            BackendError: The database can't be used.
-        """
         encoded, lasts = check_key(key), None if ttl is None else check_ttl(ttl)
         check_value(value)
 
@@ -373,20 +305,6 @@ class SqliteBackend:
         return await self._write(write)
 
     async def claim(self, key: str, *, ttl: float) -> bool:
-        """Claim a key, which nobody else can until the claim expires.
-
-        Args:
-            key: The key.
-            ttl: Seconds until it can be claimed again.
-
-        Returns:
-            True for one caller among all processes, False for the others.
-
-        Raises:
-            ValueError: The key or time is not allowed.
-            Overloaded: The file has no room.
-            BackendError: The database can't be used.
-        """
         encoded = check_key(key)
         check_ttl(ttl)
 
@@ -397,19 +315,6 @@ class SqliteBackend:
         return await self._write(write)
 
     def lease(self, key: str, *, ttl: float, wait: float | None = None) -> AbstractAsyncContextManager[Lease]:
-        """Hold a key inside of `async with`, as the only one among all tasks, threads and processes.
-
-        Args:
-            key: The key.
-            ttl: Seconds after which the lease of a dead process ends.
-            wait: Seconds to wait until the lease is free, 0 to try once; None waits without limit.
-
-        Returns:
-            A context manager, which raises TimeoutError or LeaseLost; see `Backend.lease`.
-
-        Raises:
-            ValueError: The key or time is not allowed.
-        """
         encoded = check_key(key)
         check_ttl(ttl)
 
@@ -440,24 +345,6 @@ class SqliteBackend:
     async def append(
         self, log: str, entries: Sequence[bytes], *, ttl: float, most: int = 1000, after: int | None = None
     ) -> int:
-        """Append entries to a log; see `Backend.append`. Beyond 8 MiB, too, the oldest are dropped.
-
-        Args:
-            log: Its key.
-            entries: What is appended, together at most 8 MiB.
-            ttl: Seconds until the log expires, unless more is appended.
-            most: Entries that the log keeps.
-            after: The newest position must be this one.
-
-        Returns:
-            The position of the last of the entries.
-
-        Raises:
-            ValueError: The key, an entry, the time or number is not allowed.
-            LogConflict: The newest position is not `after`.
-            Overloaded: The file has no room.
-            BackendError: The database can't be used.
-        """
         encoded = check_key(log)
         check_entries(entries)
         check_ttl(ttl)
@@ -472,20 +359,6 @@ class SqliteBackend:
         return last
 
     async def read(self, log: str, *, after: int = 0, most: int = 1000) -> list[tuple[int, bytes]]:
-        """Read entries of a log, oldest first; see `Backend.read`.
-
-        Args:
-            log: Its key.
-            after: Entries up to this position are left out.
-            most: Entries to return.
-
-        Returns:
-            Positions and entries.
-
-        Raises:
-            ValueError: The key or number is not allowed.
-            BackendError: The database can't be used.
-        """
         encoded = check_key(log)
         check_most(most)
         query = (
@@ -495,36 +368,12 @@ class SqliteBackend:
         return await self._run(lambda db: db.execute(query, (encoded, time.time(), after, most)).fetchall())
 
     async def end_of(self, log: str) -> int:
-        """Return the newest position of a log.
-
-        Args:
-            log: Its key.
-
-        Returns:
-            The position; 0 if there is no such log, or it has expired.
-
-        Raises:
-            ValueError: The key is not allowed.
-            BackendError: The database can't be used.
-        """
         encoded = check_key(log)
         query = "SELECT last FROM logs WHERE key = ? AND expires > ?"
         row = await self._run(lambda db: db.execute(query, (encoded, time.time())).fetchone())
         return 0 if row is None else row[0]
 
     def watch(self, log: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Be called when a log has new entries.
-
-        Args:
-            log: Its key.
-            wake: Called after each append of this process, and within about 50 milliseconds after those of others, on any thread.
-
-        Returns:
-            A function that ends it; calling it twice is harmless.
-
-        Raises:
-            ValueError: The key is not allowed.
-        """
         remove = self._local.watch(log, wake)
         self._poll()
         return self._stopping(remove)
@@ -540,7 +389,6 @@ class SqliteBackend:
             await self._thread.close()
 
     def reopen(self) -> None:
-        """Use the file again after `close`; does nothing if the backend is open."""
         if self._closed:
             self._closed = False
             self._begin()

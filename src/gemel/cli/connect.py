@@ -139,7 +139,6 @@ class _OwnStderr(Shown):
         self._options = options
 
     def begin(self) -> Callable[[str], object]:
-        """Return a function for the lines of one process."""
         show = super().begin()
 
         def note(line: str) -> None:

@@ -398,34 +398,27 @@ class _Wrapped(Transport):
         self._transport = transport
 
     async def open(self, serve: Serve, /) -> Channel:
-        """See Transport."""
         return await self._transport.open(serve)
 
     @property
     def era(self) -> EraOption:
-        """See Transport."""
         return self._transport.era
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """See Transport."""
         return self._transport.running()
 
     def older(self) -> Transport | None:
-        """See Transport."""
         return self._transport.older()
 
     @property
     def extensions(self) -> Mapping[str, Mapping[str, Any]]:
-        """See Transport."""
         return self._transport.extensions
 
     @property
     def deviations(self) -> Iterable[Deviation]:
-        """See Transport."""
         return self._transport.deviations
 
     async def credentials(self) -> str:
-        """See Transport."""
         return await self._transport.credentials()
 
 
@@ -435,7 +428,6 @@ class _Noted(_Wrapped):
     channel: Channel | None = None
 
     async def open(self, serve: Serve, /) -> Channel:
-        """See Transport."""
         self.channel = await super().open(serve)
         return self.channel
 
@@ -444,11 +436,9 @@ class _WithoutProgress(_Wrapped):
     """A transport that sends no progress tokens, as some clients."""
 
     async def open(self, serve: Serve, /) -> Channel:
-        """See Transport."""
         return _TokenRemover(await super().open(lambda channel: serve(_TokenRemover(channel))))
 
     def older(self) -> Transport | None:
-        """See Transport."""
         older = super().older()
         return None if older is None else _WithoutProgress(older)
 

@@ -153,7 +153,6 @@ class PageCallbacks(Callbacks):
         )
 
     async def answer(self, method: str, params: bytes) -> Any:
-        """See Callbacks."""
         declared = self.capabilities
         known = {
             "elicitation/create": declared.elicitation,

@@ -173,7 +173,6 @@ class ObservedChannel(ForwardingChannel):
             raise
 
     async def close(self) -> None:
-        """Close the channel."""
         self.report_end(self.side, "closed on this side")
         await self._channel.close()
 

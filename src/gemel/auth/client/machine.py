@@ -377,20 +377,6 @@ class ClientCredentials(MachineAuth):
     async def request(
         self, fetcher: Fetcher, found: Discovered, scopes: tuple[str, ...], proof: Proof | None
     ) -> Tokens:
-        """Request an access token, once.
-
-        Args:
-            fetcher: Makes requests to the authorization server.
-            found: The authorization server.
-            scopes: The scopes to request.
-            proof: Binds the token to a key.
-
-        Returns:
-            The token.
-
-        Raises:
-            AuthorizationFailed: There is none.
-        """
         form = {"grant_type": "client_credentials", **self._wish(found, scopes)}
         return await fetcher.run(self._client.request(found, form, proof))
 
@@ -435,20 +421,6 @@ class WorkloadIdentity(MachineAuth):
     async def request(
         self, fetcher: Fetcher, found: Discovered, scopes: tuple[str, ...], proof: Proof | None
     ) -> Tokens:
-        """Request an access token, once.
-
-        Args:
-            fetcher: Makes requests to the authorization server.
-            found: The authorization server.
-            scopes: The scopes to request.
-            proof: Binds the token to a key.
-
-        Returns:
-            The token.
-
-        Raises:
-            AuthorizationFailed: There is none.
-        """
         form = {
             "grant_type": JWT_BEARER,
             "assertion": await self._assertion(self._audience or found.issuer),
@@ -527,20 +499,6 @@ class EnterpriseAuth(MachineAuth):
     async def request(
         self, fetcher: Fetcher, found: Discovered, scopes: tuple[str, ...], proof: Proof | None
     ) -> Tokens:
-        """Request an access token, once.
-
-        Args:
-            fetcher: Makes requests to the authorization server.
-            found: The authorization server.
-            scopes: The scopes to request.
-            proof: Binds the token to a key.
-
-        Returns:
-            The token.
-
-        Raises:
-            AuthorizationFailed: There is none.
-        """
         source = self._id_token
         assertion = await _text(source, "the identity assertion") if callable(source) else source
         exchange = {
@@ -648,12 +606,10 @@ class PlatformFetcher(Fetcher):
         self._direct = Fetcher(rules, proxy="")
 
     async def close(self) -> None:
-        """Close every connection."""
         await super().close()
         await self._direct.close()
 
     async def fetch(self, request: HttpRequest) -> HttpResponse:
-        """See `Fetcher`."""
         if request.url.startswith("http://"):
             return await self._direct.fetch(request)
         return await super().fetch(request)

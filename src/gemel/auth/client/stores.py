@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from gemel.auth.client.private_files import file_errors, make_directory, read_private, try_lock, write_private
-from gemel.auth.client.tokens import Tokens, TokenStoreError
+from gemel.auth.client.tokens import Tokens, TokenStore, TokenStoreError
 from gemel.backends.base import Backend
 from gemel.backends.encrypted import EncryptedBackend
 from gemel.backends.keys import make_key
@@ -42,7 +42,7 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Tokens)
 
 
-class MemoryTokenStore:
+class MemoryTokenStore(TokenStore):
     """Keeps logins in this process: they end with it."""
 
     def __init__(self) -> None:
@@ -50,43 +50,16 @@ class MemoryTokenStore:
         self._locks: dict[str, threading.Lock] = {}
 
     async def get(self, key: str, /) -> Tokens | None:
-        """Return the tokens of a key.
-
-        Args:
-            key: The key.
-
-        Returns:
-            The tokens, or None.
-        """
         return self._tokens.get(key)
 
     async def set(self, key: str, tokens: Tokens, /) -> None:
-        """Store the tokens of a key.
-
-        Args:
-            key: The key.
-            tokens: The tokens.
-        """
         self._tokens[key] = tokens
 
     async def delete(self, key: str, /) -> None:
-        """Delete the tokens of a key, if there are any.
-
-        Args:
-            key: The key.
-        """
         self._tokens.pop(key, None)
 
     @asynccontextmanager
     async def lock(self, key: str, /) -> AsyncIterator[None]:
-        """Wait for the lock of a key, which excludes other tasks and threads.
-
-        Args:
-            key: The key.
-
-        Returns:
-            A context manager that holds the lock.
-        """
         lock = self._locks.setdefault(key, threading.Lock())
         await _poll(lambda: lock.acquire(blocking=False) or None)
         try:
@@ -95,7 +68,7 @@ class MemoryTokenStore:
             lock.release()
 
 
-class FileTokenStore:
+class FileTokenStore(TokenStore):
     """Keeps each login in an encrypted file that only its user can read. The command line uses it.
 
     The files are encrypted, so that a backup or a synchronised folder shows no tokens; who can read the key, too, can read them.
@@ -125,40 +98,12 @@ class FileTokenStore:
                 raise DefinitionError(missing_extra("The keyring of the system needs", "keyring")) from None
 
     async def get(self, key: str, /) -> Tokens | None:
-        """Return the tokens of a key.
-
-        Args:
-            key: The key.
-
-        Returns:
-            The tokens, or None.
-
-        Raises:
-            TokenStoreError: The file can't be read, was damaged, or other users can read or write it.
-        """
         return await asyncio.to_thread(self._get, key)
 
     async def set(self, key: str, tokens: Tokens, /) -> None:
-        """Store the tokens of a key, on the disk when this returns.
-
-        Args:
-            key: The key.
-            tokens: The tokens.
-
-        Raises:
-            TokenStoreError: The file can't be written.
-        """
         await asyncio.to_thread(self._set, key, tokens)
 
     async def delete(self, key: str, /) -> None:
-        """Delete the tokens of a key, if there are any.
-
-        Args:
-            key: The key.
-
-        Raises:
-            TokenStoreError: The file can't be deleted.
-        """
 
         def remove() -> None:
             path = self._path(key)
@@ -169,17 +114,6 @@ class FileTokenStore:
 
     @asynccontextmanager
     async def lock(self, key: str, /) -> AsyncIterator[None]:
-        """Wait for the lock of a key, which excludes all tasks, threads and processes. It ends with its process.
-
-        Args:
-            key: The key.
-
-        Returns:
-            A context manager that holds the lock.
-
-        Raises:
-            TokenStoreError: The lock file can't be made.
-        """
         make_directory(self._directory)
         descriptor = await _poll(lambda: try_lock(self._path(key, "lock")))
         try:
@@ -267,7 +201,7 @@ class FileTokenStore:
         return key
 
 
-class BackendTokenStore:
+class BackendTokenStore(TokenStore):
     """Keeps logins in a backend, encrypted, for servers and other programs that run as several processes.
 
     Args:
@@ -303,59 +237,20 @@ class BackendTokenStore:
         return make_key("login", sha256(_encoder.encode([self._user, key])).hexdigest())
 
     async def get(self, key: str, /) -> Tokens | None:
-        """Return the tokens of a key.
-
-        Args:
-            key: The key.
-
-        Returns:
-            The tokens, or None.
-
-        Raises:
-            TokenStoreError: The backend failed, or what it has was damaged or encrypted with other keys.
-        """
         with _backend_errors():
             data = await self._backend.get(self._name(key))
             return None if data is None else _decoder.decode(data)
 
     async def set(self, key: str, tokens: Tokens, /) -> None:
-        """Store the tokens of a key.
-
-        Args:
-            key: The key.
-            tokens: The tokens.
-
-        Raises:
-            TokenStoreError: The backend failed or is full.
-        """
         with _backend_errors():
             await self._backend.set(self._name(key), _encoder.encode(tokens), ttl=self._ttl)
 
     async def delete(self, key: str, /) -> None:
-        """Delete the tokens of a key, if there are any.
-
-        Args:
-            key: The key.
-
-        Raises:
-            TokenStoreError: The backend failed.
-        """
         with _backend_errors():
             await self._backend.delete(self._name(key))
 
     @asynccontextmanager
     async def lock(self, key: str, /) -> AsyncIterator[None]:
-        """Wait for the lock of a key, which excludes all tasks, threads and processes.
-
-        Args:
-            key: The key.
-
-        Returns:
-            A context manager that holds the lock.
-
-        Raises:
-            TokenStoreError: The backend failed.
-        """
         with _backend_errors():
             try:
                 async with self._backend.lease(self._name(key), ttl=self._lease):

@@ -125,16 +125,19 @@ def token_key(issuer: str, resource: str, client_id: str) -> str:
 
 
 class TokenStore(Protocol):
-    """Where logins are kept. Several tasks, threads and processes may use it at once.
-
-    Any method may raise `TokenStoreError`.
-    """
+    """Where logins are kept. Several tasks, threads and processes may use it at once."""
 
     async def get(self, key: str, /) -> Tokens | None:
-        """Return the tokens of a key, or None.
+        """Return the tokens of a key.
 
         Args:
             key: The key; see `token_key`.
+
+        Returns:
+            The tokens, or None.
+
+        Raises:
+            TokenStoreError: The store can't be used.
         """
         ...
 
@@ -144,6 +147,9 @@ class TokenStore(Protocol):
         Args:
             key: The key; see `token_key`.
             tokens: The tokens.
+
+        Raises:
+            TokenStoreError: The store can't be used.
         """
 
     async def delete(self, key: str, /) -> None:
@@ -151,6 +157,9 @@ class TokenStore(Protocol):
 
         Args:
             key: The key; see `token_key`.
+
+        Raises:
+            TokenStoreError: The store can't be used.
         """
 
     def lock(self, key: str, /) -> AbstractAsyncContextManager[None]:
@@ -158,6 +167,12 @@ class TokenStore(Protocol):
 
         Args:
             key: The key; see `token_key`.
+
+        Returns:
+            A context manager that holds the lock.
+
+        Raises:
+            TokenStoreError: The store can't be used.
         """
         ...
 

@@ -324,7 +324,6 @@ class KeyedElicitation(ElicitationStrategy):
         self._requested[item.key] = item
 
     def end(self) -> None:
-        """See `ElicitationStrategy.end`."""
         super().end()
         self._requested.clear()
 

@@ -254,7 +254,6 @@ class DescriptorTransport(FlowControl):
         self._protocol.connection_lost(exc)
 
     def abandon(self) -> None:
-        """See `FlowControl`."""
         self._finished = self._closing = True
         for fd in {self._in, self._out} - {-1}:
             os.close(fd)

@@ -59,7 +59,6 @@ class AsgiTransport(HttpTransport):
         return self._lifespan
 
     def older(self) -> Transport:
-        """See HttpTransport."""
         return _AsgiSse(self, self.url, limits=self.limits, **self._settings)
 
 

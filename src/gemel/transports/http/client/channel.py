@@ -185,12 +185,10 @@ class UrlTransport(Transport):
 
     @property
     def extensions(self) -> Mapping[str, Mapping[str, Any]]:
-        """See `Transport`."""
         return self._extensions
 
     @property
     def deviations(self) -> Iterable[Deviation]:
-        """See `Transport`."""
         found: Iterable[Deviation] = getattr(self._settings["auth"], "deviations", ())
         return found
 

@@ -132,7 +132,6 @@ class SharedSessionStore(SessionStore):
         self.end(session, "others were used since")
 
     def add(self, session: HttpSession) -> None:
-        """Have a session in memory."""
         assert isinstance(session, SharedSession)
         super().add(session)
         self._by_digest[session.keys.digest] = session
