@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gemel.errors import DefinitionError
@@ -22,11 +22,49 @@ _SCHEMES: Mapping[str, tuple[Literal["server", "socket", "sentinel", "cluster"],
     "redis+cluster": ("cluster", False),
     "rediss+cluster": ("cluster", True),
 }
-_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
-_OPTIONS = {
-    "db", "username", "password", "sentinel_username", "sentinel_password", "client_name", "prefix", "timeout",
-    *_FILES, "ssl_ca_path", "ssl_password", "ssl_check_hostname", "ssl_cert_reqs",
-}  # fmt: skip
+
+
+def _file(text: str) -> str:
+    if not Path(text).is_file():
+        raise ValueError("there is no such file")
+    return text
+
+
+def _flag(text: str) -> bool:
+    return text.lower() not in ("0", "f", "false", "n", "no")
+
+
+class _Option(NamedTuple):
+    """An option of a URL: what gets its value, under which name, how it is read, and the kind of URL that it needs."""
+
+    of: Literal["connection", "sentinel", "address"]
+    name: str
+    read: Callable[[str], object] = str
+    needs: Literal["tls", "sentinel"] | None = None
+
+
+_NEEDS = {
+    "tls": "the options that begin with ssl_ need rediss://",
+    "sentinel": "sentinel_username and sentinel_password need redis+sentinel://",
+}
+#: `db` may be a part of the path, too, and the credentials a part of the host: they are read with these.
+_OPTIONS: Mapping[str, _Option] = {
+    "db": _Option("address", "db"),
+    "prefix": _Option("address", "prefix"),
+    "timeout": _Option("address", "timeout"),
+    "username": _Option("connection", "username"),
+    "password": _Option("connection", "password"),
+    "client_name": _Option("connection", "client_name"),
+    "sentinel_username": _Option("sentinel", "username", needs="sentinel"),
+    "sentinel_password": _Option("sentinel", "password", needs="sentinel"),
+    "ssl_ca_certs": _Option("connection", "ssl_ca_certs", _file, "tls"),
+    "ssl_ca_path": _Option("connection", "ssl_ca_path", needs="tls"),
+    "ssl_certfile": _Option("connection", "ssl_certfile", _file, "tls"),
+    "ssl_keyfile": _Option("connection", "ssl_keyfile", _file, "tls"),
+    "ssl_password": _Option("connection", "ssl_password", needs="tls"),
+    "ssl_cert_reqs": _Option("connection", "ssl_cert_reqs", needs="tls"),
+    "ssl_check_hostname": _Option("connection", "ssl_check_hostname", _flag, "tls"),
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,11 +105,6 @@ class RedisAddress:
         return text
 
 
-def is_redis_url(url: str) -> bool:
-    """Whether a URL names a Redis."""
-    return _canonical(url.partition("://")[0]) in _SCHEMES
-
-
 def _canonical(scheme: str) -> str:
     return scheme.lower().replace("valkey", "redis", 1)
 
@@ -96,63 +129,78 @@ def parse_redis_url(url: str) -> RedisAddress:
     try:
         parts = urlsplit(url)
         credentials, _, location = parts.netloc.rpartition("@")
-        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        given = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
         default = _SENTINEL_PORT if kind == "sentinel" else _PORT
         hosts = tuple(_host_and_port(each, default) for each in location.split(",")) if kind != "socket" else ()
     except ValueError:  # its text could show a part of the password
         raise _refused(scheme, "hosts, ports or options are not well-formed") from None
-    if not _OPTIONS.issuperset(options):
-        raise _refused(scheme, f"it has an unknown option; there are {', '.join(sorted(_OPTIONS))}")
-    if not tls and any(name.startswith("ssl_") for name in options):
-        raise _refused(scheme, "the options that begin with ssl_ need rediss://")
     if kind == "server" and len(hosts) > 1:
         raise _refused(scheme, "it has several hosts, which redis+sentinel:// and redis+cluster:// take")
-    for name in _FILES:
-        if name in options and not Path(options[name]).is_file():
-            raise DefinitionError(f"{name}={options[name]}: there is no such file")
+    options = _read_options(scheme, given, {"tls": tls, "sentinel": kind == "sentinel"})
+    connection, sentinel, own = options["connection"], options["sentinel"], options["address"]
 
-    username, _, password = credentials.partition(":")
-    connection: dict[str, Any] = {}
-    if username := unquote(username) or options.get("username", ""):
-        connection["username"] = username
-    if password := unquote(password) or options.get("password", ""):
-        connection["password"] = password
-    connection |= {name: value for name, value in options.items() if name.startswith(("ssl_", "client_name"))}
-    if "ssl_check_hostname" in options:
-        connection["ssl_check_hostname"] = options["ssl_check_hostname"].lower() not in ("0", "f", "false", "n", "no")
-
-    path, service = unquote(parts.path), ""
+    username, _, password = map(unquote, credentials.partition(":"))
+    connection |= {name: text for name, text in (("username", username), ("password", password)) if text}
+    path, service, database = unquote(parts.path), "", ""
     shown = ",".join(f"{f'[{host}]' if ':' in host else host}:{port}" for host, port in hosts)
-    database = options.get("db", "")
     if kind == "socket":
         if not path.strip("/"):
             raise _refused(scheme, "it needs the path of a socket: redis+unix:///run/redis.sock")
         connection["path"] = shown = path
     elif kind == "sentinel":
-        service, _, in_path = path.strip("/").partition("/")
+        service, _, database = path.strip("/").partition("/")
         if not service:
             raise _refused(scheme, "it needs the name of the service: redis+sentinel://HOST,HOST/SERVICE")
         shown += f"/{service}"
-        database = database or in_path
     else:
-        database = database or path.strip("/")
-    if database and not (database.isascii() and database.isdigit()):
-        raise _refused(scheme, "the database is a number")
-    if int(database or 0):
-        if kind == "cluster":
-            raise _refused(scheme, "a cluster has database 0 only")
-        connection["db"] = int(database)
-        shown += f"?db={database}" if kind == "socket" else f"/{database}"
-    sentinel = {
-        name: options[f"sentinel_{name}"] for name in ("username", "password") if options.get(f"sentinel_{name}")
-    }
-    if sentinel and kind != "sentinel":
-        raise _refused(scheme, "sentinel_username and sentinel_password need redis+sentinel://")
-    secrets = {password, sentinel.get("password", ""), options.get("ssl_password", "")} - {""}
+        database = path.strip("/")
+    if number := _database(scheme, own.get("db", database), is_cluster=kind == "cluster"):
+        connection["db"] = number
+        shown += f"?db={number}" if kind == "socket" else f"/{number}"
+    secrets = {
+        connection.get("password", ""),
+        sentinel.get("password", ""),
+        connection.get("ssl_password", ""),
+    } - {""}
     return RedisAddress(
-        kind, f"{scheme.lower()}://{shown}", hosts, service, connection, sentinel, tls, tuple(secrets),
-        options.get("prefix"), _seconds(scheme, options.get("timeout")),
-    )  # fmt: skip
+        kind=kind,
+        name=f"{scheme.lower()}://{shown}",
+        hosts=hosts,
+        service=service,
+        connection=connection,
+        sentinel=sentinel,
+        tls=tls,
+        secrets=tuple(secrets),
+        prefix=given.get("prefix"),
+        timeout=_seconds(scheme, given.get("timeout")),
+    )
+
+
+def _read_options(scheme: str, given: Mapping[str, str], allowed: Mapping[str, bool]) -> dict[str, dict[str, Any]]:
+    """The options by what they belong to; those that are empty are left out. Raises DefinitionError."""
+    if not _OPTIONS.keys() >= given.keys():
+        raise _refused(scheme, f"it has an unknown option; there are {', '.join(sorted(_OPTIONS))}")
+    found: dict[str, dict[str, Any]] = {"connection": {}, "sentinel": {}, "address": {}}
+    for name, text in given.items():
+        option = _OPTIONS[name]
+        if option.needs is not None and not allowed[option.needs]:
+            raise _refused(scheme, _NEEDS[option.needs])
+        try:
+            value = option.read(text)
+        except ValueError as exc:
+            raise DefinitionError(f"{name}={text}: {exc}") from None
+        if text:
+            found[option.of][option.name] = value
+    return found
+
+
+def _database(scheme: str, text: str, *, is_cluster: bool) -> int:
+    if text and not (text.isascii() and text.isdigit()):
+        raise _refused(scheme, "the database is a number")
+    number = int(text or 0)
+    if number and is_cluster:
+        raise _refused(scheme, "a cluster has database 0 only")
+    return number
 
 
 def _refused(scheme: str, why: str) -> DefinitionError:
