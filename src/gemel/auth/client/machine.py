@@ -86,6 +86,7 @@ class MachineAuth(ABC):
     """A way to authorize without a person. Give it to `auth=` of a client; it may serve several clients.
 
     Args:
+        client: The client at the authorization server.
         **options: See MachineOptions.
 
     Raises:
@@ -95,7 +96,7 @@ class MachineAuth(ABC):
     #: Extensions of the protocol that the client declares, with their settings.
     extensions: Mapping[str, Mapping[str, Any]] = {}
 
-    def __init__(self, **options: Unpack[MachineOptions]) -> None:
+    def __init__(self, client: _MachineClient, **options: Unpack[MachineOptions]) -> None:
         check_names(options, MachineOptions.__annotations__, type(self).__name__)
         if isinstance(options.get("scopes"), str):
             raise DefinitionError('scopes is a list: scopes=["notes"]')
@@ -105,6 +106,7 @@ class MachineAuth(ABC):
         self.private_networks = options.get("private_networks", False)
         self.store: TokenStore = options.get("store") or MemoryTokenStore()
         self.proof = options.get("proof")
+        self._client = client
         self._pin = IssuerPin()
         parameters = dict(options.get("token_parameters", {}))
         self.at_issuer = IssuerOptions(resource=options.get("resource", True), parameters=parameters)
@@ -115,11 +117,10 @@ class MachineAuth(ABC):
         return f"<{type(self).__name__}>"
 
     @property
-    @abstractmethod
     def client_id(self) -> str:
         """The id of the client at the authorization server, "" for none."""
+        return self._client.registered.client_id
 
-    @abstractmethod
     async def request(
         self, fetcher: Fetcher, found: Discovered, scopes: tuple[str, ...], proof: Proof | None
     ) -> Tokens:
@@ -137,6 +138,12 @@ class MachineAuth(ABC):
         Raises:
             AuthorizationFailed: There is none.
         """
+        form = await self._grant(fetcher, found, scopes)
+        return await fetcher.run(self._client.request(found, form, proof))
+
+    @abstractmethod
+    async def _grant(self, fetcher: Fetcher, found: Discovered, scopes: tuple[str, ...]) -> dict[str, str | None]:
+        """The parameters of the token request, but for those that authenticate the client."""
 
     @property
     def is_for_one_issuer(self) -> bool:
@@ -359,26 +366,17 @@ class ClientCredentials(MachineAuth):
         auth_method: str | None = None,
         **options: Unpack[MachineOptions],
     ) -> None:
-        super().__init__(**options)
         if (client_secret is None) == (private_key is None):
             raise DefinitionError("ClientCredentials needs either client_secret or private_key")
-        self._client = _MachineClient(client_id, client_secret, private_key, algorithm, auth_method)
-
-    @property
-    def client_id(self) -> str:
-        """The id of the client."""
-        return self._client.registered.client_id
+        super().__init__(_MachineClient(client_id, client_secret, private_key, algorithm, auth_method), **options)
 
     @property
     def is_for_one_issuer(self) -> bool:
         """A secret can be sent on; what a key signs names the authorization server that it is for."""
         return self._client.registered.client_secret is not None
 
-    async def request(
-        self, fetcher: Fetcher, found: Discovered, scopes: tuple[str, ...], proof: Proof | None
-    ) -> Tokens:
-        form = {"grant_type": "client_credentials", **self._wish(found, scopes)}
-        return await fetcher.run(self._client.request(found, form, proof))
+    async def _grant(self, fetcher: Fetcher, found: Discovered, scopes: tuple[str, ...]) -> dict[str, str | None]:
+        return {"grant_type": "client_credentials", **self._wish(found, scopes)}
 
 
 class WorkloadIdentity(MachineAuth):
@@ -408,25 +406,13 @@ class WorkloadIdentity(MachineAuth):
         audience: str | None = None,
         **options: Unpack[MachineOptions],
     ) -> None:
-        super().__init__(**options)
+        super().__init__(_MachineClient(client_id or ""), **options)
         self._token = token
-        self._client = _MachineClient(client_id or "")
         self._audience = audience
 
-    @property
-    def client_id(self) -> str:
-        """The id of the client."""
-        return self._client.registered.client_id
-
-    async def request(
-        self, fetcher: Fetcher, found: Discovered, scopes: tuple[str, ...], proof: Proof | None
-    ) -> Tokens:
-        form = {
-            "grant_type": JWT_BEARER,
-            "assertion": await self._assertion(self._audience or found.issuer),
-            **self._wish(found, scopes),
-        }
-        return await fetcher.run(self._client.request(found, form, proof))
+    async def _grant(self, fetcher: Fetcher, found: Discovered, scopes: tuple[str, ...]) -> dict[str, str | None]:
+        assertion = await self._assertion(self._audience or found.issuer)
+        return {"grant_type": JWT_BEARER, "assertion": assertion, **self._wish(found, scopes)}
 
     async def _assertion(self, audience: str) -> str:
         if callable(self._token):
@@ -472,20 +458,14 @@ class EnterpriseAuth(MachineAuth):
         token_type: str = ID_TOKEN,
         **options: Unpack[MachineOptions],
     ) -> None:
-        super().__init__(**options)
+        super().__init__(_MachineClient(client_id, client_secret, private_key), **options)
         parts = urlsplit(idp_token_endpoint)
         if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback_name(parts.hostname or "")):
             raise DefinitionError(f"idp_token_endpoint={idp_token_endpoint!r} is not possible: use an https URL")
         self._id_token = id_token
         self._endpoint = idp_token_endpoint
         self._idp_client = _MachineClient(idp_client_id, idp_client_secret)
-        self._client = _MachineClient(client_id, client_secret, private_key)
         self._token_type = token_type
-
-    @property
-    def client_id(self) -> str:
-        """The id of the client at the authorization server."""
-        return self._client.registered.client_id
 
     @property
     def is_for_one_issuer(self) -> bool:
@@ -496,9 +476,7 @@ class EnterpriseAuth(MachineAuth):
         """The identity provider."""
         return (self._endpoint,)
 
-    async def request(
-        self, fetcher: Fetcher, found: Discovered, scopes: tuple[str, ...], proof: Proof | None
-    ) -> Tokens:
+    async def _grant(self, fetcher: Fetcher, found: Discovered, scopes: tuple[str, ...]) -> dict[str, str | None]:
         source = self._id_token
         assertion = await _text(source, "the identity assertion") if callable(source) else source
         exchange = {
@@ -511,8 +489,7 @@ class EnterpriseAuth(MachineAuth):
             "subject_token_type": self._token_type,
         }
         grant = await fetcher.run(self._exchange(exchange))
-        form = {"grant_type": JWT_BEARER, "assertion": grant, **self._wish(found, ())}
-        return await fetcher.run(self._client.request(found, form, proof))
+        return {"grant_type": JWT_BEARER, "assertion": grant, **self._wish(found, ())}
 
     def _exchange(self, form: Mapping[str, str | None]) -> Flow[str]:
         """Exchange the identity assertion for an identity assertion authorization grant."""
