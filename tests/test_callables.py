@@ -123,7 +123,6 @@ SERVER: list[tuple[str, Callable[[Server[Any]], object]]] = [
     (r"connection_lifespan=_two\(a, b\)", lambda server: Server("s", connection_lifespan=two)),
     (r"by=_two\(a, b\)", lambda server: RateLimit(1, by=two)),
     (r"by=async _slow_one\(a\)", lambda server: RateLimit(1, by=slow_one)),
-    (r"clock=_one\(a\)", lambda server: RateLimit(1, clock=one)),
     (r"operations=_two\(a, b\)", lambda server: Server.from_openapi({}, operations=two)),
     (r"headers of type function", lambda server: Server.from_openapi({}, headers=slow_none)),
     (r"on_elicit=_none\(\) .*fill_in\(form\)", lambda server: Client(server, on_elicit=none)),

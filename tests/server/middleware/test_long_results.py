@@ -30,8 +30,10 @@ from gemel import (
     TextContent,
     ToolCallError,
 )
+from gemel.server.middleware import result_limit
 from gemel.server.middleware.result_pages import cut
 from tests.server.bare_end import BareEnd, Era
+from tests.server.middleware.clocks import Hand
 from tests.support import Origin
 from tests.transports.http_rig import modern, modern_call, serving
 
@@ -39,13 +41,6 @@ both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 TEXT = "\n".join(f'line {number}: "größe" \\ 🙂' for number in range(2000))
 ROWS: list[dict[str, int | str]] = [{"id": number, "name": f"row {number}"} for number in range(500)]
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(9000)
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def library(limit: ResultLimit | None = None, **options: Any) -> Server[Any]:
@@ -291,9 +286,10 @@ async def test_the_template_stands_on_the_last_page_of_the_list() -> None:
         assert await end.names("resourceTemplates") == ["note://{name}", "result://{key}/{page}"]
 
 
-async def test_pages_expire() -> None:
-    clock = Clock()
-    async with BareEnd(library(ResultLimit(5000, spill=Spill(expires=60), clock=clock))) as end:
+async def test_pages_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Hand(0.0)
+    monkeypatch.setattr(result_limit, "time", clock)
+    async with BareEnd(library(ResultLimit(5000, spill=Spill(expires=60)))) as end:
         uri = await handle(end)
         clock.now = 59.9
         assert (await end.ask("resources/read", {"uri": uri}))["contents"]

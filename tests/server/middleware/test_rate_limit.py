@@ -8,19 +8,10 @@ import pytest
 
 from gemel import Client, Context, DefinitionError, PeerError, RateLimit, Server
 from tests.server.bare_end import BareEnd, Era
+from tests.server.middleware.clocks import Hand, by_hand
 from tests.support import Origin
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
-
-
-class Hand:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def limited(limit: RateLimit) -> Server[Any]:
@@ -41,7 +32,7 @@ def limited(limit: RateLimit) -> Server[Any]:
 async def test_a_burst_passes_then_as_many_as_the_clock_allows(era: Era) -> None:
     """ERR-14: the refusal says when to come back."""
     clock = Hand()
-    async with BareEnd(limited(RateLimit(2, burst=3, clock=clock)), era) as end:
+    async with BareEnd(limited(by_hand(RateLimit(2, burst=3), clock)), era) as end:
         for _ in range(3):
             assert (await end.call_tool("add", a=1))["content"][0]["text"] == "1"
         error = await end.refusal("tools/call", {"name": "add", "arguments": {"a": 1}})

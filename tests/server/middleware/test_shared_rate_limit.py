@@ -11,16 +11,7 @@ import pytest
 from gemel import BackendError, DefinitionError, Overloaded, RateLimit, Server
 from gemel.backends import MemoryBackend, SqliteBackend
 from tests.server.bare_end import BareEnd
-
-
-class Hand:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.server.middleware.clocks import Hand, by_hand
 
 
 class Store(MemoryBackend):
@@ -58,7 +49,7 @@ def process(limit: RateLimit) -> BareEnd:
 def limits(backends: list[Any], clocks: list[Hand], **options: Any) -> list[RateLimit]:
     """The same limit in several processes."""
     return [
-        RateLimit(2, burst=4, by=lambda ctx: "ann", backend=backend, clock=clock, **options)
+        by_hand(RateLimit(2, burst=4, by=lambda ctx: "ann", backend=backend, **options), clock)
         for backend, clock in zip(backends, clocks, strict=True)
     ]
 
@@ -112,8 +103,8 @@ async def test_it_costs_an_operation_each_and_nothing_to_refuse() -> None:
 async def test_limits_and_callers_are_counted_apart() -> None:
     store = Store()
     names = ["ann"]
-    limit = RateLimit(1, by=lambda ctx: names[0], backend=store, clock=Hand())
-    other = RateLimit(1, burst=2, by=lambda ctx: names[0], backend=store, clock=Hand())
+    limit = by_hand(RateLimit(1, by=lambda ctx: names[0], backend=store), Hand())
+    other = by_hand(RateLimit(1, burst=2, by=lambda ctx: names[0], backend=store), Hand())
     async with process(limit) as one, process(other) as two:
         served = []
         for names[0] in ("ann", "bob"):
@@ -138,7 +129,7 @@ async def test_while_the_backend_is_away_each_process_limits_alone(
 
 async def test_without_a_name_a_connection_is_counted_in_its_process() -> None:
     store = Store()
-    async with process(RateLimit(1, burst=2, backend=store, clock=Hand())) as end:
+    async with process(by_hand(RateLimit(1, burst=2, backend=store), Hand())) as end:
         replies = [await end.reply("tools/call", {"name": "add", "arguments": {}}) for _ in range(4)]
         assert sum("result" in reply for reply in replies) == 2
     assert store.uses == 0

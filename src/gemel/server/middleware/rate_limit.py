@@ -39,7 +39,6 @@ _OPTIONS = {
     "by": or_none(function("`def by(ctx)`, which names the caller", 1, plain=True)),
     "callers": whole(1),
     "backend": or_none(Check(lambda value: callable(getattr(value, "touch", None)), "write backend=server.backend")),
-    "clock": or_none(function("a function that gives seconds", 0, plain=True)),
 }
 
 
@@ -62,7 +61,6 @@ class RateLimit:
             backend, one that is refused none. Callers are told apart by the `repr` of what `by` returns. While the backend is
             away, each process limits on its own. Default: the backend of the server if other processes share it, else this
             process. `MemoryBackend()` has each process count alone.
-        clock: A function that returns seconds, for tests. Default: `time.monotonic`, or `time.time` with a backend.
 
     Raises:
         DefinitionError: A value out of range.
@@ -80,7 +78,6 @@ class RateLimit:
         by: Callable[[Context[Any]], Hashable] | None = None,
         callers: int = 10_000,
         backend: Backend | None = None,
-        clock: Callable[[], float] | None = None,
     ) -> None:
         check_values(locals(), _OPTIONS)
         burst = max(1.0, rate) if burst is None else burst
@@ -89,8 +86,7 @@ class RateLimit:
         self._methods = None if methods is None else frozenset(methods)
         self._by = by or caller_of
         self._callers = callers
-        self._given_clock = clock
-        self._clock = clock or (time.monotonic if backend is None else time.time)
+        self._clock = time.monotonic if backend is None else time.time
         #: The tokens that were left and when, by caller; the caller seen last is at the end.
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
         self._shared = None if backend is None else _SharedBuckets(backend, self)
@@ -105,7 +101,7 @@ class RateLimit:
             self._shared.use_backend(backend)
         elif backend.shared:
             self._shared = _SharedBuckets(backend, self)
-            self._clock = self._given_clock or time.time
+            self._clock = time.time
 
     @property
     def not_shared(self) -> str:

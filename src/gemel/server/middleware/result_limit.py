@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from hashlib import sha256
 from typing import Any
 
@@ -17,7 +17,7 @@ from msgspec import UNSET, structs
 from gemel.backends.base import Backend
 from gemel.backends.server_backend import ServerBackend
 from gemel.errors import BackendError, DefinitionError, InternalError, MethodNotFound, Overloaded
-from gemel.options import METHOD_NAMES, Check, check_values, function, or_none, whole
+from gemel.options import METHOD_NAMES, Check, check_values, or_none, whole
 from gemel.protocol.eras.base import OPEN_STATES
 from gemel.protocol.http.headers import judge_name
 from gemel.protocol.revisions.adapt import known_in
@@ -43,7 +43,6 @@ _OPTIONS = {
     "methods": METHOD_NAMES,
     "backend": or_none(Check(lambda value: callable(getattr(value, "touch", None)), "write backend=server.backend")),
     "spill": Check(lambda value: isinstance(value, bool | Spill), "use True, False or Spill(expires=…, bytes=…)"),
-    "clock": function("a function that gives seconds", 0, plain=True),
 }
 #: What notes, links and the envelope of an answer or a page need, in bytes of JSON.
 _ENVELOPE = 1000
@@ -79,7 +78,6 @@ class ResultLimit:
         spill: Whether results of tools are kept in pages; a `Spill` says how long and how many.
         backend: Where pages are kept. Default: in the backend of the server if other processes share it, else in this
             process.
-        clock: A function that returns seconds, for tests.
 
     Raises:
         DefinitionError: A value out of range.
@@ -92,7 +90,6 @@ class ResultLimit:
         methods: Collection[str] = ("tools/call",),
         spill: bool | Spill = False,
         backend: Backend | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_values(locals(), _OPTIONS)
         if spill is not False and size < _LEAST:
@@ -101,11 +98,12 @@ class ResultLimit:
         #: How results are kept; None if they are not.
         self.spill = (Spill() if spill is True else spill) or None
         self._methods = frozenset(methods)
-        self._clock = clock
         self._pages: PageStore | None = None
         if self.spill is not None:
             self._pages = (
-                MemoryPages(self.spill, clock) if backend is None else BackendPages(backend, self.spill, clock)
+                MemoryPages(self.spill, time.monotonic)
+                if backend is None
+                else BackendPages(backend, self.spill, time.monotonic)
             )
         #: Whether other processes find the pages.
         self.shared = backend is not None and backend.shared
@@ -121,7 +119,7 @@ class ResultLimit:
         if isinstance(self._pages, BackendPages):
             self._pages.use_backend(backend)
         elif self.spill is not None and backend.shared:
-            self._pages, self.shared = BackendPages(backend, self.spill, self._clock), True
+            self._pages, self.shared = BackendPages(backend, self.spill, time.monotonic), True
 
     @property
     def not_shared(self) -> str:
