@@ -228,7 +228,7 @@ async def test_a_process_that_was_killed_while_it_rotated_its_file_leaves_a_chai
 
 async def test_a_file_can_be_verified_while_it_is_written_and_rotated(path: Path) -> None:
     child = await asyncio.to_thread(caller, path, "later", 2_000)
-    await until(path.exists)
+    await until(lambda: bool(raw_lines(path)))
     counts = []
     with child:
         while child.poll() is None:

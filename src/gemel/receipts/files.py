@@ -30,6 +30,12 @@ def rotated(path: Path) -> list[Path]:
     return [each for _, each in sorted(found, reverse=True)]
 
 
+def current_file(path: Path) -> Path:
+    """The file that a file was before it was rotated."""
+    name = re.sub(r"\.[1-9][0-9]*$", "", path.name)
+    return path if name == path.name else path.with_name(name)
+
+
 def chains(path: Path) -> list[list[Path]]:
     """The files of each process, the oldest first."""
     pattern = re.compile(re.escape(path.stem) + r"-([1-9][0-9]*)" + re.escape(path.suffix) + r"(\.[1-9][0-9]*)?")

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import heapq
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from gemel.errors import GemelError, StartError
 from gemel.receipts.entries import HashKey, Line, Position, read_line
-from gemel.receipts.files import chains
+from gemel.receipts.files import chains, current_file, rotated
 from gemel.receipts.writer import LONGEST_LINE
 from gemel.visible import escape_line
 
 #: Seconds after which a line has its end, if it is being written.
 _PAUSE = 0.2
-#: How often files are read that are rotated meanwhile.
-_ATTEMPTS = 5
+#: How often files are read of which one is deleted meanwhile, and how often they are listed until none is renamed meanwhile.
+_ATTEMPTS, _LISTINGS = 5, 100
 
 
 class BrokenChain(GemelError):
@@ -86,13 +87,13 @@ def verify(
     by_id = {key.id: key for key in map(HashKey, keys or (None,))}
     file = Path(path)
     for _ in range(_ATTEMPTS):
-        before = _identities(file)
+        before = _found(file)
         reports: list[ChainReport] | None = None
         with suppress(BrokenChain, StartError):
             reports = _verify(file, by_id, heads)
-        if _identities(file) == before:  # otherwise a process has rotated its file meanwhile
-            if reports is not None:
-                return reports
+        if reports is not None:
+            return reports
+        if _found(file) == before:  # otherwise a process has deleted a file meanwhile
             break
     return _verify(file, by_id, heads)
 
@@ -105,34 +106,56 @@ def _verify(path: Path, keys: Mapping[str | None, HashKey], heads: Sequence[str]
     return reports
 
 
-def _identities(path: Path) -> list[tuple[str, int]]:
-    """Which files there are, and whether they are still the same."""
-    try:
-        return [(file.name, file.stat().st_ino) for files in chains(path) for file in files]
-    except FileNotFoundError:  # it is rotated just now
-        return []
-
-
 def counted(count: int, noun: str) -> str:
     """A number with what it counts: "1 line", "2 lines"."""
     plural = "es" if noun.endswith("s") else "s"
     return f"{count} {noun}{'' if count == 1 else plural}"
 
 
-def _found(path: Path) -> list[list[Path]]:
-    found = chains(path)
+class _File(NamedTuple):
+    """A file, whose name changes when it is rotated."""
+
+    path: Path
+    inode: int
+
+    def open(self) -> BinaryIO:
+        """Open it, whatever its name is by now. Raises FileNotFoundError if it was deleted."""
+        for path in (self.path, *rotated(current_file(self.path))):
+            with suppress(FileNotFoundError):
+                opened = path.open("rb")
+                if os.fstat(opened.fileno()).st_ino == self.inode:
+                    return opened
+                opened.close()
+        raise FileNotFoundError(errno.ENOENT, "it was deleted", str(self.path))
+
+
+def _found(path: Path) -> list[list[_File]]:
+    """The files of each process, the oldest first, at a moment when none is renamed."""
+    found = _listed(path)
+    for _ in range(_LISTINGS):
+        before, found = found, _listed(path)
+        if found == before:
+            break
     if not found:
         raise StartError(f"There is no file {path}")
     return found
 
 
-def _verify_chain(files: Sequence[Path], keys: Mapping[str | None, HashKey], missing: set[str]) -> ChainReport:
+def _listed(path: Path) -> list[list[_File]]:
+    try:
+        return [[_File(file, file.stat().st_ino) for file in files] for files in chains(path)]
+    except FileNotFoundError:  # it is renamed just now
+        return []
+
+
+def _verify_chain(files: Sequence[_File], keys: Mapping[str | None, HashKey], missing: set[str]) -> ChainReport:
     before: Position | None = None
     key: HashKey | None = None
     first = receipts = killed = repaired = lost = 0
     is_open = False
-    for file in files:
-        for number, text in _lines(file):
+    for each in files:
+        file = each.path
+        for number, text in _lines(each):
             line = _checked_form(file, number, text)
             members = line.members
             kind = members.get("kind")
@@ -153,8 +176,10 @@ def _verify_chain(files: Sequence[Path], keys: Mapping[str | None, HashKey], mis
             before = line.position
             missing.discard(members["hash"])
     if before is None:
-        raise BrokenChain("the file is empty", files[-1], 1)
-    return ChainReport(files, first, before.n, before.hash or "", receipts, killed, repaired, lost)
+        raise BrokenChain("the file is empty", files[-1].path, 1)
+    return ChainReport(
+        [file.path for file in files], first, before.n, before.hash or "", receipts, killed, repaired, lost
+    )
 
 
 def _lost(members: Mapping[str, Any]) -> int:
@@ -162,10 +187,10 @@ def _lost(members: Mapping[str, Any]) -> int:
     return count if members.get("kind") == "lost" and isinstance(count, int) else 0
 
 
-def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+def _lines(file: _File) -> Iterator[tuple[int, bytes]]:
     """The lines of a file with their numbers. Raises StartError if it can't be read."""
     try:
-        with open(file, "rb") as lines:
+        with file.open() as lines:
             number = 0
             while text := lines.readline(LONGEST_LINE):
                 number += 1
@@ -174,7 +199,7 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
                     text += lines.readline(LONGEST_LINE)
                 yield number, text
     except OSError as exc:
-        raise StartError(f"{file} can't be read: {exc.strerror or exc}") from exc
+        raise StartError(f"{file.path} can't be read: {exc.strerror or exc}") from exc
 
 
 def _checked_form(file: Path, number: int, text: bytes) -> Line:
@@ -227,7 +252,7 @@ def read(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
         StartError: There is no such file, or it can't be read.
     """
 
-    def members_of(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    def members_of(files: Sequence[_File]) -> Iterator[dict[str, Any]]:
         for file in files:
             for _, text in _lines(file):
                 line = read_line(text.rstrip(b"\n"))
