@@ -31,6 +31,7 @@ from gemel import (
 )
 from gemel.decisions import Decision, decisions
 from gemel.extensions.tasks import Tasks
+from gemel.policies import Policy
 from gemel.receipts import Receipts, verify
 from gemel.schema.content import TextContent
 from tests.observed import Observed, observing
@@ -354,6 +355,33 @@ async def test_a_decision_in_a_mounted_server_is_in_both_receipts_and_one_about_
     async with Client(server, era=era) as client:
         await client.call_tool("order")
     assert [line["rule"] for line in receipts(tmp_path / "nested.jsonl")] == ["deep", None]
+
+
+@both_eras
+@pytest.mark.parametrize("side", ["server", "client"])
+@pytest.mark.parametrize("approved", [True, False])
+async def test_receipts_of_a_policy(path: Path, era: Any, side: str, approved: bool) -> None:
+    rules = path.with_name("policy.toml")
+    rules.write_text(
+        'default = "allow"\n[[rule]]\nname = "never"\ntool = "fail"\neffect = "deny"\n'
+        '[[rule]]\nname = "pays"\ntool = "buy"\narguments = { item = "tea" }\neffect = "ask"\n'
+    )
+    middleware: list[Any] = [noted(path), Policy(rules)]
+
+    def answer(asked: Any) -> dict[str, Any]:
+        return dict.fromkeys(asked.requested_schema["required"], approved)
+
+    server = shop(middleware=middleware if side == "server" else [])
+    async with Client(server, era=era, on_elicit=answer, middleware=middleware if side == "client" else []) as client:
+        for name, arguments in (("fail", {}), ("buy", {"item": "tea"}), ("buy", {"item": "ink"})):
+            with suppress(ToolError, CallError):
+                await client.call_tool(name, arguments)
+    denied, asked, allowed = receipts(path)
+    assert (denied["effect"], denied["rule"]) == ("deny", "never")
+    assert denied["outcome"] in ("tool error", "error")
+    assert (asked["effect"], asked["rule"]) == ("ask", "pays")
+    assert (asked["approved_by"] is not None, asked["outcome"]) == (approved, "ok" if approved else "declined")
+    assert (allowed["effect"], allowed["rule"], allowed["outcome"]) == ("allow", None, "ok")
 
 
 # ---------------------------------------------------------------- tasks
