@@ -1,17 +1,22 @@
-"""A gateway of three servers of others, each a process of its own, under the policy in `policy.toml`.
+"""A gateway of three servers of others, each a process of its own, under the policy in `policy.toml`, with receipts of its calls.
 
 `python examples/policy/gateway.py` calls it as an agent would; the person at the terminal allows what costs at most 10.
-`gemel run examples/policy/gateway.py` serves it.
+`gemel run examples/policy/gateway.py` serves it. `RECEIPTS` is the file of the receipts, by default one in a new folder.
 """
 
 import asyncio
+import json
+import os
 import sys
 from pathlib import Path
+from tempfile import mkdtemp
 
 from gemel import Client, ElicitFormParams, Server
 from gemel.policies import Policy
+from gemel.receipts import Receipts, verify
 
 FOLDER = Path(__file__).parent
+RECEIPTS = Path(os.environ.get("RECEIPTS") or Path(mkdtemp(), "receipts.jsonl"))
 
 server = Server.from_config(
     {
@@ -20,7 +25,7 @@ server = Server.from_config(
             for name in ("library", "mail", "bank")
         }
     },
-    middleware=[Policy(FOLDER / "policy.toml")],
+    middleware=[Receipts(RECEIPTS, sync="written"), Policy(FOLDER / "policy.toml")],
 )
 
 CALLS = (
@@ -50,6 +55,15 @@ async def main() -> None:
             print(name, arguments)
             result = await client.call_tool(name, arguments, raise_on_error=False)
             print(f"  {result.text}")
+    show_receipts()
+
+
+def show_receipts() -> None:
+    """Print what `gemel receipts show` would, in short."""
+    print(f"{verify(RECEIPTS)[0].receipts} receipts:")
+    for line in map(json.loads, RECEIPTS.read_text().splitlines()):
+        if line["kind"] == "call":
+            print(f"- {line['tool']}: {line['effect']}, {line['outcome']}")
 
 
 if __name__ == "__main__":

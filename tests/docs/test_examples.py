@@ -172,7 +172,8 @@ async def test_a_mounted_server_ends_its_streams_when_the_process_is_to_end() ->
     await client.close()
 
 
-def test_the_gateway_under_a_policy_allows_denies_and_asks() -> None:
+def test_the_gateway_under_a_policy_allows_denies_and_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECEIPTS", str(tmp_path / "receipts.jsonl"))
     done = run("examples/policy/gateway.py")
     assert done.returncode == 0, done.stderr
     listed, *rest = done.stdout.splitlines()
@@ -189,4 +190,15 @@ def test_the_gateway_under_a_policy_allows_denies_and_asks() -> None:
         "The user did not allow bank_pay with these arguments.",
         "The policy does not allow bank_pay with these arguments. Don't try it again.",
         "The policy does not allow bank_pay with these arguments. Don't try it again.",
+    ]
+    assert [line for line in rest if line.startswith(("- ", "8 receipts"))] == [
+        "8 receipts:",
+        "- library_search: allow, ok",
+        "- library_discard: deny, error",
+        "- mail_send: allow, ok",
+        "- mail_send: ask, declined",
+        "- bank_pay: ask, ok",
+        "- bank_pay: ask, declined",
+        "- bank_pay: deny, tool error",
+        "- bank_pay: deny, tool error",
     ]
