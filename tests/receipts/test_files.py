@@ -353,6 +353,18 @@ async def test_each_process_writes_a_chain_of_its_own(path: Path) -> None:
     assert [report.receipts for report in verify(path, keys=[KEY])] == [21, 20, 20]
 
 
+async def test_a_process_whose_file_was_taken_meanwhile_goes_on_in_another_one(path: Path) -> None:
+    await call(path, range(3), key=KEY, max_bytes=50_000, keep=None)
+    child = caller(path, "written", 5, "wait")
+    assert child.stdout is not None
+    while (await asyncio.to_thread(child.stdout.readline)).strip() != b"5":
+        pass
+    await call(path, range(4), key=KEY, max_bytes=50_000, keep=None)
+    child.kill()
+    await asyncio.to_thread(child.communicate)
+    assert [(report.first, report.receipts) for report in verify(path, keys=[KEY])] == [(1, 8), (1, 4)]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 async def test_a_process_that_is_forked_takes_a_file_of_its_own(path: Path) -> None:
     program = CALLER.replace(

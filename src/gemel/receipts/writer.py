@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 from weakref import WeakSet, WeakValueDictionary, ref
 
-from gemel.errors import DefinitionError, GemelError
+from gemel.errors import DefinitionError
 from gemel.loops import PerLoop, on_fork
 from gemel.receipts.entries import HashKey, Position, read_line, timestamp, write_line
 from gemel.receipts.files import WriterSlot, file_of, rotate, rotated
@@ -116,7 +116,6 @@ class ReceiptWriter:
         #: Why the file can't be written now; None if it can.
         self.failure: str | None = None
         self._tried = 0.0
-        self._position = Position()
         #: Receipts that were not written because too many waited.
         self._lost = 0
         self._slot: WriterSlot | None = None
@@ -140,14 +139,14 @@ class ReceiptWriter:
         self._size = 0
         #: Whether the file holds more than the line that begins it.
         self._holds_more = False
-        self._position = Position()
 
     # ---------------------------------------------------------------- for calls, in their event loops
 
     def obstacle(self) -> str | None:
         """Why no call may begin now: the file can't be written, or too many receipts wait. None if nothing is in the way."""
         self._loops.here()
-        if self._descriptor is None and not self._entries and time.monotonic() - self._tried > _PAUSE:
+        may_try = self.failure is None or time.monotonic() - self._tried > _PAUSE
+        if self._descriptor is None and not self._entries and may_try:
             with self._writing:
                 if self._descriptor is None:
                     self._attempt(self._open)
@@ -233,7 +232,7 @@ class ReceiptWriter:
         self._tried = time.monotonic()
         try:
             action()
-        except (OSError, GemelError) as exc:
+        except Exception as exc:
             reason = f"{self._file} can't be written: {getattr(exc, 'strerror', None) or exc}"
             if self.failure is None:
                 logger.error("Receipts: %s", reason)
@@ -369,6 +368,8 @@ class ReceiptWriter:
         self._begin_file([])
 
     def _free_slot(self) -> None:
+        """Let another process take the file, and go on with its chain."""
+        self._position = Position()
         if self._slot is not None:
             self._slot.release()
             self._slot = None
