@@ -207,6 +207,15 @@ async def test_clients_have_one_receipt_for_all_rounds(path: Path, era: Any) -> 
 
 
 @both_eras
+async def test_a_group_writes_for_all_its_servers(path: Path, era: Any) -> None:
+    async with ClientGroup({"shop": shop(), "bank": shop("bank")}, era=era, middleware=[noted(path)]) as group:
+        await group.ready()
+        for name in ("shop_buy", "bank_buy"):
+            await group.call_tool(name, {"item": "tea"})
+    assert [(line["server"], line["tool"]) for line in receipts(path)] == [("shop 0", "buy"), ("bank 0", "buy")]
+
+
+@both_eras
 async def test_groups_tell_their_servers_apart(path: Path, era: Any) -> None:
     async with ClientGroup(
         {

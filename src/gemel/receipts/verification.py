@@ -112,7 +112,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else plural}"
 
 
-class _File(NamedTuple):
+class _ListedFile(NamedTuple):
     """A file, whose name changes when it is rotated."""
 
     path: Path
@@ -129,7 +129,7 @@ class _File(NamedTuple):
         raise FileNotFoundError(errno.ENOENT, "it was deleted", str(self.path))
 
 
-def _found(path: Path) -> list[list[_File]]:
+def _found(path: Path) -> list[list[_ListedFile]]:
     """The files of each process, the oldest first, at a moment when none is renamed."""
     found = _listed(path)
     for _ in range(_LISTINGS):
@@ -141,14 +141,14 @@ def _found(path: Path) -> list[list[_File]]:
     return found
 
 
-def _listed(path: Path) -> list[list[_File]]:
+def _listed(path: Path) -> list[list[_ListedFile]]:
     try:
-        return [[_File(file, file.stat().st_ino) for file in files] for files in chains(path)]
+        return [[_ListedFile(file, file.stat().st_ino) for file in files] for files in chains(path)]
     except FileNotFoundError:  # it is renamed just now
         return []
 
 
-def _verify_chain(files: Sequence[_File], keys: Mapping[str | None, HashKey], missing: set[str]) -> ChainReport:
+def _verify_chain(files: Sequence[_ListedFile], keys: Mapping[str | None, HashKey], missing: set[str]) -> ChainReport:
     before: Position | None = None
     key: HashKey | None = None
     first = receipts = killed = repaired = lost = 0
@@ -187,7 +187,7 @@ def _lost(members: Mapping[str, Any]) -> int:
     return count if members.get("kind") == "lost" and isinstance(count, int) else 0
 
 
-def _lines(file: _File) -> Iterator[tuple[int, bytes]]:
+def _lines(file: _ListedFile) -> Iterator[tuple[int, bytes]]:
     """The lines of a file with their numbers. Raises StartError if it can't be read."""
     try:
         with file.open() as lines:
@@ -252,7 +252,7 @@ def read(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
         StartError: There is no such file, or it can't be read.
     """
 
-    def members_of(files: Sequence[_File]) -> Iterator[dict[str, Any]]:
+    def members_of(files: Sequence[_ListedFile]) -> Iterator[dict[str, Any]]:
         for file in files:
             for _, text in _lines(file):
                 line = read_line(text.rstrip(b"\n"))
