@@ -34,6 +34,7 @@ from gemel.receipts.entries import EVENT, HashKey, Kind, timestamp
 from gemel.receipts.writer import PendingLine, Settings, Sync, writer_of
 from gemel.schema.base import Implementation
 from gemel.server.context import Context, served_call
+from gemel.server.elicitation.elicit import Unanswered
 from gemel.telemetry import add_event, records_events
 from gemel.values.encoding import encode_value
 
@@ -319,6 +320,8 @@ class _Note:
             _member(result, "task", "task") is not None and _member(result, "content", "content") is None
         ):
             self.kind = "task"
+        elif isinstance(result, Unanswered):
+            self.kind = "asked"
         elif _member(result, "is_error", "isError") is True:
             self.outcome = "tool error"
 

@@ -1,0 +1,101 @@
+"""A policy that asks by page, and the receipts of its calls: in both eras, at the machine and over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gemel import Context, PeerError, Server, ToolError
+from gemel.policies import Policy
+from gemel.receipts import Receipts
+from tests.ask_by_page.places import anonymous, authorized, local
+from tests.receipts.written import all_lines, receipts
+
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
+RULES = """
+[[rule]]
+name = "deleting"
+tool = "delete"
+effect = "ask"
+"""
+
+
+class Files:
+    """A server with a policy and receipts."""
+
+    def __init__(self, directory: Path) -> None:
+        self.receipts = directory / "receipts.jsonl"
+        self._rules = directory / "policy.toml"
+        self._rules.write_text(RULES)
+        self.deleted: list[str] = []
+
+    def make(self, **options: Any) -> Server[Any]:
+        noted = Receipts(self.receipts, sync="written")
+        server: Server[Any] = Server("files", middleware=[noted, Policy(self._rules)], **options)
+
+        @server.tool
+        async def delete(ctx: Context, name: str) -> str:
+            """Delete a file; the user is asked why."""
+            reason = await ctx.elicit(f"Why is {name} deleted?")
+            self.deleted.append(name)
+            return f"{name} is deleted: {reason}"
+
+        return server
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+@both_eras
+@pytest.mark.parametrize("place", [local, authorized])
+async def test_a_call_is_approved_and_its_handler_asks_too(era: str, place: Any, files: Files) -> None:
+    async with place(files.make, era) as here:
+        asked = await here.call("delete", {"name": "a.txt"})
+        assert "Allow delete" in asked.text
+        page = await here.browser.open(here.link(asked))
+        assert '"name": "a.txt"' in page.text
+        await here.browser.send(page, {"Allow this call": True})
+        reason = await here.call("delete", {"name": "a.txt"})
+        assert "Why is a.txt deleted?" in reason.text
+        assert files.deleted == []
+        await here.browser.answer(here.link(reason), {"Your answer": "old"})
+        assert (await here.call("delete", {"name": "a.txt"})).text == "a.txt is deleted: old"
+    lines = [line for line in all_lines(files.receipts) if line["kind"] in ("asked", "call")]
+    assert [line["kind"] for line in lines] == ["asked", "asked", "call"]
+    last = lines[-1]
+    approved_by = "the user" if place is local else "ann"
+    assert (last["outcome"], last["effect"], last["rule"]) == ("ok", "ask", "deleting")
+    assert last["approved_by"] == approved_by
+
+
+@both_eras
+@pytest.mark.parametrize("place", [local, authorized])
+@pytest.mark.parametrize("answer", [({"Allow this call": False}, "accept"), ({}, "decline")])
+async def test_a_call_that_is_not_approved_has_no_effect(
+    era: str, place: Any, answer: tuple[dict[str, Any], str], files: Files
+) -> None:
+    async with place(files.make, era) as here:
+        fields, action = answer
+        await here.browser.answer(here.link(await here.call("delete", {"name": "a"})), fields, action=action)
+        assert "did not allow" in (await here.call("delete", {"name": "a"})).text
+    assert files.deleted == []
+    assert [line["outcome"] for line in receipts(files.receipts)] == ["declined"]
+
+
+@both_eras
+async def test_an_approval_counts_for_its_arguments_only(era: str, files: Files) -> None:
+    async with authorized(files.make, era) as here:
+        await here.browser.answer(here.link(await here.call("delete", {"name": "a"})), {"Allow this call": True})
+        assert "Allow delete" in (await here.call("delete", {"name": "b"})).text
+
+
+@both_eras
+async def test_whoever_has_the_link_approves_nothing(era: str, files: Files) -> None:
+    async with anonymous(files.make, era) as here:
+        with pytest.raises((PeerError, ToolError), match="elicitation"):
+            await here.client.call_tool("delete", {"name": "a"})
+    assert files.deleted == []
