@@ -104,6 +104,29 @@ async def test_a_link_is_sent_to_no_client_to_be_opened_if_anybody_may_answer() 
     assert opened == []
 
 
+@both_eras
+async def test_the_url_that_a_client_opens_admits_nobody_by_itself(era: Any) -> None:
+    """ELIC-21, ELIC-22: it says nothing about the user, and only the principal of the call sees and answers the question."""
+    server = asking(ask=AskByPage(URL, who=who), auth=TOKENS)
+    app = server.http_app(allowed_hosts=["shop.example"])
+    urls: list[str] = []
+    async with Visitor(app) as browser:
+
+        async def open_page(page: Any) -> bool:
+            urls.append(page.url)
+            assert (await browser.open(page.url)).status == 401
+            browser.web.headers["x-user"] = "bob"
+            assert (await browser.open(page.url)).status == 403
+            browser.web.headers["x-user"] = "ann"
+            assert (await browser.answer(page.url, {"Your answer": "5"})).status == 200
+            return True
+
+        headers = {"Authorization": "Bearer ann-token"}
+        async with Client(app, era=era, headers=headers, on_elicit_url=open_page) as client:
+            assert (await client.call_tool("pay", {"to": "Carl"})).text == "5 for Carl"
+    assert [url.rpartition("/")[0] for url in urls] == [f"{URL}/mcp/ask"]
+
+
 async def post(here: Place, link: str, **changes: Any) -> int:
     page = await here.browser.open(link)
     secret = page.control("")

@@ -19,7 +19,7 @@ import msgspec
 from gemel.backends.base import store_refusal
 from gemel.backends.keys import make_key
 from gemel.backends.server_backend import ServerBackend
-from gemel.errors import BackendError, Overloaded
+from gemel.errors import BackendError, GemelError, Overloaded
 
 #: Who may answer: the user of the machine, the principal of the call, or whoever has the link.
 Audience: TypeAlias = Literal["local", "principal", "anybody"]
@@ -85,7 +85,7 @@ def digest(text: str) -> str:
 
 
 class OpenQuestions:
-    """Keeps questions and states. All methods raise Overloaded if the backend can't be used.
+    """Keeps questions and states. All methods raise Overloaded if the backend can't be used, GemelError for what is too large.
 
     Args:
         backend: Where they are.
@@ -115,7 +115,10 @@ class OpenQuestions:
         async with _reachable("A question can't be asked"):
             if not await self._enlist(question.holder, _Waiting(name, question.expires)):
                 raise Overloaded(f"{self._most} questions of this caller wait for an answer already: answer them first")
-            await self._backend.set(_place(name), msgspec.msgpack.encode(question), ttl=self.ttl)
+            try:
+                await self._backend.set(_place(name), msgspec.msgpack.encode(question), ttl=self.ttl)
+            except ValueError as exc:
+                raise GemelError(f"The form or the arguments are too large for a page: {exc}") from exc
         self._own[name] = question.expires
         return token
 
@@ -177,7 +180,7 @@ class OpenQuestions:
                 # The answer may come at the last moment, and the call has as long again to be repeated.
                 return await self._backend.replace(_call(call), former, state, ttl=2 * self.ttl + _CLOCK_SKEW)
             except ValueError as exc:
-                raise Overloaded(f"What the call has done is too large to be kept: {exc}") from exc
+                raise GemelError(f"What the call has asked and done is too large to be kept: {exc}") from exc
 
     async def take(self, call: bytes) -> bytes | None:
         """Return the state of a call and forget it: of several callers one gets it. None if there is none."""
