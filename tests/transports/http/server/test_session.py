@@ -607,6 +607,18 @@ async def test_an_exchange_that_is_given_up_after_the_answer_tells_nothing_else(
     assert not any(b'"error"' in message.get("body", b"") for message in sent)
 
 
+async def test_a_client_that_leaves_while_the_end_of_its_stream_is_written_is_no_failure(
+    site: Site, log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body" and not message["more_body"]:
+            raise ConnectionResetError("the client closed the connection")
+
+    log.gate.set()
+    await exchange(site, await site.session(), handshake_call("stream", count=1), send)
+    assert caplog.text == ""
+
+
 async def test_a_session_whose_client_only_answers_is_not_idle(log: Log) -> None:
     async with serving(make_server(log, limits=Limits(session_idle=3600))) as site:
         session = await site.session()

@@ -246,6 +246,7 @@ class Exchange(Record):
         async with self._writing():
             if not self.over:
                 await self._put(data, False)
+            if not self.over:
                 self._move("end")
 
     def _writing(self) -> asyncio.Lock:
