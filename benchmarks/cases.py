@@ -113,27 +113,21 @@ def _hear(contestant: Contestant, process: subprocess.Popen[bytes]) -> bytes:
 
 
 class HttpServer:
-    """HTTP `tools/call`, one worker, kept connections; the load comes from a process of its own.
+    """A server over HTTP with one worker; the load comes from a process of its own, which is told its options.
 
-    The program prints its port, and access tokens if it needs them. The calls are stateless, or in so many sessions. With
-    `text` the result is a text of a megabyte.
+    The program prints its port, and access tokens if it needs them.
     """
 
-    def __init__(self, contestant: Contestant, connections: int = 32, sessions: int = 0, *, text: bool = False) -> None:
+    def __init__(self, contestant: Contestant, *options: str, load: str = "load_http") -> None:
         self.contestant = contestant
-        self.connections = connections
-        self.sessions = sessions
-        flags = (("--events", contestant.events), ("--repeated", contestant.repeated), ("--text", text))
-        self.flags = [name for name, given in flags if given]
+        flags = (("--events", contestant.events), ("--repeated", contestant.repeated))
+        self.load = [f"benchmarks.{load}", *options, *(name for name, given in flags if given)]
         self.process = spawn(contestant)
-        self.port, *self.tokens = _hear(contestant, self.process).decode().split()
+        port, *tokens = _hear(contestant, self.process).decode().split()
+        self.load += ["--port", port, *(f"--token={token}" for token in tokens)]
 
     def sample(self, seconds: float) -> Sample:
-        command = [sys.executable, "-m", "benchmarks.load_http", *self.flags, "--port", self.port]
-        for name, value in (("connections", self.connections), ("sessions", self.sessions), ("seconds", seconds)):
-            command += [f"--{name}", str(value)]
-        for token in self.tokens:
-            command += ["--token", token]
+        command = [sys.executable, "-m", *self.load, "--seconds", str(seconds)]
         for pid in (self.process.pid, *children(self.process.pid), *self.contestant.pids):
             command += ["--pid", str(pid)]
         limit = seconds + PATIENCE
@@ -141,7 +135,6 @@ class HttpServer:
         if done.returncode:
             raise SystemExit(f"{self.contestant.name}: the HTTP load failed\n{done.stderr}")
         figures = json.loads(done.stdout)
-        driver = figures["driver_cpu"] / figures["calls"]
         return Sample(
             figures["calls"],
             figures["seconds"],
@@ -149,7 +142,7 @@ class HttpServer:
             {
                 "p50": figures["p50"],
                 "p99": figures["p99"],
-                "driver_cpu_per_call": driver,
+                "driver_cpu_per_call": figures["driver_cpu"] / figures["calls"],
                 "busy": figures["cpu"] / figures["seconds"],
             },
         )
@@ -167,6 +160,32 @@ class WithStore:
             store = self.stack.enter_context(opened_store(contestant.arguments[0]))
             arguments = (store.url, *contestant.arguments[1:])
             self.running = start(replace(contestant, arguments=arguments, pids=store.pids))
+        except BaseException:
+            self.stack.close()
+            raise
+
+    def sample(self, seconds: float) -> Sample:
+        return self.running.sample(seconds)
+
+    def close(self) -> None:
+        self.running.close()
+        self.stack.close()
+
+
+class WithServers:
+    """A contestant that reaches other servers, whose URLs are added to its arguments; their CPU time is not its own."""
+
+    def __init__(
+        self, start: Callable[[Contestant], Running], servers: Sequence[Contestant], contestant: Contestant
+    ) -> None:
+        self.stack = ExitStack()
+        try:
+            urls = []
+            for server in servers:
+                process = spawn(server)
+                self.stack.callback(end, process)
+                urls.append(f"http://127.0.0.1:{_hear(server, process).decode().strip()}/mcp")
+            self.running = start(replace(contestant, arguments=(*contestant.arguments, *urls)))
         except BaseException:
             self.stack.close()
             raise
@@ -341,8 +360,11 @@ class Case:
     rated: bool = False
 
 
-def all_cases(peers: Path, ours: Path, with_gemel: bool) -> list[Case]:
-    """The cases in the order of the table; the floor and the official SDK always, Gemel when it can run."""
+def all_cases(peers: Path, ours: Path, with_gemel: bool, fastmcp: Path | None = None) -> list[Case]:
+    """The cases in the order of the table; the floor and the official SDK always, Gemel when it can run.
+
+    With FastMCP there are also those of work that users would recognise.
+    """
 
     def entrants(kind: str, mcp: tuple[tuple[str, str], ...]) -> tuple[Contestant, ...]:
         rows = [Contestant("bare", ours, f"bare_{kind}.py")]
@@ -372,7 +394,8 @@ def all_cases(peers: Path, ours: Path, with_gemel: bool) -> list[Case]:
         names = {"gemel": "memory", "gemel sqlite": "sqlite"} | ({"gemel redis": "redis"} if redis_program() else {})
         return tuple(Contestant(name, ours, program, (kind, *arguments)) for name, kind in names.items() if with_gemel)
 
-    over_sessions = partial(WithStore, partial(HttpServer, sessions=32))
+    in_32_sessions = _http("--sessions", "32")
+    over_sessions = partial(WithStore, in_32_sessions)
     fan_out, tasks = partial(WithStore, FanOut), partial(WithStore, InMemory)
     http = (Contestant("raw", ours, "raw_http.py"), *entrants("http", (("mcp", "http"), ("mcp json", "http-json"))))
     if GO_SERVER.exists():
@@ -391,6 +414,10 @@ def all_cases(peers: Path, ours: Path, with_gemel: bool) -> list[Case]:
         *tokens[:1],
         *(replace(each, name="gemel events", events=True) for each in tokens[:1]),
     )
+    if fastmcp is not None:
+        further = Contestant("fastmcp", fastmcp, "fastmcp_rows.py", ("http",))
+        http += (further,)
+        in_sessions += (further, replace(further, name="fastmcp json", arguments=("http-json",)))
     workers = tuple(
         Contestant(name, ours, "gemel_server.py", ("workers", count))
         for name, count in (("gemel", "1"), ("gemel, two workers", "2"))
@@ -409,13 +436,13 @@ def all_cases(peers: Path, ours: Path, with_gemel: bool) -> list[Case]:
         Case(
             "http_text",
             "HTTP 2026-07-28, a result of 1 MB of text, 4 connections",
-            partial(HttpServer, connections=4, text=True),
+            _http("--connections", "4", "--tool", "text"),
             texts,
         ),
         Case(
             "http_session",
-            "HTTP 2025-11-25 tools/call in 32 sessions, beside the official SDK",
-            partial(HttpServer, sessions=32),
+            "HTTP 2025-11-25 tools/call in 32 sessions, beside other libraries",
+            in_32_sessions,
             in_sessions,
         ),
         Case(
@@ -435,4 +462,57 @@ def all_cases(peers: Path, ours: Path, with_gemel: bool) -> list[Case]:
         Case("steps", "a step of a task, of 50 in each", tasks, stores("gemel_tasks.py", "step")),
         Case("cold_start", "stdio server, start to first answer", ColdStart, stdio, compared="wall", one_shot=True),
         Case("import", "import, CPU over an empty interpreter", Import, tuple(imports), one_shot=True),
+        *(_rows(peers, ours, fastmcp) if fastmcp is not None and with_gemel else ()),
+    ]
+
+
+def _http(*options: str, load: str = "load_http") -> Callable[[Contestant], Running]:
+    """Start a server over HTTP whose load has these options."""
+    return lambda contestant: HttpServer(contestant, *options, load=load)
+
+
+def _rows(peers: Path, ours: Path, fastmcp: Path) -> list[Case]:
+    """Work that users would recognise, by Gemel, the official SDK and FastMCP, each as its documentation shows."""
+
+    def all_as(mode: str) -> tuple[Contestant, ...]:
+        pythons = {"gemel": ours, "mcp": peers, "fastmcp": fastmcp}
+        return tuple(Contestant(name, python, f"{name}_rows.py", (mode,)) for name, python in pythons.items())
+
+    def between(mode: str) -> tuple[Contestant, ...]:
+        """The official SDK has nothing that stands between."""
+        return tuple(each for each in all_as(mode) if each.name != "mcp")
+
+    behind = (Contestant("behind", ours, "gemel_server.py", ("http",)),) * 5
+    foreign = (Contestant("foreign", peers, "mcp_server.py", ("http-json",)),)
+    visit = partial(_http, load="load_visits")
+    return [
+        Case("model", "HTTP, a pydantic model in and out", _http("--tool", "order"), all_as("http")),
+        Case("report", "HTTP, a result of 100 KB of text", _http("--tool", "report"), all_as("http")),
+        Case("progress", "HTTP, 20 notifications of progress and a result", _http("--tool", "steps"), all_as("http")),
+        Case("jwt", "HTTP, a call with a JSON Web Token, of 32 callers", HttpServer, all_as("token")),
+        Case(
+            "list",
+            "a new session lists 50 tools and ends",
+            visit("--era", "2025", "--tools", "50", "--calls", "0"),
+            all_as("many"),
+        ),
+        Case("visits", "100 clients connect, list, call and leave", visit("--connections", "100"), all_as("http")),
+        Case(
+            "foreign",
+            "a client over HTTP to a foreign server",
+            partial(WithServers, InMemory, foreign),
+            all_as("client"),
+        ),
+        Case(
+            "proxy",
+            "a proxy before an HTTP server, 4 connections",
+            partial(WithServers, _http("--connections", "4"), behind[:1]),
+            between("proxy"),
+        ),
+        Case(
+            "gateway",
+            "a gateway to five HTTP servers, 4 connections",
+            partial(WithServers, _http("--connections", "4", "--prefix", "s3_"), behind),
+            between("gateway"),
+        ),
     ]

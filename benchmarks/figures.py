@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import time
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from benchmarks.cases import Case, Sample
+from benchmarks.installing import ROOT
+
+#: Where tables are written with `--write`.
+PAGE = ROOT / "docs" / "performance.md"
 
 #: Cases with one contestant that the others are compared with. Gemel itself: what a token, a backend or another worker changes.
 BASES = dict.fromkeys(("http_token", "session", "workers", "fan_out", "tasks", "steps"), "gemel") | {"client": "bare"}
+#: Contestants that the others are compared with, where they take part.
+COMPARED = ("mcp", "mcp JSON", "FastMCP", "FastMCP JSON", "bare", "raw")
 #: The samples of a case: contestant to one sample per round.
 Rounds = Mapping[str, Sequence[Sample]]
 
@@ -44,7 +53,7 @@ def summary(case: Case, rounds: Rounds) -> dict[str, dict[str, Any]]:
         }
         for key in samples[0].extra:
             row[key] = spread([sample.extra[key] for sample in samples])
-        for other in {"mcp", "mcp json", "bare", "raw", "gemel repeated", base or "bare"}:
+        for other in {*(name.lower() for name in COMPARED), "gemel repeated", base or "bare"}:
             if other in rounds and other != name:
                 row[f"of_{other.replace(' ', '_')}"] = spread(ratios(case, rounds, name, other))
         if case.rated and name != "bare":
@@ -65,7 +74,7 @@ def table(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """The lines of one case, for people and for a README: a Markdown table."""
     one_shot = case.one_shot
     heads = ["", "wall ms" if one_shot else "calls/s", "CPU ms" if one_shot else "CPU µs/call"]
-    others = tuple(other for other in ("mcp", "mcp JSON", "bare", "raw") if other.lower() in rows)
+    others = tuple(other for other in COMPARED if other.lower() in rows)
     base = BASES.get(case.key)
     if base is not None:
         others = (base,)
@@ -86,6 +95,12 @@ def table(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> str:
         cells += [f"{row['peak_mb'][0]:.0f}"] if one_shot else []
         lines.append(_line(cells))
     return "\n".join(lines)
+
+
+def today() -> str:
+    """When and where something was measured, for below its table."""
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
+    return f"{time.strftime('%Y-%m-%d')}, {machine}, load average {os.getloadavg()[0]:.0f}"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -32,6 +32,10 @@ class Floor:
         return bool(self.other) and not self.above and not self.varies
 
 
+#: Work that users would recognise, and the peers that do it; not measured with --quick.
+_ROWS = dict.fromkeys(("model", "report", "progress", "jwt", "list", "visits", "foreign"), ("mcp", "fastmcp"))
+_ROWS |= dict.fromkeys(("proxy", "gateway"), ("fastmcp",))
+
 FLOORS = (
     Floor("http", "mcp", 0.1, "HTTP: CPU per call at most 0.1 of mcp's"),
     Floor("http", "bare", 2.0, "HTTP: at least half of the bare app's rate (CPU per call at most twice its)"),
@@ -77,6 +81,11 @@ FLOORS = (
     ),
     Floor("memory", "mcp", 0.2, "in memory: CPU per call at most 0.2 of mcp's"),
     Floor("cold_start", "mcp", 0.4, "stdio cold start: wall time to the first answer at most 0.4 of mcp's"),
+    *(
+        Floor(case, peer, 0.4, f"{case}: CPU time at most 0.4 of {peer}'s")
+        for case, peers in _ROWS.items()
+        for peer in peers
+    ),
 )
 
 

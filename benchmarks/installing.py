@@ -1,19 +1,24 @@
-"""The peers, installed by name into `.cache/peers-venv`. Other parts of the project use it too: one lock for all."""
+"""The peers, installed by name into environments in `.cache`. Other parts of the project use them too: one lock for all."""
 
 from __future__ import annotations
 
 import fcntl
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.interop.peers import version_of
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
-PEERS = CACHE / "peers-venv"
-#: What must be there. The SDK is that of `make interop`; uvicorn comes with it, uvloop and httptools make it as fast as it can be.
-WANTED = {"mcp": version_of("peers", "mcp"), "uvicorn": "", "uvloop": "", "httptools": "", "msgspec": ""}
+#: uvicorn comes with the SDK; uvloop and httptools make it as fast as it can be.
+_SERVER = dict.fromkeys(("uvicorn", "uvloop", "httptools"), "")
+#: What must be there, by environment. The versions are those of `make interop`.
+WANTED = {
+    "peers": {"mcp": version_of("peers", "mcp"), **_SERVER, "msgspec": ""},
+    "fastmcp": {"fastmcp": version_of("fastmcp", "fastmcp"), "mcp": version_of("fastmcp", "mcp"), **_SERVER},
+}
 
 _VERSIONS = """
 import importlib.metadata, sys
@@ -23,18 +28,23 @@ for name in sys.argv[1:]:
 """
 
 
-def peers_python() -> Path:
-    """The interpreter that has the peers; installs what is missing, and nothing else."""
+def peer_python(environment: str) -> Path:
+    """The interpreter that has a peer; installs what is missing, and nothing else.
+
+    Args:
+        environment: A key of `WANTED`.
+    """
     CACHE.mkdir(exist_ok=True)
-    with (CACHE / "peers-venv.lock").open("w") as lock:
+    folder, wanted = CACHE / f"{environment}-venv", WANTED[environment]
+    with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        python = PEERS / "bin" / "python"
+        python = folder / "bin" / "python"
         if not python.exists():
-            subprocess.run([sys.executable, "-m", "venv", str(PEERS)], check=True)
-        found = installed(python)
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        found = installed(python, wanted)
         missing = [
             f"{name}=={version}" if version else name
-            for name, version in WANTED.items()
+            for name, version in wanted.items()
             if name not in found or (version and found[name] != version)
         ]
         if missing:
@@ -43,7 +53,7 @@ def peers_python() -> Path:
     return python
 
 
-def installed(python: Path) -> dict[str, str]:
-    """The versions of the wanted packages that this interpreter sees."""
-    answer = subprocess.run([str(python), "-c", _VERSIONS, *WANTED], check=True, capture_output=True, text=True)
+def installed(python: Path, wanted: Iterable[str]) -> dict[str, str]:
+    """The versions of these packages that this interpreter sees."""
+    answer = subprocess.run([str(python), "-c", _VERSIONS, *wanted], check=True, capture_output=True, text=True)
     return dict(line.split(" ", 1) for line in answer.stdout.splitlines())

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.cases import Contestant, all_cases, spawn
-from benchmarks.installing import peers_python
+from benchmarks.installing import peer_python
 from benchmarks.traffic import CLIENTS, Call, calls
 from benchmarks.wire import check_http
 
@@ -45,7 +45,7 @@ def main() -> None:
         raise SystemExit("valgrind is missing: it is a package of that name")
     drive = {"http": over_http, "http_token": over_http, "memory": in_memory}
     needs_peers = options.of is None or any(name.startswith("mcp") for name in options.of)
-    peers = peers_python() if needs_peers else Path(sys.executable)
+    peers = peer_python("peers") if needs_peers else Path(sys.executable)
     for case in all_cases(peers, Path(sys.executable), with_gemel=True):
         if case.key in options.case and case.key in drive:
             print(f"**{case.title}**\n\n|  | instructions/call |\n| --- | ---: |")

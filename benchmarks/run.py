@@ -20,9 +20,10 @@ from typing import Any
 
 from benchmarks.cases import Case, Contestant, Running, Sample, all_cases
 from benchmarks.clocks import spin
-from benchmarks.figures import spread, summary, table
+from benchmarks.figures import PAGE, spread, summary, table, today
 from benchmarks.floors import QUICK, verdicts
-from benchmarks.installing import CACHE, ROOT, installed, peers_python
+from benchmarks.installing import CACHE, ROOT, WANTED, installed, peer_python
+from tools.measured import write_measured
 
 RESULTS = CACHE / "bench"
 
@@ -31,23 +32,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what was asked for; 0 if all went well, 1 if a floor was missed, 2 if Gemel could not be checked."""
     options = parse(arguments)
     ours = Path(sys.executable)
-    peers = peers_python()
+    peers = peer_python("peers")
+    fastmcp = None if options.quick else peer_python("fastmcp")
     # As for installed packages: without it, each process would compile the sources anew where Python may not write bytecode.
     compileall.compile_dir(ROOT / "src", quiet=1)
     with_gemel = options.gemel if options.gemel is not None else gemel_runs(ours)
-    cases = [case for case in all_cases(peers, ours, with_gemel) if not options.case or case.key in options.case]
+    cases = all_cases(peers, ours, with_gemel, fastmcp)
+    if options.case:
+        cases = [case for case in cases if case.key in options.case]
     disturbance: list[tuple[float, float]] = []
     results: dict[str, dict[str, Any]] = {}
     begin, load = time.time(), os.getloadavg()
     for case in cases:
-        rounds = measure(case, options, disturbance)
-        results[case.key] = summary(case, rounds)
-        print(table(case, results[case.key]), end="\n\n", flush=True)
-    versions = installed(peers)
+        results[case.key] = measured(case, options, disturbance)
+    versions = installed(peers, WANTED["peers"])
+    if fastmcp is not None:
+        versions |= installed(fastmcp, ["fastmcp"])
     noise = describe(disturbance, load, versions)
     print(f"{noise['words']}  {time.time() - begin:.0f} s in all.")
     if options.check:
         measure_again(cases, results, options, disturbance)
+    if options.write:
+        write_measured(PAGE, "versions", f"Versions: {', '.join(map(' '.join, versions.items()))}.")
     save(results, noise, versions, options)
     if not with_gemel:
         print("Gemel took no part: `from gemel import Server, Client` does not work yet (or --no-gemel).")
@@ -71,8 +77,7 @@ def measure_again(
         for case in cases:
             if case.key in missed:
                 print(f"{case.title}: missed a floor, measured again", flush=True)
-                results[case.key] = summary(case, measure(case, options, disturbance))
-                print(table(case, results[case.key]), end="\n\n", flush=True)
+                results[case.key] = measured(case, options, disturbance)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -80,6 +85,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="short rounds, under 2 minutes in all")
     parser.add_argument("--check", action="store_true", help="end with 1 if Gemel misses a floor")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/performance.md")
     parser.add_argument("--case", action="append", help="only this case (repeatable): http, stdio_pipelined, …")
     parser.add_argument("--rounds", type=int, help="rounds per case (default 7, quick 3)")
     parser.add_argument("--seconds", type=float, help="length of one sample (default 2, quick 0.8)")
@@ -98,6 +104,17 @@ def gemel_runs(python: Path) -> bool:
     environment = dict(os.environ, PYTHONPATH=str(ROOT / "src"))
     command = [str(python), "-c", "from gemel import Server, Client; Server.http_app, Server.run"]
     return subprocess.run(command, env=environment, capture_output=True, check=False).returncode == 0
+
+
+def measured(case: Case, options: argparse.Namespace, disturbance: list[tuple[float, float]]) -> dict[str, Any]:
+    """The figures of a case, which are printed, and written into the page if that was asked for."""
+    rows = summary(case, measure(case, options, disturbance))
+    text = table(case, rows)
+    print(text, end="\n\n", flush=True)
+    if options.write:
+        below = f"{today()}, {options.rounds} rounds of {options.seconds:g} s"
+        write_measured(PAGE, case.key, f"{text}\n\n{below}.")
+    return rows
 
 
 def measure(case: Case, options: argparse.Namespace, disturbance: list[tuple[float, float]]) -> dict[str, list[Sample]]:

@@ -1,4 +1,6 @@
-"""What clients that wait cost a process and the store that processes share: `python -m benchmarks.scale [--only waiting|store]`.
+"""What clients that wait cost a process and the store that processes share: `python -m benchmarks.scale`.
+
+`idle` is 10,000 sessions in Gemel and its peers; with `--write` it goes into docs/performance.md.
 
 For the store, which is asked for its operations, too, two processes serve. Sessions are opened at one of them, and half of them are
 used at the other one, too. These figures are counts and bytes, which other work on the machine does not change. How many writes a
@@ -22,9 +24,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.cases import Contestant, end, spawn
+from benchmarks.figures import PAGE, today
+from benchmarks.installing import peer_python
 from benchmarks.stores import Store, opened_store, redis_program
 from benchmarks.wire import SESSION_REVISION, WrongAnswer, http_listen, http_request, message, open_session
 from gemel.backends import backend_for
+from tools.measured import write_measured
 
 _HEADERS = {
     "Content-Type": "application/json",
@@ -38,9 +43,8 @@ TIMES, SETTLING = 20, 0.5
 class Process:
     """One process of the server."""
 
-    def __init__(self, url: str, *, count: bool = False) -> None:
-        arguments = (url, "count") if count else (url,)
-        self._process = spawn(Contestant("gemel", Path(sys.executable), "gemel_shared.py", arguments))
+    def __init__(self, contestant: Contestant) -> None:
+        self._process = spawn(contestant)
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
 
@@ -71,6 +75,12 @@ class Process:
         end(self._process)
 
 
+def _shared(url: str, *, count: bool = False) -> Contestant:
+    """Gemel with a store, whose operations may be counted."""
+    arguments = (url, "count") if count else (url,)
+    return Contestant("gemel", Path(sys.executable), "gemel_shared.py", arguments)
+
+
 def _call(name: str) -> bytes:
     arguments = {"a": 1, "b": 2} if name == "add" else {}
     return message("tools/call", 1, {"name": name, "arguments": arguments, "_meta": {"progressToken": "p"}})
@@ -98,7 +108,7 @@ def two_processes(store: Store, *, count: bool = False) -> Iterator[tuple[Proces
     with ExitStack() as stack:
         processes = []
         for _ in range(2):
-            processes.append(Process(store.url, count=count))
+            processes.append(Process(_shared(store.url, count=count)))
             stack.callback(processes[-1].close)
         yield processes[0], processes[1]
 
@@ -108,6 +118,8 @@ def two_processes(store: Store, *, count: bool = False) -> Iterator[tuple[Proces
 
 #: Clients of each kind, at which the memory of the process is looked at, and seconds until it has freed what it can.
 FEW, MANY, IDLE = 1000, 3000, 5.0
+#: How many sessions are idle beside those of peers: as many as each allows by default.
+SESSIONS = 10_000
 #: By kind: what waits, and the most KiB that it may take.
 WAITING = {
     "connection": ("idle connection", None),
@@ -116,10 +128,26 @@ WAITING = {
 }
 
 
-def waiting(kind: str, few: int, many: int) -> list[str]:
-    """Memory of one process for each client of a kind that waits: what it occupies more with many than with few."""
-    process = Process("memory://")
+def waiting(kind: str) -> list[str]:
+    """Memory of our process for each client of a kind that waits."""
     words, most = WAITING[kind]
+    each = _each(_shared("memory://"), kind, FEW, MANY)
+    return [words, f"{each:.1f}", "" if most is None else f"at most {most:g}: {'kept' if each <= most else 'MISSED'}"]
+
+
+def idle() -> Iterator[list[str]]:
+    """Memory of a process for each HTTP session that waits; yields a row for Gemel and each peer, with what it is of Gemel's."""
+    pythons = {"gemel": Path(sys.executable), "mcp": peer_python("peers"), "fastmcp": peer_python("fastmcp")}
+    ours = 0.0
+    for name, python in pythons.items():
+        each = _each(Contestant(name, python, f"{name}_rows.py", ("http",)), "session", FEW, SESSIONS)
+        ours = ours or each
+        yield [name, f"{each:.1f}", f"{each * SESSIONS / 1024:.0f}", f"{each / ours:.1f}"]
+
+
+def _each(contestant: Contestant, kind: str, few: int, many: int) -> float:
+    """What a process occupies more with many clients than with few, in KiB for each."""
+    process = Process(contestant)
     with ExitStack() as stack:
         stack.callback(process.close)
         opened = 0
@@ -139,8 +167,7 @@ def waiting(kind: str, few: int, many: int) -> list[str]:
             return process.memory
 
         before = occupied(few)
-        each = (occupied(many) - before) / (many - few) / 1024
-    return [words, f"{each:.1f}", "" if most is None else f"at most {most:g}: {'kept' if each <= most else 'MISSED'}"]
+        return (occupied(many) - before) / (many - few) / 1024
 
 
 # ---------------------------------------------------------------- keys and bytes
@@ -276,24 +303,37 @@ def operations() -> Iterator[list[str]]:
             yield [words, f"{total:.1f}", parts]
 
 
-def print_table(heads: Sequence[str], rows: Iterator[list[str]]) -> None:
-    """Print rows as they come."""
-    print("| " + " | ".join(heads) + " |\n|" + " --- |" * len(heads))
+def print_table(heads: Sequence[str], rows: Iterator[list[str]]) -> str:
+    """Print rows as they come. Returns the table."""
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    print("\n".join(lines))
     for row in rows:
-        print("| " + " | ".join(row) + " |", flush=True)
+        lines.append("| " + " | ".join(row) + " |")
+        print(lines[-1], flush=True)
     print()
+    return "\n".join(lines)
 
 
 def main() -> None:
     """Read the options, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
-    parser.add_argument("--only", choices=["waiting", "store"], help="default: both")
+    parser.add_argument("--only", choices=["waiting", "idle", "store"], help="default: all")
     parser.add_argument("--sessions", type=int, nargs="+", default=[100, 1000], help="default: 100 1000")
+    parser.add_argument("--write", action="store_true", help="write what is idle into docs/performance.md")
     options = parser.parse_args()
-    if options.only != "store":
-        print_table(["what waits", "KiB each", "target"], (waiting(kind, FEW, MANY) for kind in WAITING))
-    if options.only == "waiting":
-        return
+    if options.only in (None, "waiting"):
+        print_table(["what waits", "KiB each", "target"], (waiting(kind) for kind in WAITING))
+    if options.only in (None, "idle"):
+        heads = ["", "KiB for each session", f"MiB for {SESSIONS:,}", "× gemel"]
+        text = print_table(heads, idle())
+        if options.write:
+            write_measured(PAGE, "idle", f"{text}\n\n{today()}.")
+    if options.only in (None, "store"):
+        print_store(sorted(options.sessions))
+
+
+def print_store(sizes: Sequence[int]) -> None:
+    """Measure and print what concerns the store."""
     heads = [
         "store",
         "sessions",
@@ -303,7 +343,7 @@ def main() -> None:
         "MiB of it without any",
     ]
     kinds = ["sqlite", *(["redis"] if redis_program() else [])]
-    print_table(heads, (row for kind in kinds for row in sessions(kind, sorted(options.sessions))))
+    print_table(heads, (row for kind in kinds for row in sessions(kind, sizes)))
     print_table(["store", "writers at once", "appends a second"], (row for kind in kinds for row in writes(kind)))
     print_table(["what happens", "operations", "of which"], operations())
 

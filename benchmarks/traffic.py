@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from benchmarks.wire import BOTH, EVENTS, REVISION, SESSION_REVISION
+from benchmarks.wire import BOTH, EVENTS, REVISION, SESSION_REVISION, TOOLS, Tool
 
 #: Callers, each with a token of its own.
 CALLERS = 300
@@ -90,7 +90,7 @@ _PREFIX = "io.modelcontextprotocol/"
 
 
 class Call:
-    """One POST, and the number that its answer must have: as id, and 7 less than the result."""
+    """One POST, and its number, which is its id and decides about the result."""
 
     __slots__ = ("number", "request")
 
@@ -108,6 +108,8 @@ def calls(
     tokens: Sequence[str] = (),
     session: str | None = None,
     events: bool = False,
+    tool: str = "add",
+    prefix: str = "",
 ) -> list[Call]:
     """Calls of one client, in each of which something else varies.
 
@@ -119,16 +121,30 @@ def calls(
         tokens: The access tokens of the callers; made up by default, for a server that looks at none.
         session: The HTTP session of the handshake era that they belong to; stateless calls by default.
         events: Whether the answer must be an event stream.
+        tool: A key of `TOOLS`.
+        prefix: What a gateway has put before its name.
     """
     numbers = random.Random(f"{client} {seed}")
     each_token = tokens or made_up_tokens()
-    return [_call(client, port, numbers, numbers.choice(each_token), session, events=events) for _ in range(count)]
+    called = (prefix + tool, TOOLS[tool])
+    return [
+        _call(client, port, numbers, numbers.choice(each_token), session, called, events=events) for _ in range(count)
+    ]
 
 
-def _call(client: str, port: int, numbers: random.Random, token: str, session: str | None, *, events: bool) -> Call:
+def _call(
+    client: str,
+    port: int,
+    numbers: random.Random,
+    token: str,
+    session: str | None,
+    called: tuple[str, Tool],
+    *,
+    events: bool,
+) -> Call:
     number = numbers.randrange(10 ** numbers.randint(1, 12))
     trace = f"00-{numbers.getrandbits(128):032x}-{numbers.getrandbits(64):016x}-01"
-    body = json.dumps(_message(client, number, trace, session is None), separators=(",", ":")).encode()
+    body = json.dumps(_message(client, number, trace, session is None, called), separators=(",", ":")).encode()
     lines = [line for line in CLIENTS[client] if session is not None or line != "{session}"]
     lines = [line for line in lines if session is None or line not in ("{method}", "{name}")]
     text = "\r\n".join(("POST /mcp HTTP/1.1", *lines, "", "")).format(
@@ -138,7 +154,7 @@ def _call(client: str, port: int, numbers: random.Random, token: str, session: s
         session=f"{_cased(client, 'mcp-session-id')}: {session}",
         revision=REVISION if session is None else SESSION_REVISION,
         method=f"{_cased(client, 'mcp-method')}: tools/call",
-        name=f"{_cased(client, 'mcp-name')}: add",
+        name=f"{_cased(client, 'mcp-name')}: {called[0]}",
         trace=trace,
         request=f"{numbers.getrandbits(128):032x}",
         length=len(body),
@@ -146,14 +162,14 @@ def _call(client: str, port: int, numbers: random.Random, token: str, session: s
     return Call(number, text.encode() + body)
 
 
-def _message(client: str, number: int, trace: str, stateless: bool) -> dict[str, Any]:
+def _message(client: str, number: int, trace: str, stateless: bool, called: tuple[str, Tool]) -> dict[str, Any]:
     """The call, with its members in the order of the client."""
     meta: dict[str, Any] = {}
     if stateless:
-        name, version = _INFO[client]
+        info = dict(zip(("name", "version"), _INFO[client], strict=True))
         meta = {
             f"{_PREFIX}protocolVersion": REVISION,
-            f"{_PREFIX}clientInfo": {"name": name, "version": version},
+            f"{_PREFIX}clientInfo": info,
             f"{_PREFIX}clientCapabilities": {},
         }
     if client == "fastmcp":
@@ -163,7 +179,10 @@ def _message(client: str, number: int, trace: str, stateless: bool) -> dict[str,
         meta = {"progressToken": number, **meta}
     elif client == "mcp":
         meta["traceparent"] = trace
-    params: dict[str, Any] = {"name": "add", "arguments": {"a": number, "b": 7}}
+    name, tool = called
+    if tool.steps:
+        meta["progressToken"] = number
+    params: dict[str, Any] = {"name": name, "arguments": tool.arguments(number)}
     if meta:
         params["_meta"] = meta
     if client == "typescript":

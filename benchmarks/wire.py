@@ -7,16 +7,56 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 REVISION = "2026-07-28"
 #: The revision of HTTP sessions.
 SESSION_REVISION = "2025-11-25"
 #: Different arguments per call, so that nobody gets away with a remembered answer.
 VARIANTS = 64
-#: Bytes of the text that the tool `text` returns.
-TEXT_SIZE = 1_000_000
+
+
+class Tool(NamedTuple):
+    """A tool that is called in a benchmark, by the number of the call."""
+
+    arguments: Callable[[int], dict[str, Any]]
+    #: Whether this is the right result: its structured content, or its text if it has none.
+    right: Callable[[int, Any], bool]
+    #: Whether the result has structured content.
+    structured: bool = True
+    #: How many notifications of progress come before the result.
+    steps: int = 0
+
+
+#: What a model in and out looks like: an order with five lines, and the receipt.
+LINES = [{"article": f"article {number}", "price": 2.5 * number, "count": number} for number in range(1, 6)]
+
+
+def _order(number: int) -> dict[str, Any]:
+    return {"order": {"id": number, "customer": "Ada Lovelace", "express": True, "lines": LINES}}
+
+
+def _receipt(number: int) -> dict[str, Any]:
+    return {"id": number, "customer": "Ada Lovelace", "lines": LINES, "total": 137.5}
+
+
+def _numbers(number: int) -> dict[str, Any]:
+    return {"a": number, "b": 7}
+
+
+def _is_sum(number: int, value: Any) -> bool:
+    """Whether it is the sum; this revision allows any JSON value there, older ones want an object around it."""
+    return bool((value["result"] if isinstance(value, dict) else value) == number + 7)
+
+
+TOOLS = {
+    "add": Tool(_numbers, _is_sum),
+    "steps": Tool(_numbers, _is_sum, steps=20),
+    "order": Tool(_order, lambda number, value: bool(value == _receipt(number))),
+    "text": Tool(_numbers, lambda _, value: len(value) == 1_000_000, structured=False),
+    "report": Tool(_numbers, lambda _, value: len(value) == 100_000, structured=False),
+}
 
 _META = {
     "io.modelcontextprotocol/protocolVersion": REVISION,
@@ -41,7 +81,7 @@ def call(number: int) -> bytes:
 
 
 def _add(number: int) -> dict[str, Any]:
-    return {"name": "add", "arguments": {"a": number, "b": 7}}
+    return {"name": "add", "arguments": _numbers(number)}
 
 
 def message(method: str, number: int, params: Mapping[str, Any]) -> bytes:
@@ -77,12 +117,6 @@ def http_request(
     return http_post(
         port, REVISION, call(number), *names, *([] if token is None else [f"Authorization: Bearer {token}"])
     )
-
-
-def http_text(number: int, port: int) -> bytes:
-    """A POST that calls the tool with the long text."""
-    body = message("tools/call", number, {"_meta": _META, "name": "text", "arguments": {"a": number, "b": 7}})
-    return http_post(port, REVISION, body, "Mcp-Method: tools/call", "Mcp-Name: text")
 
 
 def http_listen(number: int, port: int) -> bytes:
@@ -131,36 +165,28 @@ class WrongAnswer(Exception):
     """Somebody is being measured while it answers nonsense: the figures would be worth nothing."""
 
 
-def check(answer: bytes, number: int) -> None:
+def check(answer: bytes, number: int, tool: Tool = TOOLS["add"]) -> None:
     """Raise WrongAnswer unless this JSON-RPC message is the successful result of call(number)."""
     try:
         message = json.loads(answer)
         result = message["result"]
-        right = message["id"] == number and not result.get("isError") and _value(result) == number + 7
+        value = result["structuredContent"] if tool.structured else result["content"][0]["text"]
+        right = message["id"] == number and not result.get("isError") and tool.right(number, value)
     except (ValueError, KeyError, TypeError, AttributeError):
         right = False
     if not right:
         raise WrongAnswer(f"call {number} was answered with {answer[:400]!r}")
 
 
-def check_http(head: bytes, body: bytes, number: int) -> None:
+def check_http(head: bytes, body: bytes, number: int, tool: Tool = TOOLS["add"]) -> None:
     """The same for an HTTP response, JSON or server-sent events."""
     if not head.startswith(b"HTTP/1.1 200 "):
         raise WrongAnswer(f"call {number} was answered with {head[:200]!r} {body[:200]!r}")
+    before = 0
     if b"text/event-stream" in head.lower():
         data = [line[5:].strip() for line in body.splitlines() if line.startswith(b"data:")]
+        before = sum(b"notifications/progress" in each for each in data)
         body = data[-1] if data else b""
-    check(body, number)
-
-
-def check_text(head: bytes, body: bytes, number: int) -> None:
-    """Raise WrongAnswer unless this response is the long text."""
-    answer = json.loads(body) if head.startswith(b"HTTP/1.1 200 ") else {}
-    if answer.get("id") != number or len(answer["result"]["content"][0]["text"]) != TEXT_SIZE:
-        raise WrongAnswer(f"call {number} was answered with {head[:200]!r} {body[:200]!r}")
-
-
-def _value(result: Mapping[str, Any]) -> Any:
-    """The tool's value; this revision allows any JSON value there, older ones want an object around it."""
-    value = result["structuredContent"]
-    return value["result"] if isinstance(value, dict) else value
+    if before != tool.steps:
+        raise WrongAnswer(f"call {number} was answered after {before} of {tool.steps} notifications of progress")
+    check(body, number, tool)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-#: As long as `TEXT_SIZE` of `wire.py`, whose imports would count as a part of the start.
+#: As long as `TOOLS` of `wire.py` expects, whose imports would count as a part of the start.
 TEXT = "0123456789" * 100_000
 Add = Callable[[int, int], Awaitable[int]]
 

@@ -9,7 +9,7 @@ import time
 
 from gemel import Server
 
-#: As long as `TEXT_SIZE` of `wire.py`, whose imports would count as a part of the start.
+#: As long as `TOOLS` of `wire.py` expects, whose imports would count as a part of the start.
 TEXT = "0123456789" * 100_000
 #: Callers, each with a token of its own.
 CALLERS = 32

@@ -7,8 +7,8 @@ import socket
 from typing import Any
 
 
-def serve(app: Any) -> None:
-    """Print the port, then serve until a signal comes."""
+def serve(app: Any, *tokens: str) -> None:
+    """Print the port, and access tokens if there are any, then serve until a signal comes."""
     import uvicorn
 
     listener = socket.socket()
@@ -25,5 +25,5 @@ def serve(app: Any) -> None:
         timeout_keep_alive=60,
         proxy_headers=False,
     )
-    print(listener.getsockname()[1], flush=True)
+    print(listener.getsockname()[1], *tokens, flush=True)
     uvicorn.Server(config).run(sockets=[listener])
