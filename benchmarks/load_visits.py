@@ -23,9 +23,8 @@ class Visits:
         self.options = options
         self.running = True
         self.times: list[float] = []
-        #: Set when there were so many visits.
-        self.wanted = options.connections
-        self.reached = asyncio.Event()
+        #: Set when there were as many visits as there are clients at once.
+        self.enough = asyncio.Event()
 
     async def visit(self, number: int) -> None:
         options: Any = {"era": self.options.era} if self.options.era else {}
@@ -42,12 +41,12 @@ class Visits:
             await self.visit(number)
             self.times.append(time.perf_counter() - begin)
             number += 1000
-            if len(self.times) >= self.wanted:
-                self.reached.set()
+            if len(self.times) >= self.options.connections:
+                self.enough.set()
 
 
 async def measure(options: argparse.Namespace) -> dict[str, float]:
-    """Let visitors come, and count them for the given time after as many as come at once.
+    """Let visitors come; when each place was taken once, count them for the given time, and at least as many again.
 
     The server's CPU time is read at the same two moments.
     """
@@ -55,13 +54,12 @@ async def measure(options: argparse.Namespace) -> dict[str, float]:
     async with asyncio.TaskGroup() as group:
         for number in range(options.connections):
             group.create_task(visits.visitor(number))
-        await visits.reached.wait()
+        await visits.enough.wait()
         cpu, own, begin = cpu_seconds(options.pid), time.process_time(), time.perf_counter()
         visits.times.clear()
-        visits.wanted = 1
-        visits.reached.clear()
+        visits.enough.clear()
         await asyncio.sleep(options.seconds)
-        await visits.reached.wait()  # a slow server on a busy machine
+        await visits.enough.wait()  # a slow server on a busy machine
         times = sorted(visits.times)
         result = {
             "calls": len(times),

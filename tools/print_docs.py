@@ -354,6 +354,42 @@ def figures() -> str:
     return "\n".join(lines)
 
 
+#: Work that users would recognise: the words, the table, and who does it. The official SDK and FastMCP come last.
+_WORK = (
+    ("a call", "HTTP 2026-07-28", ("gemel", "mcp", "fastmcp")),
+    ("a call in a session of 2025-11-25, JSON", "HTTP 2025-11-25", ("gemel", "mcp json", "fastmcp json")),
+    ("… event streams", "HTTP 2025-11-25", ("gemel events", "mcp", "fastmcp")),
+    ("a pydantic model in and out", "HTTP, a pydantic", ("gemel", "mcp", "fastmcp")),
+    ("100 KB of text", "HTTP, a result of 100 KB", ("gemel", "mcp", "fastmcp")),
+    ("20 notifications of progress and a result", "HTTP, 20", ("gemel", "mcp", "fastmcp")),
+    ("a call with a JSON Web Token", "HTTP, a call with a JSON", ("gemel", "mcp", "fastmcp")),
+    ("a new session lists 50 tools and ends", "a new session", ("gemel", "mcp", "fastmcp")),
+    ("a client of 100 connects, lists, calls and leaves", "100 clients", ("gemel", "mcp", "fastmcp")),
+    ("the client, at a server of the official SDK", "a client over HTTP", ("gemel", "mcp", "fastmcp")),
+    ("a proxy, for a call", "a proxy", ("gemel", "mcp", "fastmcp")),
+    ("a gateway to five servers, for a call", "a gateway", ("gemel", "mcp", "fastmcp")),
+)
+
+
+def work() -> str:
+    """CPU time of what users do, with the official SDK and FastMCP, from docs/performance.md."""
+    tables = _tables((ROOT / "docs" / "performance.md").read_text(encoding="utf-8"))
+    lines = [
+        "| CPU time over HTTP | Gemel | `mcp` | FastMCP | Gemel / `mcp` | Gemel / FastMCP |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for words, title, (ours, *others) in _WORK:
+        rows = next(rows for name, rows in tables.items() if name.startswith(title))
+        figures = [rows[who]["CPU µs/call"].split()[0] if who in rows else "" for who in (ours, *others)]
+        ratios = [
+            next((rows[ours][head].split()[0] for head in rows[ours] if head.lower() == f"× {who}"), "")
+            for who in others
+        ]
+        cells = [*(f"{figure} µs" if figure else "" for figure in figures), *ratios]
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _tables(text: str) -> dict[str, dict[str, dict[str, str]]]:
     """Each table below a bold title: title to row to column to cell."""
     found: dict[str, dict[str, dict[str, str]]] = {}
@@ -405,6 +441,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "version-of-mcp": version_of_mcp,
     "peers": peers,
     "figures": figures,
+    "work": work,
     "hosts": hosts,
     "handshake-states": handshake,
     "call-states": calls,
