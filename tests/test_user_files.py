@@ -35,6 +35,7 @@ OTHERS = {
     "standard_streams.py": "opens the null device",
     "migrate/check.py": "the job of a process that is checked, in a temporary folder of its own",
     "migrate/probe.py": "the result of that process, in the same folder",
+    "receipts/files.py": "the lock of the processes that write receipts; receipts are appended by descriptor",
 }
 #: Modules that remove files, and which.
 REMOVERS = {
@@ -47,6 +48,7 @@ REMOVERS = {
     "transports/http/server/workers/run.py": "the own temporary folder",
     "transports/http/server/workers/worker.py": "the temporary folder of a supervisor that is gone",
     "server/metrics.py": "the socket in the temporary folder of the workers",
+    "receipts/files.py": "rotated receipts beyond `keep`",
 }
 WRITES_BY_NAME = re.compile(
     r"os\.(open|replace|rename|link|symlink)|tempfile\.\w+|shutil\.(copy\w*|move)|fileinput\.input"
