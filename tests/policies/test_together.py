@@ -27,11 +27,11 @@ RULES: dict[str, Any] = {
 @pytest.mark.parametrize("side", ["server", "client"])
 async def test_receipts_say_which_rule_decided_and_who_approved(tmp_path: Path, era: Any, side: str) -> None:
     path = tmp_path / "receipts.jsonl"
-    middleware = [Receipts(path, sync="written"), Policy(RULES)]
+    middleware: list[Any] = [Receipts(path, sync="written"), Policy(RULES)]
     server, _ = make_server()
     for one in middleware if side == "server" else []:
         server.add_middleware(one)
-    of_client: Any = middleware if side == "client" else []
+    of_client = middleware if side == "client" else []
     person = Person()
     async with Client(server, era=era, on_elicit=person, middleware=of_client) as client:
         await client.call_tool("read", {"path": "a"})
