@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import keyword
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from gemel.contracts.json_schema import Node, Root, newest, normal
@@ -152,8 +152,9 @@ class _Module:
         name = self._method_name(tool.name, "tool")
         hint = pascal(tool.name, "Tool")
         result, simple = self._result(tool, hint)
-        parameters = self._parameters(tool, hint, {"self", *_used_in(result)})
-        description = _documented(tool.description or tool.title, parameters)
+        parameters = tool_parameters(tool, hint, self._types, {"self", *_used_in(result), *_NOT_PARAMETERS})
+        parameters = [_or_unset(one) for one in parameters]
+        description = documented(tool.description or tool.title, parameters)
         call: list[Piece] = [literal(tool.name), "given"]
         body = self._given(parameters)
         if tool.output_schema is None:
@@ -175,7 +176,7 @@ class _Module:
         """Return the type of a result, and whether type checkers accept it as a class."""
         if tool.output_schema is None:
             return "CallToolResult", True
-        node = _node(tool.output_schema)
+        node = schema_node(tool.output_schema)
         properties = node.get("properties")
         if any(node.get(marker) is True for marker in WRAP_MARKERS) and isinstance(properties, dict):
             node = node.inner(properties.get("result", True))  # the client unwraps it
@@ -184,28 +185,6 @@ class _Module:
             return "Any", False
         annotation = self._types.joined(parts, f"{hint}Result")
         return annotation, parts[0] not in (ANY, NONE) and self._types.is_class(annotation)
-
-    def _parameters(self, tool: Tool, hint: str, taken: set[str]) -> list[MethodParameter]:
-        """Return the parameters, required ones first, in the order of the schema."""
-        node = _node(tool.input_schema)
-        properties, required = node.get("properties"), node.get("required")
-        needed = required if isinstance(required, list) else []
-        parameters: list[MethodParameter] = []
-        for wire, schema in properties.items() if isinstance(properties, dict) else ():
-            name = unique(snake(wire, "argument"), {*taken, *_NOT_PARAMETERS, *(one.name for one in parameters)})
-            inner, inner_hint = node.inner(schema), f"{hint}{pascal(wire, 'Argument')}"
-            parts = self._types.parts(inner, "argument", inner_hint)
-            annotation = self._types.joined(parts, inner_hint)
-            default = None if wire in needed else _default(inner, parts)
-            if default == "UNSET":
-                annotation = _or_unset(annotation)
-                if len(name) + len(annotation) > WIDTH - 20:
-                    annotation = "Any"
-            description = inner.get("description")
-            parameters.append(
-                MethodParameter(name, wire, annotation, default, description if isinstance(description, str) else "")
-            )
-        return sorted(parameters, key=lambda one: one.default is not None)
 
     def _prompt(self, prompt: Prompt) -> None:
         name = self._method_name(prompt.name, "unnamed", "prompt_")
@@ -216,7 +195,7 @@ class _Module:
             parameters.append(MethodParameter(own, one.name, annotation, default, one.description or ""))
         parameters.sort(key=lambda one: one.default is not None)
         body = [*self._given(parameters), *lay(self._returning("get_prompt", [literal(prompt.name), "given"]), 8)]
-        description = _documented(prompt.description or prompt.title, parameters)
+        description = documented(prompt.description or prompt.title, parameters)
         self._method(name, parameters, "GetPromptResult", description, body)
 
     def _template(self, template: ResourceTemplate) -> None:
@@ -233,7 +212,7 @@ class _Module:
         made = Bracket("template = UriTemplate(", [literal(template.uri_template)], ")", comma=False)
         expanded = ["        uri = template.expand(given)"]
         body = [*self._given(parameters), *lay(made, 8), *expanded, *lay(self._returning("read_resource", ["uri"]), 8)]
-        description = _documented(template.description or template.title, parameters)
+        description = documented(template.description or template.title, parameters)
         self._method(name, parameters, "ReadResourceResult", description, body)
 
     # ---------------------------------------------------------------- lines of a method
@@ -291,7 +270,35 @@ def _names_in(text: str) -> set[str]:
     return names
 
 
-def _node(schema: object) -> Node:
+def tool_parameters(tool: Tool, hint: str, types: Types, taken: Collection[str]) -> list[MethodParameter]:
+    """Return the parameters of a tool, required ones first, in the order of the schema.
+
+    Args:
+        tool: The tool.
+        hint: The beginning of the names of types that the parameters need.
+        types: Where these are defined.
+        taken: Names that no parameter may have.
+
+    Returns:
+        The parameters. `UNSET` is the default of one that may be left out and has no simple default.
+    """
+    node = schema_node(tool.input_schema)
+    properties, required = node.get("properties"), node.get("required")
+    needed = required if isinstance(required, list) else []
+    parameters: list[MethodParameter] = []
+    for wire, schema in properties.items() if isinstance(properties, dict) else ():
+        name = unique(snake(wire, "argument"), {*taken, *(one.name for one in parameters)})
+        inner, inner_hint = node.inner(schema), f"{hint}{pascal(wire, 'Argument')}"
+        parts = types.parts(inner, "argument", inner_hint)
+        annotation = types.joined(parts, inner_hint)
+        default = None if wire in needed else _default(inner, parts)
+        description = inner.get("description")
+        said = description if isinstance(description, str) else ""
+        parameters.append(MethodParameter(name, wire, annotation, default, said))
+    return sorted(parameters, key=lambda one: one.default is not None)
+
+
+def schema_node(schema: object) -> Node:
     """Return a schema in the default dialect; one that accepts everything if it can't be converted."""
     newest_form = newest(normal(schema))
     newest_form = True if newest_form is None else newest_form
@@ -325,11 +332,15 @@ def _simple(value: object) -> tuple[str | None, str]:
     return None, ""
 
 
-def _or_unset(annotation: str) -> str:
-    return annotation if annotation == "Any" else f"{annotation} | UnsetType"
+def _or_unset(one: MethodParameter) -> MethodParameter:
+    """Return a parameter with a type that has UNSET, if that is its default."""
+    if one.default != "UNSET" or one.annotation == "Any":
+        return one
+    annotation = f"{one.annotation} | UnsetType"
+    return one._replace(annotation="Any" if len(one.name) + len(annotation) > WIDTH - 20 else annotation)
 
 
-def _documented(description: str | None, parameters: Sequence[MethodParameter]) -> str:
+def documented(description: str | None, parameters: Sequence[MethodParameter]) -> str:
     """Return a docstring with the descriptions of the parameters."""
     lines = [f"    {one.name}: {' '.join(one.description.split())}" for one in parameters if one.description.strip()]
     return "\n".join([description or "", *(["", "Args:", *lines] if lines else [])])

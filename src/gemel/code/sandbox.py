@@ -1,0 +1,250 @@
+"""The sandbox that scripts of a model run in: an interpreter in a process of its own, which ends with the script.
+
+`pydantic-monty` is that interpreter. It has no files, no network and no other modules than those that are given here; no
+clock, no randomness and no sleep either, so that a script that runs again with the same results does the same again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
+
+from gemel.errors import DefinitionError, ToolError, shorten
+from gemel.options import Check, check_values, is_number, whole
+
+if TYPE_CHECKING:
+    from pydantic_monty import OsFunction
+
+#: What a script can be given, and gives.
+Value: TypeAlias = object
+HostFunction: TypeAlias = Callable[..., Awaitable[Value]]
+
+_OPTIONS = {
+    "calls": whole(1),
+    "seconds": Check(lambda value: is_number(value) and value > 0, "use seconds, more than 0"),
+    "cpu": Check(lambda value: is_number(value) and value > 0, "use seconds, more than 0"),
+    "memory": whole(1_000_000),
+    "recursion": whole(1),
+    "printed": whole(0),
+    "code": whole(1),
+    "scripts": whole(1),
+}
+#: Each call needs up to so many turns between the host and the sandbox, names and modules besides.
+_TURNS_OF_CALL, _TURNS = 4, 200
+#: Seconds beyond its own limit after which a process that doesn't answer is killed.
+_GRACE = 2.0
+#: Seconds that the end of this process may wait for threads, and between two looks.
+_EXIT, _TURN = 2.0, 0.005
+#: The longest text of an error, in characters.
+_ERROR = 4000
+#: Where the interpreter says that code is, in errors of types and of programs.
+_PLACES = ("main.py:", "<python-input-0>")
+
+
+class ScriptLimits:
+    """Bounds of one script.
+
+    Args:
+        calls: Calls of tools, 1 or more.
+        seconds: The time it may take in all, without the time in which a person is asked.
+        cpu: Seconds that it may compute.
+        memory: Bytes of its values, 1,000,000 or more.
+        recursion: Calls of functions within calls.
+        printed: Characters that it may print.
+        code: Characters of the script.
+        scripts: Scripts that run at a time, each in a process of its own; others wait.
+
+    Raises:
+        DefinitionError: A value is out of range.
+    """
+
+    __slots__ = ("calls", "code", "cpu", "memory", "printed", "recursion", "scripts", "seconds")
+
+    def __init__(
+        self,
+        *,
+        calls: int = 50,
+        seconds: float = 60.0,
+        cpu: float = 5.0,
+        memory: int = 100_000_000,
+        recursion: int = 200,
+        printed: int = 20_000,
+        code: int = 100_000,
+        scripts: int = 20,
+    ) -> None:
+        check_values(locals(), _OPTIONS)
+        self.calls = calls
+        self.seconds = seconds
+        self.cpu = cpu
+        self.memory = memory
+        self.recursion = recursion
+        self.printed = printed
+        self.code = code
+        self.scripts = scripts
+
+
+class ScriptModule(NamedTuple):
+    """A module that scripts may import: its functions by name, and the text of its `.pyi` file."""
+
+    functions: Mapping[str, HostFunction]
+    stubs: str
+
+
+class ScriptResult(NamedTuple):
+    """What a script gave: the value of its last expression, and what it printed."""
+
+    value: Value
+    printed: str
+
+
+def check_sandbox() -> None:
+    """Check that scripts can run here.
+
+    Raises:
+        DefinitionError: The extra is missing, or has no build for this system.
+    """
+    try:
+        import pydantic_monty  # noqa: F401
+    except ImportError as exc:
+        raise DefinitionError(f"Scripts need the extra: pip install 'gemel[code]' ({exc})") from None
+
+
+async def run_script(code: str, modules: Mapping[str, ScriptModule], limits: ScriptLimits) -> ScriptResult:
+    """Check the types of a script, and run it. Nothing runs if a type is wrong.
+
+    Args:
+        code: The script. The value of its last expression is its result.
+        modules: What it may import, by name.
+        limits: Its bounds but for `seconds` and `scripts`, which are of whoever calls this.
+
+    Raises:
+        ToolError: The script is wrong, failed or went beyond a limit; the text is for who wrote it.
+    """
+    import pydantic_monty as monty
+
+    _wait_at_exit()
+    if len(code) > limits.code:
+        raise ToolError(f"The script was not run: it has {len(code)} characters, at most {limits.code} are possible")
+    calls = _Calls(limits.calls)
+    given = {
+        name: monty.ExternalModule({one: calls.counted(call) for one, call in module.functions.items()}, stubs=module.stubs)
+        for name, module in modules.items()
+    }
+    printed = monty.CollectString(max_bytes=limits.printed)
+    pool = monty.AsyncMonty(max_processes=1, request_timeout=limits.cpu + _GRACE)
+    try:
+        async with (
+            pool,
+            pool.checkout(
+                external_modules=given,
+                limits={
+                    "max_feed_duration_secs": float(limits.cpu),
+                    "max_memory": limits.memory,
+                    "max_recursion_depth": limits.recursion,
+                    "max_suspensions": _TURNS + _TURNS_OF_CALL * limits.calls,
+                    "max_total_sleep_secs": 0.0,
+                },
+                type_check=True,
+                type_check_format="concise",
+                os_policy={"datetime": "call_host", "sleep": "call_host", "random_start": "call_host"},
+            ) as session,
+        ):
+            try:
+                value = await session.feed_run(code, print_callback=printed, os=_refuse)
+            finally:
+                await calls.end()
+    except monty.MontyTypingError as exc:
+        raise ToolError(f"The script was not run:\n{_placed(exc.display())}") from None
+    except (monty.MontySyntaxError, monty.MontyRuntimeError) as exc:
+        raise ToolError(f"The script failed{calls.said()}:\n{_placed(exc.display())}") from None
+    except monty.MontyCrashedError as exc:
+        raise ToolError(f"The script was ended{calls.said()}: {shorten(str(exc))}") from None
+    except monty.MontyError as exc:
+        raise ToolError(f"The script failed{calls.said()}: {shorten(str(exc))}") from None
+    return ScriptResult(value, printed.output)
+
+
+@functools.cache
+def _wait_at_exit() -> None:
+    """Let the threads of the interpreter's client leave Python before it is finalized.
+
+    The thread that reports the end of a script gives up the GIL in between. CPython before 3.14 ends threads that want it
+    back at finalization, and ends the process with SIGABRT if these are threads of Rust.
+    """
+
+    def wait() -> None:
+        end = time.monotonic() + _EXIT
+        time.sleep(_TURN)
+        while sys._current_frames().keys() - {thread.ident for thread in threading.enumerate()} and time.monotonic() < end:
+            time.sleep(_TURN)
+
+    atexit.register(wait)
+
+
+def _refuse(
+    *,
+    name: OsFunction,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    is_async: bool,
+    **_future: object,
+) -> NoReturn:
+    """Answer what a script asks of its system."""
+    raise RuntimeError(f"{name}: scripts have no clock, no randomness, no sleep, no files and no environment")
+
+
+def _placed(text: str) -> str:
+    """Return an error without the names of files that only the interpreter knows, bounded."""
+    for place in _PLACES:
+        text = text.replace(place, "line " if place.endswith(":") else "script")
+    text = text.strip()
+    return text if len(text) <= _ERROR else f"{text[: _ERROR // 2]}\n…\n{text[-_ERROR // 2 :]}"
+
+
+class _Calls:
+    """The calls of one script, which end with it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._begun = 0
+        self._is_over = False
+        self._running: set[asyncio.Task[object]] = set()
+
+    def counted(self, function: HostFunction) -> HostFunction:
+        """Return a function that counts as a call and ends with the script."""
+
+        async def call(*arguments: object, **named: object) -> Value:
+            if arguments:
+                raise TypeError("Tools take keyword arguments only")
+            if self._begun >= self._most:
+                raise RuntimeError(f"A script may call {self._most} tools")
+            self._begun += 1
+            task = asyncio.current_task()
+            if self._is_over or task is None:
+                raise asyncio.CancelledError
+            self._running.add(task)
+            try:
+                return await function(**named)
+            finally:
+                self._running.discard(task)
+
+        return call
+
+    def said(self) -> str:
+        """Return how much was called, for an error: it may have changed something."""
+        return f" after it had called {self._begun} tool{'s' if self._begun != 1 else ''}" if self._begun else ""
+
+    async def end(self) -> None:
+        """Cancel what is running, and wait for it."""
+        self._is_over = True
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)

@@ -1,0 +1,123 @@
+"""Tools as typed functions: one async function with keyword arguments for each tool, as the text of a `.pyi` file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from gemel.schema.tools import WRAP_MARKERS, Tool
+from gemel.stubs.module import MethodParameter, documented, schema_node, tool_parameters
+from gemel.stubs.python_source import Bracket, ModuleNames, Piece, docstring, lay, pascal, snake
+from gemel.stubs.types import Types
+
+_TYPING = ("Any", "Literal", "Never", "NotRequired", "TypeAlias", "TypedDict", "Union")
+_TYPES = ("bool", "dict", "float", "int", "list", "str", "tuple")
+_WORD = re.compile(r"\w+")
+#: A description in a signature, at most, in characters.
+_SHORT = 160
+
+
+class ToolFunction(NamedTuple):
+    """A tool as a function.
+
+    Attributes:
+        name: The name of the function.
+        tool: The tool.
+        wires: The name in JSON of each parameter.
+        head: The lines of its signature, up to the colon.
+        description: What it does, with its parameters.
+        types: The definitions that the signature needs, each after those it needs itself.
+    """
+
+    name: str
+    tool: Tool
+    wires: dict[str, str]
+    head: list[str]
+    description: str
+    types: list[list[str]]
+
+    def text(self, *, short: bool = False) -> str:
+        """Return the types and the function.
+
+        Args:
+            short: With the first line of the description only.
+        """
+        first = self.description.strip().split("\n", 1)[0]
+        said = docstring(first[:_SHORT] if short else self.description, 4)
+        body = said or ["    ..."]
+        return "\n".join(line for block in [*self.types, [*self.head, *body]] for line in block)
+
+
+class ToolFunctions:
+    """The functions of the tools of one module.
+
+    Args:
+        tools: The tools, in the order in which names are given.
+        taken: Names that no function may have.
+    """
+
+    def __init__(self, tools: Iterable[Tool], taken: Collection[str] = ()) -> None:
+        self._names = ModuleNames((*_TYPING, *taken))
+        self._types = Types(self._names)
+        self.functions = [self._function(tool) for tool in tools]
+
+    def text(self, functions: Sequence[ToolFunction] | None = None, *, short: bool = False) -> str:
+        """Return the text of a module.
+
+        Args:
+            functions: Those to contain; all by default.
+            short: With the first lines of the descriptions only.
+        """
+        blocks: dict[str, None] = {}
+        for one in self.functions if functions is None else functions:
+            blocks.update(dict.fromkeys("\n".join(block) for block in one.types))
+            blocks[one._replace(types=[]).text(short=short)] = None
+        return "\n".join(blocks)
+
+    @staticmethod
+    def imports(text: str) -> str:
+        """Return the line that imports what the text uses of `typing`."""
+        words = set(_WORD.findall(text))
+        return f"from typing import {', '.join(name for name in _TYPING if name in words) or 'Any'}\n"
+
+    def _function(self, tool: Tool) -> ToolFunction:
+        name = self._names.take(snake(tool.name, "tool"))
+        hint = pascal(tool.name, "Tool")
+        result = self._result(tool, hint)
+        parameters = tool_parameters(tool, hint, self._types, {*_WORD.findall(result), *_TYPING, *_TYPES})
+        items: list[Piece] = ["*"] if parameters else []
+        items += [_parameter(one) for one in parameters]
+        head = lay(Bracket(f"async def {name}(", items, f") -> {result}:"), 0)
+        wires = {one.name: one.wire for one in parameters}
+        description = documented(tool.description or tool.title, parameters)
+        return ToolFunction(name, tool, wires, head, description, self._needed(head))
+
+    def _needed(self, head: Sequence[str]) -> list[list[str]]:
+        """Return the definitions that a signature names, directly or through others."""
+        words, found = set(_WORD.findall(" ".join(head))), list[list[str]]()
+        for block in reversed(self._types.blocks):
+            text = " ".join(block)
+            defined = _DEFINED.match(text)
+            if defined is not None and defined["name"] in words:
+                words |= set(_WORD.findall(text))
+                found.insert(0, block)
+        return found
+
+    def _result(self, tool: Tool, hint: str) -> str:
+        """Return the type of a result: Any without an output schema, whose text may be JSON."""
+        if tool.output_schema is None:
+            return "Any"
+        node = schema_node(tool.output_schema)
+        properties = node.get("properties")
+        if any(node.get(marker) is True for marker in WRAP_MARKERS) and isinstance(properties, dict):
+            node = node.inner(properties.get("result", True))
+        return self._types.annotation(node, "argument", f"{hint}Result")
+
+
+_DEFINED = re.compile(r"(?:class )?(?P<name>\w+)")
+
+
+def _parameter(one: MethodParameter) -> str:
+    """Return a parameter; what may be left out has no value here."""
+    return f"{one.name}: {one.annotation}" + ("" if one.default is None else " = ...")
