@@ -133,7 +133,9 @@ async def run_script(code: str, modules: Mapping[str, ScriptModule], limits: Scr
         raise ToolError(f"The script was not run: it has {len(code)} characters, at most {limits.code} are possible")
     calls = _Calls(limits.calls)
     given = {
-        name: monty.ExternalModule({one: calls.counted(call) for one, call in module.functions.items()}, stubs=module.stubs)
+        name: monty.ExternalModule(
+            {one: calls.counted(call) for one, call in module.functions.items()}, stubs=module.stubs
+        )
         for name, module in modules.items()
     }
     printed = monty.CollectString(max_bytes=limits.printed)
@@ -181,7 +183,9 @@ def _wait_at_exit() -> None:
     def wait() -> None:
         end = time.monotonic() + _EXIT
         time.sleep(_TURN)
-        while sys._current_frames().keys() - {thread.ident for thread in threading.enumerate()} and time.monotonic() < end:
+        while (
+            sys._current_frames().keys() - {thread.ident for thread in threading.enumerate()} and time.monotonic() < end
+        ):
             time.sleep(_TURN)
 
     atexit.register(wait)

@@ -18,8 +18,12 @@ _SATURATION, _LENGTH = 1.2, 0.6
 _READ = 4000
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 _UNSAID = frozenset(
-    "a all an and are as at be by can do for from get give how i in into is it its me my of on or our please so that the "
-    "their them then this to use via want what when which with you your".split()
+    words
+    for line in (
+        "a all an and are as at be by can do for from get give how i in into is it its me my of on or our please so",
+        "that the their them then this to use via want what when which with you your",
+    )
+    for words in line.split()
 )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gemel.schema.tools import WRAP_MARKERS, Tool
 from gemel.stubs.module import MethodParameter, documented, schema_node, tool_parameters
-from gemel.stubs.python_source import Bracket, ModuleNames, Piece, docstring, lay, pascal, snake
+from gemel.stubs.python_source import Bracket, ModuleNames, Piece, docstring, flat, pascal, snake
 from gemel.stubs.types import Types
 
 _TYPING = ("Any", "Literal", "Never", "NotRequired", "TypeAlias", "TypedDict", "Union")
@@ -25,7 +25,7 @@ class ToolFunction(NamedTuple):
         name: The name of the function.
         tool: The tool.
         wires: The name in JSON of each parameter.
-        head: The lines of its signature, up to the colon.
+        head: Its signature, up to the colon.
         description: What it does, with its parameters.
         types: The definitions that the signature needs, each after those it needs itself.
     """
@@ -33,7 +33,7 @@ class ToolFunction(NamedTuple):
     name: str
     tool: Tool
     wires: dict[str, str]
-    head: list[str]
+    head: str
     description: str
     types: list[list[str]]
 
@@ -46,7 +46,7 @@ class ToolFunction(NamedTuple):
         first = self.description.strip().split("\n", 1)[0]
         said = docstring(first[:_SHORT] if short else self.description, 4)
         body = said or ["    ..."]
-        return "\n".join(line for block in [*self.types, [*self.head, *body]] for line in block)
+        return "\n".join(line for block in [*self.types, [self.head, *body]] for line in block)
 
 
 class ToolFunctions:
@@ -88,20 +88,20 @@ class ToolFunctions:
         parameters = tool_parameters(tool, hint, self._types, {*_WORD.findall(result), *_TYPING, *_TYPES})
         items: list[Piece] = ["*"] if parameters else []
         items += [_parameter(one) for one in parameters]
-        head = lay(Bracket(f"async def {name}(", items, f") -> {result}:"), 0)
+        head = flat(Bracket(f"async def {name}(", items, f") -> {result}:"))
         wires = {one.name: one.wire for one in parameters}
         description = documented(tool.description or tool.title, parameters)
         return ToolFunction(name, tool, wires, head, description, self._needed(head))
 
-    def _needed(self, head: Sequence[str]) -> list[list[str]]:
+    def _needed(self, head: str) -> list[list[str]]:
         """Return the definitions that a signature names, directly or through others."""
-        words, found = set(_WORD.findall(" ".join(head))), list[list[str]]()
+        words, found = set(_WORD.findall(head)), list[list[str]]()
         for block in reversed(self._types.blocks):
             text = " ".join(block)
             defined = _DEFINED.match(text)
             if defined is not None and defined["name"] in words:
                 words |= set(_WORD.findall(text))
-                found.insert(0, block)
+                found.insert(0, block if text.startswith("class ") else [" ".join(map(str.strip, block))])
         return found
 
     def _result(self, tool: Tool, hint: str) -> str:

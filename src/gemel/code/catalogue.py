@@ -1,0 +1,148 @@
+"""What scripts can call: the tools of each server as the functions of one module, and how a model finds them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from msgspec import structs
+
+from gemel.code.search import ToolIndex
+from gemel.errors import shorten
+from gemel.schema.tools import Tool
+from gemel.stubs.functions import ToolFunction, ToolFunctions
+from gemel.stubs.python_source import snake, unique
+
+#: Tools that a search shows, and names that are looked up at a time.
+_FOUND, _NAMED = 10, 50
+#: Up to so many tools a description has the names of all.
+_ALL_NAMES = 250
+#: The longest list of names in a description, in characters.
+_LONGEST_NAMES = 20_000
+
+
+class OfferedTool(NamedTuple):
+    """A tool that a caller has.
+
+    Attributes:
+        server: The server that it is of, as the operator calls it.
+        name: Its name there.
+        tool: The tool, under the name by which it is called here.
+        read_only: Whether it only reads: as it says itself, if its hints are trusted.
+    """
+
+    server: str
+    name: str
+    tool: Tool
+    read_only: bool
+
+
+class ModuleTool(NamedTuple):
+    """A tool as a function of a module."""
+
+    module: str
+    function: ToolFunction
+    offered: OfferedTool
+
+    @property
+    def path(self) -> str:
+        """The name of the module and of the function."""
+        return f"{self.module}.{self.function.name}"
+
+
+class CodeModule(NamedTuple):
+    """The tools of one server."""
+
+    name: str
+    functions: ToolFunctions
+    tools: list[ModuleTool]
+
+    def stubs(self, tools: Sequence[ModuleTool] | None = None, *, short: bool = False) -> str:
+        """Return the text of a `.pyi` file.
+
+        Args:
+            tools: Those to contain; all by default.
+            short: With the first lines of the descriptions only.
+        """
+        chosen = self.tools if tools is None else tools
+        return self.functions.text([one.function for one in chosen], short=short)
+
+
+class Catalogue:
+    """The tools of one caller, as modules.
+
+    Args:
+        tools: The tools in the order of their list.
+    """
+
+    def __init__(self, tools: Iterable[OfferedTool]) -> None:
+        by_server: dict[str, list[OfferedTool]] = {}
+        for one in tools:
+            by_server.setdefault(one.server, []).append(one)
+        self.modules: dict[str, CodeModule] = {}
+        for server, offered in by_server.items():
+            name = unique(snake(server, "server").lower(), {*sys.stdlib_module_names, *self.modules})
+            self.modules[name] = _module(name, offered)
+        self.tools = [one for module in self.modules.values() for one in module.tools]
+        self._index = ToolIndex((one.module, one.function.tool) for one in self.tools)
+
+    def names(self) -> str:
+        """Return the names of all functions, a line for each module; empty if these are too many."""
+        if len(self.tools) > _ALL_NAMES:
+            return ""
+        lines = (f"{name}: {', '.join(one.function.name for one in each.tools)}" for name, each in self.modules.items())
+        text = "\n".join(lines)
+        return text if len(text) <= _LONGEST_NAMES else ""
+
+    def called(self, name: str) -> list[ModuleTool]:
+        """Return the tools that a name can mean: `module.function`, the name of a function, or of a tool."""
+        return [
+            one
+            for one in self.tools
+            if name in (one.path, one.function.name, one.offered.tool.name, f"{one.module}.{one.offered.name}")
+        ]
+
+    def answer(self, query: str, names: Sequence[str]) -> str:
+        """Return what a search finds, as text for a model.
+
+        Args:
+            query: Words; empty for none.
+            names: Names of tools whose full texts are wanted.
+        """
+        parts = [self.described(names)] if names else []
+        parts += [self.found(query)] if query else []
+        return "\n".join(parts) or f"Give `query` or `names`. {self.names()}"
+
+    def found(self, query: str) -> str:
+        """Return the signatures of the tools that fit a query, as text for a model."""
+        places = self._index.find(query, _FOUND)
+        if not places:
+            return f"No tool has a word of {shorten(query)!r}. Modules: {', '.join(self.modules) or 'none'}"
+        return self._stubs([self.tools[place] for place in places], short=True)
+
+    def described(self, names: Sequence[str]) -> str:
+        """Return the full texts of tools, as text for a model."""
+        chosen = {one.path: one for name in names[:_NAMED] for one in self.called(name)}
+        unknown = [shorten(name) for name in names[:_NAMED] if not self.called(name)]
+        parts = [self._stubs(list(chosen.values()), short=False)] if chosen else []
+        parts += [f"There is no tool {', '.join(unknown)}: search for it with `query`"] if unknown else []
+        parts += [f"Only {_NAMED} names are looked up at a time"] if len(names) > _NAMED else []
+        return "\n".join(parts)
+
+    def _stubs(self, tools: Sequence[ModuleTool], *, short: bool) -> str:
+        """Return the functions of some tools, by module in the order in which these come."""
+        by_module: dict[str, list[ModuleTool]] = {}
+        for one in tools:
+            by_module.setdefault(one.module, []).append(one)
+        return "\n".join(
+            f"# from {module} import {', '.join(one.function.name for one in each)}\n"
+            + self.modules[module].stubs(each, short=short)
+            for module, each in by_module.items()
+        )
+
+
+def _module(name: str, offered: Sequence[OfferedTool]) -> CodeModule:
+    functions = ToolFunctions(structs.replace(one.tool, name=one.name) for one in offered)
+    tools = [ModuleTool(name, function, one) for function, one in zip(functions.functions, offered, strict=True)]
+    return CodeModule(name, functions, tools)

@@ -1,0 +1,88 @@
+"""The tools that a caller has in place of all: what their list says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal, TypeAlias
+
+from gemel.code.catalogue import Catalogue
+from gemel.schema.tools import Tool, ToolAnnotations
+
+#: What a caller's list has; explained at `CodeMode`.
+ListMode: TypeAlias = Literal["code", "search", "all"]
+#: The names of the own tools in each mode.
+OWN: Final[dict[ListMode, tuple[str, ...]]] = {
+    "code": ("search_tools", "query_code", "run_code"),
+    "search": ("search_tools", "call_tool"),
+    "all": (),
+}
+#: Claude Code loads a tool with this at once, so that nobody has to search for the search.
+_LOADED = {"anthropic/alwaysLoad": True}
+
+_SEARCH = "Find tools: `query` gives the signatures of those that fit its words, best first, `names` the full texts of these. "
+_ALL = "All tools, by module:\n"
+_RUN = (
+    "Run Python that calls tools, and get the value of its last expression: `from {module} import {function}`, then "
+    "`await {function}(…)`. Arguments are named, as search_tools shows. Results stay in the script unless it returns or "
+    "prints them: return only what is needed. `asyncio.gather` calls several at a time. A tool that fails raises "
+    "RuntimeError. No files, network, clock or randomness; json, re, math, datetime, collections and itertools can be imported. "
+    "Types are checked first: nothing runs if one is wrong."
+)
+_QUERY = "As run_code, with those tools only that change nothing."
+_CALL = (
+    "Call a tool: its name as `module.function`, its arguments by the names in the signature that search_tools shows."
+)
+
+
+def own_tools(catalogue: Catalogue, mode: ListMode) -> list[Tool]:
+    """Return the own tools of a mode.
+
+    Args:
+        catalogue: The tools of the caller.
+        mode: The mode.
+    """
+    first = catalogue.tools[0] if catalogue.tools else None
+    module, function = (first.module, first.function.name) if first else ("module", "function")
+    names = catalogue.names()
+    search = _SEARCH + (_ALL + names if names else f"Modules: {', '.join(catalogue.modules)}.")
+    open_world = any(_hint(one.offered.tool, "open_world_hint") is not False for one in catalogue.tools)
+    read_only = all(one.offered.read_only for one in catalogue.tools)
+    destructive = not read_only and any(
+        _hint(one.offered.tool, "destructive_hint") is not False for one in catalogue.tools if not one.offered.read_only
+    )
+    acts = ToolAnnotations(read_only_hint=read_only, destructive_hint=destructive, open_world_hint=open_world)
+    reads = ToolAnnotations(read_only_hint=True, open_world_hint=open_world)
+    finds = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+    code = _schema({"code": {"type": "string"}}, ["code"])
+    query = {"type": "string"}
+    each_name = {"type": "array", "items": {"type": "string"}}
+    called = {"name": {"type": "string"}, "arguments": {"type": "object"}}
+    made = {
+        "search_tools": ("Search tools", search, _schema({"query": query, "names": each_name}), finds),
+        "query_code": ("Run code that reads", _QUERY, code, reads),
+        "run_code": ("Run code", _RUN.format(module=module, function=function), code, acts),
+        "call_tool": ("Call a tool", _CALL, _schema(called, ["name"]), acts),
+    }
+    return [_tool(name, *made[name]) for name in OWN[mode]]
+
+
+def _tool(name: str, title: str, description: str, schema: dict[str, Any], annotations: ToolAnnotations) -> Tool:
+    return Tool(
+        name=name,
+        title=title,
+        description=description,
+        input_schema=schema,
+        annotations=annotations,
+        meta=_LOADED,
+    )
+
+
+def _schema(properties: dict[str, Any], required: Iterable[str] = ()) -> dict[str, Any]:
+    needed = {"required": list(required)} if required else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
+
+
+def _hint(tool: Tool, name: Literal["open_world_hint", "destructive_hint"]) -> bool | None:
+    """Return a hint of a tool; None if it says nothing."""
+    value = getattr(tool.annotations, name, None)
+    return value if isinstance(value, bool) else None
