@@ -24,7 +24,7 @@ from gemel.server.context import Context
 from gemel.server.middleware.chain import CallNext
 from gemel.server.middleware.result_limit import ResultLimit
 from gemel.server.middleware.result_pages import Spill
-from gemel.values.encoding import plain_value
+from gemel.values.encoding import NotSerializable, plain_value
 
 MODES: Final = tuple(OWN)
 #: The parameter of the URL by which a client chooses.
@@ -232,7 +232,10 @@ class _ScriptCalls:
                 raise TypeError(f"{tool.path} has no argument {sorted(unknown)[0]!r}")
             self._begun += 1
             await self._ctx.report_progress(self._begun, message=tool.path)
-            arguments = {wires[one]: plain_value(value) for one, value in given.items()}
+            try:
+                arguments = {wires[one]: plain_value(value) for one, value in given.items()}
+            except (NotSerializable, RecursionError) as exc:
+                raise TypeError(f"{tool.path} can't be given these arguments: {shorten(str(exc))}") from None
             done = await self._ctx.step(call_tool, name, arguments)
             if "error" in done:
                 raise RuntimeError(done["error"])
@@ -278,8 +281,9 @@ def _as_text(value: object) -> str:
         return value or ""
     try:
         return msgspec.json.encode(value, enc_hook=_other).decode()
-    except (TypeError, ValueError, RecursionError):
-        return shorten(repr(value))
+    except (TypeError, ValueError, RecursionError) as exc:
+        reason = "it is nested too deep" if isinstance(exc, RecursionError) else str(exc)
+        raise ToolError(f"The script ended, but its value can't be sent as JSON: {reason}") from None
 
 
 def _other(value: object) -> object:
