@@ -344,17 +344,25 @@ class Deadline(Record):
 
 
 class PausableTimeout:
-    """The time limit of a call, which can be paused while the user is asked for input."""
+    """The time limit of a call, which can be paused while the user is asked for input.
 
-    __slots__ = ("_limit", "_pauses", "_remaining")
+    Args:
+        limit: The limit.
+        outer: Another one around it, which pauses with it.
+    """
 
-    def __init__(self, limit: asyncio.Timeout) -> None:
+    __slots__ = ("_limit", "_outer", "_pauses", "_remaining")
+
+    def __init__(self, limit: asyncio.Timeout, outer: PausableTimeout | None = None) -> None:
         self._limit = limit
+        self._outer = outer
         self._pauses = 0
         self._remaining = 0.0
 
     def pause(self) -> None:
         """Stop the clock until `resume` was called as often as `pause`."""
+        if self._outer is not None:
+            self._outer.pause()
         self._pauses += 1
         end = self._limit.when()
         if self._pauses == 1 and end is not None and not self._limit.expired():
@@ -363,6 +371,8 @@ class PausableTimeout:
 
     def resume(self) -> None:
         """Continue with the remaining time."""
+        if self._outer is not None:
+            self._outer.resume()
         self._pauses -= 1
         if not self._pauses and not self._limit.expired():
             self._limit.reschedule(asyncio.get_running_loop().time() + self._remaining)

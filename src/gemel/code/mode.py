@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs
 
@@ -20,10 +21,11 @@ from gemel.loops import PerLoop
 from gemel.options import Check, check_values, or_none, whole
 from gemel.schema.content import TextContent
 from gemel.schema.tools import WRAP_MARKERS, CallToolResult, ListToolsResult, Tool
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.middleware.chain import CallNext
 from gemel.server.middleware.result_limit import ResultLimit
 from gemel.server.middleware.result_pages import Spill
+from gemel.timeouts import PausableTimeout
 from gemel.values.encoding import NotSerializable, plain_value
 
 MODES: Final = tuple(OWN)
@@ -195,24 +197,28 @@ class CodeMode(ResultLimit):
             raise ToolError(f"{what} {shorten(call.name)!r}: take a name from search_tools, as `module.function`")
         wires = found[0].function.wires
         arguments = {wires.get(name, name): value for name, value in call.arguments.items()}
-        return await ctx._nested(
-            "tools/call", {"name": found[0].offered.tool.name, "arguments": arguments}, CallToolResult
-        )
+        return await ctx.call_tool(found[0].offered.tool.name, arguments)
 
     async def _run(self, ctx: Context[Any], code: str, *, read_only: bool) -> str:
         """Run a script, and return what its caller reads."""
         check_sandbox()
         catalogue, _ = await self._offered(ctx)
-        calls = _ScriptCalls(ctx)
+        within = ctx.replace()
+        calls = _ScriptCalls(within)
         modules = {
             name: ScriptModule({one.function.name: calls.function(one) for one in chosen}, module.stubs(chosen))
             for name, module in catalogue.modules.items()
             if (chosen := [one for one in module.tools if one.offered.read_only or not read_only])
         }
         async with self._scripts.here():
-            result = await run_script(code, modules, self._limits)
+            result = await run_script(code, modules, self._limits, begun=partial(_pause_for_people, ctx, within))
         value = _as_text(result.value)
         return f"{result.printed.rstrip()}\n{value}".strip() if result.printed else value
+
+
+def _pause_for_people(ctx: Context[Any], within: Context[Any], limit: asyncio.Timeout) -> None:
+    """Let the time limit of a script stand still while one of its calls asks a person, with that of the whole call."""
+    served_call(within).timeout = PausableTimeout(limit, served_call(ctx).timeout)
 
 
 class _ScriptCalls:

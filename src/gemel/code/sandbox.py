@@ -115,13 +115,20 @@ def check_sandbox() -> None:
         raise DefinitionError(f"Scripts need the extra: pip install 'gemel[code]' ({exc})") from None
 
 
-async def run_script(code: str, modules: Mapping[str, ScriptModule], limits: ScriptLimits) -> ScriptResult:
+async def run_script(
+    code: str,
+    modules: Mapping[str, ScriptModule],
+    limits: ScriptLimits,
+    *,
+    begun: Callable[[asyncio.Timeout], None] = lambda limit: None,
+) -> ScriptResult:
     """Check the types of a script, and run it. Nothing runs if a type is wrong.
 
     Args:
         code: The script. The value of its last expression is its result.
         modules: What it may import, by name.
-        limits: Its bounds but for `seconds` and `scripts`, which are of whoever calls this.
+        limits: Its bounds.
+        begun: Called with the limit of `seconds`, for whoever stops the clock.
 
     Raises:
         ToolError: The script is wrong, failed or went beyond a limit; the text is for who wrote it.
@@ -142,6 +149,7 @@ async def run_script(code: str, modules: Mapping[str, ScriptModule], limits: Scr
     pool = monty.AsyncMonty(max_processes=1, request_timeout=limits.cpu + _GRACE)
     try:
         async with (
+            asyncio.timeout(limits.seconds) as limit,
             pool,
             pool.checkout(
                 external_modules=given,
@@ -157,10 +165,13 @@ async def run_script(code: str, modules: Mapping[str, ScriptModule], limits: Scr
                 os_policy={"datetime": "call_host", "sleep": "call_host", "random_start": "call_host"},
             ) as session,
         ):
+            begun(limit)
             try:
                 value = await session.feed_run(code, print_callback=printed, os=_refuse)
             finally:
                 await calls.end()
+    except TimeoutError:
+        raise ToolError(f"The script was ended{calls.said()}: it took more than {limits.seconds:g} s") from None
     except monty.MontyTypingError as exc:
         raise ToolError(f"The script was not run:\n{_placed(exc.display())}") from None
     except (monty.MontySyntaxError, monty.MontyRuntimeError) as exc:
