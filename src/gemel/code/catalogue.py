@@ -29,12 +29,14 @@ class OfferedTool(NamedTuple):
         server: The server that it is of, as the operator calls it.
         name: Its name there.
         tool: The tool, under the name by which it is called here.
-        read_only: Whether it only reads: as it says itself, if its hints are trusted.
+        is_trusted: Whether its hints are believed.
+        read_only: Whether it only reads: as it says itself, if that is believed.
     """
 
     server: str
     name: str
     tool: Tool
+    is_trusted: bool
     read_only: bool
 
 
@@ -57,6 +59,10 @@ class CodeModule(NamedTuple):
     name: str
     functions: ToolFunctions
     tools: list[ModuleTool]
+
+    def chosen(self, *, read_only: bool) -> list[ModuleTool]:
+        """Return all tools, or those that only read."""
+        return [one for one in self.tools if one.offered.read_only or not read_only]
 
     def stubs(self, tools: Sequence[ModuleTool] | None = None, *, short: bool = False) -> str:
         """Return the text of a `.pyi` file.

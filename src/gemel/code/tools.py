@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, Literal, TypeAlias
 
-from gemel.code.catalogue import Catalogue
+from gemel.code.catalogue import Catalogue, OfferedTool
 from gemel.schema.tools import Tool, ToolAnnotations
 
 #: What a caller's list has; explained at `CodeMode`.
@@ -16,6 +16,7 @@ OWN: Final[dict[ListMode, tuple[str, ...]]] = {
     "search": ("search_tools", "call_tool"),
     "all": (),
 }
+MODES: Final = tuple(OWN)
 #: Claude Code loads a tool with this at once, so that nobody has to search for the search.
 _LOADED = {"anthropic/alwaysLoad": True}
 
@@ -45,11 +46,10 @@ def own_tools(catalogue: Catalogue, mode: ListMode) -> list[Tool]:
     module, function = (first.module, first.function.name) if first else ("module", "function")
     names = catalogue.names()
     search = _SEARCH + (_ALL + names if names else f"Modules: {', '.join(catalogue.modules)}.")
-    open_world = any(_hint(one.offered.tool, "open_world_hint") is not False for one in catalogue.tools)
-    read_only = all(one.offered.read_only for one in catalogue.tools)
-    destructive = not read_only and any(
-        _hint(one.offered.tool, "destructive_hint") is not False for one in catalogue.tools if not one.offered.read_only
-    )
+    hints = [_hints(one.offered) for one in catalogue.tools]
+    read_only = all(one.read_only_hint for one in hints)
+    destructive = any(one.destructive_hint for one in hints if not one.read_only_hint)
+    open_world = any(one.open_world_hint for one in hints)
     acts = ToolAnnotations(read_only_hint=read_only, destructive_hint=destructive, open_world_hint=open_world)
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=open_world)
     finds = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -82,7 +82,11 @@ def _schema(properties: dict[str, Any], required: Iterable[str] = ()) -> dict[st
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
 
-def _hint(tool: Tool, name: Literal["open_world_hint", "destructive_hint"]) -> bool | None:
-    """Return a hint of a tool; None if it says nothing."""
-    value = getattr(tool.annotations, name, None)
-    return value if isinstance(value, bool) else None
+def _hints(offered: OfferedTool) -> ToolAnnotations:
+    """Return the hints of a tool, with the defaults of the specification for what it doesn't say or isn't believed."""
+    said = offered.tool.annotations if offered.is_trusted else None
+    return ToolAnnotations(
+        read_only_hint=offered.read_only,
+        destructive_hint=said is None or said.destructive_hint is not False,
+        open_world_hint=said is None or said.open_world_hint is not False,
+    )

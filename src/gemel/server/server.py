@@ -173,7 +173,7 @@ class Server(Router, Generic[StateT]):
         self._own_name = name
         #: What the processes of the server share. One that was made from a URL is closed when the server stops serving.
         self.backend = ServerBackend(backend_for(settings["backend"]), lambda: self.catalog.path)
-        for user in (self.auth, ask, *settings["middleware"]):
+        for user in (self.auth, ask, *self._middleware):
             self._share_backend(user)
         self._owns_backend = isinstance(settings["backend"], str)
         #: Whether other servers may use the same one.
@@ -431,7 +431,7 @@ class Server(Router, Generic[StateT]):
             DefinitionError: It can't be called with these arguments.
         """
         self._middleware.append(placed(check_middleware(middleware), self))
-        self._share_backend(middleware)
+        self._share_backend(self._middleware[-1])
         self._build()
         return middleware
 
