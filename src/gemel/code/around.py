@@ -169,8 +169,15 @@ class CodeModeAround(ResultLimit):
     async def _run(self, ctx: Context[Any], code: str, *, read_only: bool) -> str:
         check_sandbox()
         catalogue, _ = await self._offered(ctx)
-        async with self._scripts.here():
-            return await run_for(ctx, code, catalogue, self._settings.limits, read_only=read_only)
+        try:
+            async with self._scripts.here():
+                return await run_for(ctx, code, catalogue, self._settings.limits, read_only=read_only)
+        except ToolError as exc:
+            if read_only and "[unresolved-import]" in str(exc):
+                raise ToolError(
+                    f"{exc}\nOnly tools that change nothing can be imported here: use run_code for others"
+                ) from None
+            raise
 
 
 def _read(arguments: object, kind: type[ArgumentsT]) -> ArgumentsT:
