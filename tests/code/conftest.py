@@ -1,7 +1,6 @@
 """The threads of the sandbox's client, which stay for good: begun before tests look at what they leave behind."""
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -10,7 +9,6 @@ from gemel.code.sandbox import ScriptLimits, run_script
 
 
 @pytest.fixture(scope="session", autouse=True)
-def sandbox_threads() -> Iterator[None]:
+def sandbox_threads() -> None:
     with suppress(ImportError):
         asyncio.run(run_script("1", {}, ScriptLimits()))
-    yield

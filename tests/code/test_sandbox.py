@@ -57,7 +57,9 @@ async def test_what_a_script_prints_is_no_output_of_the_server(capfd: pytest.Cap
     [
         pytest.param("while True:\n    pass", "TimeoutError", id="loop"),
         pytest.param(
-            "while True:\n    try:\n        while True: pass\n    except BaseException: pass", "TimeoutError", id="catching"
+            "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+            "TimeoutError",
+            id="catching",
         ),
         pytest.param("x = 'a' * 10\nwhile True:\n    x = x + x", "MemoryError", id="text that grows"),
         pytest.param("list(range(10**9))", "MemoryError", id="list"),

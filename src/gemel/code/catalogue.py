@@ -130,7 +130,7 @@ class Catalogue:
     def described(self, names: Sequence[str]) -> str:
         """Return the full texts of tools, as text for a model."""
         chosen = {one.path: one for name in names[:_NAMED] for one in self.called(name)}
-        unknown = [shorten(name) for name in names[:_NAMED] if not self.called(name)]
+        unknown = [shorten(repr(name)) for name in names[:_NAMED] if not self.called(name)]
         parts = [self._stubs(list(chosen.values()), short=False)] if chosen else []
         parts += [f"There is no tool {', '.join(unknown)}: search for it with `query`"] if unknown else []
         parts += [f"Only {_NAMED} names are looked up at a time"] if len(names) > _NAMED else []
