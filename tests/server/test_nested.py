@@ -239,6 +239,18 @@ async def test_a_server_in_another_process_is_used_through_the_proxy_that_is_mou
     assert await answers(outer, "2026", tool) == "the text of emma, 3"
 
 
+async def test_items_of_a_server_in_another_process_are_listed_as_those_of_this_one() -> None:
+    outer: Server[Any] = Server("outer")
+    outer.mount(Server.from_client(library()), "far")
+
+    async def tool(ctx: Context) -> str:
+        lists = (ctx.list_tools(), ctx.list_prompts(), ctx.list_resources(), ctx.list_resource_templates())
+        kinds = {type(item).__name__ for listed in lists for item in await listed}
+        return ", ".join(sorted(kinds))
+
+    assert await answers(outer, "2026", tool) == "Prompt, ResourceTemplate, Tool"
+
+
 async def test_what_a_router_brought_is_the_servers_own() -> None:
     router = Router()
 

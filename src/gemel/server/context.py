@@ -630,7 +630,8 @@ class Context(Record, Generic[StateT]):
         Raises:
             GemelError: A middleware gave something that is not a list.
         """
-        return [tool for page in await self._pages("tools/list", ListToolsResult) for tool in page.tools]
+        pages = await self._pages("tools/list", ListToolsResult)
+        return [_typed("tools/list", tool, Tool) for page in pages for tool in page.tools]
 
     async def list_prompts(self) -> list[Prompt]:
         """List the prompts of this server, as the caller would see them.
@@ -641,7 +642,8 @@ class Context(Record, Generic[StateT]):
         Raises:
             GemelError: A middleware gave something that is not a list.
         """
-        return [prompt for page in await self._pages("prompts/list", ListPromptsResult) for prompt in page.prompts]
+        pages = await self._pages("prompts/list", ListPromptsResult)
+        return [_typed("prompts/list", prompt, Prompt) for page in pages for prompt in page.prompts]
 
     async def list_resources(self) -> list[Resource]:
         """List the resources of this server, as the caller would see them, without those that only a template has.
@@ -653,7 +655,7 @@ class Context(Record, Generic[StateT]):
             GemelError: A middleware gave something that is not a list.
         """
         pages = await self._pages("resources/list", ListResourcesResult)
-        return [resource for page in pages for resource in page.resources]
+        return [_typed("resources/list", resource, Resource) for page in pages for resource in page.resources]
 
     async def list_resource_templates(self) -> list[ResourceTemplate]:
         """List the resource templates of this server, as the caller would see them.
@@ -665,7 +667,11 @@ class Context(Record, Generic[StateT]):
             GemelError: A middleware gave something that is not a list.
         """
         pages = await self._pages("resources/templates/list", ListResourceTemplatesResult)
-        return [template for page in pages for template in page.resource_templates]
+        return [
+            _typed("resources/templates/list", template, ResourceTemplate)
+            for page in pages
+            for template in page.resource_templates
+        ]
 
     async def _pages(self, method: str, kind: type[PageT]) -> list[PageT]:
         pages: list[PageT] = []
@@ -690,14 +696,9 @@ class Context(Record, Generic[StateT]):
             raise ToolError(str(exc)) from exc
         if isinstance(result, InputRequiredResult | Unanswered):
             await self._served.input_requests.suspend(self._served.suspendable_task)
-        if isinstance(result, kind):
-            return result
-        if isinstance(result, Result):
+        if isinstance(result, Result) and not isinstance(result, kind):
             raise GemelError(f"{method} gave a {type(result).__name__}, which only a client can go on with")
-        try:
-            return msgspec.json.decode(encode_value(result), type=kind)
-        except msgspec.ValidationError as exc:
-            raise GemelError(f"{method}: its result doesn't fit the protocol: {shorten(str(exc))}") from None
+        return _typed(method, result, kind)
 
     async def _nested_tool(self, name: str, arguments: Mapping[str, Any] | None) -> CallToolResult:
         params = {"name": name, "arguments": dict(arguments or {})}
@@ -868,6 +869,16 @@ class Context(Record, Generic[StateT]):
             await self._served.session.notify(method, shaped, about=about)
         except (ChannelClosed, ConnectionLost) as exc:
             logger.debug("%s: %s could not be sent: %s", self.method, method, exc)
+
+
+def _typed(method: str, value: Any, kind: type[ValueT]) -> ValueT:
+    """A result, or an item of one, as its type; servers elsewhere give JSON. Raises GemelError if it doesn't fit."""
+    if isinstance(value, kind):
+        return value
+    try:
+        return msgspec.json.decode(encode_value(value), type=kind)
+    except msgspec.ValidationError as exc:
+        raise GemelError(f"{method}: its result doesn't fit the protocol: {shorten(str(exc))}") from None
 
 
 def _finite(value: object) -> float:
