@@ -417,12 +417,13 @@ class Server(Router, Generic[StateT]):
         added: list[Skill] = self._skills.add(root, uri=uri, **options)
         return added
 
-    def add_middleware(self, middleware: Middleware[StateT]) -> Middleware[StateT]:
+    def add_middleware(self, middleware: Middleware[StateT], *, outermost: bool = False) -> Middleware[StateT]:
         """Run a middleware around every request and notification, inside of those that were added before.
 
         Args:
             middleware: `async def middleware(ctx, call_next) -> result`. It returns what `await call_next(ctx)` returns, a
                 result of its own, or raises.
+            outermost: Whether it runs around all others instead.
 
         Returns:
             The middleware, so that this works as a decorator.
@@ -430,8 +431,9 @@ class Server(Router, Generic[StateT]):
         Raises:
             DefinitionError: It can't be called with these arguments.
         """
-        self._middleware.append(placed(check_middleware(middleware), self))
-        self._share_backend(self._middleware[-1])
+        added = placed(check_middleware(middleware), self)
+        self._middleware.insert(0 if outermost else len(self._middleware), added)
+        self._share_backend(added)
         self._build()
         return middleware
 
