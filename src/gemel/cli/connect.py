@@ -50,6 +50,41 @@ def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | N
     return Client(target, **given)
 
 
+def configuration_of(options: argparse.Namespace) -> str | None:
+    """Return the path of a configuration if the TARGET is one without the name of a server.
+
+    Args:
+        options: The parsed command line.
+
+    Raises:
+        StartError: An option is given that fits one server only.
+    """
+    configured = CONFIGURED.fullmatch(options.target)
+    if configured is None or configured["name"] is not None:
+        return None
+    names = (*URL_OPTIONS, "env", "env_file", "cwd", "program_arguments")
+    if wrong := given_option(options, names):
+        wrong = "-- ARGS" if wrong == "--program-arguments" else wrong
+        raise StartError(f"{wrong} is for one server: name it, as in {options.target}:NAME")
+    return configured["path"]
+
+
+def client_of_entry(options: argparse.Namespace, entry: ServerEntry) -> Client:
+    """Return a client for one of the servers of a configuration.
+
+    Args:
+        options: The parsed command line.
+        entry: The server.
+
+    Raises:
+        StartError: The entry can't be used.
+    """
+    target, transport = _reach(options, entry)
+    if _starts_program(target):
+        transport["stderr"] = Shown(None)
+    return Client(target, era=options.era, limits=limits_of(options), **transport)
+
+
 #: A configuration file of a host, and the name of one of them.
 CONFIGURED = re.compile(r"(?!https?://|unix:|tcp://)(?P<path>\S+\.(?:json|toml))(?::(?P<name>.+))?")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -81,16 +116,15 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     entry = CONFIGURED.fullmatch(options.target)
     target: Any = options.target
     transport: dict[str, Any] = {}
-    oauth: dict[str, Any] | Literal[False] | None = None
     if entry is not None:
         from gemel.client.group.config import pick, read_config
 
-        configured = pick(read_config(entry["path"]), entry["name"])
-        oauth = configured.oauth
-        target, transport = msgspec.structs.replace(configured, oauth=None).reach(_login_of_sse(options, configured))
-    if isinstance(target, str) and target.startswith(("http://", "https://")):
-        transport = http_options(options, transport)
-        return target, transport if oauth is False else transport | _login(options, transport, oauth)
+        target, transport = _reach(options, pick(read_config(entry["path"]), entry["name"]))
+    elif _is_url(target):
+        transport = http_options(options, {})
+        return target, transport | _login(options, transport)
+    if _is_url(target):
+        return target, transport
     if wrong := given_option(options, URL_OPTIONS):
         raise StartError(f"{wrong} needs a URL as the target")
     if entry is None and is_python(options):
@@ -99,6 +133,20 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
         # A program of the user's own: it gets the whole environment.
         return [*own_program(), "run", *words], {"env": dict(os.environ)}
     return _with_arguments(options, target), transport
+
+
+def _reach(options: argparse.Namespace, entry: ServerEntry) -> tuple[Any, dict[str, Any]]:
+    """Return the target of an entry of a configuration, and options of its transport. Raises StartError."""
+    target, transport = msgspec.structs.replace(entry, oauth=None).reach(_login_of_sse(options, entry))
+    if _is_url(target):
+        transport = http_options(options, transport)
+        if entry.oauth is not False:
+            transport |= _login(options, transport, entry.oauth)
+    return target, transport
+
+
+def _is_url(target: Any) -> bool:
+    return isinstance(target, str) and target.startswith(("http://", "https://"))
 
 
 def _login_of_sse(options: argparse.Namespace, entry: ServerEntry) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Unpack
 
 from gemel.client.client import Client
-from gemel.client.group.config import Source, read_config
+from gemel.client.group.config import ServerEntry, Source, read_config
 from gemel.client.group.names import prefixes_of
 from gemel.errors import DefinitionError, StartError
 from gemel.options import options_of, resolve
@@ -17,11 +18,19 @@ from gemel.server.server import Server
 logger = logging.getLogger("gemel")
 
 
-def gateway(source: Source, **options: Unpack[GatewayOptions]) -> Server[Any]:
+def _client_of(entry: ServerEntry) -> Client:
+    target, options = entry.reach()
+    return Client(target, **options)
+
+
+def gateway(
+    source: Source, *, client_of: Callable[[ServerEntry], Client] = _client_of, **options: Unpack[GatewayOptions]
+) -> Server[Any]:
     """Make the server of `Server.from_config`.
 
     Args:
         source: The path of a JSON file with `mcpServers`, or its content.
+        client_of: Makes the client for an entry; raises StartError or DefinitionError if it can't be used.
         **options: See `GatewayOptions`.
 
     Returns:
@@ -41,8 +50,7 @@ def gateway(source: Source, **options: Unpack[GatewayOptions]) -> Server[Any]:
         if entry.disabled:
             continue
         try:
-            target, of_client = entry.reach()
-            upstream = proxy(Client(target, **of_client), **of_proxy)
+            upstream = proxy(client_of(entry), **of_proxy)
         except (DefinitionError, StartError) as exc:
             problems[name] = str(exc)
         else:

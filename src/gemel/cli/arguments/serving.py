@@ -16,6 +16,7 @@ def _run(command: CommandParser) -> None:
     add_module(command)
     command.add_argument("--http", action="store_true", help="serve HTTP instead of stdio")
     command.add_argument("--socket", metavar="PATH", help="serve a Unix socket instead of stdio")
+    _add_code(command)
     add_http(command, *HTTP, *TLS)
     from gemel.cli.program.options import RunOptions
 
@@ -45,14 +46,32 @@ def _dev(command: CommandParser) -> None:
 
 
 def _proxy(command: CommandParser) -> None:
-    add_target(command)
+    add_target(command, also="; CONFIG.json without a name is all servers in it, each with its name as prefix")
     command.add_argument(
         "--to", choices=("stdio", "http"), help="the transport to serve (default: stdio for a URL, otherwise http)"
     )
+    _add_code(command)
     add_http(command, *HTTP)
     from gemel.server.options import ProxyOptions
 
     add_options(command, ProxyOptions, "shared", "single_user", "strict")
+
+
+def _add_code(command: CommandParser) -> None:
+    """Add code mode: `--code`, and `--code=search`. A value is never a word of its own: that would be the target."""
+    command.add_argument(
+        "--code",
+        action="store_const",
+        const="code",
+        help="list a few tools in place of all: one finds the others, one runs scripts that call them",
+    )
+    command.add_argument(
+        "--code=search",
+        action="store_const",
+        const="search",
+        dest="code",
+        help="likewise, with a tool that calls one of the others in place of scripts",
+    )
 
 
 def _record(command: CommandParser) -> None:
@@ -96,7 +115,11 @@ COMMANDS = {
     "proxy": Command(
         "serve a server over another transport, to clients of both eras",
         _proxy,
-        ('proxy "npx -y some-server" --to http --port 8000', "proxy https://example.com/mcp --to stdio"),
+        (
+            'proxy "npx -y some-server" --to http --port 8000',
+            "proxy https://example.com/mcp --to stdio",
+            "proxy mcp.json --to stdio --code",
+        ),
         "proxy",
     ),
     "record": Command(

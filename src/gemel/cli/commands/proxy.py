@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Literal
+from typing import Any, Literal
 
 from gemel.cli.arguments.options import http_options
-from gemel.cli.connect import client_for
+from gemel.cli.code_mode import use_code_mode
+from gemel.cli.connect import client_for, client_of_entry, configuration_of
+from gemel.cli.network import limits_of
+from gemel.proxy.gateway import gateway
 from gemel.proxy.proxy import proxy
+from gemel.server.server import Server
 
 
 def run(options: argparse.Namespace) -> int:
@@ -15,13 +19,24 @@ def run(options: argparse.Namespace) -> int:
     on_http = options.target.startswith(("http://", "https://"))
     to: Literal["stdio", "http"] = options.to or ("stdio" if on_http else "http")
     address = http_options(options, http=to == "http", needs="--to http")
-    client = client_for(options)
-    server = proxy(
-        client,
-        limits=client.limits,
-        shared=bool(options.shared),
-        single_user=bool(options.single_user),
-        strict=bool(options.strict),
-    )
+    server = _server(options)
+    use_code_mode(server, options.code)
     server.run(to, **address)
     return 0
+
+
+def _server(options: argparse.Namespace) -> Server[Any]:
+    """The server in front of the TARGET, or of all servers of a configuration. Raises StartError."""
+    shared, single_user, strict = bool(options.shared), bool(options.single_user), bool(options.strict)
+    path = configuration_of(options)
+    if path is None:
+        client = client_for(options)
+        return proxy(client, limits=client.limits, shared=shared, single_user=single_user, strict=strict)
+    return gateway(
+        path,
+        client_of=lambda entry: client_of_entry(options, entry),
+        limits=limits_of(options),
+        shared=shared,
+        single_user=single_user,
+        strict=strict,
+    )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gemel.cli.arguments.options import http_options, table_options
+from gemel.cli.code_mode import use_code_mode
 from gemel.cli.network import parse_limits
 from gemel.cli.program.environment import given_environment, working_directory
 from gemel.cli.program.load import load, package_folder, split_target
@@ -55,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
             handler.addFilter(LogFilter())  # for other libraries, too
     override_limits(parse_limits(own.get("limit", ())))
     server = load(f"{place}:{name}" if name else place, is_module=options.module)
+    use_code_mode(server, options.code)
     if options.http:
         server.run("http", **address)
     elif options.socket:

@@ -71,7 +71,7 @@ class _Line:
         flag, equals, value = self._current.partition("=")
         if self._current.startswith("-"):
             action = self._parser._option_string_actions.get(flag)
-            if equals and action is not None:
+            if equals and action is not None and action.nargs != 0:
                 return [Candidate(f"{flag}={word}", text) for word, text in _matching(value, _values(action))]
             return _matching(self._current, self._options())
         action = self._argument()

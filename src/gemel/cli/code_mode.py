@@ -1,0 +1,34 @@
+"""Code mode for a server that a command serves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel.errors import DefinitionError, StartError
+
+if TYPE_CHECKING:
+    from gemel.code.tools import ListMode
+    from gemel.server.server import Server
+
+
+def use_code_mode(server: Server[Any], mode: ListMode | None) -> None:
+    """Put code mode around a server, outside of all its middleware, which sees each call within.
+
+    Args:
+        server: The server, which doesn't run yet.
+        mode: The mode; None for none.
+
+    Raises:
+        StartError: Scripts can't run here.
+    """
+    if mode is None:
+        return
+    from gemel.code import CodeMode
+    from gemel.code.sandbox import check_sandbox
+
+    if mode == "code":
+        try:
+            check_sandbox()
+        except DefinitionError as exc:
+            raise StartError(f"--code: {exc}; --code=search works without") from None
+    server.add_middleware(CodeMode(mode), outermost=True)
