@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 from gemel.errors import DefinitionError, ToolError, shorten
 from gemel.options import Check, check_values, is_number, whole
+from gemel.version import missing_extra
 
 if TYPE_CHECKING:
     from pydantic_monty import OsFunction
@@ -111,8 +112,8 @@ def check_sandbox() -> None:
     """
     try:
         import pydantic_monty  # noqa: F401
-    except ImportError as exc:
-        raise DefinitionError(f"Scripts need the extra: pip install 'gemel[code]' ({exc})") from None
+    except ImportError:
+        raise DefinitionError(missing_extra("Scripts need", "code")) from None
 
 
 async def run_script(
