@@ -44,6 +44,8 @@ DOORS: dict[str, list[str]] = {
     ],
     "openapi": ["Server.from_openapi('api.yaml', base_url='http://127.0.0.1')"],
     "prefab": ["import gemel.extensions.prefab"],
+    # In Python nothing is refused before a script is run: the search needs no extra.
+    "code": ["gemel run server.py --code", "gemel proxy server.py --code"],
     "migrate": ["gemel migrate server.py"],
     **{
         name: [f"import gemel.adapters.{name.replace('-', '_')}"]
