@@ -78,6 +78,8 @@ def words(*line: str) -> list[str]:
         (["list", "--env", "A", "--env"], ["--env", "--env-file"]),
         (["list", "x", "--era", ""], ["auto", "2025", "2026"]),
         (["list", "x", "--era=20"], ["--era=2025", "--era=2026"]),
+        (["run", "x.py", "--co"], ["--code", "--code=search"]),
+        (["proxy", "--code=s"], ["--code=search"]),
         (["run", "x", "--http", "--eng"], ["--engine"]),
         (["run", "x", "--engine", ""], ["gemel", "uvicorn"]),
         (["completion", "z"], ["zsh"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel.errors import DefinitionError, StartError
+from gemel.version import install_command
 
 if TYPE_CHECKING:
     from gemel.code.tools import ListMode
@@ -29,6 +30,7 @@ def use_code_mode(server: Server[Any], mode: ListMode | None) -> None:
     if mode == "code":
         try:
             check_sandbox()
-        except DefinitionError as exc:
-            raise StartError(f"--code: {exc}; --code=search works without") from None
+        except DefinitionError:
+            text = f"--code needs the extra code, which --code=search does not: {install_command('code')}"
+            raise StartError(text) from None
     server.add_middleware(CodeMode(mode), outermost=True)

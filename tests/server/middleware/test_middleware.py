@@ -94,6 +94,26 @@ async def test_the_first_of_the_list_is_outermost_and_added_ones_are_inside(era:
         assert order[:6] == ["first in", "second in", "third in", "third out", "second out", "first out"]
 
 
+@both_eras
+async def test_one_may_be_added_around_all_others(era: str) -> None:
+    order: list[str] = []
+
+    def named(name: str) -> Any:
+        async def middleware(ctx: Context[Any], call_next: CallNext) -> Any:
+            order.append(name)
+            return await call_next(ctx)
+
+        return middleware
+
+    server = a_server(named("second"))
+    server.add_middleware(named("third"))
+    server.add_middleware(named("first"), outermost=True)
+    async with talking(server, era) as talk:
+        order.clear()
+        await talk.call("add", a=1, b=2)
+        assert order == ["first", "second", "third"]
+
+
 async def test_it_sees_the_whole_handshake() -> None:
     watch = Watch()
     async with talking(a_server(watch), "2025") as talk:
