@@ -16,16 +16,23 @@ import pytest
 
 from gemel import Client, DefinitionError, Server
 from gemel.cli import main
+from gemel.code import CodeMode
+from gemel.code.tools import ListMode
 from gemel.doctor import HOSTS, Offers, check
 from gemel.doctor.check import SEVERITIES, examine
-from gemel.schema.tools import Tool
+from gemel.schema.tools import Tool, ToolAnnotations
 from gemel.testing import assert_fits_hosts
 from tests.peers.rows import ROWS
 from tests.peers.servers import served
 
 
+#: Hosts ask, or refuse, before they call tools without hints.
+READS = ToolAnnotations(read_only_hint=True)
+
+
 def tool(name: str = "t", output: Any = None, **properties: Any) -> Tool:
-    return Tool(name=name, input_schema={"type": "object", "properties": properties}, output_schema=output)
+    schema = {"type": "object", "properties": properties}
+    return Tool(name=name, input_schema=schema, output_schema=output, annotations=READS)
 
 
 def found(host: str, *tools: Tool, server: str = "s", **more: Any) -> list[str]:
@@ -91,6 +98,48 @@ def test_findings_name_the_place(host: str, tools: list[Tool], expected: list[st
     assert shown == expected
 
 
+def bare(name: str, annotations: ToolAnnotations | None = None) -> Tool:
+    return Tool(name=name, input_schema={"type": "object"}, annotations=annotations)
+
+
+@pytest.mark.parametrize("host", ["chatgpt", "claude-ai", "codex", "cursor", "vscode"])
+def test_tools_without_hints_are_one_finding_that_says_what_to_do(host: str) -> None:
+    titled, writes = ToolAnnotations(title="A"), ToolAnnotations(destructive_hint=False)
+    for tools, place, message in (
+        ([bare("a"), tool("b")], "tool 'a'", "no annotations"),
+        ([bare("a", titled), bare("b"), tool("c")], "server", "2 tools without annotations, such as 'a'"),
+    ):
+        [finding] = [one for one in check(Offers("s", tools), [host]) if "annotations" in one.message]
+        assert (finding.place, finding.message) == (place, message)
+        assert finding.effect.endswith(": set readOnlyHint, destructiveHint and openWorldHint")
+    assert not any("annotations" in one.message for one in check(Offers("s", [bare("a", writes)]), [host]))
+
+
+def test_codex_and_cursor_refuse_tools_without_hints() -> None:
+    assert found("codex", bare("a")) == found("cursor", bare("a")) == ["degrades: tool 'a': no annotations"]
+
+
+@pytest.mark.parametrize(
+    ("host", "remedy"),
+    [
+        ("claude-code", "write alwaysLoad into its entry"),
+        ("copilot-cli", 'write deferTools: "never" into its entry'),
+        ("codex", "list them plainly there, by ?tools=all"),
+        ("vscode", "list them plainly there, by ?tools=all"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["code", "search"])
+async def test_a_search_in_front_of_another_is_found(host: str, remedy: str, mode: ListMode) -> None:
+    made = server()
+    async with Client(made) as client:
+        assert not [one for one in await examine(client, [host]) if "a search" in one.message]
+    made.add_middleware(CodeMode(mode), outermost=True)
+    async with Client(made) as client:
+        [finding] = [one for one in await examine(client, [host]) if "a search" in one.message]
+    assert (finding.severity, finding.place) == ("note", "server")
+    assert remedy in finding.effect
+
+
 def test_what_a_host_does_not_take_is_found_only_where_it_is_offered() -> None:
     assert found("zed") == []
     assert found("zed", resources=2, prompts=1) == ["degrades: server: 2 resources"]
@@ -117,7 +166,7 @@ class Place:
 def server() -> Server[Any]:
     made: Server[Any] = Server("weather")
 
-    @made.tool
+    @made.tool(annotations=READS)
     def forecast(place: Place) -> list[Place]:
         return [place]
 
@@ -140,9 +189,9 @@ async def test_the_assertion_lists_what_does_not_fit() -> None:
 def program(tmp_path: Path) -> str:
     file = tmp_path / "long.py"
     lines = [
-        "from gemel import Server",
+        "from gemel import Server, ToolAnnotations",
         "server = Server('s')",
-        f"@server.tool(name={'x' * 70!r})",
+        f"@server.tool(name={'x' * 70!r}, annotations=ToolAnnotations(read_only_hint=True))",
         "def f() -> None: ...",
     ]
     file.write_text("\n".join(lines))

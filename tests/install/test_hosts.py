@@ -111,6 +111,19 @@ def test_the_entry_of_a_url(name: str) -> None:
     assert entry_for(HOSTS[name], URL, {"TOKEN": "secret"}).value == REMOTE[name]
 
 
+#: How the hosts that defer tools are told not to defer those of a server.
+ALWAYS_LOAD = {"claude-code": {"alwaysLoad": True}, "copilot-cli": {"deferTools": "never"}}
+
+
+@pytest.mark.parametrize("launch", [PROGRAM, URL], ids=["program", "url"])
+@pytest.mark.parametrize("name", REMOTE)
+def test_tools_stay_loaded_where_the_host_has_a_setting_for_it(name: str, launch: Launch) -> None:
+    plain = entry_for(HOSTS[name], launch, {"TOKEN": "secret"}).value
+    loaded = entry_for(HOSTS[name], launch._replace(always_load=True), {"TOKEN": "secret"}).value
+    assert loaded == plain | ALWAYS_LOAD.get(name, {})
+    assert not plain.keys() & {"alwaysLoad", "deferTools"}
+
+
 def test_codex_passes_a_variable_as_a_header() -> None:
     entry = entry_for(HOSTS["codex"], Launch(url="https://e.com", headers={"X-Key": "${KEY}"}), {})
     assert entry.value == {"url": "https://e.com", "env_http_headers": {"X-Key": "KEY"}}

@@ -324,3 +324,27 @@ def test_uv_makes_the_environment_that_a_file_describes(monkeypatch: pytest.Monk
 )
 def test_the_name_is_that_of_the_file(target: str, name: str) -> None:
     assert name_of(target) == name
+
+
+def test_a_server_in_code_mode_stays_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, option in ((["--code"], "--code"), (["--code=search"], "--code=search")):
+        assert main(["install", "weather.py", "--host", "claude-code", "--host", "codex", "--yes", *words]) == 0
+        assert capsys.readouterr().err == ""
+        written = json.loads(path_of("claude-code").read_text())["mcpServers"]["weather"]
+        assert written["alwaysLoad"] is True
+        assert written["args"][-1] == option
+        assert f'"{option}"]' in path_of("codex").read_text()
+
+
+def test_any_server_can_be_kept_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    url = ["install", "https://example.com/mcp", "--name", "far", "--always-load", "--yes"]
+    assert main([*url, "--host", "copilot", "--host", "cursor"]) == 0
+    assert json.loads(path_of("copilot-cli").read_text())["mcpServers"]["far"]["deferTools"] == "never"
+    assert list(json.loads(path_of("cursor").read_text())["mcpServers"]["far"]) == ["url"]
+    assert capsys.readouterr().err == "gemel: --always-load has no effect: Cursor has no such setting\n"
+
+
+@pytest.mark.parametrize("target", ["https://example.com/mcp", "npx -y some-server"])
+def test_code_mode_is_for_a_python_file(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install", target, "--name", "far", "--host", "cursor", "--code"]) == 1
+    assert capsys.readouterr().err.startswith("gemel: --code needs a Python file or module as the target")

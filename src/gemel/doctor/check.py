@@ -262,6 +262,20 @@ def _lacks(rule: Rule, offers: Offers) -> _Found:
         yield "server", f"no {feature}"
 
 
+def _annotations(rule: Rule, offers: Offers) -> _Found:
+    bare = [tool for tool in offers.tools if all(getattr(tool.annotations, hint, None) is None for hint in rule.value)]
+    if len(bare) == 1:
+        yield _tool(bare[0]), "no annotations"
+    elif bare:
+        yield "server", f"{len(bare)} tools without annotations, such as {shorten(repr(bare[0].name))}"
+
+
+def _own_search(rule: Rule, offers: Offers) -> _Found:
+    names = {tool.name for tool in offers.tools}
+    if "search_tools" in names and not names.isdisjoint(("run_code", "call_tool")):
+        yield "server", "lists a search for its tools in place of them"
+
+
 _CHECKS: Mapping[Subject, Callable[[Rule, Offers], _Found]] = {
     "name length": _name_length,
     "name pattern": _name_pattern,
@@ -272,4 +286,6 @@ _CHECKS: Mapping[Subject, Callable[[Rule, Offers], _Found]] = {
     "patterns": _patterns,
     "offers": _offers,
     "lacks": _lacks,
+    "annotations": _annotations,
+    "own search": _own_search,
 }

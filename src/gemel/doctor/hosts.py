@@ -21,6 +21,8 @@ Subject: TypeAlias = Literal[
     "patterns",
     "offers",
     "lacks",
+    "annotations",
+    "own search",
 ]
 
 
@@ -30,9 +32,10 @@ class Rule(NamedTuple):
     Args:
         subject: What is looked at: the length of tool names with the host's `prefix`, or the pattern that they match;
             how many tools there are; keywords anywhere in schemas, or at the root of input schemas; values of `format`;
-            the syntax of `pattern`; features that the server offers; features that the host lacks.
+            the syntax of `pattern`; features that the server offers; features that the host lacks; whether tools have
+            annotations; whether the server lists a search for its tools in place of them, as in code mode.
         value: The most that is possible, the pattern, or the keywords, formats or features that don't work. Of formats
-            those that do.
+            those that do, of annotations the hints of which one is needed.
         effect: What the host does.
         source: Where that is documented.
         severity: "breaks", "degrades" or "note".
@@ -55,6 +58,18 @@ def _no_references(effect: str, source: str, severity: Severity = "breaks") -> R
     return Rule("keywords", _REFERENCES, effect, _GITHUB + source, severity)
 
 
+_HINTS = ("read_only_hint", "destructive_hint", "open_world_hint")
+
+
+def _hints(effect: str, source: str, severity: Severity = "note") -> Rule:
+    return Rule("annotations", _HINTS, f"{effect}: set readOnlyHint, destructiveHint and openWorldHint", _GITHUB + source, severity)
+
+
+def _searches(effect: str, source: str) -> Rule:
+    return Rule("own search", None, f"puts tools behind a search of its own, too: {effect}", source, "note")
+
+
+_PLAIN_LIST = "list them plainly there, by ?tools=all in the URL or without --code"
 #: The rules of each host, by the name that `--host` takes.
 HOSTS: Mapping[str, tuple[Rule, ...]] = {
     "chatgpt": (
@@ -65,6 +80,7 @@ HOSTS: Mapping[str, tuple[Rule, ...]] = {
             "https://dev.to/serverdex/which-mcp-clients-support-which-features-i-read-the-docs-59kb",
             "degrades",
         ),
+        _hints("asks before each call, as for one that writes", "universal-tool-calling-protocol/code-mode/issues/38"),
     ),
     "claude-ai": (
         Rule("name length", 64, "refuses the list of tools", _GITHUB + "mims-harvard/ToolUniverse/issues/35"),
@@ -82,6 +98,7 @@ HOSTS: Mapping[str, tuple[Rule, ...]] = {
             _GITHUB + "anthropics/claude-ai-mcp/issues/153",
             "note",
         ),
+        _hints("asks before each call", "elgorro/aiquila/issues/386"),
     ),
     "claude-code": (
         Rule(
@@ -104,6 +121,10 @@ HOSTS: Mapping[str, tuple[Rule, ...]] = {
             "shows the model a preview of 2 KB and writes the rest to a file",
             _GITHUB + "anthropics/claude-code/issues/45766",
             "note",
+        ),
+        _searches(
+            "write alwaysLoad into its entry there, as gemel install --always-load does",
+            _GITHUB + "anthropics/claude-code/issues/82900",
         ),
     ),
     "claude-desktop": (
@@ -133,8 +154,20 @@ HOSTS: Mapping[str, tuple[Rule, ...]] = {
             "degrades",
         ),
         Rule("patterns", r"\(\?[=!<]", "refuses every request", _GITHUB + "can1357/oh-my-pi/issues/2784"),
+        _hints(
+            "asks before each call, and cancels it where nobody can be asked, as in codex exec",
+            "zernio-dev/zernio-python/pull/34",
+            "degrades",
+        ),
+        _searches(_PLAIN_LIST, _GITHUB + "openai/codex/pull/29486"),
     ),
-    "copilot-cli": (_no_references("can't build the arguments: calls fail", "github/copilot-cli/issues/1876"),),
+    "copilot-cli": (
+        _no_references("can't build the arguments: calls fail", "github/copilot-cli/issues/1876"),
+        _searches(
+            'write deferTools: "never" into its entry there, as gemel install --always-load does',
+            "https://docs.github.com/en/copilot/concepts/agents/copilot-cli/tool-search",
+        ),
+    ),
     "cursor": (
         Rule(
             "name length",
@@ -152,6 +185,7 @@ HOSTS: Mapping[str, tuple[Rule, ...]] = {
             "degrades",
         ),
         _no_references("lists no tools of the server", "davideast/stitch-mcp/issues/184"),
+        _hints("refuses its calls in ask mode", "colbymchenry/codegraph/issues/1018", "degrades"),
     ),
     "gemini-cli": (
         _no_references("leaves the tools out, or every request fails", "google-gemini/gemini-cli/issues/13326"),
@@ -188,6 +222,8 @@ HOSTS: Mapping[str, tuple[Rule, ...]] = {
     "vscode": (
         Rule("tool count", 128, "refuses every request", _GITHUB + "microsoft/vscode/issues/255585"),
         _no_references("refuses every request with some models", "microsoft/fabric-rti-mcp/issues/98"),
+        _hints("asks before each call", "yukiyokotani/office-open-xml-viewer/pull/262"),
+        _searches(_PLAIN_LIST, _GITHUB + "microsoft/vscode-docs/pull/9695"),
     ),
     "zed": (
         Rule("offers", ("resources",), "takes tools and prompts", "https://zed.dev/docs/ai/mcp", "degrades"),

@@ -32,6 +32,7 @@ class Launch(NamedTuple):
         cwd: Its working directory.
         url: The URL, in place of a program.
         headers: HTTP headers for the URL. `${NAME}` as in `env`.
+        always_load: Whether its tools are kept out of the search by which the host defers tools, where it has a setting.
     """
 
     command: Sequence[str] = ()
@@ -39,6 +40,7 @@ class Launch(NamedTuple):
     cwd: str | None = None
     url: str = ""
     headers: Mapping[str, str] = {}
+    always_load: bool = False
 
 
 class Entry(NamedTuple):
@@ -68,6 +70,7 @@ def own_command(
     module: bool = False,
     cwd: str | None = None,
     program: Sequence[str] = (),
+    options: Sequence[str] = (),
 ) -> list[str]:
     """Return the command that serves a Python file or module, with absolute paths.
 
@@ -80,6 +83,7 @@ def own_command(
         module: Whether the target is a module even if it looks like a file.
         cwd: The working directory of the server; for a module the present one by default, where it is looked for.
         program: The words that start Gemel's command line; this interpreter by default.
+        options: Options of `gemel run`.
 
     Returns:
         The words of the command.
@@ -98,7 +102,7 @@ def own_command(
         target = f"{path}{name}"
     elif cwd is None:
         cwd = os.getcwd()
-    words += ["run", *(["-m"] if module else []), target]
+    words += ["run", *(["-m"] if module else []), target, *options]
     if cwd is not None:
         words += ["--cwd", os.path.abspath(cwd)]
     return [*words, "--", *arguments] if arguments else words
@@ -164,6 +168,8 @@ def entry_for(host: Host, launch: Launch, environ: Mapping[str, str]) -> Entry:
             if not host.cwd:
                 raise StartError(f"{host.title} can't set a working directory for a program: leave out --cwd")
             value["cwd"] = os.path.abspath(launch.cwd)
+    if launch.always_load:
+        value |= host.always_load
     return Entry(value, writer.literals)
 
 

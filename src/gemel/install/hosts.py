@@ -49,6 +49,7 @@ class Host(NamedTuple):
         variables: The member that lists variables to pass on, for hosts whose values can't refer to them.
         header_variables: The member that maps headers to variables, likewise.
         bearer_variable: The member with the variable of a bearer token, likewise.
+        always_load: Members of an entry whose tools are never put behind the host's own search; {} if it has no setting.
     """
 
     title: str
@@ -67,6 +68,7 @@ class Host(NamedTuple):
     variables: str = ""
     header_variables: str = ""
     bearer_variable: str = ""
+    always_load: Mapping[str, object] = {}
 
     def path(self, platform: str, environ: Mapping[str, str], *, project: Path | None = None) -> Path:
         """Find the configuration file.
@@ -120,6 +122,7 @@ HOSTS: Mapping[str, Host] = {
         program={"type": "stdio"},
         remote={"type": "http"},
         variable="${NAME}",
+        always_load={"alwaysLoad": True},  # https://github.com/anthropics/claude-code/issues/82900
     ),
     "claude-desktop": Host(
         "Claude Desktop",
@@ -151,6 +154,8 @@ HOSTS: Mapping[str, Host] = {
         program={"type": "local", "tools": ["*"]},
         remote={"type": "http", "tools": ["*"]},
         variable="${NAME}",
+        # https://docs.github.com/en/copilot/concepts/agents/copilot-cli/tool-search
+        always_load={"deferTools": "never"},
     ),
     "cursor": Host(
         "Cursor",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gemel.cli.arguments.command import Command, CommandParser
-from gemel.cli.arguments.target import add_module, add_program
+from gemel.cli.arguments.target import add_code, add_module, add_program
 
 
 def _install(command: CommandParser) -> None:
@@ -21,6 +21,12 @@ def _install(command: CommandParser) -> None:
     command.add_argument(
         "--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header, with a URL"
     )
+    command.add_argument(
+        "--always-load",
+        action="store_true",
+        help="keep its tools out of the search by which some hosts defer tools; for a server in code mode",
+    )
+    add_code(command, "start the Python file or module in code mode, as gemel run does; with --always-load")
     add_program(command)
     command.epilog = (
         f"{command.epilog} --env NAME alone, and ${{NAME}} in values, refer to the environment of the host."

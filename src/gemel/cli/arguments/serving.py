@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gemel.cli.arguments.command import Command, CommandParser
 from gemel.cli.arguments.options import HTTP, TLS, add_http, add_options
-from gemel.cli.arguments.target import ERAS, add_module, add_program, add_target
+from gemel.cli.arguments.target import ERAS, add_code, add_module, add_program, add_target
 
 
 def _run(command: CommandParser) -> None:
@@ -16,7 +16,7 @@ def _run(command: CommandParser) -> None:
     add_module(command)
     command.add_argument("--http", action="store_true", help="serve HTTP instead of stdio")
     command.add_argument("--socket", metavar="PATH", help="serve a Unix socket instead of stdio")
-    _add_code(command)
+    add_code(command, "list a few tools in place of all: one finds the others, one runs scripts that call them")
     add_http(command, *HTTP, *TLS)
     from gemel.cli.program.options import RunOptions
 
@@ -50,28 +50,11 @@ def _proxy(command: CommandParser) -> None:
     command.add_argument(
         "--to", choices=("stdio", "http"), help="the transport to serve (default: stdio for a URL, otherwise http)"
     )
-    _add_code(command)
+    add_code(command, "list a few tools in place of all: one finds the others, one runs scripts that call them")
     add_http(command, *HTTP)
     from gemel.server.options import ProxyOptions
 
     add_options(command, ProxyOptions, "shared", "single_user", "strict")
-
-
-def _add_code(command: CommandParser) -> None:
-    """Add code mode: `--code`, and `--code=search`. A value is never a word of its own: that would be the target."""
-    command.add_argument(
-        "--code",
-        action="store_const",
-        const="code",
-        help="list a few tools in place of all: one finds the others, one runs scripts that call them",
-    )
-    command.add_argument(
-        "--code=search",
-        action="store_const",
-        const="search",
-        dest="code",
-        help="likewise, with a tool that calls one of the others in place of scripts",
-    )
 
 
 def _record(command: CommandParser) -> None:

@@ -135,6 +135,18 @@ def add_program(command: CommandParser) -> None:
     command.set_defaults(program_arguments=[])
 
 
+def add_code(command: CommandParser, meaning: str) -> None:
+    """Add `--code` and `--code=search`. The value is never a word of its own: `--code server.py` has none."""
+    command.add_argument("--code", action="store_const", const="code", help=meaning)
+    command.add_argument(
+        "--code=search",
+        action="store_const",
+        const="search",
+        dest="code",
+        help="likewise, with a tool that calls one of the others in place of scripts",
+    )
+
+
 def seconds(text: str) -> float:
     """Parse a time in seconds. Raises ArgumentTypeError for less than 0, infinity and NaN."""
     value = float(text)

@@ -48,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
         for host, path in zip(hosts, paths, strict=True):
             entry = entry_for(host, launch, os.environ)
             change = plan_install(host, path, name, entry.value, force=options.force)
+            if options.always_load and not host.always_load:
+                write(sys.stderr, f"gemel: --always-load has no effect: {host.title} has no such setting\n")
             codes.append(_carry_out(change, host, path, options.yes, _warnings(host, entry.literals, options)))
     else:
         name = name_of(options.name) if "." in options.name else options.name  # no name has a dot, each file has
@@ -61,7 +63,9 @@ def _launch(options: argparse.Namespace) -> Launch:
     """What the TARGET is. Raises StartError."""
     if options.target.startswith(("http://", "https://")):
         refuse_program_options(options)
-        return Launch(url=options.target, headers=dict(map(parse_header, options.header)))
+        _refuse_code(options)
+        headers = dict(map(parse_header, options.header))
+        return Launch(url=options.target, headers=headers, always_load=options.always_load)
     if options.header:
         raise StartError("--header needs a URL as the target")
     if is_address(options.target):
@@ -69,9 +73,18 @@ def _launch(options: argparse.Namespace) -> Launch:
     env, arguments = referenced_environment(options), options.program_arguments
     cwd = working_directory(options.cwd) if options.cwd is not None else None
     if _is_python(options):
+        code = {None: [], "code": ["--code"], "search": ["--code=search"]}[options.code]
         program = own_program()
-        return Launch(own_command(options.target, arguments, module=options.module, cwd=cwd, program=program), env)
-    return Launch(foreign_command([*command_line(options.target), *arguments]), env, cwd)
+        words = own_command(options.target, arguments, module=options.module, cwd=cwd, program=program, options=code)
+        return Launch(words, env, always_load=options.always_load or bool(code))
+    _refuse_code(options)
+    words = foreign_command([*command_line(options.target), *arguments])
+    return Launch(words, env, cwd, always_load=options.always_load)
+
+
+def _refuse_code(options: argparse.Namespace) -> None:
+    if options.code is not None:
+        raise StartError("--code needs a Python file or module as the target; --always-load goes with each")
 
 
 def _is_python(options: argparse.Namespace) -> bool:
