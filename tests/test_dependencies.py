@@ -22,6 +22,7 @@ PACKAGE_OF = {
     "mcp": "openai-agents",
     "pydantic_ai": "pydantic-ai-slim",
     "PIL": "smolagents",
+    "pydantic_monty": "pydantic-monty",
 }
 
 

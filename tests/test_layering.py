@@ -33,7 +33,7 @@ LAYERS = (
     ("sync", "ask_by_page"),
     ("contracts", "doctor", "install"),
     ("proxy", "openapi", "stubs", "testing", "migrate", "adapters"),
-    ("dev",),
+    ("code", "dev"),
     ("cli", "pytest_plugin"),
     ("__init__", "__main__"),
 )

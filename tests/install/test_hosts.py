@@ -112,7 +112,7 @@ def test_the_entry_of_a_url(name: str) -> None:
 
 
 #: How the hosts that defer tools are told not to defer those of a server.
-ALWAYS_LOAD = {"claude-code": {"alwaysLoad": True}, "copilot-cli": {"deferTools": "never"}}
+ALWAYS_LOAD: dict[str, dict[str, Any]] = {"claude-code": {"alwaysLoad": True}, "copilot-cli": {"deferTools": "never"}}
 
 
 @pytest.mark.parametrize("launch", [PROGRAM, URL], ids=["program", "url"])

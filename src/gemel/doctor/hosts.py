@@ -62,7 +62,13 @@ _HINTS = ("read_only_hint", "destructive_hint", "open_world_hint")
 
 
 def _hints(effect: str, source: str, severity: Severity = "note") -> Rule:
-    return Rule("annotations", _HINTS, f"{effect}: set readOnlyHint, destructiveHint and openWorldHint", _GITHUB + source, severity)
+    return Rule(
+        "annotations",
+        _HINTS,
+        f"{effect}: set readOnlyHint, destructiveHint and openWorldHint",
+        _GITHUB + source,
+        severity,
+    )
 
 
 def _searches(effect: str, source: str) -> Rule:
