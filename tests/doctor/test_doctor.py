@@ -25,7 +25,6 @@ from gemel.testing import assert_fits_hosts
 from tests.peers.rows import ROWS
 from tests.peers.servers import served
 
-
 #: Hosts ask, or refuse, before they call tools without hints.
 READS = ToolAnnotations(read_only_hint=True)
 
