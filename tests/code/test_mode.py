@@ -92,7 +92,7 @@ async def run(client: Client, code: str, tool: str = "run_code") -> str:
 
 
 @both_eras
-async def test_a_caller_lists_few_tools_and_can_call_the_others_by_name(era: str) -> None:
+async def test_a_caller_lists_few_tools_and_can_call_the_others_by_name(era: Era) -> None:
     shop = Shop(CodeMode(always=["charge"]))
     async with caller(shop.server, era) as client:
         listed = {tool.name: tool for tool in await client.list_tools()}
@@ -125,7 +125,7 @@ async def test_hints_are_those_of_what_can_be_called() -> None:
 
 
 @both_eras
-async def test_a_search_gives_signatures_and_names_give_full_texts(era: str) -> None:
+async def test_a_search_gives_signatures_and_names_give_full_texts(era: Era) -> None:
     async with caller(Shop().server, era) as client:
         found = (await client.call_tool("search_tools", {"query": "repository issues"})).text
         assert found.startswith("# from shop import list_issues")
@@ -139,7 +139,7 @@ async def test_a_search_gives_signatures_and_names_give_full_texts(era: str) -> 
 
 
 @both_eras
-async def test_in_search_mode_tools_are_called_one_by_one(era: str) -> None:
+async def test_in_search_mode_tools_are_called_one_by_one(era: Era) -> None:
     shop = Shop(CodeMode("search"))
     async with caller(shop.server, era) as client:
         assert [tool.name for tool in await client.list_tools()] == ["search_tools", "call_tool"]
@@ -155,7 +155,7 @@ async def test_in_search_mode_tools_are_called_one_by_one(era: str) -> None:
 
 
 @both_eras
-async def test_a_script_calls_tools_and_returns_what_it_chooses(era: str) -> None:
+async def test_a_script_calls_tools_and_returns_what_it_chooses(era: Era) -> None:
     shop = Shop()
     async with caller(shop.server, era) as client:
         code = "from shop import list_issues\n[i['title'] for i in await list_issues(repo='a', limit=9) if i['number'] > 6]"
@@ -165,7 +165,7 @@ async def test_a_script_calls_tools_and_returns_what_it_chooses(era: str) -> Non
 
 
 @both_eras
-async def test_nothing_runs_if_a_type_is_wrong(era: str) -> None:
+async def test_nothing_runs_if_a_type_is_wrong(era: Era) -> None:
     shop = Shop()
     async with caller(shop.server, era) as client:
         with pytest.raises(ToolError, match=r"line 3:19: error.*Argument `repos` does not match"):
@@ -176,7 +176,7 @@ async def test_nothing_runs_if_a_type_is_wrong(era: str) -> None:
 
 
 @both_eras
-async def test_an_error_of_a_tool_is_an_exception(era: str) -> None:
+async def test_an_error_of_a_tool_is_an_exception(era: Era) -> None:
     shop = Shop()
     async with caller(shop.server, era) as client:
         caught = "from shop import fail\ntry:\n    await fail()\nexcept RuntimeError as e:\n    r = str(e)\nr"
@@ -189,7 +189,7 @@ async def test_an_error_of_a_tool_is_an_exception(era: str) -> None:
 
 
 @both_eras
-async def test_two_questions_within_ten_calls_and_a_payment_happen_once(era: str) -> None:
+async def test_two_questions_within_ten_calls_and_a_payment_happen_once(era: Era) -> None:
     shop, asked = Shop(), list[str]()
 
     def answer(form: Any) -> dict[str, bool]:
@@ -210,7 +210,7 @@ async def test_two_questions_within_ten_calls_and_a_payment_happen_once(era: str
 
 
 @both_eras
-async def test_an_error_is_remembered_between_rounds(era: str) -> None:
+async def test_an_error_is_remembered_between_rounds(era: Era) -> None:
     shop = Shop()
     code = (
         "from shop import close_issue, fail\ntry:\n    await fail()\nexcept RuntimeError as e:\n    told = str(e)\n"
@@ -222,7 +222,7 @@ async def test_an_error_is_remembered_between_rounds(era: str) -> None:
 
 
 @both_eras
-async def test_calls_of_a_script_end_with_its_caller(era: str) -> None:
+async def test_calls_of_a_script_end_with_its_caller(era: Era) -> None:
     shop = Shop()
     async with caller(shop.server, era) as client:
         call = asyncio.create_task(run(client, "from shop import wait\nawait wait()"))
@@ -234,7 +234,7 @@ async def test_calls_of_a_script_end_with_its_caller(era: str) -> None:
 
 
 @both_eras
-async def test_the_time_of_a_script_ends_but_not_while_a_person_is_asked(era: str) -> None:
+async def test_the_time_of_a_script_ends_but_not_while_a_person_is_asked(era: Era) -> None:
     shop = Shop(CodeMode(limits=ScriptLimits(seconds=1)))
 
     async def slowly(form: Any) -> dict[str, bool]:
@@ -249,7 +249,7 @@ async def test_the_time_of_a_script_ends_but_not_while_a_person_is_asked(era: st
 
 
 @both_eras
-async def test_progress_names_the_calls(era: str) -> None:
+async def test_progress_names_the_calls(era: Era) -> None:
     told: list[ProgressParams] = []
     code = "from shop import charge\nawait charge(card='1')\nawait charge(card='2')"
     async with caller(Shop().server, era) as client:
@@ -258,7 +258,7 @@ async def test_progress_names_the_calls(era: str) -> None:
 
 
 @both_eras
-async def test_what_is_too_long_is_kept_in_pages(era: str) -> None:
+async def test_what_is_too_long_is_kept_in_pages(era: Era) -> None:
     async with caller(Shop(CodeMode(output=3000)).server, era) as client:
         result = await client.call_tool("run_code", {"code": "'x' * 10000"})
         assert len(result.text) < 3000
@@ -272,7 +272,7 @@ async def test_what_is_too_long_is_kept_in_pages(era: str) -> None:
 
 
 @both_eras
-async def test_a_script_that_reads_can_import_what_reads_only(era: str) -> None:
+async def test_a_script_that_reads_can_import_what_reads_only(era: Era) -> None:
     shop = Shop()
     async with caller(shop.server, era) as client:
         assert await run(client, "from shop import list_issues\nlen(await list_issues(repo='a'))", "query_code") == "3"
@@ -282,7 +282,7 @@ async def test_a_script_that_reads_can_import_what_reads_only(era: str) -> None:
 
 
 @both_eras
-async def test_a_server_elsewhere_that_lies_about_its_hints_is_not_believed(era: str) -> None:
+async def test_a_server_elsewhere_that_lies_about_its_hints_is_not_believed(era: Era) -> None:
     liar: Server[Any] = Server("liar")
     done: list[str] = []
 
@@ -307,7 +307,7 @@ async def test_a_server_elsewhere_that_lies_about_its_hints_is_not_believed(era:
 
 
 @both_eras
-async def test_policies_and_receipts_see_the_calls_of_scripts(era: str, tmp_path: Any) -> None:
+async def test_policies_and_receipts_see_the_calls_of_scripts(era: Era, tmp_path: Any) -> None:
     rules = {
         "default": "allow",
         "rule": [

@@ -42,7 +42,7 @@ class ToolOrigin(NamedTuple):
 Locate: TypeAlias = Callable[[Context[Any], str], Awaitable[ToolOrigin]]
 
 
-class Settings(Protocol):
+class CodeSettings(Protocol):
     """What an operator says; see `CodeMode`."""
 
     mode: ListMode
@@ -53,20 +53,20 @@ class Settings(Protocol):
     spill: Spill
 
 
-class _Search(msgspec.Struct, forbid_unknown_fields=True):
+class _ToolSearch(msgspec.Struct, forbid_unknown_fields=True):
     """Arguments of `search_tools`."""
 
     query: str = ""
     names: list[str] = []
 
 
-class _Code(msgspec.Struct, forbid_unknown_fields=True):
+class _Script(msgspec.Struct, forbid_unknown_fields=True):
     """Arguments of `run_code` and `query_code`."""
 
     code: str
 
 
-class _Call(msgspec.Struct, forbid_unknown_fields=True):
+class _ToolCall(msgspec.Struct, forbid_unknown_fields=True):
     """Arguments of `call_tool`."""
 
     name: str
@@ -81,7 +81,7 @@ class CodeModeAround(ResultLimit):
         locate: Finds a listed tool.
     """
 
-    def __init__(self, settings: Settings, locate: Locate) -> None:
+    def __init__(self, settings: CodeSettings, locate: Locate) -> None:
         super().__init__(settings.output, spill=settings.spill)
         self._settings = settings
         self._locate = locate
@@ -149,15 +149,15 @@ class CodeModeAround(ResultLimit):
         name, arguments = params["name"], params.get("arguments") or {}
         try:
             if name == "search_tools":
-                search = _read(arguments, _Search)
+                search = _read(arguments, _ToolSearch)
                 return _text((await self._offered(ctx))[0].answer(search.query, search.names))
             if name == "call_tool":
-                return await self._call_tool(ctx, _read(arguments, _Call))
-            return _text(await self._run(ctx, _read(arguments, _Code).code, read_only=name == "query_code"))
+                return await self._call_tool(ctx, _read(arguments, _ToolCall))
+            return _text(await self._run(ctx, _read(arguments, _Script).code, read_only=name == "query_code"))
         except ToolError as exc:
             return CallToolResult(content=[TextContent(text=str(exc))], is_error=True)
 
-    async def _call_tool(self, ctx: Context[Any], call: _Call) -> CallToolResult:
+    async def _call_tool(self, ctx: Context[Any], call: _ToolCall) -> CallToolResult:
         found = (await self._offered(ctx))[0].called(call.name)
         if len(found) != 1:
             what = f"{len(found)} tools have the name" if found else "There is no tool"

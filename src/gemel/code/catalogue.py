@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from gemel.code.search import ToolIndex
+from gemel.code.search import WordIndex
 from gemel.errors import shorten
 from gemel.schema.tools import Tool
 from gemel.stubs.functions import ToolFunction, ToolFunctions
@@ -91,7 +91,7 @@ class Catalogue:
             name = unique(snake(server, "server").lower(), {*sys.stdlib_module_names, *self.modules})
             self.modules[name] = _module(name, offered)
         self.tools = [one for module in self.modules.values() for one in module.tools]
-        self._index = ToolIndex((one.module, one.function.tool) for one in self.tools)
+        self._index = WordIndex((one.module, one.function.tool) for one in self.tools)
 
     def names(self) -> str:
         """Return the names of all functions, a line for each module; empty if these are too many."""

@@ -139,7 +139,7 @@ async def run_script(
     _wait_at_exit()
     if len(code) > limits.code:
         raise ToolError(f"The script was not run: it has {len(code)} characters, at most {limits.code} are possible")
-    calls = _Calls(limits.calls)
+    calls = _RunningCalls(limits.calls)
     given = {
         name: monty.ExternalModule(
             {one: calls.counted(call) for one, call in module.functions.items()}, stubs=module.stubs
@@ -223,7 +223,7 @@ def _placed(text: str) -> str:
     return text if len(text) <= _ERROR else f"{text[: _ERROR // 2]}\n…\n{text[-_ERROR // 2 :]}"
 
 
-class _Calls:
+class _RunningCalls:
     """The calls of one script, which end with it."""
 
     def __init__(self, most: int) -> None:

@@ -40,7 +40,7 @@ def _stem(word: str) -> str:
     return word
 
 
-class ToolIndex:
+class WordIndex:
     """The words of some tools.
 
     Args:
