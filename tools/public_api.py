@@ -23,6 +23,7 @@ PUBLIC_MODULES = (
     "gemel.ask_by_page",
     "gemel.auth",
     "gemel.backends",
+    "gemel.code",
     "gemel.policies",
     "gemel.receipts",
     "gemel.sync",

@@ -49,6 +49,7 @@ PAGES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "types.md": ("Types of the protocol", "Messages and their parts, in the newest shape.", ("gemel.schema",)),
     "settings.md": ("Limits and changes", "Settings and values that servers and clients share.", ("gemel.protocol",)),
     "contracts.md": ("Contracts", "What a server offers, as a lock file.", ("gemel.contracts",)),
+    "code.md": ("Code mode", "Few tools in place of many, and scripts that call them.", ("gemel.code",)),
     "policies.md": ("Policies", "Rules about calls of tools.", ("gemel.policies", "gemel.decisions")),
     "receipts.md": ("Receipts", "A line for each tool call that ended.", ("gemel.receipts",)),
     "transports.md": ("Transports", "What transports of your own are made of.", ("gemel.transports",)),

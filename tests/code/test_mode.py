@@ -210,6 +210,25 @@ async def test_two_questions_within_ten_calls_and_a_payment_happen_once(era: Era
 
 
 @both_eras
+async def test_a_call_that_takes_its_time_while_another_one_asks_runs_once(era: Era) -> None:
+    shop, begun = Shop(), list[int]()
+
+    @shop.server.tool
+    async def ship(number: int) -> str:
+        begun.append(number)
+        await asyncio.sleep(0.1)
+        return f"shipped {number}"
+
+    code = (
+        "import asyncio\nfrom shop import close_issue, ship\n"
+        "await asyncio.gather(ship(number=1), close_issue(number=1), ship(number=2), close_issue(number=2))"
+    )
+    async with caller(shop.server, era) as client:
+        assert await run(client, code) == '["shipped 1","closed","shipped 2","closed"]'
+    assert sorted(begun) == [1, 2]
+
+
+@both_eras
 async def test_an_error_is_remembered_between_rounds(era: Era) -> None:
     shop = Shop()
     code = (

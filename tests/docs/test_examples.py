@@ -172,6 +172,31 @@ async def test_a_mounted_server_ends_its_streams_when_the_process_is_to_end() ->
     await client.close()
 
 
+def test_scripts_of_a_gateway_in_code_mode_are_under_its_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pydantic_monty")
+    monkeypatch.setenv("RECEIPTS", str(tmp_path / "receipts.jsonl"))
+    done = run("examples/policy/code_mode.py")
+    assert done.returncode == 0, done.stderr
+    listed, *rest = done.stdout.splitlines()
+    assert listed == "listed: search_tools, query_code, run_code"
+    assert rest[:2] == ["query_code:", "true"]
+    assert sorted(line.strip() for line in rest if line.startswith("  asked")) == [
+        "asked: Allow bank_pay of bank? no",
+        "asked: Allow bank_pay of bank? yes",
+    ]
+    assert rest[rest.index("run_code:") + 1] == "sent to ann@example.com"
+    assert sorted(line for line in rest if line.startswith(("- ", "5 receipts"))) == [
+        "- bank_pay: ask, declined",
+        "- bank_pay: ask, ok",
+        "- bank_pay: deny, tool error",
+        "- library_search: allow, ok",
+        "- mail_send: allow, ok",
+        "5 receipts:",
+    ]
+
+
 def test_the_gateway_under_a_policy_allows_denies_and_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECEIPTS", str(tmp_path / "receipts.jsonl"))
     done = run("examples/policy/gateway.py")

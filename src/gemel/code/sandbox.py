@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 from gemel.errors import DefinitionError, ToolError, shorten
@@ -122,6 +123,7 @@ async def run_script(
     limits: ScriptLimits,
     *,
     begun: Callable[[asyncio.Timeout], None] = lambda limit: None,
+    at_work: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> ScriptResult:
     """Check the types of a script, and run it. Nothing runs if a type is wrong.
 
@@ -130,6 +132,7 @@ async def run_script(
         modules: What it may import, by name.
         limits: Its bounds.
         begun: Called with the limit of `seconds`, for whoever stops the clock.
+        at_work: What is entered while the script does not only wait for its calls.
 
     Raises:
         ToolError: The script is wrong, failed or went beyond a limit; the text is for who wrote it.
@@ -168,7 +171,14 @@ async def run_script(
         ):
             begun(limit)
             try:
-                value = await session.feed_run(code, print_callback=printed, os=_refuse)
+                with at_work():
+                    at = await session.feed_start(code, print_callback=printed, os=_refuse)
+                while not isinstance(at, monty.MontyComplete):
+                    waits = isinstance(at, monty.AsyncFutureSnapshot)
+                    if isinstance(at, monty.AsyncFunctionSnapshot):
+                        waits = at.allow_eager_await and not at.is_os_function
+                    with nullcontext() if waits else at_work():
+                        at = await at.resume_auto()
             finally:
                 await calls.end()
     except TimeoutError:
@@ -181,7 +191,7 @@ async def run_script(
         raise ToolError(f"The script was ended{calls.said()}: {shorten(str(exc))}") from None
     except monty.MontyError as exc:
         raise ToolError(f"The script failed{calls.said()}: {shorten(str(exc))}") from None
-    return ScriptResult(value, printed.output)
+    return ScriptResult(at.output, printed.output)
 
 
 @functools.cache

@@ -43,7 +43,8 @@ async def run_for(ctx: Context[Any], code: str, catalogue: Catalogue, limits: Sc
         for name, tools in chosen.items()
         if tools
     }
-    result = await run_script(code, modules, limits, begun=partial(_pause_for_people, ctx, within))
+    at_work = served_call(ctx).input_requests.at_work
+    result = await run_script(code, modules, limits, begun=partial(_pause_for_people, ctx, within), at_work=at_work)
     value = _as_text(result.value)
     return f"{result.printed.rstrip()}\n{value}".strip() if result.printed else value
 

@@ -220,6 +220,8 @@ class Receipts:
             raise
         except BaseException:  # cancelled, or abandoned
             note.outcome, waits = "cancelled", False
+            if isinstance(ctx, Context) and _ends_round(ctx):
+                note.kind = "asked"
             raise
         finally:
             note.ms = (time.perf_counter() - start) * 1000
@@ -258,6 +260,13 @@ class Receipts:
     def close(self) -> None:
         """Write what waits, and close the file. That also happens at the end of the event loop; the next call opens it again."""
         self._writer.close()
+
+
+def _ends_round(ctx: Context[Any]) -> bool:
+    """Whether a call is cancelled because its round ends with a question: the next round makes it again."""
+    served = served_call(ctx)
+    elicitation = (served.root or served).elicitation
+    return elicitation is not None and elicitation.has_ended_round
 
 
 class _Note:

@@ -84,19 +84,43 @@ async def test_a_step_that_is_cut_short_has_the_same_key_when_it_runs_again() ->
         async def prepare() -> None:
             keys.append(ctx.step.key)
 
-        async def charge() -> None:
+        async def charge() -> str:
             keys.append(ctx.step.key)
-            if len(keys) == 2:
-                await asyncio.get_running_loop().create_future()
+            return await ctx.elicit("Really?", str)
 
         await ctx.step(prepare)
-        _, answer = await asyncio.gather(ctx.step(charge), ctx.elicit("Really?", str))
-        return answer
+        return await ctx.step(charge)
 
     async with Client(server, era="2026", on_elicit=lambda request: {"value": "yes"}) as client:
         assert (await client.call_tool("pay")).text == "yes"
     prepared, cut_short, again = keys
     assert cut_short == again != prepared
+
+
+@both_eras
+@pytest.mark.parametrize("inside", [False, True], ids=["handler", "step"])
+async def test_a_step_that_runs_while_a_question_is_asked_runs_once(era: Any, inside: bool) -> None:
+    """A round ends when its steps have: what they do, such as a payment, must not be cut off and begin again."""
+    server: Server[Any] = Server("steps")
+    charged: list[str] = []
+
+    @server.tool
+    async def pay(ctx: Context[Any]) -> list[str]:
+        async def charge(card: str) -> str:
+            charged.append(f"begin {card}")
+            for _ in range(20):
+                await asyncio.sleep(0)
+            charged.append(f"end {card}")
+            return card
+
+        async def both() -> list[str]:
+            return list(await asyncio.gather(ctx.elicit("Really?", str), ctx.step(charge, "1"), ctx.step(charge, "2")))
+
+        return await ctx.step(both) if inside else await both()
+
+    async with Client(server, era=era, on_elicit=lambda request: {"value": "yes"}) as client:
+        assert (await client.call_tool("pay", returns=list[str])).data == ["yes", "1", "2"]
+    assert sorted(charged) == ["begin 1", "begin 2", "end 1", "end 2"]
 
 
 class Bank:

@@ -11,7 +11,8 @@ import hashlib
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Generic, NamedTuple, NoReturn, TypeVar, get_type_hints
 
@@ -259,9 +260,18 @@ class ElicitationStrategy(ABC):
         item.params = shape(item.params, self._call.revision)
         self._inputs.append(item)
 
+    @contextmanager
+    def at_work(self, what: object = None) -> Iterator[None]:
+        """Inside the block, let no round end: something is done that must not be cut off, or may request more.
+
+        Args:
+            what: The key of a step; None for other work.
+        """
+        yield
+
     @property
     def has_ended_round(self) -> bool:
-        """Whether the present round has ended with what was requested here."""
+        """Whether the present round ends, or has ended, with what was requested here."""
         return False
 
     def check_awaited(self) -> None:

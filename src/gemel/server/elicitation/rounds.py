@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
@@ -54,12 +55,13 @@ def _hash(data: Any) -> bytes:
 class _Suspension:
     """A handler that ends because its call has to wait: its task is cancelled, which ends all that it awaits.
 
-    Tasks that are ready to run have their turn before, so that what they request joins the round. A handler that is not
-    over `limit` seconds later is cancelled again.
+    Tasks that are ready to run have their turn before, so that what they request joins the round, and steps end before, since
+    they must not run twice. A handler that is not over `limit` seconds later is cancelled again.
     """
 
-    def __init__(self, task: asyncio.Task[Any], limit: float) -> None:
+    def __init__(self, task: asyncio.Task[Any], limit: float, is_at_work: Callable[[], bool]) -> None:
         self.cancels = 0
+        self._is_at_work = is_at_work
         self._waiters: list[asyncio.Future[None]] = []
         self._task = task
         self._limit = limit
@@ -86,7 +88,14 @@ class _Suspension:
             raise
         raise AssertionError("a suspended handler is never resumed")
 
+    def work_ended(self) -> None:
+        """Go on, if this waited for it."""
+        if not self.cancels:
+            self.repeat()
+
     def _cancel(self) -> None:
+        if not self.cancels and self._is_at_work():
+            return  # whose end calls `work_ended`
         self.cancels += 1
         self._task.cancel()
         self._next = self._loop.call_later(self._limit, self._cancel)
@@ -127,13 +136,15 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
         self._suspended = False
         #: Whether a step ran in this round.
         self._has_run_steps = False
+        #: What the end of a round waits for: keys of steps that are running, without those that wait for input; other work.
+        self._at_work: set[object] = set()
         #: What earlier rounds brought, once it is loaded.
         self._state = state
         self._loading: asyncio.Task[None] | None = None
 
     @property
     def has_ended_round(self) -> bool:
-        return self._suspended
+        return self._suspended or any(suspension.cancels for suspension in self._suspensions.values())
 
     async def load(self) -> None:
         """Load what earlier rounds brought, once. Raises what `_load` raises."""
@@ -184,14 +195,29 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
             return call.read(await self._codec.stored_result(state.large[key]))
         if not state.call_id:
             state.call_id = os.urandom(16).hex()
+        for suspension in self._suspensions.values():
+            if suspension.cancels:
+                await suspension.wait()  # the round ends: what begins now would be lost
         self._has_run_steps = True
-        _, text = await call.run(self._running_step(state.call_id, key))
-        if len(text) > self._session.connection.limits.step_bytes:
-            state.large[key] = await self._codec.store_result(f"{state.call_id}:{key}", text, call.name)
-        else:
-            state.steps[key] = text
-        self._forget(scope_of_step(key))
+        with self.at_work(key):
+            _, text = await call.run(self._running_step(state.call_id, key))
+            if len(text) > self._session.connection.limits.step_bytes:
+                state.large[key] = await self._codec.store_result(f"{state.call_id}:{key}", text, call.name)
+            else:
+                state.steps[key] = text
+            self._forget(scope_of_step(key))
         return call.read(text)
+
+    @contextmanager
+    def at_work(self, what: object = None) -> Iterator[None]:
+        work = object() if what is None else what
+        self._at_work.add(work)
+        try:
+            yield
+        finally:
+            self._at_work.discard(work)
+            for suspension in self._suspensions.values():
+                suspension.work_ended()
 
     def _forget(self, scope: str) -> None:
         """Forget what was requested in a step that is over: no round will request it again."""
@@ -212,11 +238,17 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
         """End the handler: by a cancellation of its task, which ends what it awaits; in a thread by an exception there."""
         if task is None:
             raise InputRequired
+        scope = self._scope()
+        self._at_work -= {key for key in self._at_work if isinstance(key, str) and scope.startswith(scope_of_step(key))}
         suspension = self._suspensions.get(task)
         if suspension is None:
-            suspension = self._suspensions[task] = _Suspension(task, self._session.connection.limits.teardown)
+            teardown = self._session.connection.limits.teardown
+            suspension = _Suspension(task, teardown, lambda: bool(self._at_work))
+            self._suspensions[task] = suspension
         elif task is asyncio.current_task():
             suspension.repeat()
+        else:
+            suspension.work_ended()
         await suspension.wait()
 
     async def settle(self, task: asyncio.Task[Any], error: BaseException | None) -> Result | None:
