@@ -1,14 +1,8 @@
-"""The threads of the sandbox's client, which stay for good: begun before tests look at what they leave behind."""
-
-import asyncio
-from contextlib import suppress
+"""Tests of code mode."""
 
 import pytest
 
-from gemel.code.sandbox import ScriptLimits, run_script
 
-
-@pytest.fixture(scope="session", autouse=True)
-def sandbox_threads() -> None:
-    with suppress(ImportError):
-        asyncio.run(run_script("1", {}, ScriptLimits()))
+@pytest.fixture(autouse=True)
+def _with_sandbox_threads(sandbox_threads: None) -> None:
+    """As the name says."""
