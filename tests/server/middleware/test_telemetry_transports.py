@@ -20,7 +20,7 @@ from opentelemetry.trace import SpanKind
 
 from gemel import Client, Context, Limits, PeerError, ResourceNotFound, Server, ToolCallError
 from tests.observed import Observed, attributes, observing
-from tests.serving import connected, running
+from tests.serving import Way, connected
 from tests.support import V2025_11, V2026_07
 from tests.transports.http_rig import JSON_HEADERS, initialize, serving
 from tests.transports.loops import until
@@ -112,8 +112,9 @@ async def connected_by(transport: Any, era: Any, directory: Path) -> AsyncIterat
         async with Client(command, env={"PYTHONPATH": str(ROOT)}, **options) as client:
             yield client
     else:
+        way: Way = "http" if transport == "httpx2" else transport
         wire: dict[str, Any] = {"wire": "httpx2"} if transport == "httpx2" else {}
-        async with connected(make_server(), "http" if wire else transport, **wire, **options) as client:
+        async with connected(make_server(), way, **wire, **options) as client:
             yield client
 
 
