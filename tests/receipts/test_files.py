@@ -1,4 +1,3 @@
-# ruff: noqa: ASYNC240 - small files
 """The files of receipts: rotation, kills, several processes, full disks, and what verification finds."""
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from opentelemetry.trace import SpanKind
 
 from gemel import Client, Context, Limits, PeerError, ResourceNotFound, Server, ToolCallError
 from tests.observed import Observed, attributes, observing
-from tests.serving import Way, connected
+from tests.serving import Way, connected, running
 from tests.support import V2025_11, V2026_07
 from tests.transports.http_rig import JSON_HEADERS, initialize, serving
 from tests.transports.loops import until
