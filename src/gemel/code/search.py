@@ -16,6 +16,7 @@ _NAME, _TITLE, _DESCRIPTION, _PARAMETER, _ABOUT_PARAMETER = 4.0, 2.0, 1.0, 0.7, 
 _SATURATION, _LENGTH = 1.2, 0.6
 #: The first characters of a description that are read, and of a query.
 _READ = 4000
+_RUNS = re.compile(r"[^\W\d_]+|[0-9]+")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 _UNSAID = frozenset(
     words
@@ -28,9 +29,19 @@ _UNSAID = frozenset(
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text or of a name, in lower case, with plurals and forms of verbs cut to one stem."""
-    found = (part.lower() for part in _PARTS.findall(text[:_READ]))
+    """Return the words of a text or of a name, in lower case, with plurals and forms of verbs cut to one stem.
+
+    Names with capitals within, such as GitHub, are words as a whole and by parts.
+    """
+    found: list[str] = []
+    for run in _RUNS.findall(text[:_READ]):
+        parts = _parts(run)
+        found += parts if len(parts) == 1 else [*parts, run.lower()]
     return [_stem(word) for word in found if word not in _UNSAID]
+
+
+def _parts(text: str) -> list[str]:
+    return [part.lower() for part in _PARTS.findall(text[:_READ])]
 
 
 def _stem(word: str) -> str:
@@ -48,20 +59,27 @@ class WordIndex:
     """
 
     def __init__(self, tools: Iterable[tuple[str, Tool]]) -> None:
-        self._weights = [_weights(server, tool) for server, tool in tools]
+        of = list(tools)
+        self._names = [(_parts(tool.name), _parts(f"{server} {tool.name}")) for server, tool in of]
+        self._weights = [_weights(server, tool) for server, tool in of]
         self._lengths = [sum(each.values()) for each in self._weights]
-        self._mean = sum(self._lengths) / len(self._lengths) if self._lengths else 1.0
+        self._mean = sum(self._lengths) / len(self._lengths) if any(self._lengths) else 1.0
         self._in_tools = Counter(word for each in self._weights for word in each)
 
     def find(self, query: str, most: int) -> list[int]:
         """Return the places of the tools that fit a query, best first; of equal ones the earlier first.
 
+        A tool whose name is the query, with or without its server, comes before all others.
+
         Args:
             query: Words in any order.
             most: How many.
         """
-        scores = {place: score for place in range(len(self._weights)) if (score := self._score(place, words(query)))}
-        return sorted(scores, key=lambda place: (-scores[place], place))[:most]
+        wanted, name = words(query), _parts(query)
+        scores = {place: self._score(place, wanted) for place in range(len(self._weights))}
+        named = {place for place in scores if name and name in self._names[place]}
+        fitting = [place for place, score in scores.items() if score or place in named]
+        return sorted(fitting, key=lambda place: (place not in named, -scores[place], place))[:most]
 
     def _score(self, place: int, query: Sequence[str]) -> float:
         weights = self._weights[place]
