@@ -89,12 +89,13 @@ class CodeModeAround(ResultLimit):
         self._catalogues: OrderedDict[bytes, Catalogue] = OrderedDict()
 
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
-        """Serve the request. Raises InvalidRequest if the URL names a mode that there isn't."""
+        """Serve the request. Raises InvalidRequest if the URL names a mode that there isn't, whatever is requested."""
         if ctx.depth:
             return await call_next(ctx)
+        mode = self._mode_for(ctx)
         if ctx.method.startswith("resources/"):
             return await super().__call__(ctx, call_next)
-        if ctx.method not in ("tools/list", "tools/call") or (mode := self._mode_for(ctx)) == "all":
+        if ctx.method not in ("tools/list", "tools/call") or mode == "all":
             return await call_next(ctx)
         if ctx.method == "tools/list":
             return ListToolsResult(tools=await self._listed(ctx, mode))
