@@ -415,17 +415,19 @@ async def test_a_result_that_nothing_can_keep_is_an_error_that_says_so() -> None
         server: Server[Any] = Server("steps", **options)  # type: ignore[arg-type]  # options by name
 
         @server.tool
-        async def pay(ctx: Context[Any]) -> str:
+        async def pay(ctx: Context[Any], asks: bool) -> str:
+            text = await ctx.step(lambda: "x" * (2 << 20))
             try:
-                await ctx.step(lambda: "x" * (2 << 20))
+                return await ctx.elicit("Really?", str) if asks else str(len(text))
             except GemelError as exc:
                 return str(exc)
-            return "kept"
 
         async with Client(server, era="2026") as client:
-            texts.append((await client.call_tool("pay")).text)
-        async with Client(server, era="2025") as client:  # nothing has to be kept
-            assert (await client.call_tool("pay")).text == "kept"
+            assert (await client.call_tool("pay", {"asks": False})).text == str(2 << 20), "nothing has to be kept"
+        async with Client(server, era="2026", on_elicit=lambda form: {"value": "yes"}) as client:
+            texts.append((await client.call_tool("pay", {"asks": True})).text)
+        async with Client(server, era="2025", on_elicit=lambda form: {"value": "yes"}) as client:
+            assert (await client.call_tool("pay", {"asks": True})).text == "yes", "nothing has to be kept"
     assert all("its result has 2097154 bytes" in text for text in texts)
     assert "shared backend" in texts[0]
     assert "return less" in texts[1]

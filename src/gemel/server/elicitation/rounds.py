@@ -138,6 +138,8 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
         self._has_run_steps = False
         #: What the end of a round waits for: keys of steps that are running, without those that wait for input; other work.
         self._at_work: set[object] = set()
+        #: Results of this round that are too large for the state, with the names of their functions, by the key of the step.
+        self._large: dict[str, tuple[bytes, str]] = {}
         #: What earlier rounds brought, once it is loaded.
         self._state = state
         self._loading: asyncio.Task[None] | None = None
@@ -174,11 +176,12 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
         return self._call.origin.owner
 
     async def answer(self, item: ClientInput[Any]) -> Any:
-        """The answer of an earlier round; without one the handler is suspended."""
+        """The answer of an earlier round; without one the handler is suspended. Raises what `_store_large` raises."""
         assert item.key is not None
         await self.load()
         answer = self._state.answers.get(item.key)
         if answer is None:
+            await self._store_large()
             await self.suspend(item.task)
         try:
             return msgspec.json.decode(answer, type=item.kind)
@@ -202,7 +205,7 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
         with self.at_work(key):
             _, text = await call.run(self._running_step(state.call_id, key))
             if len(text) > self._session.connection.limits.step_bytes:
-                state.large[key] = await self._codec.store_result(f"{state.call_id}:{key}", text, call.name)
+                self._large[key] = text, call.name
             else:
                 state.steps[key] = text
             self._forget(scope_of_step(key))
@@ -219,9 +222,16 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
             for suspension in self._suspensions.values():
                 suspension.work_ended()
 
+    async def _store_large(self) -> None:
+        """Store the large results of steps: another round will need them. Raises what `store_result` raises."""
+        while self._large:
+            key, (text, function) = next(iter(self._large.items()))
+            self._state.large[key] = await self._codec.store_result(f"{self._state.call_id}:{key}", text, function)
+            self._large.pop(key, None)
+
     def _forget(self, scope: str) -> None:
         """Forget what was requested in a step that is over: no round will request it again."""
-        for table in (self._requested, self._state.answers, self._state.steps, self._state.large):
+        for table in (self._requested, self._state.answers, self._state.steps, self._state.large, self._large):
             for key in [key for key in table if key.startswith(scope)]:
                 del table[key]
 
@@ -230,6 +240,7 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
         await self.load()
         self._suspended = True
         large = {key: await self._codec.stored_result(name) for key, name in self._state.large.items()}
+        large |= {key: text for key, (text, _) in self._large.items()}
         return dict(self._state.answers), self._state.steps | large
 
     # ---------------------------------------------------------------- the end of a round
@@ -278,6 +289,7 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
 
     async def _keep(self, keep: Callable[[], Awaitable[KeptT]]) -> KeptT:
         """Keep the state. Raises NotFinished if steps ran in this round and it can't be kept, else Overloaded."""
+        await self._store_large()
 
         async def keep_all() -> KeptT:
             await self._codec.renew_results(self._state.large.values())

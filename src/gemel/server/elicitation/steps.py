@@ -73,8 +73,8 @@ class Steps:
             Its result, as the type that the function is annotated with.
 
         Raises:
-            GemelError: JSON can't represent the result, or, in the stateless era, it is too large to be kept.
-            NotFinished: It is unknown whether the step ran, with `retry=False`; or its result can't be kept now.
+            GemelError: JSON can't represent the result.
+            NotFinished: It is unknown whether the step ran, with `retry=False`.
         """
         return await self._requests().step(StepCall(function, arguments, named, retry=self._retry))
 
@@ -120,8 +120,8 @@ class SyncSteps:
             Its result.
 
         Raises:
-            GemelError: JSON can't represent the result, or, in the stateless era, it is too large to be kept.
-            NotFinished: It is unknown whether the step ran, with `retry=False`; or its result can't be kept now.
+            GemelError: JSON can't represent the result.
+            NotFinished: It is unknown whether the step ran, with `retry=False`.
         """
         result: StepT = self._run(lambda here: self._step(here, *arguments, **named), function)
         return result
