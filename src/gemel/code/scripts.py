@@ -32,6 +32,7 @@ async def run_for(ctx: Context[Any], code: str, catalogue: Catalogue, limits: Sc
 
     Raises:
         ToolError: The script is wrong, failed or went beyond a limit; the text is for the model that wrote it.
+        GemelError: What earlier rounds of the call have done can't be read.
     """
     within = ctx.replace()
     calls = _ScriptCalls(within)
@@ -44,7 +45,13 @@ async def run_for(ctx: Context[Any], code: str, catalogue: Catalogue, limits: Sc
         if tools
     }
     at_work = served_call(ctx).input_requests.at_work
-    result = await run_script(code, modules, limits, begun=partial(_pause_for_people, ctx, within), at_work=at_work)
+    try:
+        result = await run_script(code, modules, limits, begun=partial(_pause_for_people, ctx, within), at_work=at_work)
+    except ToolError:
+        if calls.failure is None:
+            raise
+    if calls.failure is not None:
+        raise calls.failure
     value = _as_text(result.value)
     return f"{result.printed.rstrip()}\n{value}".strip() if result.printed else value
 
@@ -60,6 +67,8 @@ class _ScriptCalls:
     def __init__(self, ctx: Context[Any]) -> None:
         self._ctx = ctx
         self._begun = 0
+        #: Why results of steps could not be read or kept: no script may go on from there.
+        self.failure: GemelError | None = None
 
     def function(self, tool: ModuleTool) -> HostFunction:
         """A tool as a function that a script calls."""
@@ -69,13 +78,19 @@ class _ScriptCalls:
             unknown = given.keys() - wires.keys()
             if unknown:
                 raise TypeError(f"{tool.path} has no argument {sorted(unknown)[0]!r}")
+            if self.failure is not None:
+                raise self.failure
             self._begun += 1
             await self._ctx.report_progress(self._begun, message=tool.path)
             try:
                 arguments = {wires[one]: plain_value(value) for one, value in given.items()}
             except (NotSerializable, RecursionError) as exc:
                 raise TypeError(f"{tool.path} can't be given these arguments: {shorten(str(exc))}") from None
-            done = await self._ctx.step(call_tool, name, arguments)
+            try:
+                done = await self._ctx.step(call_tool, name, arguments)
+            except GemelError as exc:
+                self.failure = exc
+                raise
             if "error" in done:
                 raise RuntimeError(done["error"])
             return done["value"]
@@ -104,6 +119,8 @@ def value_of(result: CallToolResult, tool: Tool) -> object:
         if isinstance(structured, dict) and any(schema.get(marker) is True for marker in WRAP_MARKERS):
             return structured.get("result")
         return structured
+    if not result.content:
+        return None
     if not all(isinstance(block, TextContent) for block in result.content):
         return msgspec.to_builtins(result.content)
     if result.text.lstrip()[:1] in ("{", "["):
