@@ -64,15 +64,23 @@ class CodeModule(NamedTuple):
         """Return all tools, or those that only read."""
         return [one for one in self.tools if one.offered.read_only or not read_only]
 
-    def stubs(self, tools: Sequence[ModuleTool] | None = None, *, short: bool = False) -> str:
-        """Return the text of a `.pyi` file.
+    def stubs(self, tools: Sequence[ModuleTool], *, short: bool) -> str:
+        """Return the functions of some tools with their types, as a model reads them.
 
         Args:
-            tools: Those to contain; all by default.
+            tools: The tools.
             short: With the first lines of the descriptions only.
         """
-        chosen = self.tools if tools is None else tools
-        return self.functions.text([one.function for one in chosen], short=short)
+        return self.functions.text([one.function for one in tools], short=short)
+
+    def source(self, tools: Sequence[ModuleTool]) -> str:
+        """Return the text of a `.pyi` file, as type checkers read it.
+
+        Args:
+            tools: Those to contain.
+        """
+        text = self.stubs(tools, short=True)
+        return self.functions.imports(text) + text
 
 
 class Catalogue:

@@ -39,7 +39,7 @@ async def run_for(ctx: Context[Any], code: str, catalogue: Catalogue, limits: Sc
     chosen = {name: module.chosen(read_only=read_only) for name, module in catalogue.modules.items()}
     modules = {
         name: ScriptModule(
-            {one.function.name: calls.function(one) for one in tools}, catalogue.modules[name].stubs(tools)
+            {one.function.name: calls.function(one) for one in tools}, catalogue.modules[name].source(tools)
         )
         for name, tools in chosen.items()
         if tools

@@ -1,0 +1,143 @@
+"""What fits the schema of a tool passes the check of types and arrives as it was written; what doesn't fit is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal, NotRequired, TypedDict
+
+import pytest
+
+from gemel import Client, Server, ToolError
+from gemel.code import CodeMode
+from gemel.code.catalogue import Catalogue, OfferedTool
+from gemel.code.sandbox import ScriptLimits, ScriptModule, run_script
+from gemel.schema.content import TextContent
+from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
+from tests.code.test_mode import run
+from tests.source import ROOT
+
+pytest.importorskip("pydantic_monty")
+
+LISTS: dict[str, list[dict[str, Any]]] = json.loads((ROOT / "benchmarks" / "tool_lists.json").read_text())
+
+
+class Inner(TypedDict):
+    count: NotRequired[int]
+
+
+class Outer(TypedDict):
+    inner: Inner
+    kind: NotRequired[Literal["x", "y"]]
+
+
+server: Server[Any] = Server("things", middleware=[CodeMode()])
+
+
+@server.tool
+def put(thing: Outer, more: list[Inner] | None = None) -> Outer:
+    return thing
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "await put(thing={'inner': {}})",
+        "await put(thing={'inner': {'count': 1}, 'kind': 'x'}, more=[{'count': i} for i in range(3)])",
+        "await put(thing=await put(thing={'inner': {}}))",
+        "(await put(thing={'inner': {'count': 1}}))['inner'].get('count')",
+    ],
+)
+async def test_objects_are_given_as_they_are_written(call: str) -> None:
+    async with Client(server) as client:
+        await run(client, f"from things import put\n{call}")
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("await put(thing={})", "inner"),
+        ("await put(thing={'inner': {'number': 1}})", "number"),
+        ("await put(thing={'inner': {'count': 'one'}})", "count"),
+        ("await put(thing={'inner': {}, 'kind': 'z'})", "kind"),
+        ("(await put(thing={'inner': {}}))['outer']", "outer"),
+    ],
+)
+async def test_members_of_objects_are_checked(call: str, told: str) -> None:
+    async with Client(server) as client:
+        with pytest.raises(ToolError, match=rf"The script was not run:[\s\S]*{told}"):
+            await run(client, f"from things import put\n{call}")
+
+
+def sample(schema: Any, root: dict[str, Any]) -> Any:
+    """A value that fits a schema."""
+    if not isinstance(schema, dict):
+        return 1
+    if "$ref" in schema:
+        found: Any = root
+        for part in schema["$ref"].split("/")[1:]:
+            found = found[part]
+        return sample(found, root)
+    for word in ("const", "enum"):
+        if word in schema:
+            return schema[word] if word == "const" else schema[word][0]
+    for word in ("anyOf", "oneOf"):
+        if word in schema:
+            return sample(schema[word][0], root)
+    kind = schema.get("type")
+    kind = kind[0] if isinstance(kind, list) else kind
+    if kind == "object" or "properties" in schema:
+        return {name: sample(inner, root) for name, inner in schema.get("properties", {}).items()}
+    if kind == "array":
+        return [sample(schema.get("items"), root)]
+    return {"string": "text", "integer": 3, "number": 1.5, "boolean": True}.get(kind or "string")
+
+
+@pytest.mark.parametrize("name", LISTS)
+async def test_tools_of_published_servers_can_be_called(name: str) -> None:
+    tools = [Tool(name=one["name"], input_schema=one["inputSchema"]) for one in LISTS[name]]
+    catalogue = Catalogue(OfferedTool(name, tool.name, tool, is_trusted=False, read_only=False) for tool in tools)
+    (module,) = catalogue.modules.values()
+    given: dict[str, Any] = {}
+
+    def function(path: str) -> Any:
+        async def call(**arguments: object) -> None:
+            given[path] = arguments
+
+        return call
+
+    expected, lines = {}, []
+    for one in module.tools:
+        values = sample(one.offered.tool.input_schema, one.offered.tool.input_schema)
+        expected[one.path] = {argument: values[wire] for argument, wire in one.function.wires.items()}
+        arguments = ", ".join(f"{argument}={value!r}" for argument, value in expected[one.path].items())
+        lines += [f"from {one.module} import {one.function.name} as called", f"await called({arguments})"]
+    functions = {one.function.name: function(one.path) for one in module.tools}
+    script = ScriptModule(functions, module.source(module.tools))
+    await run_script("\n".join(lines), {module.name: script}, ScriptLimits())
+    assert given == expected
+
+
+NAMES = ["class", "self", "from", "a-b", "a b", "1st", "", "call", "given", "name", "é", "async", "__init__", "$ref"]
+
+
+async def test_arguments_of_any_name_arrive() -> None:
+    async def foreign(ctx: Any, call_next: Any) -> Any:
+        if ctx.method == "tools/list":
+            strange = {"type": "object", "properties": {name: {"type": "string"} for name in NAMES}}
+            return ListToolsResult(
+                tools=[Tool(name="strange", input_schema=strange), Tool(name="bare", input_schema={"type": "object"})]
+            )
+        if ctx.method == "tools/call":
+            return CallToolResult(content=[TextContent(text=json.dumps(ctx.decoded_params.get("arguments")))])
+        return await call_next(ctx)
+
+    gateway: Server[Any] = Server("gateway", middleware=[CodeMode()])
+    gateway.mount(Server.from_client(Client(Server("foreign", middleware=[foreign]))), "foreign")
+    async with Client(gateway) as client:
+        signature = (await client.call_tool("search_tools", {"names": ["foreign.strange"]})).text
+        arguments = signature.split("*, ")[1].split(") ->")[0].split(": str = ..., ")
+        arguments[-1] = arguments[-1].removesuffix(": str = ...")
+        call = ", ".join(f"{argument}='{argument}'" for argument in arguments)
+        got = json.loads(await run(client, f"from foreign import strange\nawait strange({call})"))
+        assert got == dict(zip(NAMES, arguments, strict=True))
+        assert await run(client, "from foreign import bare\nawait bare()") in ("{}", "null")
