@@ -29,6 +29,7 @@ _NEEDED = [
     "pytest>=9.0",
     "pytest-asyncio>=1.3",
     "pytest-timeout>=2.4",
+    "pydantic-monty>=1.4,<2",
 ]
 _PIP = ["-m", "pip", "install", "-q", "--disable-pip-version-check"]
 _ENVIRONMENT_OF_PYTHON = "import sysconfig; print(sysconfig.get_path('purelib'))"
@@ -37,7 +38,9 @@ _ENVIRONMENT_OF_PYTHON = "import sysconfig; print(sysconfig.get_path('purelib'))
 def prepare(adapter: str) -> Path:
     """Install the framework and what the tests need, let it import this checkout, and return the interpreter."""
     python = install(frozenset({ADAPTERS[adapter], "peers"})).python(ADAPTERS[adapter])
-    if subprocess.run([python, "-c", "import msgspec, pytest_asyncio, pytest_timeout"], capture_output=True).returncode:
+    if subprocess.run(
+        [python, "-c", "import msgspec, pydantic_monty, pytest_asyncio, pytest_timeout"], capture_output=True
+    ).returncode:
         subprocess.run([python, *_PIP, *_NEEDED], check=True)
     packages = subprocess.run([python, "-c", _ENVIRONMENT_OF_PYTHON], capture_output=True, text=True, check=True)
     Path(packages.stdout.strip(), "gemel-checkout.pth").write_text(f"{ROOT / 'src'}\n")
@@ -51,7 +54,11 @@ def check(adapter: str) -> bool:
     # Frameworks warn of things that are not ours. The plugins of conftest.py would need more packages.
     pytest = os.environ.get("PYTEST", "pytest")
     tests = [python, "-m", pytest, "-q", "--noconftest", "-W", "ignore", "-p", "no:cacheprovider", "-k", adapter]
-    files = [f"tests/adapters/formats/test_{adapter}.py", "tests/adapters/test_agents.py"]
+    files = [
+        f"tests/adapters/formats/test_{adapter}.py",
+        "tests/adapters/test_agents.py",
+        "tests/adapters/test_code.py",
+    ]
     types = [sys.executable, "-m", "mypy", "--python-executable", python, "--follow-imports", "silent"]
     fine = [
         subprocess.run([str(word) for word in command], cwd=ROOT).returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypedDict
@@ -285,6 +286,14 @@ async def test_what_is_too_long_is_kept_in_pages(era: Era) -> None:
         (link,) = [block for block in result.content if block.type == "resource_link"]
         page = await client.read_resource(link.uri)
         assert page.contents[0].text
+
+
+async def test_without_its_extra_tools_are_found_and_scripts_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_monty", None)
+    async with Client(Shop().server) as client:
+        assert "list_issues" in (await client.call_tool("search_tools", {"query": "issues"})).text
+        with pytest.raises(ToolError, match=r"pip install 'gemel\[code\]'"):
+            await run(client, "1")
 
 
 # ---------------------------------------------------------------- what is allowed

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemel.code.search import ToolIndex
+from gemel.code.search import WordIndex
 from gemel.schema.tools import Tool
 from tests.source import ROOT
 
@@ -74,8 +74,8 @@ def found(query: str, most: int) -> list[str]:
 
 
 @cache
-def index() -> ToolIndex:
-    return ToolIndex(recorded())
+def index() -> WordIndex:
+    return WordIndex(recorded())
 
 
 def test_words_of_a_user_find_the_tool() -> None:
@@ -122,15 +122,15 @@ def test_long_queries_take_no_long_time(query: str) -> None:
     ],
 )
 def test_any_schema_is_indexed(schema: dict[str, object]) -> None:
-    assert ToolIndex([("server", Tool(name="send_mail", input_schema=schema))]).find("mails sent", 1) == [0]
+    assert WordIndex([("server", Tool(name="send_mail", input_schema=schema))]).find("mails sent", 1) == [0]
 
 
 def test_names_with_capitals_within_are_words() -> None:
     tools = [("github", Tool(name="star", input_schema={})), ("x", Tool(name="run_JavaScript", input_schema={}))]
-    assert ToolIndex(tools).find("GitHub", 5) == [0]
-    assert ToolIndex(tools).find("javascript", 5) == ToolIndex(tools).find("a script", 5) == [1]
+    assert WordIndex(tools).find("GitHub", 5) == [0]
+    assert WordIndex(tools).find("javascript", 5) == WordIndex(tools).find("a script", 5) == [1]
 
 
 def test_nothing_is_found_where_nothing_is() -> None:
-    assert ToolIndex([]).find("anything", 10) == []
-    assert ToolIndex([("", Tool(name="☃", input_schema={"type": "object"}))]).find("☃", 10) == []
+    assert WordIndex([]).find("anything", 10) == []
+    assert WordIndex([("", Tool(name="☃", input_schema={"type": "object"}))]).find("☃", 10) == []

@@ -15,7 +15,7 @@ from gemel.code.catalogue import Catalogue, OfferedTool
 from gemel.code.sandbox import ScriptLimits, check_sandbox
 from gemel.code.scripts import run_for
 from gemel.code.tools import MODES, OWN, ListMode, own_tools
-from gemel.errors import InvalidRequest, ToolError, shorten
+from gemel.errors import DefinitionError, InvalidRequest, ToolError, shorten
 from gemel.loops import PerLoop
 from gemel.schema.content import TextContent
 from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
@@ -155,7 +155,7 @@ class CodeModeAround(ResultLimit):
             if name == "call_tool":
                 return await self._call_tool(ctx, _read(arguments, _ToolCall))
             return _text(await self._run(ctx, _read(arguments, _Script).code, read_only=name == "query_code"))
-        except ToolError as exc:
+        except (DefinitionError, ToolError) as exc:
             return CallToolResult(content=[TextContent(text=str(exc))], is_error=True)
 
     async def _call_tool(self, ctx: Context[Any], call: _ToolCall) -> CallToolResult:

@@ -183,6 +183,8 @@ async def run_script(
                 await calls.end()
     except TimeoutError:
         raise ToolError(f"The script was ended{calls.said()}: it took more than {limits.seconds:g} s") from None
+    except OSError as exc:
+        raise ToolError(f"The sandbox can't be started: {shorten(str(exc))}") from exc
     except monty.MontyTypingError as exc:
         raise ToolError(f"The script was not run:\n{_placed(exc.display())}") from None
     except (monty.MontySyntaxError, monty.MontyRuntimeError) as exc:
