@@ -77,6 +77,22 @@ async def test_what_a_script_prints_is_no_output_of_the_server(capfd: pytest.Cap
         pytest.param(
             "while True:\n    try:\n        await echo(value=1)\n    except BaseException: pass", "limit", id="calls"
         ),
+        pytest.param("x = [1]\nfor _ in range(60):\n    x = [x, x]\nx", "more than 50000000 bytes", id="shared parts"),
+        pytest.param(
+            "x = {'a': 1}\nfor _ in range(60):\n    x = {'a': x, 'b': (x,)}\nx", "more than", id="shared values"
+        ),
+        pytest.param("['x' * 1_000_000] * 1000", "more than", id="shared text"),
+        pytest.param(
+            "class A:\n    def __init__(self, x: object) -> None:\n        self.x = [x, x]\nx: object = 1\n"
+            "for _ in range(60):\n    x = A(x)\nx",
+            "more than",
+            id="shared objects",
+        ),
+        pytest.param(
+            "x = [1]\nfor _ in range(60):\n    x = [x, x]\nawait echo(value=x)",
+            "more than",
+            id="shared parts of arguments",
+        ),
         pytest.param("for i in range(21):\n    await echo(value=i)", "may call 20 tools", id="one call too many"),
         pytest.param("await asyncio.gather(*[echo(value=i) for i in range(9999)])", "limit", id="calls at a time"),
     ],

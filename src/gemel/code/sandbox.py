@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 from gemel.errors import DefinitionError, ToolError, shorten
@@ -142,7 +143,7 @@ async def run_script(
     _wait_at_exit()
     if len(code) > limits.code:
         raise ToolError(f"The script was not run: it has {len(code)} characters, at most {limits.code} are possible")
-    calls = _RunningCalls(limits.calls)
+    calls = _RunningCalls(limits)
     given = {
         name: monty.ExternalModule(
             {one: calls.counted(call) for one, call in module.functions.items()}, stubs=module.stubs
@@ -193,6 +194,8 @@ async def run_script(
         raise ToolError(f"The script was ended{calls.said()}: {shorten(str(exc))}") from None
     except monty.MontyError as exc:
         raise ToolError(f"The script failed{calls.said()}: {shorten(str(exc))}") from None
+    if _extent(at.output, {}) > limits.memory:
+        raise ToolError(f"The script ended{calls.said()}, but its value {_too_large(limits)}")
     return ScriptResult(at.output, printed.output)
 
 
@@ -235,11 +238,38 @@ def _placed(text: str) -> str:
     return text if len(text) <= _ERROR else f"{text[: _ERROR // 2]}\n…\n{text[-_ERROR // 2 :]}"
 
 
+def _too_large(limits: ScriptLimits) -> str:
+    return f"has more than {limits.memory} bytes, with each part counted as often as it occurs"
+
+
+def _extent(value: object, known: dict[int, tuple[object, int]]) -> int:
+    """Return about how many bytes a value has as text, in time that grows with what it holds in memory.
+
+    A list that holds another one twice is small, and its text is not: forty of them one in another have a text of terabytes.
+
+    Args:
+        value: A value that a script gave. It has no cycles, and not many levels: the interpreter's client sees to that.
+        known: The objects that were counted, by their ids.
+    """
+    if isinstance(value, str | bytes):
+        return len(value) + 2
+    if isinstance(value, int):
+        return value.bit_length() // 3 + 1
+    if not isinstance(value, Mapping | list | tuple | set | frozenset):
+        value = getattr(value, "attributes", None)  # of an object of a class of the script
+        if not isinstance(value, Mapping):
+            return 8
+    if id(value) not in known:
+        parts = chain(value, value.values()) if isinstance(value, Mapping) else value
+        known[id(value)] = value, 2 + sum(1 + _extent(part, known) for part in parts)
+    return known[id(value)][1]
+
+
 class _RunningCalls:
     """The calls of one script, which end with it."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limits: ScriptLimits) -> None:
+        self._limits = limits
         self._begun = 0
         self._is_over = False
         self._running: set[asyncio.Task[object]] = set()
@@ -250,8 +280,10 @@ class _RunningCalls:
         async def call(*arguments: object, **named: object) -> Value:
             if arguments:
                 raise TypeError("Tools take keyword arguments only")
-            if self._begun >= self._most:
-                raise RuntimeError(f"A script may call {self._most} tools")
+            if self._begun >= self._limits.calls:
+                raise RuntimeError(f"A script may call {self._limits.calls} tools")
+            if _extent(named, {}) > self._limits.memory:
+                raise MemoryError(f"What the tool is given {_too_large(self._limits)}")
             self._begun += 1
             task = asyncio.current_task()
             if self._is_over or task is None:
