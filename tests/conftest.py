@@ -1,6 +1,5 @@
 """What holds for every test: it leaves nothing behind, and what Gemel sends in it is of its revision."""
 
-import asyncio
 import compileall
 import gc
 import os
@@ -8,7 +7,6 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -55,12 +53,3 @@ def fast_disk(tmp_path: Path) -> Iterator[Path]:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
         yield Path(folder)
-
-
-@pytest.fixture(scope="session")
-def sandbox_threads() -> None:
-    """Begin the threads of the sandbox's client, which stay for good, before a test looks at what it leaves behind."""
-    from gemel.code.sandbox import ScriptLimits, run_script
-
-    with suppress(ImportError):
-        asyncio.run(run_script("1", {}, ScriptLimits()))

@@ -103,6 +103,24 @@ async def test_a_script_that_takes_too_much_is_ended(code: str, told: str) -> No
     assert len(str(raised.value)) < 5000
 
 
+@pytest.mark.parametrize("use", ["{x}", "await echo(value={x})", "{x: 1}"])
+async def test_a_value_that_takes_forever_to_convert_holds_up_nobody(use: str) -> None:
+    """Forty tuples one in another, each twice: 2**40 hashes, in what makes a set of Python of it."""
+    turns = 0
+
+    async def other_work() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0.01)
+            turns += 1
+
+    working = asyncio.create_task(other_work())
+    with pytest.raises(ToolError, match="the sandbox was ended"):
+        await run(f"x = (1,)\nfor _ in range(40):\n    x = (x, x)\n{use}")
+    working.cancel()
+    assert turns > 50
+
+
 @pytest.mark.parametrize(
     "code",
     [

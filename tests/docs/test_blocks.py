@@ -29,7 +29,6 @@ LONG = {
 }
 
 
-@pytest.mark.usefixtures("sandbox_threads")
 @pytest.mark.timeout(300)  # a page starts up to thirty processes; each of its commands has a limit of its own
 @pytest.mark.parametrize(
     "document",

@@ -1,30 +1,31 @@
-"""The sandbox that scripts of a model run in: an interpreter in a process of its own, which ends with the script.
+"""The sandbox that scripts of a model run in: a process with an interpreter, which ends with the script.
 
 `pydantic-monty` is that interpreter. It has no files, no network and no other modules than those that are given here; no
 clock, no randomness and no sleep either, so that a script that runs again with the same results does the same again.
+`child.py` is what runs in the process.
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
-import functools
+import os
+import signal
 import sys
-import threading
-import time
+from asyncio import subprocess
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Raw
 
 from gemel.errors import DefinitionError, ToolError, shorten
 from gemel.options import Check, check_values, is_number, whole
 from gemel.version import missing_extra
 
-if TYPE_CHECKING:
-    from pydantic_monty import OsFunction
-
-#: What a script can be given, and gives.
+#: What a script can be given, and gives: JSON.
 Value: TypeAlias = object
 HostFunction: TypeAlias = Callable[..., Awaitable[Value]]
 
@@ -38,12 +39,23 @@ _OPTIONS = {
     "code": whole(1),
     "scripts": whole(1),
 }
-#: Each call needs up to so many turns between the host and the sandbox, names and modules besides.
-_TURNS_OF_CALL, _TURNS = 4, 200
-#: Seconds beyond its own limit after which a process that doesn't answer is killed.
-_GRACE = 2.0
-#: Seconds that the end of this process may wait for threads, and between two looks.
-_EXIT, _TURN = 2.0, 0.005
+_CHILD = Path(__file__).with_name("child.py")
+#: The variables that the process gets: what it needs to start, and nothing that a server is told in secret.
+_VARIABLES = (
+    "HOME",
+    "LD_LIBRARY_PATH",
+    "MONTY_BIN",
+    "PATH",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "SYSTEMROOT",
+    "TEMP",
+    "TMPDIR",
+)
+#: Seconds beyond those that it may compute after which a process that says nothing is ended; before that it has to start.
+_GRACE, _START = 2.0, 20.0
+#: The bytes of the length of a message.
+_LENGTH = 4
 #: The longest text of an error, in characters.
 _ERROR = 4000
 #: Where the interpreter says that code is, in errors of types and of programs.
@@ -106,16 +118,33 @@ class ScriptResult(NamedTuple):
     printed: str
 
 
+class _Message(msgspec.Struct):
+    """What the process says: that it has started, a call, that it waits after so many results, or how the script ended."""
+
+    started: bool = False
+    call: int = 0
+    module: str = ""
+    function: str = ""
+    arguments: dict[str, Any] = {}
+    waits: int | None = None
+    refused: str | None = None
+    failed: str | None = None
+    unsent: str | None = None
+    value: Raw = Raw(b"null")
+    printed: str = ""
+
+
+_message = msgspec.json.Decoder(_Message)
+
+
 def check_sandbox() -> None:
     """Check that scripts can run here.
 
     Raises:
         DefinitionError: The extra is missing, or has no build for this system.
     """
-    try:
-        import pydantic_monty  # noqa: F401
-    except ImportError:
-        raise DefinitionError(missing_extra("Scripts need", "code")) from None
+    if find_spec("pydantic_monty") is None:
+        raise DefinitionError(missing_extra("Scripts need", "code"))
 
 
 async def run_script(
@@ -130,7 +159,8 @@ async def run_script(
 
     Args:
         code: The script. The value of its last expression is its result.
-        modules: What it may import, by name.
+        modules: What it may import, by name. TypeError and RuntimeError of their functions are raised in the script; anything
+            else ends it, and is raised here.
         limits: Its bounds.
         begun: Called with the limit of `seconds`, for whoever stops the clock.
         at_work: What is entered while the script does not only wait for its calls.
@@ -138,96 +168,163 @@ async def run_script(
     Raises:
         ToolError: The script is wrong, failed or went beyond a limit; the text is for who wrote it.
     """
-    import pydantic_monty as monty
-
-    _wait_at_exit()
     if len(code) > limits.code:
         raise ToolError(f"The script was not run: it has {len(code)} characters, at most {limits.code} are possible")
-    calls = _RunningCalls(limits)
-    given = {
-        name: monty.ExternalModule(
-            {one: calls.counted(call) for one, call in module.functions.items()}, stubs=module.stubs
-        )
-        for name, module in modules.items()
-    }
-    printed = monty.CollectString(max_bytes=limits.printed)
-    pool = monty.AsyncMonty(max_processes=1, request_timeout=limits.cpu + _GRACE)
+    script = _Script(modules, limits, at_work)
     try:
-        async with (
-            asyncio.timeout(limits.seconds) as limit,
-            pool,
-            pool.checkout(
-                external_modules=given,
-                limits={
-                    "max_feed_duration_secs": float(limits.cpu),
-                    "max_memory": limits.memory,
-                    "max_recursion_depth": limits.recursion,
-                    "max_suspensions": _TURNS + _TURNS_OF_CALL * limits.calls,
-                    "max_total_sleep_secs": 0.0,
-                },
-                type_check=True,
-                type_check_format="concise",
-                os_policy={"datetime": "call_host", "sleep": "call_host", "random_start": "call_host"},
-            ) as session,
-        ):
+        async with asyncio.timeout(limits.seconds) as limit:
             begun(limit)
-            try:
-                with at_work():
-                    at = await session.feed_start(code, print_callback=printed, os=_refuse)
-                while not isinstance(at, monty.MontyComplete):
-                    waits = isinstance(at, monty.AsyncFutureSnapshot)
-                    if isinstance(at, monty.AsyncFunctionSnapshot):
-                        waits = at.allow_eager_await and not at.is_os_function
-                    with nullcontext() if waits else at_work():
-                        at = await at.resume_auto()
-            finally:
-                await calls.end()
+            ended = await script.run(code)
     except TimeoutError:
-        raise ToolError(f"The script was ended{calls.said()}: it took more than {limits.seconds:g} s") from None
+        raise ToolError(f"The script was ended{script.said()}: it took more than {limits.seconds:g} s") from None
     except OSError as exc:
         raise ToolError(f"The sandbox can't be started: {shorten(str(exc))}") from exc
-    except monty.MontyTypingError as exc:
-        raise ToolError(f"The script was not run:\n{_placed(exc.display())}") from None
-    except (monty.MontySyntaxError, monty.MontyRuntimeError) as exc:
-        raise ToolError(f"The script failed{calls.said()}:\n{_placed(exc.display())}") from None
-    except monty.MontyCrashedError as exc:
-        raise ToolError(f"The script was ended{calls.said()}: {shorten(str(exc))}") from None
-    except monty.MontyError as exc:
-        raise ToolError(f"The script failed{calls.said()}: {shorten(str(exc))}") from None
-    if _extent(at.output, {}) > limits.memory:
-        raise ToolError(f"The script ended{calls.said()}, but its value {_too_large(limits)}")
-    return ScriptResult(at.output, printed.output)
+    if ended.refused is not None:
+        raise ToolError(f"The script was not run:\n{_placed(ended.refused)}")
+    if ended.failed is not None:
+        raise ToolError(f"The script failed{script.said()}:\n{_placed(ended.failed)}")
+    if ended.unsent is not None:
+        raise ToolError(f"The script ended{script.said()}, but its value {ended.unsent}")
+    return ScriptResult(msgspec.json.decode(ended.value), ended.printed)
 
 
-@functools.cache
-def _wait_at_exit() -> None:
-    """Let the threads of the interpreter's client leave Python before it is finalized.
+class _Script:
+    """One script, with its process and its calls, which end with it."""
 
-    The thread that reports the end of a script gives up the GIL in between. CPython before 3.14 ends threads that want it
-    back at finalization, and ends the process with SIGABRT if these are threads of Rust.
-    """
+    def __init__(
+        self,
+        modules: Mapping[str, ScriptModule],
+        limits: ScriptLimits,
+        at_work: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._modules = modules
+        self._limits = limits
+        self._at_work = at_work
+        #: Entered while the script works; the timer ends a process that says nothing meanwhile.
+        self._work = ExitStack()
+        self._silence: asyncio.TimerHandle | None = None
+        self._begun = self._answered = 0
+        self._calls: set[asyncio.Task[None]] = set()
+        #: What a call raised that ends the script.
+        self._failure: asyncio.Future[_Message] = asyncio.get_running_loop().create_future()
 
-    def wait() -> None:
-        end = time.monotonic() + _EXIT
-        time.sleep(_TURN)
-        while (
-            sys._current_frames().keys() - {thread.ident for thread in threading.enumerate()} and time.monotonic() < end
-        ):
-            time.sleep(_TURN)
+    def said(self) -> str:
+        """Return how much was called, for an error: it may have changed something."""
+        return f" after it had called {self._begun} tool{'s' if self._begun != 1 else ''}" if self._begun else ""
 
-    atexit.register(wait)
+    async def run(self, code: str) -> _Message:
+        """Run it, and return how it ended. Raises OSError if the process can't be started."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            str(_CHILD),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
+            start_new_session=os.name == "posix",
+        )
+        following = asyncio.ensure_future(self._follow(process))
+        try:
+            self._works(process, _START)
+            await _send(process, self._job(code))
+            await asyncio.wait([following, self._failure], return_when=asyncio.FIRST_COMPLETED)
+            return (self._failure if self._failure.done() else following).result()
+        finally:
+            self._waits()
+            self._failure.cancel()
+            running = [following, *self._calls]
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+            _kill(process)
+            await process.communicate()
+
+    def _job(self, code: str) -> dict[str, object]:
+        modules = {name: (list(each.functions), each.stubs) for name, each in self._modules.items()}
+        limits = {name: getattr(self._limits, name) for name in ("calls", "cpu", "memory", "recursion", "printed")}
+        return {"code": code, "modules": modules, **limits}
+
+    # ---------------------------------------------------------------- whether it works or waits
+
+    def _works(self, process: subprocess.Process, grace: float = _GRACE) -> None:
+        """Note that the script goes on: now, or since a result was sent."""
+        self._waits()
+        self._work.enter_context(self._at_work())
+        self._silence = asyncio.get_running_loop().call_later(self._limits.cpu + grace, _kill, process)
+
+    def _waits(self) -> None:
+        """Note that the script can't go on without a result."""
+        self._work.close()
+        if self._silence is not None:
+            self._silence.cancel()
+
+    # ---------------------------------------------------------------- messages
+
+    async def _follow(self, process: subprocess.Process) -> _Message:
+        """Do what the process says, until it says how the script ended."""
+        while True:
+            message = await self._receive(process)
+            if message is None:
+                return _Message(failed="MemoryError or TimeoutError: the sandbox was ended")
+            if message.started:
+                self._works(process)
+            elif message.waits is not None:
+                if message.waits == self._answered:
+                    self._waits()
+            elif message.call:
+                self._begun += 1
+                task = asyncio.ensure_future(self._answer(process, message))
+                self._calls.add(task)
+                task.add_done_callback(self._calls.discard)
+            else:
+                return message
+
+    async def _receive(self, process: subprocess.Process) -> _Message | None:
+        """Return the next message; None if there is none, or one that is too long."""
+        assert process.stdout is not None
+        try:
+            size = int.from_bytes(await process.stdout.readexactly(_LENGTH))
+            if size > 2 * self._limits.memory:
+                return None
+            return _message.decode(await process.stdout.readexactly(size))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+    async def _answer(self, process: subprocess.Process, message: _Message) -> None:
+        """Call a function for the script."""
+        answer: dict[str, object] = {"id": message.call}
+        try:
+            function = self._modules[message.module].functions[message.function]
+            answer["value"] = await function(**message.arguments)
+        except (RuntimeError, TypeError) as exc:
+            answer |= {"error": str(exc), "kind": "TypeError" if isinstance(exc, TypeError) else "RuntimeError"}
+        except Exception as exc:
+            if not self._failure.done():
+                self._failure.set_exception(exc)
+            return
+        self._answered += 1
+        self._works(process)
+        await _send(process, answer)
 
 
-def _refuse(
-    *,
-    name: OsFunction,
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
-    is_async: bool,
-    **_future: object,
-) -> NoReturn:
-    """Answer what a script asks of its system."""
-    raise RuntimeError(f"{name}: scripts have no clock, no randomness, no sleep, no files and no environment")
+async def _send(process: subprocess.Process, message: dict[str, object]) -> None:
+    """Send a message to a process, which may have ended."""
+    assert process.stdin is not None
+    data = msgspec.json.encode(message)
+    with suppress(ConnectionError):
+        process.stdin.write(len(data).to_bytes(_LENGTH) + data)
+        await process.stdin.drain()
+
+
+def _kill(process: subprocess.Process) -> None:
+    """End a process and those that it has started, if it runs."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            if os.name == "posix":
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
 
 
 def _placed(text: str) -> str:
@@ -236,75 +333,3 @@ def _placed(text: str) -> str:
         text = text.replace(place, "line " if place.endswith(":") else "script")
     text = text.strip()
     return text if len(text) <= _ERROR else f"{text[: _ERROR // 2]}\n…\n{text[-_ERROR // 2 :]}"
-
-
-def _too_large(limits: ScriptLimits) -> str:
-    return f"has more than {limits.memory} bytes, with each part counted as often as it occurs"
-
-
-def _extent(value: object, known: dict[int, tuple[object, int]]) -> int:
-    """Return about how many bytes a value has as text, in time that grows with what it holds in memory.
-
-    A list that holds another one twice is small, and its text is not: forty of them one in another have a text of terabytes.
-
-    Args:
-        value: A value that a script gave. It has no cycles, and not many levels: the interpreter's client sees to that.
-        known: The objects that were counted, by their ids.
-    """
-    if isinstance(value, str | bytes):
-        return len(value) + 2
-    if isinstance(value, int):
-        return value.bit_length() // 3 + 1
-    if not isinstance(value, Mapping | list | tuple | set | frozenset):
-        value = getattr(value, "attributes", None)  # of an object of a class of the script
-        if not isinstance(value, Mapping):
-            return 8
-    if id(value) not in known:
-        parts = chain(value, value.values()) if isinstance(value, Mapping) else value
-        known[id(value)] = value, 2 + sum(1 + _extent(part, known) for part in parts)
-    return known[id(value)][1]
-
-
-class _RunningCalls:
-    """The calls of one script, which end with it."""
-
-    def __init__(self, limits: ScriptLimits) -> None:
-        self._limits = limits
-        self._begun = 0
-        self._is_over = False
-        self._running: set[asyncio.Task[object]] = set()
-
-    def counted(self, function: HostFunction) -> HostFunction:
-        """Return a function that counts as a call and ends with the script."""
-
-        async def call(*arguments: object, **named: object) -> Value:
-            if arguments:
-                raise TypeError("Tools take keyword arguments only")
-            if self._begun >= self._limits.calls:
-                raise RuntimeError(f"A script may call {self._limits.calls} tools")
-            if _extent(named, {}) > self._limits.memory:
-                raise MemoryError(f"What the tool is given {_too_large(self._limits)}")
-            self._begun += 1
-            task = asyncio.current_task()
-            if self._is_over or task is None:
-                raise asyncio.CancelledError
-            self._running.add(task)
-            try:
-                return await function(**named)
-            finally:
-                self._running.discard(task)
-
-        return call
-
-    def said(self) -> str:
-        """Return how much was called, for an error: it may have changed something."""
-        return f" after it had called {self._begun} tool{'s' if self._begun != 1 else ''}" if self._begun else ""
-
-    async def end(self) -> None:
-        """Cancel what is running, and wait for it."""
-        self._is_over = True
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        if running:
-            await asyncio.wait(running)

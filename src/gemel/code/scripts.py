@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -12,12 +11,11 @@ from msgspec import UNSET
 
 from gemel.code.catalogue import Catalogue, ModuleTool
 from gemel.code.sandbox import HostFunction, ScriptLimits, ScriptModule, run_script
-from gemel.errors import GemelError, ToolError, shorten
+from gemel.errors import GemelError
 from gemel.schema.content import TextContent
 from gemel.schema.tools import WRAP_MARKERS, CallToolResult, Tool
 from gemel.server.context import Context, served_call
 from gemel.timeouts import PausableTimeout
-from gemel.values.encoding import NotSerializable, plain_value
 
 
 async def run_for(ctx: Context[Any], code: str, catalogue: Catalogue, limits: ScriptLimits, *, read_only: bool) -> str:
@@ -45,13 +43,7 @@ async def run_for(ctx: Context[Any], code: str, catalogue: Catalogue, limits: Sc
         if tools
     }
     at_work = served_call(ctx).input_requests.at_work
-    try:
-        result = await run_script(code, modules, limits, begun=partial(_pause_for_people, ctx, within), at_work=at_work)
-    except ToolError:
-        if calls.failure is None:
-            raise
-    if calls.failure is not None:
-        raise calls.failure
+    result = await run_script(code, modules, limits, begun=partial(_pause_for_people, ctx, within), at_work=at_work)
     value = _as_text(result.value)
     return f"{result.printed.rstrip()}\n{value}".strip() if result.printed else value
 
@@ -67,8 +59,6 @@ class _ScriptCalls:
     def __init__(self, ctx: Context[Any]) -> None:
         self._ctx = ctx
         self._begun = 0
-        #: Why results of steps could not be read or kept: no script may go on from there.
-        self.failure: GemelError | None = None
 
     def function(self, tool: ModuleTool) -> HostFunction:
         """A tool as a function that a script calls."""
@@ -78,19 +68,10 @@ class _ScriptCalls:
             unknown = given.keys() - wires.keys()
             if unknown:
                 raise TypeError(f"{tool.path} has no argument {sorted(unknown)[0]!r}")
-            if self.failure is not None:
-                raise self.failure
             self._begun += 1
             await self._ctx.report_progress(self._begun, message=tool.path)
-            try:
-                arguments = {wires[one]: plain_value(value) for one, value in given.items()}
-            except (NotSerializable, RecursionError) as exc:
-                raise TypeError(f"{tool.path} can't be given these arguments: {shorten(str(exc))}") from None
-            try:
-                done = await self._ctx.step(call_tool, name, arguments)
-            except GemelError as exc:
-                self.failure = exc
-                raise
+            arguments = {wires[one]: value for one, value in given.items()}
+            done = await self._ctx.step(call_tool, name, arguments)
             if "error" in done:
                 raise RuntimeError(done["error"])
             return done["value"]
@@ -135,14 +116,4 @@ def _as_text(value: object) -> str:
     """The value of a script as text: text as it is, otherwise JSON; nothing for None."""
     if value is None or isinstance(value, str):
         return value or ""
-    try:
-        return msgspec.json.encode(value, enc_hook=_other).decode()
-    except (TypeError, ValueError, RecursionError) as exc:
-        reason = "it is nested too deep" if isinstance(exc, RecursionError) else str(exc)
-        raise ToolError(f"The script ended, but its value can't be sent as JSON: {reason}") from None
-
-
-def _other(value: object) -> object:
-    """What JSON has no form for: an object of a class of the script as its attributes, all else as text."""
-    attributes = getattr(value, "attributes", None)
-    return attributes if isinstance(attributes, Mapping) else str(value)
+    return msgspec.json.encode(value).decode()

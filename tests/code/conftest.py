@@ -1,8 +1,0 @@
-"""Tests of code mode."""
-
-import pytest
-
-
-@pytest.fixture(autouse=True)
-def _with_sandbox_threads(sandbox_threads: None) -> None:
-    """As the name says."""
