@@ -60,7 +60,7 @@ class _ToolSearch(msgspec.Struct, forbid_unknown_fields=True):
     names: list[str] = []
 
 
-class _Script(msgspec.Struct, forbid_unknown_fields=True):
+class _CodeArguments(msgspec.Struct, forbid_unknown_fields=True):
     """Arguments of `run_code` and `query_code`."""
 
     code: str
@@ -154,7 +154,7 @@ class CodeModeAround(ResultLimit):
                 return _text((await self._offered(ctx))[0].answer(search.query, search.names))
             if name == "call_tool":
                 return await self._call_tool(ctx, _read(arguments, _ToolCall))
-            return _text(await self._run(ctx, _read(arguments, _Script).code, read_only=name == "query_code"))
+            return _text(await self._run(ctx, _read(arguments, _CodeArguments).code, read_only=name == "query_code"))
         except (DefinitionError, ToolError) as exc:
             return CallToolResult(content=[TextContent(text=str(exc))], is_error=True)
 

@@ -49,7 +49,7 @@ class Pipe:
         self._target.flush()
 
 
-class Script:
+class ScriptInProcess:
     """The script that is running, with its calls."""
 
     def __init__(self, pipe: Pipe, job: dict[str, Any]) -> None:
@@ -184,7 +184,7 @@ def extent(value: object, known: dict[int, tuple[object, int]]) -> int:
 
 async def main(pipe: Pipe) -> None:
     """Run the script that comes, and answer its calls as the results come."""
-    script = Script(pipe, pipe.receive())
+    script = ScriptInProcess(pipe, pipe.receive())
     loop = asyncio.get_running_loop()
 
     def listen() -> None:

@@ -118,7 +118,7 @@ class ScriptResult(NamedTuple):
     printed: str
 
 
-class _Message(msgspec.Struct):
+class _FromChild(msgspec.Struct):
     """What the process says: that it has started, a call, that it waits after so many results, or how the script ended."""
 
     started: bool = False
@@ -134,7 +134,7 @@ class _Message(msgspec.Struct):
     printed: str = ""
 
 
-_message = msgspec.json.Decoder(_Message)
+_message = msgspec.json.Decoder(_FromChild)
 
 
 def check_sandbox() -> None:
@@ -170,7 +170,7 @@ async def run_script(
     """
     if len(code) > limits.code:
         raise ToolError(f"The script was not run: it has {len(code)} characters, at most {limits.code} are possible")
-    script = _Script(modules, limits, at_work)
+    script = _RunningScript(modules, limits, at_work)
     try:
         async with asyncio.timeout(limits.seconds) as limit:
             begun(limit)
@@ -188,7 +188,7 @@ async def run_script(
     return ScriptResult(msgspec.json.decode(ended.value), ended.printed)
 
 
-class _Script:
+class _RunningScript:
     """One script, with its process and its calls, which end with it."""
 
     def __init__(
@@ -206,13 +206,13 @@ class _Script:
         self._begun = self._answered = 0
         self._calls: set[asyncio.Task[None]] = set()
         #: What a call raised that ends the script.
-        self._failure: asyncio.Future[_Message] = asyncio.get_running_loop().create_future()
+        self._failure: asyncio.Future[_FromChild] = asyncio.get_running_loop().create_future()
 
     def said(self) -> str:
         """Return how much was called, for an error: it may have changed something."""
         return f" after it had called {self._begun} tool{'s' if self._begun != 1 else ''}" if self._begun else ""
 
-    async def run(self, code: str) -> _Message:
+    async def run(self, code: str) -> _FromChild:
         """Run it, and return how it ended. Raises OSError if the process can't be started."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -261,12 +261,12 @@ class _Script:
 
     # ---------------------------------------------------------------- messages
 
-    async def _follow(self, process: subprocess.Process) -> _Message:
+    async def _follow(self, process: subprocess.Process) -> _FromChild:
         """Do what the process says, until it says how the script ended."""
         while True:
             message = await self._receive(process)
             if message is None:
-                return _Message(failed="MemoryError or TimeoutError: the sandbox was ended")
+                return _FromChild(failed="MemoryError or TimeoutError: the sandbox was ended")
             if message.started:
                 self._works(process)
             elif message.waits is not None:
@@ -280,7 +280,7 @@ class _Script:
             else:
                 return message
 
-    async def _receive(self, process: subprocess.Process) -> _Message | None:
+    async def _receive(self, process: subprocess.Process) -> _FromChild | None:
         """Return the next message; None if there is none, or one that is too long."""
         assert process.stdout is not None
         try:
@@ -291,7 +291,7 @@ class _Script:
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
 
-    async def _answer(self, process: subprocess.Process, message: _Message) -> None:
+    async def _answer(self, process: subprocess.Process, message: _FromChild) -> None:
         """Call a function for the script."""
         answer: dict[str, object] = {"id": message.call}
         try:
