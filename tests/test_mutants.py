@@ -56,12 +56,12 @@ def test_a_mutant_differs_in_the_changed_place_only() -> None:
 
 @pytest.mark.timeout(120)  # it reads the whole source
 def test_a_sample_has_mutants_of_every_package_and_is_the_same_for_the_same_seed() -> None:
-    chosen = choose(ROOT, SOURCES, 25, 7)
-    assert len(set(chosen)) == 25
+    chosen = choose(ROOT, SOURCES, 40, 7)
+    assert len(set(chosen)) == 40
     packages = {path.parent.name for path in (ROOT / "src/gemel").glob("*/__init__.py")}
     assert packages <= {one.file.split("/")[2] for one in chosen}
-    assert choose(ROOT, SOURCES, 25, 7) == chosen
-    assert choose(ROOT, SOURCES, 25, 8) != chosen
+    assert choose(ROOT, SOURCES, 40, 7) == chosen
+    assert choose(ROOT, SOURCES, 40, 8) != chosen
 
 
 @pytest.mark.parametrize(

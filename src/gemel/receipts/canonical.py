@@ -13,7 +13,7 @@ from json.encoder import encode_basestring as _quote
 from typing import Any, NoReturn
 
 #: The last character that is one UTF-16 code unit: without others, code points sort as code units do.
-_LAST_OF_BMP = "\uffff"
+_LAST_OF_BMP = chr(0xFFFF)
 #: Doubles below this are written without exponent (ECMA-262, Number::toString).
 _MOST_DIGITS = 21
 
