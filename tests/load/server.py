@@ -23,6 +23,7 @@ from typing import Annotated, Any
 import msgspec
 
 from gemel import Changed, Context, Depends, Limits, Server
+from gemel.protocol.limits import FixedLimits
 
 LIMITS = Limits(
     calls=20_000,
@@ -51,6 +52,10 @@ async def arrive() -> None:
 
 
 Arrival = Annotated[None, Depends(arrive)]
+
+
+#: In place of `FIXED_LIMITS`.
+ENDLESS = FixedLimits(queued_change_bytes=10**12)
 
 
 def nothing(*_: Any) -> bool:
