@@ -281,6 +281,7 @@ class Tenant:
         while True:
             with contextlib.suppress(GemelError):
                 async with client.listen(resources=[f"cluster://{self.name}", f"cluster://{other.name}"]) as changes:
+                    told.set()  # what changed before it was open, nobody is told
                     async for change in changes:
                         if not isinstance(change, ChangesLost):
                             self.told_of_other += change.uri != f"cluster://{self.name}"
