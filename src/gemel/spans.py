@@ -171,9 +171,15 @@ class Telemetry:
             context.detach(token)
 
     @contextmanager
+    def nesting(self, method: str, params: Mapping[str, Any]) -> Iterator[ObservedMessage]:
+        """Observe what a handler requests of its own server, below the span of its call. It is not measured: its call is."""
+        with self._observing(None, SpanKind.INTERNAL, method, params, {}, {}) as made:
+            yield made
+
+    @contextmanager
     def _observing(
         self,
-        histogram: str,
+        histogram: str | None,
         kind: SpanKind,
         method: str,
         params: Mapping[str, Any],
@@ -202,7 +208,8 @@ class Telemetry:
                 operation.raised(exc)
                 raise
             finally:
-                self.histograms[histogram].record(time.perf_counter() - start, operation.metric_attributes)
+                if histogram is not None:
+                    self.histograms[histogram].record(time.perf_counter() - start, operation.metric_attributes)
 
     def session_ended(self, side: str, start: float, attributes: Attributes) -> None:
         """Record the duration of a session of the "client" or the "server" that began at this `time.perf_counter()`."""

@@ -36,6 +36,16 @@ async def fail() -> str:
         raise RuntimeError("no station")
 """
 
+#: The same in code mode, under a policy that denies one of its tools.
+SCRIPTED = f"""{TRACED}
+from gemel.code import CodeMode
+from gemel.policies import Policy
+
+rules = [{{"name": "quiet", "tool": "fail", "arguments": {{"reason": "x"}}, "effect": "deny"}}]
+server.add_middleware(CodeMode(), outermost=True)
+server.add_middleware(Policy({{"default": "allow", "rule": rules}}))
+"""
+
 #: Its tool sends a request as an exporter would.
 EXPORTING = """
 import os
@@ -101,6 +111,30 @@ async def test_spans_of_the_program_are_shown_below_the_call_they_belong_to(tmp_
         failed = await program.event("span", trace=call, name="ask the station")
         assert failed["status"] == "error"
         assert "no station" in failed["attributes"]["status.message"]
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_the_calls_of_a_script_are_shown_below_it_with_decision_and_receipt(tmp_path: Path, era: str) -> None:
+    pytest.importorskip("pydantic_monty")
+    (tmp_path / "weather.py").write_text(SCRIPTED)
+    code = """
+from weather import fail, forecast
+try:
+    await fail()
+except RuntimeError:
+    pass
+await forecast(city="Oslo")
+"""
+    async with command("weather.py", "--port", "0", cwd=tmp_path) as (program, _):
+        await program.ready()
+        await program.event("span", side="server", name="tools/list")
+        call = await program.call(era, "tools/call", {"name": "run_code", "arguments": {"code": code}})
+        script = await program.event("span", trace=call, side="server", name="tools/call run_code")
+        for name, effect, outcome in (("forecast", "allow", "ok"), ("fail", "deny", "tool error")):
+            inner = await program.event("span", trace=call, side="server", name=f"tools/call {name}")
+            assert inner["parent"] == script["span"]
+            said = inner["attributes"]
+            assert (said["gemel.policy.effect"], said["gemel.receipt.outcome"]) == (effect, outcome), said
 
 
 @pytest.fixture

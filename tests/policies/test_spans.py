@@ -11,7 +11,7 @@ pytest.importorskip("opentelemetry.sdk")
 
 from opentelemetry.trace import SpanKind
 
-from gemel import Client
+from gemel import Client, Context, ToolError
 from gemel.policies import Policy
 from tests.observed import Observed, attributes, observing
 from tests.policies.places import make_server
@@ -40,3 +40,30 @@ async def test_the_span_of_a_call_has_effect_and_rule(observed: Observed, era: A
         for name in ("read", "delete")
     }
     assert found == {"read": [("allow", "reading")], "delete": [("deny", "default")]}
+
+
+@both_eras
+async def test_each_call_of_a_handler_has_a_span_with_its_decision(observed: Observed, era: Any) -> None:
+    server, _ = make_server()
+    rules = [{"name": "reading", "tool": ["read", "both"], "effect": "allow"}]
+    server.add_middleware(Policy({"rule": rules}))
+
+    @server.tool
+    async def both(ctx: Context) -> str:
+        await ctx.call_tool("read", {"path": "a"})
+        with pytest.raises(ToolError):
+            await ctx.call_tool("delete", {"path": "a"})
+        return "done"
+
+    async with Client(server, era=era) as client:
+        await client.call_tool("both")
+    outer = observed.span(SpanKind.SERVER, "tools/call both")
+    for name, effect, rule in (
+        ("both", "allow", "reading"),
+        ("read", "allow", "reading"),
+        ("delete", "deny", "default"),
+    ):
+        span = outer if name == "both" else observed.span(SpanKind.INTERNAL, f"tools/call {name}")
+        said = attributes(span)
+        assert (said["gemel.policy.effect"], said["gemel.policy.rule"]) == (effect, rule)
+        assert span is outer or (span.parent and outer.context and span.parent.span_id == outer.context.span_id)

@@ -439,17 +439,20 @@ class Server(Router, Generic[StateT]):
 
     def _build(self) -> None:
         observer: Middleware | None = None
+        nested_observer: Middleware | None = None
         innermost: Middleware | None = None
         if self._omits_repeated_text:
             from gemel.server.middleware.repeated_text import omit_repeated_text as innermost
         if (telemetry := current_telemetry()) is not None:
-            from gemel.server.middleware.telemetry import observer as make_observer
+            from gemel.server.middleware import telemetry as observing
 
-            observer = make_observer(telemetry, self._dispatch.serves)
+            observer = observing.observer(telemetry, self._dispatch.serves)
+            nested_observer = observing.nested_observer(telemetry)
         self._chains = build_chains(
             self._dispatch,
             self._middleware,
             observer=observer,
+            nested_observer=nested_observer,
             innermost=innermost,
         )
 

@@ -111,9 +111,12 @@ def build_chains(
     middleware: Sequence[Middleware],
     *,
     observer: Middleware | None,
+    nested_observer: Middleware | None,
     innermost: Middleware | None,
 ) -> Chains:
-    """Compose the chains; what is None is left out. `innermost` sees only what the client requested."""
+    """Compose the chains; what is None is left out. `innermost` sees only what the client requested, `nested_observer` only
+    what handlers request.
+    """
     inner = list(map(_suspendable, middleware))
     outer = [observer] if observer else []
     shaping = [innermost] if innermost else []
@@ -121,7 +124,7 @@ def build_chains(
         request=compose([*outer, *([dispatch.finish_results] if inner else []), *inner, *shaping], dispatch.request),
         notification=compose([*outer, *inner], dispatch.notification),
         mounted=compose(inner, dispatch.within),
-        nested=compose(inner, dispatch.within),
+        nested=compose([*([nested_observer] if nested_observer else []), *inner], dispatch.within),
     )
 
 

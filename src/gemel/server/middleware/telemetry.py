@@ -16,6 +16,18 @@ def observer(telemetry: Telemetry, serves: Callable[[str], bool]) -> Middleware:
     return lambda ctx, call_next: _observed(telemetry, serves(ctx.method), ctx, call_next)
 
 
+def nested_observer(telemetry: Telemetry) -> Middleware:
+    """Middleware that makes a span for each request that a handler makes of its own server."""
+
+    async def observe(ctx: Context[Any], call_next: CallNext) -> Any:
+        with telemetry.nesting(ctx.method, ctx.decoded_params) as operation:
+            result = await call_next(ctx)
+            operation.finished(ctx.method, result)
+            return result
+
+    return observe
+
+
 async def _observed(telemetry: Telemetry, served: bool, ctx: Context[Any], call_next: CallNext) -> Any:
     call, session = served_call(ctx).call, served_call(ctx).session
     network = network_of(session.channel.kind)
