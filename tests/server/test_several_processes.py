@@ -11,6 +11,7 @@ import pytest
 from gemel import Client, Overloaded, PeerError, RateLimit, ResultLimit, Server, StartError, Tasks
 from gemel.auth import DPoPProofs, GitHub, JWTAuth, OAuthProxy
 from gemel.backends import MemoryBackend
+from gemel.code import CodeMode
 from tests.auth.hostile.issuer import AUDIENCE, ISSUER, key_set
 
 
@@ -64,6 +65,12 @@ def test_workers_that_would_each_keep_something_alone_do_not_start(what: str) ->
         server.run("http", port=0, workers=2, sessions=False)
     assert 'Server(backend="sqlite:///FILE")' in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_error_names_the_middleware_that_the_operator_wrote() -> None:
+    server: Server[Any] = Server("notes", middleware=[CodeMode(mode="search")])
+    with pytest.raises(StartError, match="that CodeMode keeps"):
+        server.run("http", port=0, workers=2, sessions=False)
 
 
 @pytest.mark.parametrize("make", PARTS.values())

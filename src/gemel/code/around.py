@@ -81,6 +81,8 @@ class CodeModeAround(ResultLimit):
         locate: Finds a listed tool.
     """
 
+    _keeper = "CodeMode"
+
     def __init__(self, settings: CodeSettings, locate: Locate) -> None:
         super().__init__(settings.output, spill=settings.spill)
         self._settings = settings

@@ -83,6 +83,9 @@ class ResultLimit:
         DefinitionError: A value out of range.
     """
 
+    #: What its user calls it, in errors.
+    _keeper = "ResultLimit"
+
     def __init__(
         self,
         size: int,
@@ -124,7 +127,7 @@ class ResultLimit:
     @property
     def not_shared(self) -> str:
         """The pages of results that are kept, without a backend."""
-        return "the pages of long results that ResultLimit keeps" if isinstance(self._pages, MemoryPages) else ""
+        return f"the pages of long results that {self._keeper} keeps" if isinstance(self._pages, MemoryPages) else ""
 
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
         """Serve the request and measure the result.
