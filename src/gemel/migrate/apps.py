@@ -11,9 +11,9 @@ import libcst.matchers as m
 from gemel.extensions.apps import MIME_TYPE
 from gemel.migrate import advice, names
 from gemel.migrate.arguments import CallArguments, code_of, is_name, text_of
-from gemel.migrate.bindings import Bindings
 from gemel.migrate.imports import statements_of
 from gemel.migrate.names import Name
+from gemel.migrate.rewrite_state import RewriteState
 
 _APPS = Name("Apps")
 _PREFAB_APPS = Name("PrefabApps", "gemel.extensions.prefab")
@@ -30,7 +30,6 @@ _PERMISSIONS = {
 _PAGE_OPTIONS = ("csp", "permissions", "domain", "prefers_border")
 #: What a resource holds that becomes a page, by the argument that has it.
 _SOURCES = {"FileResource": "path", "TextResource": "text"}
-Note = Callable[[cst.CSTNode, str], None]
 #: Rewrites the options of a tool or a resource: the call before and after, the method, and options that stay.
 Item = Callable[[cst.Call, cst.Call, str, Collection[str]], cst.Call]
 
@@ -46,16 +45,12 @@ class AppsRewrite:
     """The part of the second pass that is about MCP Apps.
 
     Args:
-        bindings: What the expressions of the module refer to.
-        note: Notes what is left to do at a node.
+        state: What the parts of the pass share.
     """
 
-    def __init__(self, bindings: Bindings, note: Note) -> None:
-        self._bindings = bindings
-        self._note = note
-        #: Names to import, and names of imports that may have lost their uses.
-        self.imports: set[Name] = set()
-        self.dropped: set[str] = set()
+    def __init__(self, state: RewriteState) -> None:
+        self._state = state
+        self._bindings = state.bindings
         #: The servers that get apps, by the targets of their assignments.
         self._added: dict[cst.CSTNode, _Added] = {}
         #: The calls and decorators that register something for an app, with its variable; those of interfaces of prefab.
@@ -101,15 +96,15 @@ class AppsRewrite:
             if is_name(app, "True"):
                 self._prefab.add(call)
                 if call in returns and self._bindings.imported(returns[call]) not in names.TOOL_RESULTS:
-                    self._note(call, "@server.tool(app=True): return a PrefabApp or a component of Prefab")
+                    self._state.note(call, "@server.tool(app=True): return a PrefabApp or a component of Prefab")
             if given or (self._is_member(call.func, "resource") and self._is_page(call, shown)):
                 found.append(call)
                 if self._is_member(call.func, "resource") and code_of(returns.get(call, _STR)) != "str":
-                    self._note(call, "@apps.page(uri): return the HTML document, a str")
+                    self._state.note(call, "@apps.page(uri): return the HTML document, a str")
         self._place(found)
         made = [call for call in m.findall(module, m.Call()) if self._bindings.kind(call) == "prefab apps"]
         if made and self._registering:
-            self._note(made[0], advice.ONE_OF_APPS)
+            self._state.note(made[0], advice.ONE_OF_APPS)
 
     def _is_member(self, node: cst.BaseExpression, name: str) -> bool:
         """Whether this is a method of a server."""
@@ -134,7 +129,7 @@ class AppsRewrite:
                 continue
             target = self._bindings.assignment(member.value) if isinstance(member.value, cst.Name) else None
             if target is None:
-                self._note(node, f"@server.{member.attr.value}(app=…): {advice.ITEM_OPTIONS['app']}")
+                self._state.note(node, f"@server.{member.attr.value}(app=…): {advice.ITEM_OPTIONS['app']}")
                 continue
             variable, kind_of_apps = self._added.get(target, (self._variable(member.value), _APPS))
             if node in self._prefab:
@@ -161,7 +156,7 @@ class AppsRewrite:
             for target in targets:
                 found = self._added.get(target)
                 if found is not None:
-                    self.imports.add(found.kind)
+                    self._state.imports.add(found.kind)
                     code = f"{found.variable} = {code_of(target)}.add_extension({found.kind.name}())"
                     statement = cst.parse_statement(code)
                     assert isinstance(statement, cst.SimpleStatementLine)
@@ -235,8 +230,8 @@ class AppsRewrite:
             return self._of_server(original_node, updated_node, found, item)
         full_name = self._bindings.imported(original_node.func)
         if full_name in names.PREFAB_APPS:
-            self.imports.add(_PREFAB_APPS)
-            self.dropped.add(code_of(original_node.func))
+            self._state.imports.add(_PREFAB_APPS)
+            self._state.dropped.add(code_of(original_node.func))
             return cst.Call(cst.Name(_PREFAB_APPS.name))
         if not isinstance(original_node.func, cst.Attribute):
             return None
@@ -255,7 +250,7 @@ class AppsRewrite:
         if owner == "apps" and method == "add_resource":
             return self._resource(original_node, updated_node)
         if owner in ("apps", "prefab apps") and method in advice.APPS_MEMBERS:
-            self._note(original_node, f"apps.{method}(): {advice.APPS_MEMBERS[method]}")
+            self._state.note(original_node, f"apps.{method}(): {advice.APPS_MEMBERS[method]}")
         return None
 
     def _of_server(self, old: cst.Call, new: cst.Call, found: _Added, item: Item) -> cst.BaseExpression:
@@ -267,27 +262,27 @@ class AppsRewrite:
         arguments = CallArguments(call, ("uri",) if method == "resource" else ("name",))
         app, given = arguments.get("app"), CallArguments(old).get("app")
         func = cst.parse_expression(found.variable)
-        self._drop(old)
+        self._state.drop(old)
         if old in self._prefab:
             arguments.pop("app")
             register = item(old, arguments.call(), "tool", ()).with_changes(func=cst.Attribute(func, cst.Name("ui")))
             return _applied(register, function)
         known = isinstance(given, cst.Call) and self._bindings.imported(given.func) in names.APP_CONFIGS
         if app is not None and (not known or CallArguments(cst.ensure_type(app, cst.Call)).starred):
-            self._note(old, f"@server.{method}(app=…): {advice.ITEM_OPTIONS['app']}")
+            self._state.note(old, f"@server.{method}(app=…): {advice.ITEM_OPTIONS['app']}")
             return new
         arguments.spread("app")
         if method == "tool":
             for name in _PAGE_OPTIONS:
                 if arguments.pop(name) is not None:
-                    self._note(old, f"AppConfig({name}=…) of a tool was left out: give it to @apps.page(…)")
+                    self._state.note(old, f"AppConfig({name}=…) of a tool was left out: give it to @apps.page(…)")
             register = self._tool(old, arguments, item).with_changes(func=cst.Attribute(func, cst.Name("tool")))
             return _applied(register, function)
         if text_of(arguments.pop("mime_type")) not in (None, MIME_TYPE):
-            self._note(old, f"@server.resource(mime_type=…) was left out: pages are {MIME_TYPE}")
+            self._state.note(old, f"@server.resource(mime_type=…) was left out: pages are {MIME_TYPE}")
         for name in ("resource_uri", "visibility"):
             if arguments.pop(name) is not None:
-                self._note(old, f"AppConfig({name}=…) of a page was left out: it belongs to the tool")
+                self._state.note(old, f"AppConfig({name}=…) of a page was left out: it belongs to the tool")
         self._page_options(old, arguments)
         page = CallArguments(item(old, arguments.call(), "resource", _PAGE_OPTIONS))
         page.pop("mime_type")
@@ -319,7 +314,7 @@ class AppsRewrite:
         elif (
             arguments.pop("visibility") is not None and audience != {"model", "app"} and not is_name(visibility, "None")
         ):
-            self._note(old, 'visibility=… was left out: write audience="model" or audience="app"')
+            self._state.note(old, 'visibility=… was left out: write audience="model" or audience="app"')
         return item(old, arguments.call(), "tool", ("ui", "audience"))
 
     def _html(self, old: cst.Call, new: cst.Call) -> cst.Call:
@@ -342,14 +337,14 @@ class AppsRewrite:
         known = {"uri", "name", "title", "description", "mime_type", _SOURCES.get(kind, "")}
         arguments = CallArguments(inner) if isinstance(inner, cst.Call) and kind in _SOURCES else None
         if arguments is None or arguments.starred or set(arguments.names()) - known:
-            self._note(old, f"apps.add_resource(…): {advice.APPS_MEMBERS['add_resource']}")
+            self._state.note(old, f"apps.add_resource(…): {advice.APPS_MEMBERS['add_resource']}")
             return None
         assert given is not None
         source, uri = arguments.pop(_SOURCES[kind]), arguments.pop("uri")
         arguments.pop("mime_type")
-        self._drop(given)
+        self._state.drop(given)
         if kind == "FileResource" and source is not None and not m.matches(source, m.Call(func=m.Name("Path"))):
-            self.imports.add(_PATH)
+            self._state.imports.add(_PATH)
             source = cst.Call(cst.Name("Path"), [cst.Arg(source)])
         page = CallArguments(cst.Call(_method(new, "add_page")))
         for value in (source, uri):
@@ -374,9 +369,9 @@ class AppsRewrite:
         given = CallArguments(permissions) if isinstance(permissions, cst.Call) else None
         if given is None or given.starred or not given.names() or set(given.names()) - set(_PERMISSIONS):
             arguments.pop("permissions")
-            self._note(node, "permissions=… was left out: write permissions=['camera', …] of the page")
+            self._state.note(node, "permissions=… was left out: write permissions=['camera', …] of the page")
             return
-        self._drop(permissions)
+        self._state.drop(permissions)
         listed = ", ".join(f'"{_PERMISSIONS[name]}"' for name in given.names())
         arguments.replace("permissions", cst.parse_expression(f"[{listed}]"))
 
@@ -384,12 +379,7 @@ class AppsRewrite:
         """Say once that tools are hidden from clients that don't show pages."""
         if not self._hides:
             self._hides = True
-            self._note(node, advice.FOR_PAGES)
-
-    def _drop(self, node: cst.CSTNode) -> None:
-        for name in m.findall(node, m.Name()):
-            assert isinstance(name, cst.Name)
-            self.dropped.add(name.value)
+            self._state.note(node, advice.FOR_PAGES)
 
 
 def _method(call: cst.Call, name: str) -> cst.BaseExpression:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import libcst as cst
 import libcst.matchers as m
 
 from gemel.migrate.arguments import CallArguments, code_of, text_of
-from gemel.migrate.bindings import Bindings
 from gemel.migrate.names import Name
+from gemel.migrate.rewrite_state import RewriteState
 from gemel.protocol.eras.detect import ERAS
 
 _SERVER_BASES = frozenset({"mcp.server.extension.Extension"})
@@ -29,8 +29,6 @@ _REMEDIES = {
     "notifications": "notifications(): return gemel.ClientMethod(name=…, serve=…), with `async def serve(ctx, params)`",
 }
 
-Note = Callable[[cst.CSTNode, str], None]
-
 
 class _Rewritten(NamedTuple):
     """What a method of a class becomes: statements, and the `resultType`s that the class adds."""
@@ -43,16 +41,12 @@ class ExtensionClasses:
     """The part of the second pass that is about extensions.
 
     Args:
-        bindings: What the expressions of the module refer to.
-        note: Notes what is left to do at a node.
+        state: What the parts of the pass share.
     """
 
-    def __init__(self, bindings: Bindings, note: Note) -> None:
-        self._bindings = bindings
-        self._note = note
-        #: Names to import, and names of imports that may have lost their uses.
-        self.imports: set[Name] = set()
-        self.dropped: set[str] = set()
+    def __init__(self, state: RewriteState) -> None:
+        self._state = state
+        self._bindings = state.bindings
 
     def rewrite(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
         """Return a class that is an extension, or a model of its requests, as that of Gemel; any other class as it is.
@@ -82,15 +76,15 @@ class ExtensionClasses:
 
     def _model(self, old: cst.ClassDef, new: cst.ClassDef, index: int) -> cst.ClassDef:
         """A model of the protocol: a model of pydantic whose names are in camel case on the wire."""
-        self._drop(old.bases[index])
-        self.imports |= {Name("BaseModel", "pydantic"), Name("to_camel", "pydantic.alias_generators")}
+        self._state.drop(old.bases[index])
+        self._state.imports |= {Name("BaseModel", "pydantic"), Name("to_camel", "pydantic.alias_generators")}
         bases = list(new.bases)
         bases[index] = bases[index].with_changes(value=cst.Name("BaseModel"))
         call = cst.ensure_type(cst.parse_expression("f(alias_generator=to_camel, populate_by_name=True)"), cst.Call)
         body = []
         for statement in new.body.body:
             if m.matches(statement, _NAME_PARAM):
-                self._note(
+                self._state.note(
                     old,
                     "name_param was left out: write SentMethod(name=…, name_field=…) in sends() of a ClientExtension",
                 )
@@ -142,8 +136,8 @@ class ExtensionClasses:
         if name == "methods" and not of_client and given is not None:
             methods = [self._binding(call) for call in given]
             if None not in methods:
-                self._drop(old)
-                self.imports.add(Name("Method"))
+                self._state.drop(old)
+                self._state.imports.add(Name("Method"))
                 listed = ", ".join(code for code in methods if code is not None)
                 return _Rewritten([_returning(new, "requests", "Method", f"[{listed}]")], [])
         if name == "claims" and of_client and given is not None and len(given) == 1:
@@ -151,15 +145,15 @@ class ExtensionClasses:
             if claim is not None:
                 return claim
         if name in _REMEDIES and (name != "notifications" or of_client):
-            self._note(old, _REMEDIES[name])
+            self._state.note(old, _REMEDIES[name])
         if of_client and any(self._bindings.imported(_annotation(one)) in _CLAIM_CONTEXTS for one in old.params.params):
             return _Rewritten([self._claimed(old, new)], [])
         return _Rewritten([new], [])
 
     def _attach(self, new: cst.FunctionDef, lines: Sequence[str]) -> cst.FunctionDef:
         """`def attach(self, server)` with these statements."""
-        self.imports.add(Name("Server"))
-        self.dropped |= {"ToolBinding", "Sequence"}
+        self._state.imports.add(Name("Server"))
+        self._state.dropped |= {"ToolBinding", "Sequence"}
         function = cst.ensure_type(
             cst.parse_statement(
                 "def attach(self, server: Server) -> None:\n" + "".join(f"    {line}\n" for line in lines)
@@ -221,11 +215,11 @@ class ExtensionClasses:
         """`intercept_tool_call(self, params, ctx, call_next)` as `call_tool(self, ctx, params, call_next)`."""
         parameters = list(new.params.params)
         if len(parameters) != 4:
-            self._note(old, "intercept_tool_call(): write `async def call_tool(self, ctx, params, call_next)`")
+            self._state.note(old, "intercept_tool_call(): write `async def call_tool(self, ctx, params, call_next)`")
             return _Rewritten([new], [])
-        self._drop(old.params)
-        self.dropped |= {"HandlerResult"}
-        self.imports |= {Name("Any", "typing"), Name("CallTool", "gemel.server.extensions")}
+        self._state.drop(old.params)
+        self._state.dropped |= {"HandlerResult"}
+        self._state.imports |= {Name("Any", "typing"), Name("CallTool", "gemel.server.extensions")}
         itself, params, ctx, call_next = parameters
         call_next = call_next.with_changes(annotation=cst.Annotation(cst.Name("CallTool")))
         ordered = [ctx.with_changes(comma=params.comma), params.with_changes(comma=ctx.comma)]
@@ -249,8 +243,8 @@ class ExtensionClasses:
             return None
         if set(arguments.names()) != {"result_type", "model", "resolve"} or arguments.starred:
             return None
-        self._drop(old)
-        self.imports |= {Name("Any", "typing"), Name("ClientContext"), Name("CallToolResult")}
+        self._state.drop(old)
+        self._state.imports |= {Name("Any", "typing"), Name("ClientContext"), Name("CallToolResult")}
         function = cst.parse_statement(
             "async def resolve(self, ctx: ClientContext, result: dict[str, Any]) -> CallToolResult:\n"
             f"    return await {code_of(resolve)}({code_of(model)}.model_validate(result), ctx)\n"
@@ -265,7 +259,7 @@ class ExtensionClasses:
             context = parameter.name.value
             members = m.findall(old.body, m.Attribute(m.Name(context), ~m.Name("session")))
             if members:
-                self._note(
+                self._state.note(
                     members[0], f"{context} has the name of the tool in params['name'], and the time left in total"
                 )
             new = cst.ensure_type(new.visit(_OfClient(context)), cst.FunctionDef)
@@ -301,11 +295,6 @@ class ExtensionClasses:
 
     def _is(self, call: cst.Call, name: str) -> bool:
         return (self._bindings.imported(call.func) or "").rpartition(".")[2] == name
-
-    def _drop(self, node: cst.CSTNode) -> None:
-        for name in m.findall(node, m.Name()):
-            assert isinstance(name, cst.Name)
-            self.dropped.add(name.value)
 
 
 _CLAIM_CONTEXTS = frozenset({"mcp.client.ClaimContext", "mcp.client.extension.ClaimContext"})

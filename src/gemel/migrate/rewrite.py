@@ -18,6 +18,7 @@ from gemel.migrate.extension_classes import ExtensionClasses
 from gemel.migrate.names import NAMES, Name
 from gemel.migrate.providers import Counterpart, added_counterpart
 from gemel.migrate.registrations import registration
+from gemel.migrate.rewrite_state import RewriteState
 from gemel.migrate.tokens import (
     CALLER,
     CLIENT_NOTE,
@@ -30,7 +31,7 @@ from gemel.migrate.tokens import (
     token_attribute,
     verifier_auth,
 )
-from gemel.migrate.written import DECLARES, PROGRESS, WRITTEN, Written
+from gemel.migrate.written import DECLARES, PROGRESS, WRITTEN
 from gemel.schema import content
 from gemel.server.context import Context
 from gemel.server.features.content import Image
@@ -169,34 +170,27 @@ class RewritePass(cst.CSTTransformer):
     def __init__(self, bindings: Bindings) -> None:
         super().__init__()
         self._bindings = bindings
-        self.notes: list[tuple[int, str]] = []
-        #: Names to import from Gemel and elsewhere, besides those that replace imports in place.
-        self.imports: set[Name] = set()
-        #: Local names of imports that the module used, so that an import without a use can go.
-        self.dropped: set[str] = set()
+        self.state = RewriteState(bindings)
+        self._apps = AppsRewrite(self.state)
+        self._extensions = ExtensionClasses(self.state)
         self._renamed: dict[str, str] = {}
-        self._fastmcp = False
         #: What was said of HTTP when a server was made; it goes to where the server is run.
         self._http_options: list[tuple[str, cst.BaseExpression]] = []
         self._http_node: cst.CSTNode | None = None
         self._runs = False
         #: The full name of the server that each class around a node derives from.
         self._bases: list[str | None] = []
-        self._tools: list[bool] = []
         self._quoted: set[str] = set()
         self._registered: set[str] = set()
         #: Functions that take a context and something else, as middleware does.
         self._middleware: set[str] = set()
-        self._declining = 0
-        #: Whether each function around a node is async, and the calls that are awaited.
-        self._async: list[bool] = []
+        #: The calls that are awaited.
         self._awaited: set[cst.CSTNode] = set()
         self._has_state = False
         #: `server.middleware` where a function is appended to it.
         self._appended: set[cst.CSTNode] = set()
-        #: The calls that are replaced as a whole, with the members that they call, and the calls in their arguments.
+        #: The calls that are replaced as a whole, and the calls in their arguments.
         self._counterparts: dict[cst.CSTNode, Counterpart] = {}
-        self._replaced_members: set[cst.CSTNode] = set()
         self._within: set[cst.CSTNode] = set()
         #: `ctx.session.client_capabilities` and the like.
         self._of_sessions: set[cst.CSTNode] = set()
@@ -210,49 +204,24 @@ class RewritePass(cst.CSTTransformer):
         self._asking: list[bool] = []
         #: The annotated results of registered functions.
         self._results: set[str] = set()
-        #: `server.completion` in the decorators of functions.
-        self._completing: set[cst.BaseExpression] = set()
         #: The annotated results of decorated functions, by their decorators.
         self._returns: dict[cst.CSTNode, str] = {}
-        #: What the servers do as the other library does, other than Gemel by default.
-        self.kept: set[str] = set()
-        self._apps = AppsRewrite(bindings, self._note)
-        self._extensions = ExtensionClasses(bindings, self._note)
-        #: Functions and classes of the other library that are written out, and the names that the module defines.
-        self.written: list[str] = []
-        #: What is written out in place of methods.
-        self.written_for_calls: list[Written] = []
         self._checked: set[cst.CSTNode] = set()
-        self._defined: set[str] = set()
         #: Names in annotations.
         self._annotated: set[cst.CSTNode] = set()
         #: What is called.
         self._called: set[cst.CSTNode] = set()
-        #: Loops around a node.
-        self._loops = 0
-        #: Whether the module adds the extension for tasks.
-        self._has_tasks = False
         #: Callbacks of clients that lose their first parameter, by their names.
         self._callbacks: set[str] = set()
-
-    def _note(self, node: cst.CSTNode, text: str) -> None:
-        note = (self._bindings.line(node), text)
-        if note not in self.notes:
-            self.notes.append(note)
 
     # ---------------------------------------------------------------- imports and names
 
     def visit_Module(self, node: cst.Module) -> None:
         self._apps.scan(node)
-        self._defined = {
-            found.name.value
-            for found in m.findall(node, m.FunctionDef() | m.ClassDef())
-            if isinstance(found, cst.FunctionDef | cst.ClassDef)
-        }
+        self.state.scan(node)
         for annotation in m.findall(node, m.Annotation(annotation=m.SimpleString())):
             self._quoted.update(re.findall(r"\w+", code_of(annotation.annotation)))  # type: ignore[attr-defined]  # found by its kind
-        for function in m.findall(node, m.FunctionDef()):
-            assert isinstance(function, cst.FunctionDef)
+        for function in self.state.functions:
             if any(self._registers(decorator) for decorator in function.decorators):
                 self._registered.add(function.name.value)
                 if function.returns is not None:
@@ -290,11 +259,11 @@ class RewritePass(cst.CSTTransformer):
         return found
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
-        self.imports |= self._apps.imports | self._extensions.imports
-        self.dropped |= self._apps.dropped | self._extensions.dropped
         if self._http_node is not None and not self._runs:
             options = ", ".join(f"{option}={code_of(value)}" for option, value in self._http_options)
-            self._note(self._http_node, f"Server({options}) was left out: give it to run('http', …), where that is")
+            self.state.note(
+                self._http_node, f"Server({options}) was left out: give it to run('http', …), where that is"
+            )
         return updated_node
 
     def visit_ClassDef(self, node: cst.ClassDef) -> None:
@@ -304,15 +273,15 @@ class RewritePass(cst.CSTTransformer):
                 name = member.name.value
                 text = advice.OVERRIDDEN.get(name.removeprefix("_").removesuffix("_mcp"))
                 if text is not None:
-                    self._note(member, f"{node.name.value}.{name}: Gemel's servers call no such method: {text}")
-        self._replaced_members.update(self._extensions.models(node))
+                    self.state.note(member, f"{node.name.value}.{name}: Gemel's servers call no such method: {text}")
+        self.state.replaced_members.update(self._extensions.models(node))
 
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
         self._bases.pop()
         updated_node = self._extensions.rewrite(original_node, updated_node)
         name = original_node.name.value
         if name in self._bindings.verifiers and original_node.bases:
-            self._dropped_in(original_node.bases[0])
+            self.state.drop(original_node.bases[0])
             parentheses = cst.MaybeSentinel.DEFAULT
             return updated_node.with_changes(bases=[], lpar=parentheses, rpar=parentheses)
         if name not in self._results or original_node.bases or original_node.keywords or original_node.decorators:
@@ -323,18 +292,22 @@ class RewritePass(cst.CSTTransformer):
             if (found := m.extract(statement, _FIELD)) is not None
         }
         given = {code_of(node) for node in m.findall(original_node.body, m.Attribute(m.Name("self"), m.Name()))}
-        if self._fastmcp or not fields or not {f"self.{name}" for name in fields} <= given:
-            self._note(original_node, f"{name} is returned to clients: write it as a dataclass, or return a dict")
+        if self.state.fastmcp or not fields or not {f"self.{name}" for name in fields} <= given:
+            self.state.note(original_node, f"{name} is returned to clients: write it as a dataclass, or return a dict")
             return updated_node
         # The official SDK takes the annotations of any class as its fields. Those that only the class has aren't sent.
-        self.imports.add(Name("dataclass", "dataclasses"))
+        self.state.imports.add(Name("dataclass", "dataclasses"))
         decorator = cst.Decorator(cst.parse_expression("dataclass(init=False)"))
         return updated_node.with_changes(decorators=[decorator])
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
         names_imported = node.names if not isinstance(node.names, cst.ImportStar) else ()
-        self._has_tasks = self._has_tasks or any(code_of(alias.name) == "TasksExtension" for alias in names_imported)
-        self._fastmcp = self._fastmcp or (node.module is not None and code_of(node.module).startswith("fastmcp"))
+        self.state.has_tasks = self.state.has_tasks or any(
+            code_of(alias.name) == "TasksExtension" for alias in names_imported
+        )
+        self.state.fastmcp = self.state.fastmcp or (
+            node.module is not None and code_of(node.module).startswith("fastmcp")
+        )
         return False
 
     def visit_Import(self, node: cst.Import) -> bool:
@@ -347,7 +320,7 @@ class RewritePass(cst.CSTTransformer):
         if original_node.relative or module.split(".")[0] not in names.PACKAGES:
             return updated_node
         if isinstance(original_node.names, cst.ImportStar):
-            self._note(original_node, f"`from {module} import *`: name what is used")
+            self.state.note(original_node, f"`from {module} import *`: name what is used")
             return updated_node
         ours: dict[str, list[cst.ImportAlias]] = {}
         left: list[cst.ImportAlias] = []
@@ -355,14 +328,14 @@ class RewritePass(cst.CSTTransformer):
             name = code_of(alias.name)
             new = NAMES.get(f"{module}.{name}")
             if self._writes(f"{module}.{name}", alias):
-                self.written.append(f"{module}.{name}")
+                self.state.written.append(f"{module}.{name}")
                 continue
             if new is None:
                 left.append(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT))
                 continue
             renamed = self._alias(original_node, alias, name, new)
             if renamed.asname is None and not new.module.startswith("gemel"):
-                self.imports.add(new)  # the module may import it already
+                self.state.imports.add(new)  # the module may import it already
             else:
                 ours.setdefault(new.module, []).append(renamed)
         if not ours and len(left) == len(original_node.names):
@@ -379,7 +352,7 @@ class RewritePass(cst.CSTTransformer):
         if full_name not in WRITTEN or alias.asname is not None:
             return False
         needed = {full_name, *WRITTEN[full_name].needs}
-        return not self._defined & {name.rpartition(".")[2] for name in needed}
+        return not self.state.defined & {name.rpartition(".")[2] for name in needed}
 
     def _alias(self, node: cst.CSTNode, alias: cst.ImportAlias, old: str, new: Name) -> cst.ImportAlias:
         plain = cst.ImportAlias(cst.Name(new.name))
@@ -416,12 +389,12 @@ class RewritePass(cst.CSTTransformer):
             return self._member_of_class(original_node, full_name)
         new = NAMES.get(full_name)
         if new is None:
-            self.dropped.add(original_node.value)
+            self.state.dropped.add(original_node.value)
             if full_name in names.INPUT_REQUESTS and original_node in self._annotated:
-                self.imports.add(Name("InputRequest", "gemel.schema.input_required"))
+                self.state.imports.add(Name("InputRequest", "gemel.schema.input_required"))
                 return cst.Name("InputRequest", lpar=original_node.lpar, rpar=original_node.rpar)
             if full_name in names.PROMPT_MESSAGES and not self._bindings.is_taken("Message", Name("Message")):
-                self.imports.add(Name("Message"))
+                self.state.imports.add(Name("Message"))
                 return cst.Name("Message", lpar=original_node.lpar, rpar=original_node.rpar)
             return updated_node
         if original_node.value in self._renamed and self._renamed[original_node.value] == new.name:
@@ -430,7 +403,7 @@ class RewritePass(cst.CSTTransformer):
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         full_name = self._bindings.imported(original_node)
-        if full_name is not None and original_node in self._replaced_members:
+        if full_name is not None and original_node in self.state.replaced_members:
             return updated_node
         if full_name is not None:
             return self._global_attribute(original_node, updated_node, full_name)
@@ -452,22 +425,22 @@ class RewritePass(cst.CSTTransformer):
         if owner == "access token":
             return self._token_attribute(original_node, updated_node)
         if owner == "app" and name == "lifespan":
-            self._note(original_node, advice.APP_LIFESPAN)
+            self.state.note(original_node, advice.APP_LIFESPAN)
         if owner == "server" and original_node not in self._appended:
             self._server_member(original_node)
         elif owner == "uri template" and name == "variable_names":
             return cst.Call(cst.Name("list"), [cst.Arg(updated_node.with_changes(attr=cst.Name("names")))])
         elif owner == "media" and not hasattr(Image, name):
             text = advice.MEDIA_MEMBERS.get(name, "Image, Audio and File have content(), base64 and family")
-            self._note(original_node, f".{name}: {text}")
-        elif original_node in self._replaced_members:
+            self.state.note(original_node, f".{name}: {text}")
+        elif original_node in self.state.replaced_members:
             return updated_node
         elif owner in ("client", "session") and name in advice.CLIENT_MEMBERS:
-            self._note(original_node, f"client.{name}: {advice.CLIENT_MEMBERS[name]}")
+            self.state.note(original_node, f"client.{name}: {advice.CLIENT_MEMBERS[name]}")
         elif owner in ("client", "session") and name not in _CLIENT_CALLS and not hasattr(Client, name):
-            self._note(original_node, f"client.{name}: Gemel's Client has no such member; see docs/clients.md")
+            self.state.note(original_node, f"client.{name}: Gemel's Client has no such member; see docs/clients.md")
         elif owner is None and name in advice.ANYWHERE and not self._is_own_member(name):
-            self._note(original_node, f".{name}: if this is a server, {advice.ANYWHERE[name]}")
+            self.state.note(original_node, f".{name}: if this is a server, {advice.ANYWHERE[name]}")
         elif owner == "tool data" and original_node not in self._called:
             key = cst.SubscriptElement(cst.Index(cst.SimpleString(f'"{name}"')))
             return cst.Subscript(updated_node.value, [key], lpar=updated_node.lpar, rpar=updated_node.rpar)
@@ -480,7 +453,9 @@ class RewritePass(cst.CSTTransformer):
         elif owner == "own content" and name == "content":
             return updated_node.with_changes(attr=cst.Name("text"))
         elif name in names.FIELDS and owner is None and self._speaks_of_mcp(original_node):
-            self._note(original_node, f".{name}: if this is an object of the protocol, it is .{names.FIELDS[name]}")
+            self.state.note(
+                original_node, f".{name}: if this is an object of the protocol, it is .{names.FIELDS[name]}"
+            )
         elif (
             name == "fn" and isinstance(original_node.value, cst.Name) and original_node.value.value in self._registered
         ):
@@ -492,22 +467,26 @@ class RewritePass(cst.CSTTransformer):
     def _token_attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         """An attribute of an access token, as that of the caller."""
         name = original_node.attr.value
-        if name == "client_id" and self._fastmcp:
-            self._note(original_node, CLIENT_NOTE)
+        if name == "client_id" and self.state.fastmcp:
+            self.state.note(original_node, CLIENT_NOTE)
         found = token_attribute(updated_node)
         if found is None:
-            self._note(original_node, TOKEN_NOTE if name == "token" else f".{name}: a Principal has no such member")
+            self.state.note(
+                original_node, TOKEN_NOTE if name == "token" else f".{name}: a Principal has no such member"
+            )
         return found or updated_node
 
     def _server_member(self, node: cst.Attribute) -> None:
         """A note for a member of a server that Gemel's servers lack, and that isn't one of a class of the program."""
         name = node.attr.value
-        if node in self._replaced_members or node in self._completing:
+        if node in self.state.replaced_members:
             return
         if name in advice.SERVER_MEMBERS:
-            self._note(node, f"server.{name}: {advice.SERVER_MEMBERS[name]}")
+            self.state.note(node, f"server.{name}: {advice.SERVER_MEMBERS[name]}")
         elif name not in _SERVER_CALLS and not hasattr(Server, name) and not self._is_own_member(name):
-            self._note(node, f"server.{name}: Gemel's Server has no such member; see docs/servers.md for what it has")
+            self.state.note(
+                node, f"server.{name}: Gemel's Server has no such member; see docs/servers.md for what it has"
+            )
 
     def _is_own_member(self, name: str) -> bool:
         return name in self._bindings.own_members
@@ -526,20 +505,20 @@ class RewritePass(cst.CSTTransformer):
         while isinstance(base, cst.Attribute):
             base = base.value
         if isinstance(base, cst.Name):
-            self.dropped.add(base.value)
+            self.state.dropped.add(base.value)
         if new is None:
             return updated_node
         if self._bindings.is_taken(new.name, new):
-            self.imports.add(Name("", new.module))
+            self.state.imports.add(Name("", new.module))
             return cst.parse_expression(f"{new.module}.{new.name}")
-        self.imports.add(new)
+        self.state.imports.add(new)
         return cst.Name(new.name, lpar=original_node.lpar, rpar=original_node.rpar)
 
     def _member_of_class(self, node: cst.Name | cst.Attribute, full_name: str) -> cst.Attribute:
         """A name that is a member of a class of Gemel."""
-        self._dropped_in(node)
+        self.state.drop(node)
         home, name = names.MEMBERS[full_name]
-        self.imports.add(Name(home))
+        self.state.imports.add(Name(home))
         return cst.Attribute(cst.Name(home), cst.Name(name), lpar=node.lpar, rpar=node.rpar)
 
     def _own_contents(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
@@ -558,7 +537,7 @@ class RewritePass(cst.CSTTransformer):
 
     def _context_attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         name = original_node.attr.value
-        if original_node in self._replaced_members:
+        if original_node in self.state.replaced_members:
             return updated_node
         if name == "lifespan_context":
             return updated_node.with_changes(attr=cst.Name("state"))
@@ -567,13 +546,15 @@ class RewritePass(cst.CSTTransformer):
         if name in _STATE:
             if not self._has_state:
                 self._has_state = True
-                self._note(original_node, _STATE_NOTE)
-            context = updated_node.value if self._in_async else _member(updated_node.value, "sync")
+                self.state.note(original_node, _STATE_NOTE)
+            context = updated_node.value if self.state.in_async else _member(updated_node.value, "sync")
             return updated_node.with_changes(value=_member(context, "session_state"), attr=cst.Name(_STATE[name]))
         if name in advice.CONTEXT_MEMBERS and name != "request_context":
-            self._note(original_node, f"ctx.{name}: {advice.CONTEXT_MEMBERS[name]}")
+            self.state.note(original_node, f"ctx.{name}: {advice.CONTEXT_MEMBERS[name]}")
         elif name not in _CONTEXT_CALLS and not hasattr(Context, name):
-            self._note(original_node, f"ctx.{name}: Gemel's Context has no such member; see docs/servers/context.md")
+            self.state.note(
+                original_node, f"ctx.{name}: Gemel's Context has no such member; see docs/servers/context.md"
+            )
         return updated_node
 
     def visit_Attribute(self, node: cst.Attribute) -> bool:
@@ -585,19 +566,21 @@ class RewritePass(cst.CSTTransformer):
             and self._bindings.kind(inner.value) == "context"
         ):
             self._of_sessions.add(node)
-            self._replaced_members.add(inner)
+            self.state.replaced_members.add(inner)
         elif (
             isinstance(inner, cst.Attribute)
             and inner.attr.value == "session"
             and node.attr.value in advice.SESSION_MEMBERS
             and self._bindings.kind(inner.value) == "context"
         ):
-            self._note(node, f"ctx.session.{node.attr.value}: {advice.SESSION_MEMBERS[node.attr.value]}")
-            self._replaced_members.add(inner)
+            self.state.note(node, f"ctx.session.{node.attr.value}: {advice.SESSION_MEMBERS[node.attr.value]}")
+            self.state.replaced_members.add(inner)
         if m.matches(inner, m.Attribute(attr=m.Name("request_context"))):
             assert isinstance(inner, cst.Attribute)
             if self._bindings.kind(inner.value) == "context" and node.attr.value not in _REQUEST_CONTEXT:
-                self._note(node, f"ctx.request_context.{node.attr.value}: {advice.CONTEXT_MEMBERS['request_context']}")
+                self.state.note(
+                    node, f"ctx.request_context.{node.attr.value}: {advice.CONTEXT_MEMBERS['request_context']}"
+                )
         return True
 
     # ---------------------------------------------------------------- calls
@@ -609,29 +592,29 @@ class RewritePass(cst.CSTTransformer):
             if self._bindings.kind(middleware.value) == "server":
                 self._appended.add(middleware)
         if self._adds_inside(node):
-            self._replaced_members.add(cst.ensure_type(node.func, cst.Attribute).value)
-        if m.matches(node.func, _CHECKS) and len(node.args) == 1 and "declares" not in self._defined:
+            self.state.replaced_members.add(cst.ensure_type(node.func, cst.Attribute).value)
+        if m.matches(node.func, _CHECKS) and len(node.args) == 1 and "declares" not in self.state.defined:
             session = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
             if self._bindings.kind(session.value) == "context":
                 self._checked.add(node)
-                self._replaced_members.add(session)
+                self.state.replaced_members.add(session)
         if m.matches(node.func, _SAMPLES):
             session = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
             if self._bindings.kind(session.value) == "context":
                 self._sampling.add(node)
-                self._replaced_members.add(session)
+                self.state.replaced_members.add(session)
         if self._apps.is_added(node):
-            self._replaced_members.add(node.func)
+            self.state.replaced_members.add(node.func)
         sending = self._extensions.sends(node)
         if sending is not None:
-            self._replaced_members.add(sending)
+            self.state.replaced_members.add(sending)
         full_name = self._bindings.imported(node.func)
         found: Counterpart | None = None
         if full_name is not None and node not in self._within:
             authorized = auth_counterpart(node, full_name, Verifiers(self._bindings.imported, self._bindings.verifies))
             if isinstance(authorized, str):
                 reason = f"{authorized}; " if authorized else ""
-                self._note(node, f"{full_name.rpartition('.')[2]}(…): {reason}{advice.name_advice(full_name)}")
+                self.state.note(node, f"{full_name.rpartition('.')[2]}(…): {reason}{advice.name_advice(full_name)}")
             else:
                 found = authorized
         elif isinstance(node.func, cst.Attribute) and self._bindings.kind(node.func.value) == "server":
@@ -640,21 +623,21 @@ class RewritePass(cst.CSTTransformer):
             if isinstance(added, cst.Call) and added_name is not None:
                 method = node.func.attr.value
                 found = added_counterpart(node.func.value, method, added, added_name)
-                if registration(method, added, added_name, in_loop=self._loops > 0) is not None:
+                if registration(method, added, added_name, in_loop=self.state.loops > 0) is not None:
                     self._registrations[node] = added_name
-                    self._replaced_members.add(node.func)
+                    self.state.replaced_members.add(node.func)
         if found is not None and not any(self._bindings.is_taken(name.name, name) for name in found.imports):
             self._counterparts[node] = found
-            self._replaced_members.add(node.func)
+            self.state.replaced_members.add(node.func)
             self._within.update(m.findall(node, m.Call()))
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         counterpart = self._counterparts.get(original_node)
         if counterpart is not None:
-            self._dropped_in(original_node)
-            self.imports.update(counterpart.imports)
+            self.state.drop(original_node)
+            self.state.imports.update(counterpart.imports)
             if counterpart.note is not None:
-                self._note(original_node, counterpart.note)
+                self.state.note(original_node, counterpart.note)
             return in_lines(counterpart.expression, original_node)
         if original_node in self._sampling:
             return self._sample(updated_node)
@@ -664,7 +647,7 @@ class RewritePass(cst.CSTTransformer):
         if original_node in self._checked:
             session = cst.ensure_type(cst.ensure_type(updated_node.func, cst.Attribute).value, cst.Attribute)
             declared = cst.Arg(session.with_changes(attr=cst.Name("client_capabilities")))
-            self.written_for_calls = [DECLARES]
+            self.state.written_for_calls = [DECLARES]
             plain = updated_node.args[0].with_changes(keyword=None, equal=cst.MaybeSentinel.DEFAULT)
             return updated_node.with_changes(func=cst.Name("declares"), args=[declared, plain])
         if original_node in self._registrations:
@@ -695,7 +678,7 @@ class RewritePass(cst.CSTTransformer):
         if owner in ("client", "session"):
             return self._client_call(original_node, updated_node, method, owner)
         if method in ("to_image_content", "to_audio_content", "to_resource_content"):
-            self._note(original_node, f".{method}(): of an Image, Audio or File it is .content()")
+            self.state.note(original_node, f".{method}(): of an Image, Audio or File it is .content()")
         return updated_node
 
     def _global_call(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.BaseExpression:
@@ -708,14 +691,14 @@ class RewritePass(cst.CSTTransformer):
             return self._client(original_node, updated_node, full_name)
         if full_name in names.PROXIES or short == "as_proxy":
             func = cst.parse_expression("Server.from_client")
-            self.imports.add(Name("Server"))
+            self.state.imports.add(Name("Server"))
             return updated_node.with_changes(func=func)
         if short == "from_fastapi" and full_name.rpartition(".")[0] in names.SERVERS:
             return self._from_fastapi(updated_node)
         if short == "from_openapi" and full_name.rpartition(".")[0] in names.SERVERS:
             arguments = CallArguments(updated_node, ("openapi_spec", "client"))
             for name in set(arguments.names()) - {"openapi_spec", "client", "name"}:
-                self._note(
+                self.state.note(
                     original_node, f"from_openapi({name}=…): choose with operations=, see docs/servers/composition.md"
                 )
             client, document = arguments.pop("client"), arguments.pop("openapi_spec")
@@ -725,7 +708,7 @@ class RewritePass(cst.CSTTransformer):
                 arguments.put_first(document)
             return arguments.call()
         if full_name in names.PROMPT_MESSAGES:
-            self.imports.add(Name("Message"))
+            self.state.imports.add(Name("Message"))
             arguments = CallArguments(updated_node.with_changes(func=cst.Name("Message")), ("content",))
             if names.PROMPT_MESSAGES[full_name] == "assistant":
                 arguments.set("role", '"assistant"')
@@ -734,8 +717,8 @@ class RewritePass(cst.CSTTransformer):
             assert isinstance(updated_node.func, cst.Attribute)
             return updated_node.with_changes(func=updated_node.func.value)
         if full_name in names.INPUT_REQUESTS:
-            self._dropped_in(original_node.func)
-            self.imports.add(Name("InputRequest", "gemel.schema.input_required"))
+            self.state.drop(original_node.func)
+            self.state.imports.add(Name("InputRequest", "gemel.schema.input_required"))
             arguments = CallArguments(updated_node.with_changes(func=cst.Name("InputRequest")))
             arguments.set("method", f'"{names.INPUT_REQUESTS[full_name]}"')
             return arguments.call()
@@ -744,22 +727,22 @@ class RewritePass(cst.CSTTransformer):
         if full_name in names.PROCESS_PARAMETERS:
             return self._command_line(original_node, updated_node)
         if full_name in names.CALLER and not updated_node.args:
-            self.imports.add(Name("current_context"))
+            self.state.imports.add(Name("current_context"))
             return cst.parse_expression(CALLER)
         if full_name in names.ACCESS_TOKENS:
             made = principal(updated_node)
             if made is None:
-                self._note(
+                self.state.note(
                     original_node,
                     "AccessToken(…): write Principal(name, scopes=frozenset(…), claims=…, expires=…, client=…)",
                 )
             return made or updated_node
         if full_name in names.HEADERS and not updated_node.args:
-            self.imports.add(Name("current_context"))
+            self.state.imports.add(Name("current_context"))
             return cst.parse_expression("current_context().headers")
         owner = full_name.rpartition(".")[0]
         if short == "model_validate" and owner in NAMES and isinstance(updated_node.func, cst.Attribute):
-            self.imports.add(Name("", "msgspec"))
+            self.state.imports.add(Name("", "msgspec"))
             return cst.parse_expression(
                 f"msgspec.convert({code_of(updated_node.args[0].value)}, {code_of(updated_node.func.value)})"
             )
@@ -795,16 +778,16 @@ class RewritePass(cst.CSTTransformer):
             arguments = CallArguments(first, ("code", "message", "data"))
         code, message, data = arguments.get("code"), arguments.get("message"), arguments.get("data")
         if code is None or message is None:
-            self._note(original_node, f"{code_of(original_node.func)}(…): {advice.name_advice(full_name)}")
+            self.state.note(original_node, f"{code_of(original_node.func)}(…): {advice.name_advice(full_name)}")
             return updated_node
-        self._dropped_in(original_node)
+        self.state.drop(original_node)
         text = code_of(code)
         name = _ERRORS.get(text.rpartition(".")[2])
-        if self._tools and self._tools[-1] and "McpError" in full_name:
+        if self.state.registered and self.state.registered[-1] and "McpError" in full_name:
             # Version 1 makes a result of it that the model reads.
-            self.imports.add(Name("ToolError"))
+            self.state.imports.add(Name("ToolError"))
             return cst.parse_expression(f"ToolError({code_of(message)})")
-        self.imports.add(Name(name or "ProtocolError"))
+        self.state.imports.add(Name(name or "ProtocolError"))
         more = "" if data is None else f", {code_of(data)}"
         return cst.parse_expression(
             f"{name or 'ProtocolError'}({code_of(message)}{more}{'' if name else f', code={text}'})"
@@ -816,8 +799,8 @@ class RewritePass(cst.CSTTransformer):
         pages, message = arguments.pop("elicitations"), arguments.pop("message")
         if pages is None or arguments.names() or arguments.starred:
             return updated_node
-        self._dropped_in(original_node.func)
-        self.imports.add(Name("ProtocolError"))
+        self.state.drop(original_node.func)
+        self.state.imports.add(Name("ProtocolError"))
         error = CallArguments(updated_node.with_changes(func=cst.Name("ProtocolError"), args=[]))
         error.put_first(cst.Dict([cst.DictElement(cst.SimpleString('"elicitations"'), pages)]))
         error.put_first(message or '"URL elicitation required"')
@@ -831,10 +814,10 @@ class RewritePass(cst.CSTTransformer):
         caught = original_node.type
         if caught is None or self._bindings.imported(caught) not in names.PROTOCOL_ERRORS:
             return updated_node
-        self._dropped_in(caught)
-        self.imports.add(Name("PeerError"))
+        self.state.drop(caught)
+        self.state.imports.add(Name("PeerError"))
         if original_node.name is not None:
-            self._note(original_node, "PeerError has code, message and data itself, and no .error")
+            self.state.note(original_node, "PeerError has code, message and data itself, and no .error")
         return updated_node.with_changes(type=cst.Name("PeerError"))
 
     def _wire_type(self, node: cst.Call, call: cst.Call, new: Name) -> cst.Call:
@@ -846,7 +829,7 @@ class RewritePass(cst.CSTTransformer):
         if new.name in names.FIXED_TYPE:
             arguments.pop("type")
             for name in set(arguments.names()) - set(getattr(content, new.name).__struct_fields__):
-                self._note(node, f"{new.name}({name}=…) was left out: the protocol has no such field")
+                self.state.note(node, f"{new.name}({name}=…) was left out: the protocol has no such field")
                 arguments.pop(name)
         return arguments.call()
 
@@ -855,13 +838,13 @@ class RewritePass(cst.CSTTransformer):
         arguments = CallArguments(call, ("content",))
         content = arguments.pop("content")
         if content is None:
-            self._note(node, "CallToolResult: give content=[…], the text for clients without structured content")
+            self.state.note(node, "CallToolResult: give content=[…], the text for clients without structured content")
         elif isinstance(content, cst.SimpleString | cst.FormattedString | cst.ConcatenatedString):
-            self.imports.add(Name("TextContent"))
+            self.state.imports.add(Name("TextContent"))
             arguments.set("content", f"[TextContent(text={code_of(content)})]")
         else:
             if not isinstance(content, cst.List):
-                self._note(node, "CallToolResult: content= is a list of content blocks")
+                self.state.note(node, "CallToolResult: content= is a list of content blocks")
             arguments.set("content", content)
         return arguments.call()
 
@@ -869,7 +852,7 @@ class RewritePass(cst.CSTTransformer):
         arguments = CallArguments(call, ("command", "args"))
         command, args = arguments.get("command"), arguments.get("args")
         for name in set(arguments.names()) - {"command", "args"}:
-            self._note(node, f"StdioServerParameters({name}=…): give {name}= to Client")
+            self.state.note(node, f"StdioServerParameters({name}=…): give {name}= to Client")
         if command is None:
             return call
         if args is None:
@@ -897,7 +880,7 @@ class RewritePass(cst.CSTTransformer):
         positional = ("name", "instructions") if short else ("name", "title", "description", "instructions")
         arguments = CallArguments(updated_node, ("name",) if low_level else positional)
         if arguments.starred:
-            self._note(original_node, "Server(**…): the options are keyword arguments; check their names")
+            self.state.note(original_node, "Server(**…): the options are keyword arguments; check their names")
         arguments.name_all_but(1)
         is_super = m.matches(original_node.func, _SUPER_INIT)
         if "name" not in arguments and not arguments.starred and not is_super:
@@ -925,11 +908,13 @@ class RewritePass(cst.CSTTransformer):
                 arguments.rename(option, _RENAMED_SERVER_OPTIONS[option])
             elif option in advice.HTTP_LEFT and option not in ServerOptions.__annotations__:
                 arguments.pop(option)
-                self._note(original_node, f"Server({option}=…) was left out: {advice.HTTP_LEFT[option]}")
+                self.state.note(original_node, f"Server({option}=…) was left out: {advice.HTTP_LEFT[option]}")
             elif option in advice.SERVER_OPTIONS:
-                self._note(original_node, f"Server({option}=…): {advice.SERVER_OPTIONS[option]}")
+                self.state.note(original_node, f"Server({option}=…): {advice.SERVER_OPTIONS[option]}")
             elif option not in ("name", "lifespan", *ServerOptions.__annotations__):
-                self._note(original_node, f"Server({option}=…): Gemel's Server has no such option; see docs/servers.md")
+                self.state.note(
+                    original_node, f"Server({option}=…): Gemel's Server has no such option; see docs/servers.md"
+                )
         self._http_options.extend(moved)
         self._http_node = original_node if moved else self._http_node
         return arguments.call()
@@ -944,19 +929,19 @@ class RewritePass(cst.CSTTransformer):
         else:
             made = own_verifier_auth(self._bindings, arguments.get("auth") or auth, auth) if auth is not None else None
         if isinstance(made, str):
-            self._note(node, f"Server(token_verifier=…): {made}")
+            self.state.note(node, f"Server(token_verifier=…): {made}")
         elif made is not None:
             arguments.pop("token_verifier")
             original_auth = auth if isinstance(auth, cst.Call) else node
             whole = made.expression
             arguments.replace("auth", in_lines(whole, original_auth) if isinstance(whole, cst.Call) else whole)
-            self.imports.update(made.imports)
+            self.state.imports.update(made.imports)
             for value in (verifier, auth):
                 if value is not None:
-                    self._dropped_in(value)
+                    self.state.drop(value)
         keys = state_keys(self._bindings, original.get("request_state_security"))
         if keys is not None:
-            self._dropped_in(original.get("request_state_security") or node)
+            self.state.drop(original.get("request_state_security") or node)
             arguments.pop("request_state_security")
             arguments.set("state_keys", keys)
 
@@ -989,7 +974,7 @@ class RewritePass(cst.CSTTransformer):
             value = default if opposite is None or is_name(opposite, "None") else _negated(opposite)
             if value != "False":
                 arguments.set(option, value)
-                self.kept.add(text)
+                self.state.kept.add(text)
         choices = [arguments.pop(name) for name in advice.DUPLICATES]
         given = next((choice for choice in choices if choice is not None), None)
         default = "replace" if full_name.startswith("fastmcp") else "keep"
@@ -998,7 +983,7 @@ class RewritePass(cst.CSTTransformer):
             default = {"error": "error", "ignore": "keep"}.get(word, "replace")
         if self._bindings.duplicates and default != "error":
             arguments.set("on_duplicate", f'"{default}"')
-            self.kept.add(f"on_duplicate: of two tools of one name, {advice.DUPLICATE_WORDS[default]}")
+            self.state.kept.add(f"on_duplicate: of two tools of one name, {advice.DUPLICATE_WORDS[default]}")
 
     def _server_call(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.BaseExpression:
         assert isinstance(updated_node.func, cst.Attribute)
@@ -1013,17 +998,17 @@ class RewritePass(cst.CSTTransformer):
         if method in ("mount", "import_server"):
             return self._mount(original_node, updated_node, method)
         if method == "get_context" and not updated_node.args:
-            self.imports.add(Name("current_context"))
+            self.state.imports.add(Name("current_context"))
             return updated_node.with_changes(func=cst.Name("current_context"))
         if method in _ADDED_HANDLERS and len(updated_node.args) == len(_HANDLER):
             return self._handler(original_node, updated_node, method)
         if method == "add_middleware":
-            self._note(original_node, "add_middleware: it takes a function `async def middleware(ctx, call_next)`")
+            self.state.note(original_node, "add_middleware: it takes a function `async def middleware(ctx, call_next)`")
         if method in ("enable", "disable"):
             arguments = CallArguments(updated_node)
             others = [name for name in arguments.names() if name not in ("names", "tags")]
             if others:
-                self._note(original_node, f"server.{method}({others[0]}=…): {advice.VISIBILITY}")
+                self.state.note(original_node, f"server.{method}({others[0]}=…): {advice.VISIBILITY}")
                 return updated_node
             named = arguments.pop("names")
             if isinstance(named, cst.Set | cst.List | cst.Tuple) and named.elements:
@@ -1066,9 +1051,9 @@ class RewritePass(cst.CSTTransformer):
             if option == "task" and self._task(arguments):
                 continue
             if option in advice.ITEM_OPTIONS:
-                self._note(original_node, f"@server.{method}({option}=…): {advice.ITEM_OPTIONS[option]}")
+                self.state.note(original_node, f"@server.{method}({option}=…): {advice.ITEM_OPTIONS[option]}")
             elif option not in (*_ITEM_OPTIONS[method], *known, "uri", "structured_output", "run_in_thread"):
-                self._note(
+                self.state.note(
                     original_node, f"@server.{method}({option}=…): Gemel has no such option; see docs/servers.md"
                 )
         if is_name(arguments.get("structured_output"), "False"):
@@ -1108,7 +1093,7 @@ class RewritePass(cst.CSTTransformer):
             arguments.set("screen", "False")
         else:
             return False
-        self._dropped_in(given)
+        self.state.drop(given)
         return True
 
     def _is_default_security(self, given: cst.BaseExpression | None) -> bool:
@@ -1117,7 +1102,7 @@ class RewritePass(cst.CSTTransformer):
             return False
         is_default = self._bindings.imported(given.func) in names.RESOURCE_SECURITY
         if is_default:
-            self._dropped_in(given)
+            self.state.drop(given)
         return is_default
 
     def _task(self, arguments: CallArguments) -> bool:
@@ -1128,10 +1113,10 @@ class RewritePass(cst.CSTTransformer):
             mode = text_of(config.get("mode")) if "mode" in config else "optional"
             if set(config.names()) - {"mode", "poll_interval"} or mode not in _TASK_MODES:
                 return False
-            self._dropped_in(given)
+            self.state.drop(given)
             arguments.replace("task", cst.parse_expression(_TASK_MODES[mode]))
-            return self._has_tasks or mode == "forbidden"
-        return is_name(given, "False") or (is_name(given, "True") and self._has_tasks)
+            return self.state.has_tasks or mode == "forbidden"
+        return is_name(given, "False") or (is_name(given, "True") and self.state.has_tasks)
 
     def _add_tool(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         """`add_tool(function, …)` and `add_tool(Tool.from_function(function, …))` as `tool(function, …)`."""
@@ -1140,9 +1125,9 @@ class RewritePass(cst.CSTTransformer):
         first = updated_node.args[0].value if updated_node.args else None
         if isinstance(first, cst.Call):
             if m.matches(first.func, m.Attribute(attr=m.Name("from_function"))):
-                self._dropped_in(first.func)
+                self.state.drop(first.func)
                 return self._item(original_node, first.with_changes(func=register), "tool")
-            self._note(original_node, "add_tool: register the function itself with server.tool(function)")
+            self.state.note(original_node, "add_tool: register the function itself with server.tool(function)")
             return updated_node
         arguments = CallArguments(updated_node, ("fn", "name", "title", "description"))
         arguments.name_all_but(1)
@@ -1154,21 +1139,16 @@ class RewritePass(cst.CSTTransformer):
         added = cst.ensure_type(updated_node.args[0].value, cst.Call)
         server = cst.ensure_type(updated_node.func, cst.Attribute)
         method = server.attr.value
-        found = registration(method, added, full_name, in_loop=self._loops > 0)
+        found = registration(method, added, full_name, in_loop=self.state.loops > 0)
         assert found is not None
-        self._dropped_in(original_added.func)
+        self.state.drop(original_added.func)
         if "Path(" in code_of(found.function):
-            self.imports.add(Name("Path", "pathlib"))
+            self.state.imports.add(Name("Path", "pathlib"))
         register = found.options.with_changes(func=server.with_changes(attr=cst.Name(found.kind)))
         registered = self._item(original_node, register, found.kind)
         if found.kind == "prompt":
             return registered
         return cst.Call(registered, args=[cst.Arg(found.function)])
-
-    def _dropped_in(self, node: cst.CSTNode) -> None:
-        for name in m.findall(node, m.Name()):
-            assert isinstance(name, cst.Name)
-            self.dropped.add(name.value)
 
     def _run(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
         assert isinstance(updated_node.func, cst.Attribute)
@@ -1177,11 +1157,13 @@ class RewritePass(cst.CSTTransformer):
         self._runs = True
         transport = names.RUNS[method] or text_of(expression) or ("stdio" if expression is None else None)
         if len(updated_node.args) > 1 and updated_node.args[1].keyword is None:
-            self._note(original_node, "server.run(read, write, …): await server.run_async() serves stdio by itself")
+            self.state.note(
+                original_node, "server.run(read, write, …): await server.run_async() serves stdio by itself"
+            )
             return updated_node
         self._http(original_node, arguments, method)
         if transport is None:
-            self._note(original_node, 'run(transport=…): the transports are called "stdio" and "http" ("socket")')
+            self.state.note(original_node, 'run(transport=…): the transports are called "stdio" and "http" ("socket")')
         elif transport in _TRANSPORTS:
             arguments.pop("transport")
             if _TRANSPORTS[transport] == "stdio":
@@ -1233,12 +1215,12 @@ class RewritePass(cst.CSTTransformer):
                 continue
             inner = CallArguments(given) if isinstance(given, cst.Call) else None
             if inner is None or inner.starred:
-                self._note(node, f"{method}({option}=…) was left out: {advice.HTTP_LEFT[option]}")
+                self.state.note(node, f"{method}({option}=…) was left out: {advice.HTTP_LEFT[option]}")
                 continue
-            self._dropped_in(given)
+            self.state.drop(given)
             if is_name(inner.get("enable_dns_rebinding_protection"), "False"):
                 arguments.set("allowed_hosts", '["*"]')
-                self._note(node, f"{method}({option}=…): {advice.ANY_HOST}")
+                self.state.note(node, f"{method}({option}=…): {advice.ANY_HOST}")
                 continue
             for name in ("allowed_hosts", "allowed_origins"):
                 value = inner.get(name)
@@ -1246,7 +1228,7 @@ class RewritePass(cst.CSTTransformer):
                     arguments.set(name, value)
         for option, text in advice.HTTP_LEFT.items():
             if option not in _SECURITY and arguments.pop(option) is not None:
-                self._note(node, f"{method}({option}=…) was left out: {text}")
+                self.state.note(node, f"{method}({option}=…) was left out: {text}")
         _sessions(arguments)
 
     def _mount(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
@@ -1258,14 +1240,14 @@ class RewritePass(cst.CSTTransformer):
         arguments.pop("as_proxy")
         for option in ("tool_names", "tool_separator", "resource_separator", "prompt_separator"):
             if option in arguments:
-                self._note(original_node, f"{method}({option}=…): write tools={{'old': ToolChange(name='new')}}")
+                self.state.note(original_node, f"{method}({option}=…): write tools={{'old': ToolChange(name='new')}}")
         if server is None:
             return updated_node
         if prefix is not None:
             arguments.put_first(prefix)
         arguments.put_first(server)
         if prefix is not None:
-            self._note(
+            self.state.note(
                 original_node, f"{method}: URIs of resources get the prefix before their scheme: prefix+scheme://…"
             )
         new = "mount" if method == "mount" else "include"
@@ -1284,7 +1266,7 @@ class RewritePass(cst.CSTTransformer):
         servers = [name for name, kind in self._bindings.members().items() if kind == "server"]
         if len(servers) == 1 and self._bindings.kind(context) == "context":
             self._notices[node] = servers[0]
-            self._replaced_members.add(owner if through else call.func)
+            self.state.replaced_members.add(owner if through else call.func)
 
     def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
         call = original_node.expression
@@ -1328,7 +1310,7 @@ class RewritePass(cst.CSTTransformer):
         """`await ctx.session.send_resource_updated(uri)` and the like as `server.notify(Changed("resource", uri))`."""
         call = cst.ensure_type(node.expression, cst.Call)
         kind = names.NOTICES[cst.ensure_type(call.func, cst.Attribute).attr.value]
-        self.imports.add(Name("Changed"))
+        self.state.imports.add(Name("Changed"))
         uri = "".join(f", str({code_of(argument.value)})" for argument in call.args)
         return cst.parse_expression(f'{server}.notify(Changed("{kind}"{uri}))')
 
@@ -1342,7 +1324,7 @@ class RewritePass(cst.CSTTransformer):
             left_out = name in advice.LEFT_OUT_KEYWORDS
             if left_out:
                 arguments.pop(name)
-            self._note(node, f"{method}({name}=…){' was left out' if left_out else ''}: {text}")
+            self.state.note(node, f"{method}({name}=…){' was left out' if left_out else ''}: {text}")
 
     def _elicit(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
         """A question to the user, in a form or on a page."""
@@ -1353,9 +1335,9 @@ class RewritePass(cst.CSTTransformer):
         self._keywords(original_node, arguments, f"ctx.{method}")
         if method == "elicit":
             self._form(original_node, arguments)
-        if not self._declining:
+        if not self.state.declining:
             answer = "the answer itself" if method == "elicit" else "nothing"
-            self._note(original_node, f"ctx.{method}() returns {answer}, and raises gemel.Declined without one")
+            self.state.note(original_node, f"ctx.{method}() returns {answer}, and raises gemel.Declined without one")
         return arguments.call()
 
     def _form(self, node: cst.Call, arguments: CallArguments) -> None:
@@ -1364,9 +1346,9 @@ class RewritePass(cst.CSTTransformer):
         texts = form.elements if isinstance(form, cst.List) else ()
         if texts and all(isinstance(element.value, cst.SimpleString) for element in texts):
             arguments.replace("form", cst.parse_expression(f"Literal[{code_of(cst.List(texts))[1:-1]}]"))
-            self.imports.add(Name("Literal", "typing"))
+            self.state.imports.add(Name("Literal", "typing"))
         elif isinstance(form, cst.List | cst.Dict):
-            self._note(node, "ctx.elicit(…): write the choices as Literal[…], several of them as list[Literal[…]]")
+            self.state.note(node, "ctx.elicit(…): write the choices as Literal[…], several of them as list[Literal[…]]")
         elif form is None and not arguments.starred:
             arguments.set("form", _NO_FIELDS)
         elif is_name(form, "None"):
@@ -1376,32 +1358,28 @@ class RewritePass(cst.CSTTransformer):
         """FastMCP 2 doesn't await these methods, also in async functions."""
         arguments = CallArguments(updated_node, ("key", "value"))
         if arguments.pop("serializable") is not None:
-            self._note(
+            self.state.note(
                 original_node,
                 f"ctx.{method}(serializable=…) was left out: keep what is not JSON for one request in a ContextVar",
             )
         call = arguments.call()
-        if original_node in self._awaited or not self._in_async:
+        if original_node in self._awaited or not self.state.in_async:
             return call
         return cst.Await(call, lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-
-    @property
-    def _in_async(self) -> bool:
-        return not self._async or self._async[-1]
 
     def _log(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
         """Message first and without a name; `log` has the level first."""
         rest = ("logger_name", "extra")
         if method != "log":
             arguments = CallArguments(updated_node, ("message", *rest))
-        elif self._fastmcp:
+        elif self.state.fastmcp:
             arguments = CallArguments(updated_node, ("message", "level", *rest))
         else:
             arguments = CallArguments(updated_node, ("level", "message"))
         self._keywords(original_node, arguments, f"ctx.{method}")
         message, level = arguments.pop("message") or arguments.pop("data"), arguments.pop("level")
         if arguments.starred or message is None:
-            self._note(
+            self.state.note(
                 original_node, f"ctx.{method}: its parameters are {'level, ' if method == 'log' else ''}data, logger="
             )
             return updated_node
@@ -1444,11 +1422,11 @@ class RewritePass(cst.CSTTransformer):
         fitting = {"auth": auth is not None, "extensions": given is not None and self._are_client_extensions(given)}
         for option in arguments.names():
             if option in advice.CLIENT_OPTIONS and not fitting.get(option):
-                self._note(original_node, f"Client({option}=…): {advice.CLIENT_OPTIONS[option]}")
+                self.state.note(original_node, f"Client({option}=…): {advice.CLIENT_OPTIONS[option]}")
         if original_node.args and isinstance(original_node.args[0].value, cst.Dict):
-            self._note(original_node, "Client({…}): write ClientGroup.from_config({…}) for several servers")
+            self.state.note(original_node, "Client({…}): write ClientGroup.from_config({…}) for several servers")
         if full_name.endswith("ClientSession"):
-            self.imports.add(Name("Client"))
+            self.state.imports.add(Name("Client"))
             return arguments.call().with_changes(func=cst.Name("Client"))
         return arguments.call()
 
@@ -1499,7 +1477,7 @@ class RewritePass(cst.CSTTransformer):
             m.matches(node, structured)
             and self._bindings.kind(cst.ensure_type(node, cst.Attribute).value) == "tool result"
         ):
-            self._note(node, advice.WRAPPED)
+            self.state.note(node, advice.WRAPPED)
 
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
         kind = self._bindings.kind(original_node.value)
@@ -1510,10 +1488,10 @@ class RewritePass(cst.CSTTransformer):
         return updated_node
 
     def visit_For(self, node: cst.For) -> None:
-        self._loops += 1
+        self.state.loops += 1
 
     def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
-        self._loops -= 1
+        self.state.loops -= 1
         if self._bindings.kind(original_node.iter) == "contents list" and not isinstance(
             original_node.iter, cst.Attribute
         ):
@@ -1560,10 +1538,10 @@ class RewritePass(cst.CSTTransformer):
     # ---------------------------------------------------------------- functions
 
     def visit_Try(self, node: cst.Try) -> None:
-        self._declining += _catches_declined(node)
+        self.state.declining += _catches_declined(node)
 
     def leave_Try(self, original_node: cst.Try, updated_node: cst.Try) -> cst.Try:
-        self._declining -= _catches_declined(original_node)
+        self.state.declining -= _catches_declined(original_node)
         if not self._removes(original_node.body):
             return updated_node
         handlers = [
@@ -1597,13 +1575,13 @@ class RewritePass(cst.CSTTransformer):
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self._contexts.append(self._context_name(node.params.params))
         self._asking.append(False)
-        self._completing.update(
+        self.state.replaced_members.update(
             call.func for part in node.decorators if (call := self._completion_call(part)) is not None
         )
-        self._async.append(node.asynchronous is not None)
+        self.state.asynchronous.append(node.asynchronous is not None)
         if node.returns is not None:
             self._returns.update({part.decorator: code_of(node.returns.annotation) for part in node.decorators})
-        self._tools.append(any(self._registers(decorator) for decorator in node.decorators))
+        self.state.registered.append(any(self._registers(decorator) for decorator in node.decorators))
 
     def _registers(self, decorator: cst.Decorator) -> bool:
         inner = decorator.decorator
@@ -1620,8 +1598,8 @@ class RewritePass(cst.CSTTransformer):
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> cst.FunctionDef | cst.FlattenSentinel[cst.BaseStatement]:
-        self._tools.pop()
-        self._async.pop()
+        self.state.registered.pop()
+        self.state.asynchronous.pop()
         context, asking = self._contexts.pop(), self._asking.pop()
         if original_node.name.value in self._callbacks and len(original_node.params.params) == 2:
             return updated_node.with_changes(
@@ -1663,7 +1641,7 @@ class RewritePass(cst.CSTTransformer):
         self, old: cst.FunctionDef, new: cst.FunctionDef, decorator: cst.Decorator, call: cst.Call
     ) -> cst.FlattenSentinel[cst.BaseStatement]:
         """The function as it was, and behind it the handler of the protocol's request, which calls it."""
-        self.imports |= {
+        self.state.imports |= {
             Name("Context"),
             Name("Completion"),
             Name("CompleteResult", "gemel.schema.completion"),
@@ -1695,7 +1673,12 @@ class RewritePass(cst.CSTTransformer):
 
     def _question(self, old: cst.BaseExpression | None, new: cst.BaseExpression | None) -> cst.BaseExpression | None:
         """`Elicit(…)`, `Sample(…)` and `ListRoots()`, as a dependency returns them, as the awaited call of its context."""
-        if not isinstance(old, cst.Call) or not isinstance(new, cst.Call) or not self._contexts or self._tools[-1]:
+        if (
+            not isinstance(old, cst.Call)
+            or not isinstance(new, cst.Call)
+            or not self._contexts
+            or self.state.registered[-1]
+        ):
             return None
         method, _ = names.QUESTIONS.get(self._bindings.imported(old.func) or "", ("", None))
         if not method or not self._contexts[-1]:
@@ -1707,14 +1690,14 @@ class RewritePass(cst.CSTTransformer):
         call = arguments.call().with_changes(func=cst.parse_expression(f"{self._contexts[-1]}.{method}"))
         if method != "list_roots":
             return cst.Await(call)
-        self.imports.add(Name("ListRootsResult", "gemel.schema.roots"))
+        self.state.imports.add(Name("ListRootsResult", "gemel.schema.roots"))
         return cst.parse_expression(f"ListRootsResult(roots=await {code_of(call)})")
 
     def _asker(self, old: cst.FunctionDef, new: cst.FunctionDef, context: str) -> cst.FunctionDef:
         """A dependency that asks the client: it is async, has a context, and returns the answer."""
         parameters = list(new.params.params)
         if all(parameter.name.value != context for parameter in parameters):
-            self.imports.add(Name("Context"))
+            self.state.imports.add(Name("Context"))
             at = next((index for index, one in enumerate(parameters) if one.default is not None), len(parameters))
             annotation = cst.Annotation(cst.Name("Context"))
             parameters.insert(at, cst.Param(cst.Name(context), annotation))
@@ -1736,7 +1719,7 @@ class RewritePass(cst.CSTTransformer):
         base = old.value if isinstance(old, cst.Subscript) else old
         method, answer = names.QUESTIONS.get(self._bindings.imported(base) or "", ("", None))
         if answer is not None:
-            self.imports.add(answer)
+            self.state.imports.add(answer)
             yield answer.name
         elif method and isinstance(new, cst.Subscript):
             yield code_of(new.slice[0].slice)
@@ -1749,21 +1732,21 @@ class RewritePass(cst.CSTTransformer):
             return None
         full_name = self._bindings.imported(old.default.func)
         without = new.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT)
-        if full_name in PROGRESS and full_name in self.written:
-            self.imports |= {Name("Annotated", "typing"), Name("Depends")}
+        if full_name in PROGRESS and full_name in self.state.written:
+            self.state.imports |= {Name("Annotated", "typing"), Name("Depends")}
             annotation = cst.parse_expression("Annotated[Progress, Depends(Progress)]")
             return without.with_changes(annotation=new.annotation.with_changes(annotation=annotation))
         if full_name in names.CURRENT_CONTEXT:
             return without
         if full_name in names.CURRENT_TOKEN and (function := injected_token(old.default, full_name or "")) is not None:
-            self._dropped_in(old.default)
-            self.imports |= {Name("Annotated", "typing"), Name("Depends"), Name("current_context")}
-            self.imports |= {Name("Principal")} if "Principal(" in function else set()
+            self.state.drop(old.default)
+            self.state.imports |= {Name("Annotated", "typing"), Name("Depends"), Name("current_context")}
+            self.state.imports |= {Name("Principal")} if "Principal(" in function else set()
             injected = cst.parse_expression(f"Annotated[{code_of(new.annotation.annotation)}, Depends({function})]")
             return without.with_changes(annotation=new.annotation.with_changes(annotation=injected))
         if full_name in names.DEPENDS and new.default is not None:
-            self.imports.add(Name("Annotated", "typing"))
-            self.imports.add(Name("Depends"))
+            self.state.imports.add(Name("Annotated", "typing"))
+            self.state.imports.add(Name("Depends"))
             kind = f"Annotated[{code_of(new.annotation.annotation)}, {code_of(new.default)}]"
             return without.with_changes(annotation=new.annotation.with_changes(annotation=cst.parse_expression(kind)))
         return None
@@ -1775,14 +1758,14 @@ class RewritePass(cst.CSTTransformer):
         """`Context[ServerSession, State]` as `Context[State]`, and providers by the class of all that authorize."""
         inner = original_node.annotation
         if is_auth(self._bindings.imported(inner)):
-            self._dropped_in(inner)
-            self.imports.add(Name("TokenAuth", "gemel.auth"))
+            self.state.drop(inner)
+            self.state.imports.add(Name("TokenAuth", "gemel.auth"))
             return updated_node.with_changes(annotation=cst.Name("TokenAuth"))
         if isinstance(inner, cst.Subscript) and self._bindings.kind_of_annotation(inner.value) == "context":
             assert isinstance(updated_node.annotation, cst.Subscript)
             slices = updated_node.annotation.slice
             if len(slices) > 1:
-                self._dropped_in(inner)
+                self.state.drop(inner)
                 last = slices[1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
                 return updated_node.with_changes(annotation=updated_node.annotation.with_changes(slice=[last]))
         return updated_node

@@ -148,12 +148,13 @@ def _migrate(source: str, path: Path, program: Program) -> Migration:
     second = MetadataWrapper(module, unsafe_skip_copy=True)
     rewrite = RewritePass(Bindings(second, lines, program, path, low_level="server"))
     module = second.module.visit(rewrite)
-    written = [*written_out(rewrite.written), *asking, *rewrite.written_for_calls]
+    state = rewrite.state
+    written = [*written_out(state.written), *asking, *state.written_for_calls]
     imports |= {name for one in written for name in one.imports}
-    module = remove_imports(module, rewrite.dropped | structure.dropped | dropped)
-    module = add_imports(module, rewrite.imports | structure.imports | imports)
+    module = remove_imports(module, state.dropped | structure.dropped | dropped)
+    module = add_imports(module, state.imports | structure.imports | imports)
     module = add_code(module, [one.code for one in written])
-    notes = [*low_level_notes, *(Note(*note) for note in rewrite.notes)]
+    notes = [*low_level_notes, *(Note(*note) for note in state.notes)]
     notes += [Note(*note) for note in asking_notes]
     notes += _left_imports(module, source)
     return Migration(
@@ -163,7 +164,7 @@ def _migrate(source: str, path: Path, program: Program) -> Migration:
         tuple(factories),
         makes,
         runners,
-        tuple(sorted(rewrite.kept)),
+        tuple(sorted(state.kept)),
     )
 
 
