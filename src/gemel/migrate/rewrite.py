@@ -15,6 +15,7 @@ from gemel.migrate.arguments import CallArguments, code_of, in_lines, is_name, t
 from gemel.migrate.authorization import Verifiers, auth_counterpart, is_auth
 from gemel.migrate.bindings import Bindings
 from gemel.migrate.extension_classes import ExtensionClasses
+from gemel.migrate.imported_names import ImportedNames
 from gemel.migrate.names import NAMES, Name
 from gemel.migrate.providers import Counterpart, added_counterpart
 from gemel.migrate.registrations import registration
@@ -31,7 +32,7 @@ from gemel.migrate.tokens import (
     token_attribute,
     verifier_auth,
 )
-from gemel.migrate.written import DECLARES, PROGRESS, WRITTEN
+from gemel.migrate.written import DECLARES, PROGRESS
 from gemel.schema import content
 from gemel.server.context import Context
 from gemel.server.features.content import Image
@@ -173,14 +174,13 @@ class RewritePass(cst.CSTTransformer):
         self.state = RewriteState(bindings)
         self._apps = AppsRewrite(self.state)
         self._extensions = ExtensionClasses(self.state)
-        self._renamed: dict[str, str] = {}
+        self._names = ImportedNames(self.state)
         #: What was said of HTTP when a server was made; it goes to where the server is run.
         self._http_options: list[tuple[str, cst.BaseExpression]] = []
         self._http_node: cst.CSTNode | None = None
         self._runs = False
         #: The full name of the server that each class around a node derives from.
         self._bases: list[str | None] = []
-        self._quoted: set[str] = set()
         self._registered: set[str] = set()
         #: Functions that take a context and something else, as middleware does.
         self._middleware: set[str] = set()
@@ -207,8 +207,6 @@ class RewritePass(cst.CSTTransformer):
         #: The annotated results of decorated functions, by their decorators.
         self._returns: dict[cst.CSTNode, str] = {}
         self._checked: set[cst.CSTNode] = set()
-        #: Names in annotations.
-        self._annotated: set[cst.CSTNode] = set()
         #: What is called.
         self._called: set[cst.CSTNode] = set()
         #: Callbacks of clients that lose their first parameter, by their names.
@@ -219,8 +217,7 @@ class RewritePass(cst.CSTTransformer):
     def visit_Module(self, node: cst.Module) -> None:
         self._apps.scan(node)
         self.state.scan(node)
-        for annotation in m.findall(node, m.Annotation(annotation=m.SimpleString())):
-            self._quoted.update(re.findall(r"\w+", code_of(annotation.annotation)))  # type: ignore[attr-defined]  # found by its kind
+        self._names.scan(node)
         for function in self.state.functions:
             if any(self._registers(decorator) for decorator in function.decorators):
                 self._registered.add(function.name.value)
@@ -301,13 +298,7 @@ class RewritePass(cst.CSTTransformer):
         return updated_node.with_changes(decorators=[decorator])
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        names_imported = node.names if not isinstance(node.names, cst.ImportStar) else ()
-        self.state.has_tasks = self.state.has_tasks or any(
-            code_of(alias.name) == "TasksExtension" for alias in names_imported
-        )
-        self.state.fastmcp = self.state.fastmcp or (
-            node.module is not None and code_of(node.module).startswith("fastmcp")
-        )
+        self._names.enter_import(node)
         return False
 
     def visit_Import(self, node: cst.Import) -> bool:
@@ -316,54 +307,10 @@ class RewritePass(cst.CSTTransformer):
     def leave_ImportFrom(
         self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom
     ) -> cst.BaseSmallStatement | cst.FlattenSentinel[cst.BaseSmallStatement] | cst.RemovalSentinel:
-        module = code_of(original_node.module) if original_node.module is not None else ""
-        if original_node.relative or module.split(".")[0] not in names.PACKAGES:
-            return updated_node
-        if isinstance(original_node.names, cst.ImportStar):
-            self.state.note(original_node, f"`from {module} import *`: name what is used")
-            return updated_node
-        ours: dict[str, list[cst.ImportAlias]] = {}
-        left: list[cst.ImportAlias] = []
-        for alias in original_node.names:
-            name = code_of(alias.name)
-            new = NAMES.get(f"{module}.{name}")
-            if self._writes(f"{module}.{name}", alias):
-                self.state.written.append(f"{module}.{name}")
-                continue
-            if new is None:
-                left.append(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT))
-                continue
-            renamed = self._alias(original_node, alias, name, new)
-            if renamed.asname is None and not new.module.startswith("gemel"):
-                self.state.imports.add(new)  # the module may import it already
-            else:
-                ours.setdefault(new.module, []).append(renamed)
-        if not ours and len(left) == len(original_node.names):
-            return updated_node
-        if not ours and not left:
-            return cst.RemoveFromParent()
-        statements: list[cst.BaseSmallStatement] = [_import_from(home, aliases) for home, aliases in ours.items()]
-        if left:
-            statements.append(updated_node.with_changes(names=left, lpar=None, rpar=None))
-        return cst.FlattenSentinel(statements)
+        return self._names.import_from(original_node, updated_node)
 
-    def _writes(self, full_name: str, alias: cst.ImportAlias) -> bool:
-        """Whether an imported function or class is written out in the module."""
-        if full_name not in WRITTEN or alias.asname is not None:
-            return False
-        needed = {full_name, *WRITTEN[full_name].needs}
-        return not self.state.defined & {name.rpartition(".")[2] for name in needed}
-
-    def _alias(self, node: cst.CSTNode, alias: cst.ImportAlias, old: str, new: Name) -> cst.ImportAlias:
-        plain = cst.ImportAlias(cst.Name(new.name))
-        if alias.asname is not None:
-            return plain.with_changes(asname=None if code_of(alias.asname.name) == new.name else alias.asname)
-        if old == new.name:
-            return plain
-        if self._bindings.is_taken(new.name, new) or old in self._quoted:
-            return plain.with_changes(asname=cst.AsName(cst.Name(old)))
-        self._renamed[old] = new.name
-        return plain
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
+        return self._names.name(original_node, updated_node)
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -381,32 +328,12 @@ class RewritePass(cst.CSTTransformer):
         lines[1:] = [statement.with_changes(leading_lines=()) for statement in lines[1:]]
         return cst.FlattenSentinel(lines)
 
-    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
-        full_name = self._bindings.imported(original_node)
-        if full_name is None:
-            return updated_node
-        if full_name in names.MEMBERS:
-            return self._member_of_class(original_node, full_name)
-        new = NAMES.get(full_name)
-        if new is None:
-            self.state.dropped.add(original_node.value)
-            if full_name in names.INPUT_REQUESTS and original_node in self._annotated:
-                self.state.imports.add(Name("InputRequest", "gemel.schema.input_required"))
-                return cst.Name("InputRequest", lpar=original_node.lpar, rpar=original_node.rpar)
-            if full_name in names.PROMPT_MESSAGES and not self._bindings.is_taken("Message", Name("Message")):
-                self.state.imports.add(Name("Message"))
-                return cst.Name("Message", lpar=original_node.lpar, rpar=original_node.rpar)
-            return updated_node
-        if original_node.value in self._renamed and self._renamed[original_node.value] == new.name:
-            return updated_node.with_changes(value=new.name)
-        return updated_node
-
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         full_name = self._bindings.imported(original_node)
         if full_name is not None and original_node in self.state.replaced_members:
             return updated_node
         if full_name is not None:
-            return self._global_attribute(original_node, updated_node, full_name)
+            return self._names.attribute(original_node, updated_node, full_name)
         owner, name = self._bindings.kind(original_node.value), original_node.attr.value
         through = original_node.value
         if (
@@ -493,33 +420,6 @@ class RewritePass(cst.CSTTransformer):
 
     def _speaks_of_mcp(self, node: cst.Attribute) -> bool:
         return isinstance(node.value, cst.Name | cst.Attribute | cst.Subscript | cst.Call | cst.Await)
-
-    def _global_attribute(
-        self, original_node: cst.Attribute, updated_node: cst.Attribute, full_name: str
-    ) -> cst.BaseExpression:
-        """`types.TextContent` and `fastmcp.FastMCP` by the plain name."""
-        if full_name in names.MEMBERS:
-            return self._member_of_class(original_node, full_name)
-        new = NAMES.get(full_name)
-        base = original_node.value
-        while isinstance(base, cst.Attribute):
-            base = base.value
-        if isinstance(base, cst.Name):
-            self.state.dropped.add(base.value)
-        if new is None:
-            return updated_node
-        if self._bindings.is_taken(new.name, new):
-            self.state.imports.add(Name("", new.module))
-            return cst.parse_expression(f"{new.module}.{new.name}")
-        self.state.imports.add(new)
-        return cst.Name(new.name, lpar=original_node.lpar, rpar=original_node.rpar)
-
-    def _member_of_class(self, node: cst.Name | cst.Attribute, full_name: str) -> cst.Attribute:
-        """A name that is a member of a class of Gemel."""
-        self.state.drop(node)
-        home, name = names.MEMBERS[full_name]
-        self.state.imports.add(Name(home))
-        return cst.Attribute(cst.Name(home), cst.Name(name), lpar=node.lpar, rpar=node.rpar)
 
     def _own_contents(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         """`(await ctx.read_resource(uri))[0].content` and `….contents[0].content` as `….contents[0].text`."""
@@ -1752,7 +1652,7 @@ class RewritePass(cst.CSTTransformer):
         return None
 
     def visit_Annotation(self, node: cst.Annotation) -> None:
-        self._annotated.update(m.findall(node, m.Name()))
+        self._names.enter_annotation(node)
 
     def leave_Annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation:
         """`Context[ServerSession, State]` as `Context[State]`, and providers by the class of all that authorize."""
@@ -1803,10 +1703,3 @@ def _is_first(node: cst.BaseExpression) -> bool:
 
 def _catches_declined(node: cst.Try) -> bool:
     return any(handler.type is not None and code_of(handler.type).endswith("Declined") for handler in node.handlers)
-
-
-def _import_from(module: str, aliases: Sequence[cst.ImportAlias]) -> cst.ImportFrom:
-    parsed = cst.parse_statement(f"from {module} import x")
-    assert isinstance(parsed, cst.SimpleStatementLine)
-    assert isinstance(parsed.body[0], cst.ImportFrom)
-    return parsed.body[0].with_changes(names=list(aliases))
