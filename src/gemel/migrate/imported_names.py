@@ -121,7 +121,7 @@ class ImportedNames:
             return updated_node.with_changes(value=new.name)
         return updated_node
 
-    def attribute(
+    def imported_attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute, full_name: str
     ) -> cst.BaseExpression:
         """Return `types.TextContent` and `fastmcp.FastMCP` by the plain name."""

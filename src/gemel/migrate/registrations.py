@@ -7,6 +7,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from gemel.migrate.arguments import CallArguments, code_of, is_name, text_of
+from gemel.migrate.bindings import Bindings
 
 #: Methods of servers that add objects: what registers the function in Gemel, the ends of what makes the object, and its positional
 #: parameters.
@@ -17,6 +18,29 @@ _FROM_FUNCTIONS = {
 }
 #: Classes of resources with fixed contents, and the argument that has these.
 _CONTENTS = {"TextResource": "text", "BinaryResource": "data", "FileResource": "path"}
+
+
+class AddedObject(NamedTuple):
+    """The call that makes an object which is added to a server, and the full name of what is called."""
+
+    call: cst.Call
+    full_name: str
+
+
+def added_object(bindings: Bindings, node: cst.Call) -> AddedObject | None:
+    """Return the object of the other library in `server.add_…(Class(…))`; None for other calls.
+
+    Args:
+        bindings: What the expressions of the module refer to.
+        node: The call before anything in it was rewritten.
+    """
+    if bindings.imported(node.func) is not None or not isinstance(node.func, cst.Attribute) or len(node.args) != 1:
+        return None
+    added = node.args[0].value
+    if not isinstance(added, cst.Call) or bindings.kind(node.func.value) != "server":
+        return None
+    full_name = bindings.imported(added.func)
+    return AddedObject(added, full_name) if full_name is not None else None
 
 
 class Registration(NamedTuple):

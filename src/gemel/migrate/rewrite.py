@@ -12,30 +12,24 @@ from gemel.client.client import Client
 from gemel.migrate import advice, names
 from gemel.migrate.apps import AppsRewrite
 from gemel.migrate.arguments import CallArguments, code_of, in_lines, is_name, text_of
-from gemel.migrate.authorization import Verifiers, auth_counterpart, is_auth
 from gemel.migrate.bindings import Bindings
+from gemel.migrate.counterparts import Counterparts
 from gemel.migrate.extension_classes import ExtensionClasses
 from gemel.migrate.imported_names import ImportedNames
 from gemel.migrate.names import NAMES, Name
-from gemel.migrate.providers import Counterpart, added_counterpart
-from gemel.migrate.registrations import registration
+from gemel.migrate.protocol_objects import ProtocolObjects
+from gemel.migrate.registrations import added_object, registration
 from gemel.migrate.rewrite_state import RewriteState
 from gemel.migrate.tokens import (
-    CALLER,
-    CLIENT_NOTE,
-    TOKEN_NOTE,
+    AccessTokens,
     Rewritten,
     injected_token,
     own_verifier_auth,
-    principal,
     state_keys,
-    token_attribute,
     verifier_auth,
 )
 from gemel.migrate.written import DECLARES, PROGRESS
-from gemel.schema import content
 from gemel.server.context import Context
-from gemel.server.features.content import Image
 from gemel.server.features.options import PromptOptions, ResourceOptions, ToolOptions
 from gemel.server.options import ServerOptions
 from gemel.server.server import Server
@@ -63,9 +57,6 @@ _PAGES = {
     ("template page", "resourceTemplates"),
     ("prompt page", "prompts"),
 }
-_FIELD_KINDS = frozenset(
-    {"tool", "resource", "template", "prompt", "contents", "content", "tool result", "resource result", "prompt result"}
-)
 #: Options of servers of the official SDK, and of FastMCP 2, that belong to HTTP.
 _SECURITY = ("transport_security", "host_origin_protection")
 _HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path", *_SECURITY)
@@ -116,19 +107,6 @@ _CALLBACK_OPTIONS = {
 }
 #: A mode that is a revision, which is one of the stateless era there.
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-#: Errors of the protocol by their codes.
-_ERRORS = {
-    "PARSE_ERROR": "ParseError",
-    "INVALID_REQUEST": "InvalidRequest",
-    "METHOD_NOT_FOUND": "MethodNotFound",
-    "INVALID_PARAMS": "InvalidParams",
-    "INTERNAL_ERROR": "InternalError",
-    "-32700": "ParseError",
-    "-32600": "InvalidRequest",
-    "-32601": "MethodNotFound",
-    "-32602": "InvalidParams",
-    "-32603": "InternalError",
-}
 _ITEM_OPTIONS = {
     "tool": ToolOptions.__annotations__,
     "resource": ResourceOptions.__annotations__,
@@ -175,6 +153,9 @@ class RewritePass(cst.CSTTransformer):
         self._apps = AppsRewrite(self.state)
         self._extensions = ExtensionClasses(self.state)
         self._names = ImportedNames(self.state)
+        self._counterparts = Counterparts(self.state)
+        self._tokens = AccessTokens(self.state)
+        self._protocol = ProtocolObjects(self.state)
         #: What was said of HTTP when a server was made; it goes to where the server is run.
         self._http_options: list[tuple[str, cst.BaseExpression]] = []
         self._http_node: cst.CSTNode | None = None
@@ -189,9 +170,6 @@ class RewritePass(cst.CSTTransformer):
         self._has_state = False
         #: `server.middleware` where a function is appended to it.
         self._appended: set[cst.CSTNode] = set()
-        #: The calls that are replaced as a whole, and the calls in their arguments.
-        self._counterparts: dict[cst.CSTNode, Counterpart] = {}
-        self._within: set[cst.CSTNode] = set()
         #: `ctx.session.client_capabilities` and the like.
         self._of_sessions: set[cst.CSTNode] = set()
         #: Calls that add an object made of a function to a server, with the full name of what makes it.
@@ -276,11 +254,10 @@ class RewritePass(cst.CSTTransformer):
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
         self._bases.pop()
         updated_node = self._extensions.rewrite(original_node, updated_node)
+        verifier = self._tokens.verifier(original_node, updated_node)
+        if verifier is not None:
+            return verifier
         name = original_node.name.value
-        if name in self._bindings.verifiers and original_node.bases:
-            self.state.drop(original_node.bases[0])
-            parentheses = cst.MaybeSentinel.DEFAULT
-            return updated_node.with_changes(bases=[], lpar=parentheses, rpar=parentheses)
         if name not in self._results or original_node.bases or original_node.keywords or original_node.decorators:
             return updated_node
         fields = {
@@ -329,11 +306,11 @@ class RewritePass(cst.CSTTransformer):
         return cst.FlattenSentinel(lines)
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
-        full_name = self._bindings.imported(original_node)
-        if full_name is not None and original_node in self.state.replaced_members:
+        if original_node in self.state.replaced_members:
             return updated_node
+        full_name = self._bindings.imported(original_node)
         if full_name is not None:
-            return self._names.attribute(original_node, updated_node, full_name)
+            return self._names.imported_attribute(original_node, updated_node, full_name)
         owner, name = self._bindings.kind(original_node.value), original_node.attr.value
         through = original_node.value
         if (
@@ -349,19 +326,15 @@ class RewritePass(cst.CSTTransformer):
             return updated_node.with_changes(value=updated_node.value.value, attr=cst.Name(_SESSION_MEMBERS[name]))
         if owner == "context":
             return self._context_attribute(original_node, updated_node)
-        if owner == "access token":
-            return self._token_attribute(original_node, updated_node)
+        changed = self._tokens.attribute(original_node, updated_node, owner)
+        if changed is None:
+            changed = self._protocol.attribute(original_node, updated_node, owner)
+        if changed is not None:
+            return changed
         if owner == "app" and name == "lifespan":
             self.state.note(original_node, advice.APP_LIFESPAN)
         if owner == "server" and original_node not in self._appended:
             self._server_member(original_node)
-        elif owner == "uri template" and name == "variable_names":
-            return cst.Call(cst.Name("list"), [cst.Arg(updated_node.with_changes(attr=cst.Name("names")))])
-        elif owner == "media" and not hasattr(Image, name):
-            text = advice.MEDIA_MEMBERS.get(name, "Image, Audio and File have content(), base64 and family")
-            self.state.note(original_node, f".{name}: {text}")
-        elif original_node in self.state.replaced_members:
-            return updated_node
         elif owner in ("client", "session") and name in advice.CLIENT_MEMBERS:
             self.state.note(original_node, f"client.{name}: {advice.CLIENT_MEMBERS[name]}")
         elif owner in ("client", "session") and name not in _CLIENT_CALLS and not hasattr(Client, name):
@@ -373,16 +346,10 @@ class RewritePass(cst.CSTTransformer):
             return cst.Subscript(updated_node.value, [key], lpar=updated_node.lpar, rpar=updated_node.rpar)
         elif owner is not None and (owner, name) in _PAGES:
             return updated_node.value
-        elif owner in _FIELD_KINDS and name in names.FIELDS:
-            return updated_node.with_changes(attr=cst.Name(names.FIELDS[name]))
         elif owner == "own contents" and name == "contents":
             return updated_node
         elif owner == "own content" and name == "content":
             return updated_node.with_changes(attr=cst.Name("text"))
-        elif name in names.FIELDS and owner is None and self._speaks_of_mcp(original_node):
-            self.state.note(
-                original_node, f".{name}: if this is an object of the protocol, it is .{names.FIELDS[name]}"
-            )
         elif (
             name == "fn" and isinstance(original_node.value, cst.Name) and original_node.value.value in self._registered
         ):
@@ -391,23 +358,9 @@ class RewritePass(cst.CSTTransformer):
             return self._own_contents(original_node, updated_node)
         return updated_node
 
-    def _token_attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
-        """An attribute of an access token, as that of the caller."""
-        name = original_node.attr.value
-        if name == "client_id" and self.state.fastmcp:
-            self.state.note(original_node, CLIENT_NOTE)
-        found = token_attribute(updated_node)
-        if found is None:
-            self.state.note(
-                original_node, TOKEN_NOTE if name == "token" else f".{name}: a Principal has no such member"
-            )
-        return found or updated_node
-
     def _server_member(self, node: cst.Attribute) -> None:
         """A note for a member of a server that Gemel's servers lack, and that isn't one of a class of the program."""
         name = node.attr.value
-        if node in self.state.replaced_members:
-            return
         if name in advice.SERVER_MEMBERS:
             self.state.note(node, f"server.{name}: {advice.SERVER_MEMBERS[name]}")
         elif name not in _SERVER_CALLS and not hasattr(Server, name) and not self._is_own_member(name):
@@ -417,9 +370,6 @@ class RewritePass(cst.CSTTransformer):
 
     def _is_own_member(self, name: str) -> bool:
         return name in self._bindings.own_members
-
-    def _speaks_of_mcp(self, node: cst.Attribute) -> bool:
-        return isinstance(node.value, cst.Name | cst.Attribute | cst.Subscript | cst.Call | cst.Await)
 
     def _own_contents(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         """`(await ctx.read_resource(uri))[0].content` and `….contents[0].content` as `….contents[0].text`."""
@@ -437,8 +387,6 @@ class RewritePass(cst.CSTTransformer):
 
     def _context_attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         name = original_node.attr.value
-        if original_node in self.state.replaced_members:
-            return updated_node
         if name == "lifespan_context":
             return updated_node.with_changes(attr=cst.Name("state"))
         if name in ("params", "close_sse_stream"):
@@ -508,37 +456,22 @@ class RewritePass(cst.CSTTransformer):
         sending = self._extensions.sends(node)
         if sending is not None:
             self.state.replaced_members.add(sending)
-        full_name = self._bindings.imported(node.func)
-        found: Counterpart | None = None
-        if full_name is not None and node not in self._within:
-            authorized = auth_counterpart(node, full_name, Verifiers(self._bindings.imported, self._bindings.verifies))
-            if isinstance(authorized, str):
-                reason = f"{authorized}; " if authorized else ""
-                self.state.note(node, f"{full_name.rpartition('.')[2]}(…): {reason}{advice.name_advice(full_name)}")
-            else:
-                found = authorized
-        elif isinstance(node.func, cst.Attribute) and self._bindings.kind(node.func.value) == "server":
-            added = node.args[0].value if len(node.args) == 1 else None
-            added_name = self._bindings.imported(added.func) if isinstance(added, cst.Call) else None
-            if isinstance(added, cst.Call) and added_name is not None:
-                method = node.func.attr.value
-                found = added_counterpart(node.func.value, method, added, added_name)
-                if registration(method, added, added_name, in_loop=self.state.loops > 0) is not None:
-                    self._registrations[node] = added_name
-                    self.state.replaced_members.add(node.func)
-        if found is not None and not any(self._bindings.is_taken(name.name, name) for name in found.imports):
-            self._counterparts[node] = found
+        self._find_registration(node)
+        self._counterparts.find(node)
+
+    def _find_registration(self, node: cst.Call) -> None:
+        added = added_object(self._bindings, node)
+        if added is None:
+            return
+        method = cst.ensure_type(node.func, cst.Attribute).attr.value
+        if registration(method, added.call, added.full_name, in_loop=self.state.loops > 0) is not None:
+            self._registrations[node] = added.full_name
             self.state.replaced_members.add(node.func)
-            self._within.update(m.findall(node, m.Call()))
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        counterpart = self._counterparts.get(original_node)
+        counterpart = self._counterparts.call(original_node)
         if counterpart is not None:
-            self.state.drop(original_node)
-            self.state.imports.update(counterpart.imports)
-            if counterpart.note is not None:
-                self.state.note(original_node, counterpart.note)
-            return in_lines(counterpart.expression, original_node)
+            return counterpart
         if original_node in self._sampling:
             return self._sample(updated_node)
         of_apps = self._apps.call(original_node, updated_node, self._item)
@@ -577,16 +510,13 @@ class RewritePass(cst.CSTTransformer):
             return self._context_call(original_node, updated_node, method)
         if owner in ("client", "session"):
             return self._client_call(original_node, updated_node, method, owner)
-        if method in ("to_image_content", "to_audio_content", "to_resource_content"):
-            self.state.note(original_node, f".{method}(): of an Image, Audio or File it is .content()")
-        return updated_node
+        changed = self._protocol.call(original_node, updated_node)
+        return updated_node if changed is None else changed
 
     def _global_call(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.BaseExpression:
         short = full_name.rpartition(".")[2]
         if full_name in names.SERVERS | names.LOW_LEVEL:
             return self._server(original_node, updated_node, full_name)
-        if full_name in names.PROTOCOL_ERRORS:
-            return self._protocol_error(original_node, updated_node, full_name)
         if full_name in names.RAISING_CLIENTS | names.SESSIONS:
             return self._client(original_node, updated_node, full_name)
         if full_name in names.PROXIES or short == "as_proxy":
@@ -607,146 +537,15 @@ class RewritePass(cst.CSTTransformer):
             if document is not None:
                 arguments.put_first(document)
             return arguments.call()
-        if full_name in names.PROMPT_MESSAGES:
-            self.state.imports.add(Name("Message"))
-            arguments = CallArguments(updated_node.with_changes(func=cst.Name("Message")), ("content",))
-            if names.PROMPT_MESSAGES[full_name] == "assistant":
-                arguments.set("role", '"assistant"')
-            return arguments.call()
-        if full_name in names.TEMPLATE_PARSERS and len(updated_node.args) == 1:
-            assert isinstance(updated_node.func, cst.Attribute)
-            return updated_node.with_changes(func=updated_node.func.value)
-        if full_name in names.INPUT_REQUESTS:
-            self.state.drop(original_node.func)
-            self.state.imports.add(Name("InputRequest", "gemel.schema.input_required"))
-            arguments = CallArguments(updated_node.with_changes(func=cst.Name("InputRequest")))
-            arguments.set("method", f'"{names.INPUT_REQUESTS[full_name]}"')
-            return arguments.call()
-        if full_name in names.REQUIRED_PAGES:
-            return self._required_pages(original_node, updated_node)
         if full_name in names.PROCESS_PARAMETERS:
             return self._command_line(original_node, updated_node)
-        if full_name in names.CALLER and not updated_node.args:
-            self.state.imports.add(Name("current_context"))
-            return cst.parse_expression(CALLER)
-        if full_name in names.ACCESS_TOKENS:
-            made = principal(updated_node)
-            if made is None:
-                self.state.note(
-                    original_node,
-                    "AccessToken(…): write Principal(name, scopes=frozenset(…), claims=…, expires=…, client=…)",
-                )
-            return made or updated_node
         if full_name in names.HEADERS and not updated_node.args:
             self.state.imports.add(Name("current_context"))
             return cst.parse_expression("current_context().headers")
-        owner = full_name.rpartition(".")[0]
-        if short == "model_validate" and owner in NAMES and isinstance(updated_node.func, cst.Attribute):
-            self.state.imports.add(Name("", "msgspec"))
-            return cst.parse_expression(
-                f"msgspec.convert({code_of(updated_node.args[0].value)}, {code_of(updated_node.func.value)})"
-            )
-        if full_name in names.TOOL_RESULTS:
-            return self._tool_result(original_node, updated_node)
-        if full_name in names.CACHE_HINTS:
-            return self._cache_hint(updated_node)
-        new = NAMES.get(full_name)
-        if new is not None and (
-            new.module.startswith("gemel.schema") or new.name in names.WIRE_TYPES or short != new.name
-        ):
-            return self._wire_type(original_node, updated_node, new)
-        return updated_node
-
-    def _cache_hint(self, call: cst.Call) -> cst.Call:
-        """Milliseconds as seconds."""
-        arguments = CallArguments(call, ("ttl_ms", "scope"))
-        arguments.name_all_but(0)
-        ttl = arguments.get("ttl_ms")
-        if ttl is not None:
-            whole = isinstance(ttl, cst.Integer) and ttl.evaluated_value % 1000 == 0
-            code = code_of(ttl) if isinstance(ttl, cst.Integer | cst.Name | cst.Attribute) else f"({code_of(ttl)})"
-            seconds = str(ttl.evaluated_value // 1000) if whole else f"{code} / 1000"  # type: ignore[attr-defined]  # an integer
-            arguments.replace("ttl_ms", cst.parse_expression(seconds))
-            arguments.rename("ttl_ms", "ttl")
-        return arguments.call()
-
-    def _protocol_error(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.BaseExpression:
-        """`McpError(ErrorData(code=…, message=…))` and `MCPError(code, message)` as the error of that code."""
-        arguments = CallArguments(updated_node, ("code", "message", "data"))
-        first = updated_node.args[0].value if len(updated_node.args) == 1 else None
-        if isinstance(first, cst.Call) and code_of(first.func).rpartition(".")[2] == "ErrorData":
-            arguments = CallArguments(first, ("code", "message", "data"))
-        code, message, data = arguments.get("code"), arguments.get("message"), arguments.get("data")
-        if code is None or message is None:
-            self.state.note(original_node, f"{code_of(original_node.func)}(…): {advice.name_advice(full_name)}")
-            return updated_node
-        self.state.drop(original_node)
-        text = code_of(code)
-        name = _ERRORS.get(text.rpartition(".")[2])
-        if self.state.registered and self.state.registered[-1] and "McpError" in full_name:
-            # Version 1 makes a result of it that the model reads.
-            self.state.imports.add(Name("ToolError"))
-            return cst.parse_expression(f"ToolError({code_of(message)})")
-        self.state.imports.add(Name(name or "ProtocolError"))
-        more = "" if data is None else f", {code_of(data)}"
-        return cst.parse_expression(
-            f"{name or 'ProtocolError'}({code_of(message)}{more}{'' if name else f', code={text}'})"
-        )
-
-    def _required_pages(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        """`UrlElicitationRequiredError(pages)` as the error of the protocol, -32042."""
-        arguments = CallArguments(updated_node, ("elicitations", "message"))
-        pages, message = arguments.pop("elicitations"), arguments.pop("message")
-        if pages is None or arguments.names() or arguments.starred:
-            return updated_node
-        self.state.drop(original_node.func)
-        self.state.imports.add(Name("ProtocolError"))
-        error = CallArguments(updated_node.with_changes(func=cst.Name("ProtocolError"), args=[]))
-        error.put_first(cst.Dict([cst.DictElement(cst.SimpleString('"elicitations"'), pages)]))
-        error.put_first(message or '"URL elicitation required"')
-        error.set("code", "-32042")
-        return error.call()
-
-    def leave_ExceptHandler(
-        self, original_node: cst.ExceptHandler, updated_node: cst.ExceptHandler
-    ) -> cst.ExceptHandler:
-        """What a client catches."""
-        caught = original_node.type
-        if caught is None or self._bindings.imported(caught) not in names.PROTOCOL_ERRORS:
-            return updated_node
-        self.state.drop(caught)
-        self.state.imports.add(Name("PeerError"))
-        if original_node.name is not None:
-            self.state.note(original_node, "PeerError has code, message and data itself, and no .error")
-        return updated_node.with_changes(type=cst.Name("PeerError"))
-
-    def _wire_type(self, node: cst.Call, call: cst.Call, new: Name) -> cst.Call:
-        arguments = CallArguments(call)
-        for name in arguments.names():
-            if name in names.FIELDS:
-                arguments.rename(name, names.FIELDS[name])
-        arguments.rename("_meta", "meta")
-        if new.name in names.FIXED_TYPE:
-            arguments.pop("type")
-            for name in set(arguments.names()) - set(getattr(content, new.name).__struct_fields__):
-                self.state.note(node, f"{new.name}({name}=…) was left out: the protocol has no such field")
-                arguments.pop(name)
-        return arguments.call()
-
-    def _tool_result(self, node: cst.Call, call: cst.Call) -> cst.Call:
-        """`ToolResult("text", structured_content=…)`; Gemel's has a list of blocks."""
-        arguments = CallArguments(call, ("content",))
-        content = arguments.pop("content")
-        if content is None:
-            self.state.note(node, "CallToolResult: give content=[…], the text for clients without structured content")
-        elif isinstance(content, cst.SimpleString | cst.FormattedString | cst.ConcatenatedString):
-            self.state.imports.add(Name("TextContent"))
-            arguments.set("content", f"[TextContent(text={code_of(content)})]")
-        else:
-            if not isinstance(content, cst.List):
-                self.state.note(node, "CallToolResult: content= is a list of content blocks")
-            arguments.set("content", content)
-        return arguments.call()
+        changed = self._tokens.imported_call(original_node, updated_node, full_name)
+        if changed is None:
+            changed = self._protocol.imported_call(original_node, updated_node, full_name)
+        return updated_node if changed is None else changed
 
     def _command_line(self, node: cst.Call, call: cst.Call) -> cst.BaseExpression:
         arguments = CallArguments(call, ("command", "args"))
@@ -771,6 +570,11 @@ class RewritePass(cst.CSTTransformer):
         arguments.put_first(f"{code_of(app)}.openapi()")
         assert isinstance(call.func, cst.Attribute)
         return arguments.call().with_changes(func=call.func.with_changes(attr=cst.Name("from_openapi")))
+
+    def leave_ExceptHandler(
+        self, original_node: cst.ExceptHandler, updated_node: cst.ExceptHandler
+    ) -> cst.ExceptHandler:
+        return self._protocol.except_handler(original_node, updated_node)
 
     # ---------------------------------------------------------------- servers
 
@@ -1656,11 +1460,10 @@ class RewritePass(cst.CSTTransformer):
 
     def leave_Annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation:
         """`Context[ServerSession, State]` as `Context[State]`, and providers by the class of all that authorize."""
+        authorizing = self._tokens.annotation(original_node, updated_node)
+        if authorizing is not None:
+            return authorizing
         inner = original_node.annotation
-        if is_auth(self._bindings.imported(inner)):
-            self.state.drop(inner)
-            self.state.imports.add(Name("TokenAuth", "gemel.auth"))
-            return updated_node.with_changes(annotation=cst.Name("TokenAuth"))
         if isinstance(inner, cst.Subscript) and self._bindings.kind_of_annotation(inner.value) == "context":
             assert isinstance(updated_node.annotation, cst.Subscript)
             slices = updated_node.annotation.slice

@@ -8,19 +8,20 @@ import libcst as cst
 
 from gemel.migrate import names
 from gemel.migrate.arguments import CallArguments, code_of, is_name, text_of
-from gemel.migrate.authorization import endpoint, operand, unwrapped
+from gemel.migrate.authorization import endpoint, is_auth, operand, unwrapped
 from gemel.migrate.bindings import Bindings
 from gemel.migrate.names import Name
+from gemel.migrate.rewrite_state import RewriteState
 
 _TOKEN_AUTH = Name("TokenAuth", "gemel.auth")
 #: Parameters of `AccessToken`; the token itself and the resource are for the verifier only.
 _FIELDS = ("token", "client_id", "scopes", "expires_at", "resource", "subject", "claims")
-CALLER = "current_context().caller"
-TOKEN_NOTE = (
+_CALLER = "current_context().caller"
+_TOKEN_NOTE = (
     ".token: ctx.headers['authorization'] has the token that was sent; that of the provider is "
     "`await auth.upstream_token(ctx.claims['grant'])` of OAuthProxy"
 )
-CLIENT_NOTE = (
+_CLIENT_NOTE = (
     ".client_id: .client is the client; where FastMCP's providers wrote the id of the user there, that is .name"
 )
 
@@ -30,6 +31,68 @@ class Rewritten(NamedTuple):
 
     expression: cst.BaseExpression
     imports: tuple[Name, ...] = ()
+
+
+class AccessTokens:
+    """The part of the second pass that is about access tokens and what verifies them.
+
+    Args:
+        state: What the parts of the pass share.
+    """
+
+    def __init__(self, state: RewriteState) -> None:
+        self._state = state
+        self._bindings = state.bindings
+
+    def attribute(
+        self, original_node: cst.Attribute, updated_node: cst.Attribute, owner: str | None
+    ) -> cst.BaseExpression | None:
+        """Return an attribute of an access token as that of the caller; None for any other."""
+        if owner != "access token":
+            return None
+        name = original_node.attr.value
+        if name == "client_id" and self._state.fastmcp:
+            self._state.note(original_node, _CLIENT_NOTE)
+        found = token_attribute(updated_node)
+        if found is None:
+            self._state.note(
+                original_node, _TOKEN_NOTE if name == "token" else f".{name}: a Principal has no such member"
+            )
+        return found or updated_node
+
+    def imported_call(
+        self, original_node: cst.Call, updated_node: cst.Call, full_name: str
+    ) -> cst.BaseExpression | None:
+        """Return a call that makes or gets an access token as that of Gemel; None for any other."""
+        if full_name in names.CALLER and not updated_node.args:
+            self._state.imports.add(Name("current_context"))
+            return cst.parse_expression(_CALLER)
+        if full_name not in names.ACCESS_TOKENS:
+            return None
+        made = principal(updated_node)
+        if made is None:
+            self._state.note(
+                original_node,
+                "AccessToken(…): write Principal(name, scopes=frozenset(…), claims=…, expires=…, client=…)",
+            )
+        return made or updated_node
+
+    def annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation | None:
+        """Return the annotation of what authorizes by the class of all of them; None for any other."""
+        inner = original_node.annotation
+        if not is_auth(self._bindings.imported(inner)):
+            return None
+        self._state.drop(inner)
+        self._state.imports.add(_TOKEN_AUTH)
+        return updated_node.with_changes(annotation=cst.Name(_TOKEN_AUTH.name))
+
+    def verifier(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef | None:
+        """Return a class that verifies tokens, without its base; None for any other."""
+        if original_node.name.value not in self._bindings.verifiers or not original_node.bases:
+            return None
+        self._state.drop(original_node.bases[0])
+        parentheses = cst.MaybeSentinel.DEFAULT
+        return updated_node.with_changes(bases=[], lpar=parentheses, rpar=parentheses)
 
 
 def principal(call: cst.Call) -> cst.Call | None:
@@ -83,7 +146,7 @@ def injected_token(default: cst.Call, full_name: str) -> str | None:
         full_name: The full name of what is called.
     """
     if full_name.endswith("CurrentAccessToken"):
-        return f"lambda: Principal(*{CALLER})"  # fails without one, as before
+        return f"lambda: Principal(*{_CALLER})"  # fails without one, as before
     claim = default.args[0].value if len(default.args) == 1 else None
     return None if claim is None else f"lambda: str(current_context().claims[{code_of(claim)}])"
 
