@@ -185,3 +185,15 @@ def is_name(node: cst.BaseExpression | None, name: str) -> bool:
 def code_of(node: cst.CSTNode) -> str:
     """Return the source of an expression."""
     return cst.Module([]).code_for_node(node)
+
+
+def member_of(value: cst.BaseExpression, name: str) -> cst.Attribute:
+    """Return an attribute of an expression, which is put in parentheses if it is awaited.
+
+    Args:
+        value: The expression.
+        name: The name of the attribute.
+    """
+    if isinstance(value, cst.Await) and not value.lpar:
+        value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    return cst.Attribute(value, cst.Name(name))

@@ -11,11 +11,13 @@ import libcst.matchers as m
 from gemel.client.client import Client
 from gemel.migrate import advice, names
 from gemel.migrate.apps import AppsRewrite
-from gemel.migrate.arguments import CallArguments, code_of, in_lines, is_name, text_of
+from gemel.migrate.arguments import CallArguments, code_of, in_lines, is_name, member_of, text_of
 from gemel.migrate.bindings import Bindings
+from gemel.migrate.context_calls import ContextCalls
 from gemel.migrate.counterparts import Counterparts
 from gemel.migrate.extension_classes import ExtensionClasses
 from gemel.migrate.imported_names import ImportedNames
+from gemel.migrate.keywords import rename_keywords
 from gemel.migrate.names import NAMES, Name
 from gemel.migrate.protocol_objects import ProtocolObjects
 from gemel.migrate.registrations import added_object, registration
@@ -28,8 +30,7 @@ from gemel.migrate.tokens import (
     state_keys,
     verifier_auth,
 )
-from gemel.migrate.written import DECLARES, PROGRESS
-from gemel.server.context import Context
+from gemel.migrate.written import PROGRESS
 from gemel.server.features.options import PromptOptions, ResourceOptions, ToolOptions
 from gemel.server.options import ServerOptions
 from gemel.server.server import Server
@@ -37,7 +38,6 @@ from gemel.server.server import Server
 _ITEMS = ("tool", "resource", "prompt")
 #: What functions are registered at.
 _REGISTRIES = ("server", "apps", "prefab apps")
-_LOGS = ("debug", "info", "warning", "error")
 _TRANSPORTS = {"streamable-http": "http", "http": "http", "stdio": "stdio", "sse": "http"}
 #: Methods of low-level servers that add a handler, and the decorator that does it in Gemel.
 _ADDED_HANDLERS = {"add_request_handler": "request", "add_notification_handler": "notification"}
@@ -61,17 +61,6 @@ _PAGES = {
 _SECURITY = ("transport_security", "host_origin_protection")
 _HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path", *_SECURITY)
 _RENAMED_SERVER_OPTIONS = {"list_page_size": "page_size", "cache_hints": "cache"}
-#: What the request context of the official SDK has, and the context of Gemel itself.
-_REQUEST_CONTEXT = {"lifespan_context": "state", "request_id": "request_id"}
-#: Members of sessions of the official SDK that contexts of Gemel have.
-_SESSION_MEMBERS = {"client_capabilities": "client_capabilities", "send_elicit_complete": "complete_elicitation"}
-_RENAMED_MEMBERS = {"params": "decoded_params", "close_sse_stream": "close_stream"}
-#: Methods of FastMCP's context that keep values, and those of `ctx.session_state`.
-_STATE = {"get_state": "get", "set_state": "set", "delete_state": "delete"}
-_STATE_NOTE = (
-    "ctx.session_state keeps JSON values for the session of a handshake client; a stateless client has none, which is "
-    "gemel.NoSession: see docs/servers/state.md"
-)
 #: Members of servers, contexts and clients that are rewritten, or noted where they are called.
 _SERVER_CALLS = frozenset(
     {
@@ -88,7 +77,6 @@ _SERVER_CALLS = frozenset(
         "from_fastapi",
     }
 )
-_CONTEXT_CALLS = frozenset({*_STATE, "params", "close_sse_stream", "lifespan_context", "request_context", "fastmcp"})
 #: The positional parameters of methods of clients.
 _POSITIONAL = {
     "call_tool": ("name", "arguments", "read_timeout_seconds", "progress_callback"),
@@ -113,8 +101,6 @@ _ITEM_OPTIONS = {
     "prompt": PromptOptions.__annotations__,
 }
 _SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
-_SAMPLES = m.Attribute(value=m.Attribute(attr=m.Name("session")), attr=m.Name("create_message"))
-_CHECKS = m.Attribute(value=m.Attribute(attr=m.Name("session")), attr=m.Name("check_client_capability"))
 _APPENDS_MIDDLEWARE = m.Attribute(value=m.Attribute(attr=m.Name("middleware")), attr=m.Name("append"))
 #: What callbacks say that serve pages, or answer with an error.
 _NOT_OF_FORMS = (
@@ -134,8 +120,6 @@ _SUPPRESSES = m.Call(
     args=[m.Arg(m.SaveMatchedNode(m.DoNotCare(), "error"))],
 )
 _WILDCARD = re.compile(r"\{(\w+)\*\}")
-#: A form without fields.
-_NO_FIELDS = '{"type": "object", "properties": {}}'
 _FIELD = m.SimpleStatementLine(body=[m.AnnAssign(target=m.SaveMatchedNode(m.Name(), "name"))])
 
 
@@ -154,6 +138,7 @@ class RewritePass(cst.CSTTransformer):
         self._extensions = ExtensionClasses(self.state)
         self._names = ImportedNames(self.state)
         self._counterparts = Counterparts(self.state)
+        self._contexts = ContextCalls(self.state)
         self._tokens = AccessTokens(self.state)
         self._protocol = ProtocolObjects(self.state)
         #: What was said of HTTP when a server was made; it goes to where the server is run.
@@ -165,26 +150,17 @@ class RewritePass(cst.CSTTransformer):
         self._registered: set[str] = set()
         #: Functions that take a context and something else, as middleware does.
         self._middleware: set[str] = set()
-        #: The calls that are awaited.
-        self._awaited: set[cst.CSTNode] = set()
-        self._has_state = False
         #: `server.middleware` where a function is appended to it.
         self._appended: set[cst.CSTNode] = set()
-        #: `ctx.session.client_capabilities` and the like.
-        self._of_sessions: set[cst.CSTNode] = set()
         #: Calls that add an object made of a function to a server, with the full name of what makes it.
         self._registrations: dict[cst.CSTNode, str] = {}
-        #: `ctx.session.create_message(…)`, and awaited notices of changes, with the server that gives them.
-        self._sampling: set[cst.Call] = set()
-        self._notices: dict[cst.CSTNode, str] = {}
         #: Of each function around: the parameter that is the context, and whether it asks the client.
-        self._contexts: list[str] = []
+        self._context_names: list[str] = []
         self._asking: list[bool] = []
         #: The annotated results of registered functions.
         self._results: set[str] = set()
         #: The annotated results of decorated functions, by their decorators.
         self._returns: dict[cst.CSTNode, str] = {}
-        self._checked: set[cst.CSTNode] = set()
         #: What is called.
         self._called: set[cst.CSTNode] = set()
         #: Callbacks of clients that lose their first parameter, by their names.
@@ -312,25 +288,10 @@ class RewritePass(cst.CSTTransformer):
         if full_name is not None:
             return self._names.imported_attribute(original_node, updated_node, full_name)
         owner, name = self._bindings.kind(original_node.value), original_node.attr.value
-        through = original_node.value
-        if (
-            isinstance(through, cst.Attribute)
-            and through.attr.value == "request_context"
-            and self._bindings.kind(through.value) == "context"
-            and name in _REQUEST_CONTEXT
-        ):
-            assert isinstance(updated_node.value, cst.Attribute)
-            return updated_node.value.with_changes(attr=cst.Name(_REQUEST_CONTEXT[name]))
-        if original_node in self._of_sessions:
-            assert isinstance(updated_node.value, cst.Attribute)
-            return updated_node.with_changes(value=updated_node.value.value, attr=cst.Name(_SESSION_MEMBERS[name]))
-        if owner == "context":
-            return self._context_attribute(original_node, updated_node)
-        changed = self._tokens.attribute(original_node, updated_node, owner)
-        if changed is None:
-            changed = self._protocol.attribute(original_node, updated_node, owner)
-        if changed is not None:
-            return changed
+        for part in (self._contexts, self._tokens, self._protocol):
+            changed = part.attribute(original_node, updated_node, owner)
+            if changed is not None:
+                return changed
         if owner == "app" and name == "lifespan":
             self.state.note(original_node, advice.APP_LIFESPAN)
         if owner == "server" and original_node not in self._appended:
@@ -344,18 +305,10 @@ class RewritePass(cst.CSTTransformer):
         elif owner == "tool data" and original_node not in self._called:
             key = cst.SubscriptElement(cst.Index(cst.SimpleString(f'"{name}"')))
             return cst.Subscript(updated_node.value, [key], lpar=updated_node.lpar, rpar=updated_node.rpar)
-        elif owner is not None and (owner, name) in _PAGES:
-            return updated_node.value
-        elif owner == "own contents" and name == "contents":
-            return updated_node
-        elif owner == "own content" and name == "content":
-            return updated_node.with_changes(attr=cst.Name("text"))
-        elif (
+        elif (owner is not None and (owner, name) in _PAGES) or (
             name == "fn" and isinstance(original_node.value, cst.Name) and original_node.value.value in self._registered
         ):
             return updated_node.value
-        if name == "content" and _is_first(original_node.value):
-            return self._own_contents(original_node, updated_node)
         return updated_node
 
     def _server_member(self, node: cst.Attribute) -> None:
@@ -371,65 +324,8 @@ class RewritePass(cst.CSTTransformer):
     def _is_own_member(self, name: str) -> bool:
         return name in self._bindings.own_members
 
-    def _own_contents(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
-        """`(await ctx.read_resource(uri))[0].content` and `….contents[0].content` as `….contents[0].text`."""
-        first = original_node.value
-        assert isinstance(first, cst.Subscript)
-        assert isinstance(updated_node.value, cst.Subscript)
-        listed = first.value
-        if isinstance(listed, cst.Attribute) and listed.attr.value == "contents":
-            if self._bindings.kind(listed.value) == "own contents":
-                return updated_node.with_changes(attr=cst.Name("text"))
-        elif self._bindings.kind(listed) == "own contents":
-            contents = cst.Attribute(updated_node.value.value, cst.Name("contents"))
-            return cst.Attribute(updated_node.value.with_changes(value=contents), cst.Name("text"))
-        return updated_node
-
-    def _context_attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
-        name = original_node.attr.value
-        if name == "lifespan_context":
-            return updated_node.with_changes(attr=cst.Name("state"))
-        if name in ("params", "close_sse_stream"):
-            return updated_node.with_changes(attr=cst.Name(_RENAMED_MEMBERS[name]))
-        if name in _STATE:
-            if not self._has_state:
-                self._has_state = True
-                self.state.note(original_node, _STATE_NOTE)
-            context = updated_node.value if self.state.in_async else _member(updated_node.value, "sync")
-            return updated_node.with_changes(value=_member(context, "session_state"), attr=cst.Name(_STATE[name]))
-        if name in advice.CONTEXT_MEMBERS and name != "request_context":
-            self.state.note(original_node, f"ctx.{name}: {advice.CONTEXT_MEMBERS[name]}")
-        elif name not in _CONTEXT_CALLS and not hasattr(Context, name):
-            self.state.note(
-                original_node, f"ctx.{name}: Gemel's Context has no such member; see docs/servers/context.md"
-            )
-        return updated_node
-
-    def visit_Attribute(self, node: cst.Attribute) -> bool:
-        inner = node.value
-        if (
-            isinstance(inner, cst.Attribute)
-            and inner.attr.value == "session"
-            and node.attr.value in _SESSION_MEMBERS
-            and self._bindings.kind(inner.value) == "context"
-        ):
-            self._of_sessions.add(node)
-            self.state.replaced_members.add(inner)
-        elif (
-            isinstance(inner, cst.Attribute)
-            and inner.attr.value == "session"
-            and node.attr.value in advice.SESSION_MEMBERS
-            and self._bindings.kind(inner.value) == "context"
-        ):
-            self.state.note(node, f"ctx.session.{node.attr.value}: {advice.SESSION_MEMBERS[node.attr.value]}")
-            self.state.replaced_members.add(inner)
-        if m.matches(inner, m.Attribute(attr=m.Name("request_context"))):
-            assert isinstance(inner, cst.Attribute)
-            if self._bindings.kind(inner.value) == "context" and node.attr.value not in _REQUEST_CONTEXT:
-                self.state.note(
-                    node, f"ctx.request_context.{node.attr.value}: {advice.CONTEXT_MEMBERS['request_context']}"
-                )
-        return True
+    def visit_Attribute(self, node: cst.Attribute) -> None:
+        self._contexts.enter_attribute(node)
 
     # ---------------------------------------------------------------- calls
 
@@ -441,16 +337,7 @@ class RewritePass(cst.CSTTransformer):
                 self._appended.add(middleware)
         if self._adds_inside(node):
             self.state.replaced_members.add(cst.ensure_type(node.func, cst.Attribute).value)
-        if m.matches(node.func, _CHECKS) and len(node.args) == 1 and "declares" not in self.state.defined:
-            session = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
-            if self._bindings.kind(session.value) == "context":
-                self._checked.add(node)
-                self.state.replaced_members.add(session)
-        if m.matches(node.func, _SAMPLES):
-            session = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
-            if self._bindings.kind(session.value) == "context":
-                self._sampling.add(node)
-                self.state.replaced_members.add(session)
+        self._contexts.enter_call(node)
         if self._apps.is_added(node):
             self.state.replaced_members.add(node.func)
         sending = self._extensions.sends(node)
@@ -472,17 +359,9 @@ class RewritePass(cst.CSTTransformer):
         counterpart = self._counterparts.call(original_node)
         if counterpart is not None:
             return counterpart
-        if original_node in self._sampling:
-            return self._sample(updated_node)
         of_apps = self._apps.call(original_node, updated_node, self._item)
         if of_apps is not None:
             return of_apps
-        if original_node in self._checked:
-            session = cst.ensure_type(cst.ensure_type(updated_node.func, cst.Attribute).value, cst.Attribute)
-            declared = cst.Arg(session.with_changes(attr=cst.Name("client_capabilities")))
-            self.state.written_for_calls = [DECLARES]
-            plain = updated_node.args[0].with_changes(keyword=None, equal=cst.MaybeSentinel.DEFAULT)
-            return updated_node.with_changes(func=cst.Name("declares"), args=[declared, plain])
         if original_node in self._registrations:
             return self._registration(original_node, updated_node, self._registrations[original_node])
         full_name = self._bindings.imported(original_node.func)
@@ -490,8 +369,9 @@ class RewritePass(cst.CSTTransformer):
             return self._global_call(original_node, updated_node, full_name)
         if self._bases and self._bases[-1] and m.matches(original_node.func, _SUPER_INIT):
             return self._server(original_node, updated_node, self._bases[-1])
-        if m.matches(original_node.func, m.Name("list")) and self._bindings.kind(original_node) == "own contents":
-            return updated_node.args[0].value
+        of_context = self._contexts.call(original_node, updated_node)
+        if of_context is not None:
+            return of_context
         kind = self._bindings.kind(original_node.func) or ""
         if kind.startswith("class ") and not kind.startswith("class with"):
             return self._server(original_node, updated_node, kind.rpartition(" ")[2])
@@ -506,8 +386,6 @@ class RewritePass(cst.CSTTransformer):
             return self._server_call(original_node, updated_node, method)
         if self._adds_inside(original_node):
             return self._handler(original_node, updated_node, method)
-        if owner == "context":
-            return self._context_call(original_node, updated_node, method)
         if owner in ("client", "session"):
             return self._client_call(original_node, updated_node, method, owner)
         changed = self._protocol.call(original_node, updated_node)
@@ -539,13 +417,11 @@ class RewritePass(cst.CSTTransformer):
             return arguments.call()
         if full_name in names.PROCESS_PARAMETERS:
             return self._command_line(original_node, updated_node)
-        if full_name in names.HEADERS and not updated_node.args:
-            self.state.imports.add(Name("current_context"))
-            return cst.parse_expression("current_context().headers")
-        changed = self._tokens.imported_call(original_node, updated_node, full_name)
-        if changed is None:
-            changed = self._protocol.imported_call(original_node, updated_node, full_name)
-        return updated_node if changed is None else changed
+        for part in (self._contexts, self._tokens, self._protocol):
+            changed = part.imported_call(original_node, updated_node, full_name)
+            if changed is not None:
+                return changed
+        return updated_node
 
     def _command_line(self, node: cst.Call, call: cst.Call) -> cst.BaseExpression:
         arguments = CallArguments(call, ("command", "args"))
@@ -958,19 +834,7 @@ class RewritePass(cst.CSTTransformer):
         return arguments.call().with_changes(func=updated_node.func.with_changes(attr=cst.Name(new)))
 
     def visit_Await(self, node: cst.Await) -> None:
-        call = node.expression
-        self._awaited.add(call)
-        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
-            return
-        if call.func.attr.value not in names.NOTICES:
-            return
-        owner = call.func.value
-        through = isinstance(owner, cst.Attribute) and owner.attr.value == "session"
-        context = owner.value if isinstance(owner, cst.Attribute) and through else owner
-        servers = [name for name, kind in self._bindings.members().items() if kind == "server"]
-        if len(servers) == 1 and self._bindings.kind(context) == "context":
-            self._notices[node] = servers[0]
-            self.state.replaced_members.add(owner if through else call.func)
+        self._contexts.enter_await(node)
 
     def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
         call = original_node.expression
@@ -978,119 +842,14 @@ class RewritePass(cst.CSTTransformer):
             sent = self._extensions.sent(call, updated_node.expression)
             if sent is not None:
                 return sent
-        if original_node in self._notices:
-            return self._notice(updated_node, self._notices[original_node])
+        notice = self._contexts.notice(original_node, updated_node)
+        if notice is not None:
+            return notice
         if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
             owner, method = self._bindings.kind(call.func.value), call.func.attr.value
             if owner == "server" and method == "import_server":
                 return updated_node.expression
         return updated_node
-
-    # ---------------------------------------------------------------- contexts
-
-    def _context_call(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.BaseExpression:
-        assert isinstance(original_node.func, cst.Attribute)
-        if method in (*_LOGS, "log"):
-            return self._log(original_node, updated_node, method)
-        if method in _STATE:
-            return self._state(original_node, updated_node, method)
-        if method in ("elicit", "elicit_url"):
-            return self._elicit(original_node, updated_node, method)
-        if method == "sample":
-            arguments = CallArguments(updated_node, ("messages", "system_prompt"))
-            arguments.name_all_but(1)
-            self._keywords(original_node, arguments, "ctx.sample")
-            return arguments.call()
-        return updated_node
-
-    def _sample(self, call: cst.Call) -> cst.Call:
-        """`ctx.session.create_message(…)` as `ctx.sample(…)`, which has its keywords."""
-        arguments = CallArguments(call, ("messages",))
-        arguments.pop("related_request_id")  # it belongs to the call that is running
-        session = cst.ensure_type(cst.ensure_type(call.func, cst.Attribute).value, cst.Attribute)
-        return arguments.call().with_changes(func=session.with_changes(attr=cst.Name("sample")))
-
-    def _notice(self, node: cst.Await, server: str) -> cst.BaseExpression:
-        """`await ctx.session.send_resource_updated(uri)` and the like as `server.notify(Changed("resource", uri))`."""
-        call = cst.ensure_type(node.expression, cst.Call)
-        kind = names.NOTICES[cst.ensure_type(call.func, cst.Attribute).attr.value]
-        self.state.imports.add(Name("Changed"))
-        uri = "".join(f", str({code_of(argument.value)})" for argument in call.args)
-        return cst.parse_expression(f'{server}.notify(Changed("{kind}"{uri}))')
-
-    def _keywords(self, node: cst.Call, arguments: CallArguments, method: str) -> None:
-        """Give the keywords of a method Gemel's names, and note those without a counterpart."""
-        for old, new in advice.RENAMED_KEYWORDS.get(method, {}).items():
-            arguments.rename(old, new)
-        for name, text in advice.KEYWORD_ADVICE.get(method, {}).items():
-            if name not in arguments:
-                continue
-            left_out = name in advice.LEFT_OUT_KEYWORDS
-            if left_out:
-                arguments.pop(name)
-            self.state.note(node, f"{method}({name}=…){' was left out' if left_out else ''}: {text}")
-
-    def _elicit(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
-        """A question to the user, in a form or on a page."""
-        if method == "elicit_url":
-            arguments = CallArguments(updated_node, ("message", "url", "elicitation_id"))
-        else:
-            arguments = CallArguments(updated_node, ("message", "form"))
-        self._keywords(original_node, arguments, f"ctx.{method}")
-        if method == "elicit":
-            self._form(original_node, arguments)
-        if not self.state.declining:
-            answer = "the answer itself" if method == "elicit" else "nothing"
-            self.state.note(original_node, f"ctx.{method}() returns {answer}, and raises gemel.Declined without one")
-        return arguments.call()
-
-    def _form(self, node: cst.Call, arguments: CallArguments) -> None:
-        """A list of choices as a `Literal`; no form, which the user only accepts, as one without fields."""
-        form = arguments.get("form")
-        texts = form.elements if isinstance(form, cst.List) else ()
-        if texts and all(isinstance(element.value, cst.SimpleString) for element in texts):
-            arguments.replace("form", cst.parse_expression(f"Literal[{code_of(cst.List(texts))[1:-1]}]"))
-            self.state.imports.add(Name("Literal", "typing"))
-        elif isinstance(form, cst.List | cst.Dict):
-            self.state.note(node, "ctx.elicit(…): write the choices as Literal[…], several of them as list[Literal[…]]")
-        elif form is None and not arguments.starred:
-            arguments.set("form", _NO_FIELDS)
-        elif is_name(form, "None"):
-            arguments.replace("form", cst.parse_expression(_NO_FIELDS))
-
-    def _state(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.BaseExpression:
-        """FastMCP 2 doesn't await these methods, also in async functions."""
-        arguments = CallArguments(updated_node, ("key", "value"))
-        if arguments.pop("serializable") is not None:
-            self.state.note(
-                original_node,
-                f"ctx.{method}(serializable=…) was left out: keep what is not JSON for one request in a ContextVar",
-            )
-        call = arguments.call()
-        if original_node in self._awaited or not self.state.in_async:
-            return call
-        return cst.Await(call, lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-
-    def _log(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
-        """Message first and without a name; `log` has the level first."""
-        rest = ("logger_name", "extra")
-        if method != "log":
-            arguments = CallArguments(updated_node, ("message", *rest))
-        elif self.state.fastmcp:
-            arguments = CallArguments(updated_node, ("message", "level", *rest))
-        else:
-            arguments = CallArguments(updated_node, ("level", "message"))
-        self._keywords(original_node, arguments, f"ctx.{method}")
-        message, level = arguments.pop("message") or arguments.pop("data"), arguments.pop("level")
-        if arguments.starred or message is None:
-            self.state.note(
-                original_node, f"ctx.{method}: its parameters are {'level, ' if method == 'log' else ''}data, logger="
-            )
-            return updated_node
-        arguments.put_first(message)
-        if method == "log":
-            arguments.put_first(level if level is not None else '"info"')
-        return arguments.call()
 
     # ---------------------------------------------------------------- clients
 
@@ -1150,11 +909,11 @@ class RewritePass(cst.CSTTransformer):
             return updated_node.func.with_changes(attr=cst.Name("connected"))
         arguments = CallArguments(updated_node, _POSITIONAL.get(method, ()))
         arguments.name_all_but(2)
-        self._keywords(original_node, arguments, f"client.{method}")
+        rename_keywords(self.state, original_node, arguments, f"client.{method}")
         for limit in ("total", "idle"):
             seconds = arguments.get(limit)
             if isinstance(seconds, cst.Call) and code_of(seconds.func).rpartition(".")[2] == "timedelta":
-                arguments.replace(limit, cst.Call(_member(seconds, "total_seconds")))
+                arguments.replace(limit, cst.Call(member_of(seconds, "total_seconds")))
         uri = arguments.get("uri")
         if isinstance(uri, cst.Call) and m.matches(uri.func, m.Name("AnyUrl")) and len(uri.args) == 1:
             arguments.pop("uri")
@@ -1186,9 +945,9 @@ class RewritePass(cst.CSTTransformer):
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
         kind = self._bindings.kind(original_node.value)
         if kind == "contents list" and not isinstance(original_node.value, cst.Attribute):
-            return updated_node.with_changes(value=_member(updated_node.value, "contents"))
+            return updated_node.with_changes(value=member_of(updated_node.value, "contents"))
         if kind == "tool result":
-            return updated_node.with_changes(value=_member(updated_node.value, "content"))
+            return updated_node.with_changes(value=member_of(updated_node.value, "content"))
         return updated_node
 
     def visit_For(self, node: cst.For) -> None:
@@ -1199,14 +958,14 @@ class RewritePass(cst.CSTTransformer):
         if self._bindings.kind(original_node.iter) == "contents list" and not isinstance(
             original_node.iter, cst.Attribute
         ):
-            return updated_node.with_changes(iter=_member(updated_node.iter, "contents"))
+            return updated_node.with_changes(iter=member_of(updated_node.iter, "contents"))
         return updated_node
 
     def leave_CompFor(self, original_node: cst.CompFor, updated_node: cst.CompFor) -> cst.CompFor:
         if self._bindings.kind(original_node.iter) == "contents list" and not isinstance(
             original_node.iter, cst.Attribute
         ):
-            return updated_node.with_changes(iter=_member(updated_node.iter, "contents"))
+            return updated_node.with_changes(iter=member_of(updated_node.iter, "contents"))
         return updated_node
 
     def leave_Expr(self, original_node: cst.Expr, updated_node: cst.Expr) -> cst.Expr | cst.RemovalSentinel:
@@ -1222,11 +981,9 @@ class RewritePass(cst.CSTTransformer):
         return updated_node
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
-        unpacked = [
-            target.target for target in original_node.targets if isinstance(target.target, cst.List | cst.Tuple)
-        ]
-        if unpacked and self._bindings.kind(original_node.value) == "own contents":
-            return updated_node.with_changes(value=_member(updated_node.value, "contents"))
+        unpacked = self._contexts.unpacked(original_node, updated_node)
+        if unpacked is not None:
+            return unpacked
         if isinstance(original_node.value, cst.Call) and isinstance(updated_node.value, cst.Await):
             return updated_node.with_changes(value=_plain(updated_node.value))
         return updated_node
@@ -1277,7 +1034,7 @@ class RewritePass(cst.CSTTransformer):
         return is_name(error, "ValueError") or (self._bindings.imported(error) or "").endswith(".ToolError")
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        self._contexts.append(self._context_name(node.params.params))
+        self._context_names.append(self._context_name(node.params.params))
         self._asking.append(False)
         self.state.replaced_members.update(
             call.func for part in node.decorators if (call := self._completion_call(part)) is not None
@@ -1304,7 +1061,7 @@ class RewritePass(cst.CSTTransformer):
     ) -> cst.FunctionDef | cst.FlattenSentinel[cst.BaseStatement]:
         self.state.registered.pop()
         self.state.asynchronous.pop()
-        context, asking = self._contexts.pop(), self._asking.pop()
+        context, asking = self._context_names.pop(), self._asking.pop()
         if original_node.name.value in self._callbacks and len(original_node.params.params) == 2:
             return updated_node.with_changes(
                 params=updated_node.params.with_changes(params=updated_node.params.params[1:])
@@ -1363,7 +1120,7 @@ class RewritePass(cst.CSTTransformer):
         kept = [
             changed for before, changed in zip(old.decorators, new.decorators, strict=True) if before is not decorator
         ]
-        blank = [cst.EmptyLine(indent=False)] * (2 if self._contexts == [] else 1)
+        blank = [cst.EmptyLine(indent=False)] * (2 if self._context_names == [] else 1)
         return cst.FlattenSentinel([new.with_changes(decorators=kept), handler.with_changes(leading_lines=blank)])
 
     def _context_name(self, parameters: Sequence[cst.Param]) -> str:
@@ -1380,18 +1137,18 @@ class RewritePass(cst.CSTTransformer):
         if (
             not isinstance(old, cst.Call)
             or not isinstance(new, cst.Call)
-            or not self._contexts
+            or not self._context_names
             or self.state.registered[-1]
         ):
             return None
         method, _ = names.QUESTIONS.get(self._bindings.imported(old.func) or "", ("", None))
-        if not method or not self._contexts[-1]:
+        if not method or not self._context_names[-1]:
             return None
         self._asking[-1] = True
         arguments = CallArguments(new, ("message", "schema") if method == "elicit" else ("messages",))
         if method == "elicit":
             arguments.rename("schema", "form")
-        call = arguments.call().with_changes(func=cst.parse_expression(f"{self._contexts[-1]}.{method}"))
+        call = arguments.call().with_changes(func=cst.parse_expression(f"{self._context_names[-1]}.{method}"))
         if method != "list_roots":
             return cst.Await(call)
         self.state.imports.add(Name("ListRootsResult", "gemel.schema.roots"))
@@ -1459,19 +1216,10 @@ class RewritePass(cst.CSTTransformer):
         self._names.enter_annotation(node)
 
     def leave_Annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation:
-        """`Context[ServerSession, State]` as `Context[State]`, and providers by the class of all that authorize."""
         authorizing = self._tokens.annotation(original_node, updated_node)
         if authorizing is not None:
             return authorizing
-        inner = original_node.annotation
-        if isinstance(inner, cst.Subscript) and self._bindings.kind_of_annotation(inner.value) == "context":
-            assert isinstance(updated_node.annotation, cst.Subscript)
-            slices = updated_node.annotation.slice
-            if len(slices) > 1:
-                self.state.drop(inner)
-                last = slices[1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-                return updated_node.with_changes(annotation=updated_node.annotation.with_changes(slice=[last]))
-        return updated_node
+        return self._contexts.annotation(original_node, updated_node)
 
 
 def _negated(value: cst.BaseExpression) -> str:
@@ -1492,16 +1240,6 @@ def _sessions(arguments: CallArguments) -> None:
 
 def _plain(node: cst.Await) -> cst.Await:
     return node.with_changes(lpar=[], rpar=[])
-
-
-def _member(value: cst.BaseExpression, name: str) -> cst.Attribute:
-    if isinstance(value, cst.Await) and not value.lpar:
-        value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-    return cst.Attribute(value, cst.Name(name))
-
-
-def _is_first(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Subscript)
 
 
 def _catches_declined(node: cst.Try) -> bool:
