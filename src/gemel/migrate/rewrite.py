@@ -8,17 +8,16 @@ from collections.abc import Collection, Iterator, Sequence
 import libcst as cst
 import libcst.matchers as m
 
-from gemel.client.client import Client
 from gemel.migrate import advice, names
 from gemel.migrate.apps import AppsRewrite
-from gemel.migrate.arguments import CallArguments, code_of, in_lines, is_name, member_of, text_of
+from gemel.migrate.arguments import CallArguments, code_of, in_lines, is_name, text_of
 from gemel.migrate.bindings import Bindings
+from gemel.migrate.client_calls import ClientCalls
 from gemel.migrate.context_calls import ContextCalls
 from gemel.migrate.counterparts import Counterparts
 from gemel.migrate.extension_classes import ExtensionClasses
 from gemel.migrate.imported_names import ImportedNames
-from gemel.migrate.keywords import rename_keywords
-from gemel.migrate.names import NAMES, Name
+from gemel.migrate.names import Name
 from gemel.migrate.protocol_objects import ProtocolObjects
 from gemel.migrate.registrations import added_object, registration
 from gemel.migrate.rewrite_state import RewriteState
@@ -50,13 +49,6 @@ _ADDS_INSIDE = m.Attribute(
 _APPS = ("http_app", "streamable_http_app", "sse_app")
 _SCREENS = ("reject_path_traversal", "reject_absolute_paths", "reject_null_bytes")
 _TASK_MODES = {"optional": "True", "required": '"required"', "forbidden": "False"}
-_PAGES = {
-    ("tool page", "tools"),
-    ("resource page", "resources"),
-    ("template page", "resource_templates"),
-    ("template page", "resourceTemplates"),
-    ("prompt page", "prompts"),
-}
 #: Options of servers of the official SDK, and of FastMCP 2, that belong to HTTP.
 _SECURITY = ("transport_security", "host_origin_protection")
 _HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path", *_SECURITY)
@@ -77,24 +69,8 @@ _SERVER_CALLS = frozenset(
         "from_fastapi",
     }
 )
-#: The positional parameters of methods of clients.
-_POSITIONAL = {
-    "call_tool": ("name", "arguments", "read_timeout_seconds", "progress_callback"),
-    "get_prompt": ("name", "arguments"),
-    "read_resource": ("uri",),
-    **dict.fromkeys(("list_tools", "list_resources", "list_resource_templates", "list_prompts"), ("cursor",)),
-}
-_CLIENT_CALLS = frozenset({"initialize", "is_connected", "set_logging_level"})
 #: Options of an HTTP app and of running over HTTP that have another name.
 _RENAMED_HTTP_OPTIONS = {"streamable_http_path": "path", "retry_interval": "retry"}
-#: Callbacks of clients of the official SDK that return what Gemel's may.
-_CALLBACK_OPTIONS = {
-    "elicitation_callback": "on_elicit",
-    "sampling_callback": "on_sample",
-    "logging_callback": "on_log",
-}
-#: A mode that is a revision, which is one of the stateless era there.
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _ITEM_OPTIONS = {
     "tool": ToolOptions.__annotations__,
     "resource": ResourceOptions.__annotations__,
@@ -102,13 +78,6 @@ _ITEM_OPTIONS = {
 }
 _SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
 _APPENDS_MIDDLEWARE = m.Attribute(value=m.Attribute(attr=m.Name("middleware")), attr=m.Name("append"))
-#: What callbacks say that serve pages, or answer with an error.
-_NOT_OF_FORMS = (
-    m.Attribute(attr=m.Name("url") | m.Name("mode") | m.Name("elicitation_id"))
-    | m.Name("ElicitRequestURLParams")
-    | m.Name("ErrorData")
-)
-_RESULT = m.SimpleString(value=m.MatchIfTrue(lambda text: text[1:-1] == "result"))
 _REMOVES = m.Call(
     func=m.Attribute(
         value=m.SaveMatchedNode(m.DoNotCare(), "server"),
@@ -140,6 +109,7 @@ class RewritePass(cst.CSTTransformer):
         self._counterparts = Counterparts(self.state)
         self._contexts = ContextCalls(self.state)
         self._tokens = AccessTokens(self.state)
+        self._clients = ClientCalls(self.state)
         self._protocol = ProtocolObjects(self.state)
         #: What was said of HTTP when a server was made; it goes to where the server is run.
         self._http_options: list[tuple[str, cst.BaseExpression]] = []
@@ -161,10 +131,6 @@ class RewritePass(cst.CSTTransformer):
         self._results: set[str] = set()
         #: The annotated results of decorated functions, by their decorators.
         self._returns: dict[cst.CSTNode, str] = {}
-        #: What is called.
-        self._called: set[cst.CSTNode] = set()
-        #: Callbacks of clients that lose their first parameter, by their names.
-        self._callbacks: set[str] = set()
 
     # ---------------------------------------------------------------- imports and names
 
@@ -172,6 +138,7 @@ class RewritePass(cst.CSTTransformer):
         self._apps.scan(node)
         self.state.scan(node)
         self._names.scan(node)
+        self._clients.scan(node)
         for function in self.state.functions:
             if any(self._registers(decorator) for decorator in function.decorators):
                 self._registered.add(function.name.value)
@@ -181,33 +148,6 @@ class RewritePass(cst.CSTTransformer):
             first = parameters[0].annotation if len(parameters) == 2 else None
             if first is not None and self._bindings.kind_of_annotation(first.annotation) == "context":
                 self._middleware.add(function.name.value)
-
-        self._callbacks = self._found_callbacks(node)
-
-    def _found_callbacks(self, module: cst.Module) -> set[str]:
-        """Functions that serve requests as callbacks of clients, and nothing else, and don't need their context."""
-        found: set[str] = set()
-        uses = [name.value for name in m.findall(module, m.Name()) if isinstance(name, cst.Name)]
-        for call in m.findall(module, m.Call()):
-            assert isinstance(call, cst.Call)
-            if self._bindings.imported(call.func) not in names.SESSIONS:
-                continue
-            arguments = CallArguments(call)
-            for option, parameters in names.CALLBACKS.items():
-                value = arguments.get(option)
-                function = self._bindings.functions.get(value.value) if isinstance(value, cst.Name) else None
-                if function is None or len(function.params.params) != parameters:
-                    continue
-                first = function.params.params[0].name.value
-                given = sum(use == function.name.value for use in uses) - 1
-                as_option = sum(
-                    m.matches(arg, m.Arg(value=m.Name(function.name.value), keyword=m.Name(option)))
-                    for arg in m.findall(module, m.Arg())
-                )
-                needed = parameters == 2 and m.findall(function.body, m.Name(first))
-                if given == as_option and not needed and not m.findall(function, _NOT_OF_FORMS):
-                    found.add(function.name.value)
-        return found
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
         if self._http_node is not None and not self._runs:
@@ -288,7 +228,7 @@ class RewritePass(cst.CSTTransformer):
         if full_name is not None:
             return self._names.imported_attribute(original_node, updated_node, full_name)
         owner, name = self._bindings.kind(original_node.value), original_node.attr.value
-        for part in (self._contexts, self._tokens, self._protocol):
+        for part in (self._contexts, self._tokens, self._clients, self._protocol):
             changed = part.attribute(original_node, updated_node, owner)
             if changed is not None:
                 return changed
@@ -296,16 +236,9 @@ class RewritePass(cst.CSTTransformer):
             self.state.note(original_node, advice.APP_LIFESPAN)
         if owner == "server" and original_node not in self._appended:
             self._server_member(original_node)
-        elif owner in ("client", "session") and name in advice.CLIENT_MEMBERS:
-            self.state.note(original_node, f"client.{name}: {advice.CLIENT_MEMBERS[name]}")
-        elif owner in ("client", "session") and name not in _CLIENT_CALLS and not hasattr(Client, name):
-            self.state.note(original_node, f"client.{name}: Gemel's Client has no such member; see docs/clients.md")
         elif owner is None and name in advice.ANYWHERE and not self._is_own_member(name):
             self.state.note(original_node, f".{name}: if this is a server, {advice.ANYWHERE[name]}")
-        elif owner == "tool data" and original_node not in self._called:
-            key = cst.SubscriptElement(cst.Index(cst.SimpleString(f'"{name}"')))
-            return cst.Subscript(updated_node.value, [key], lpar=updated_node.lpar, rpar=updated_node.rpar)
-        elif (owner is not None and (owner, name) in _PAGES) or (
+        elif (
             name == "fn" and isinstance(original_node.value, cst.Name) and original_node.value.value in self._registered
         ):
             return updated_node.value
@@ -330,7 +263,7 @@ class RewritePass(cst.CSTTransformer):
     # ---------------------------------------------------------------- calls
 
     def visit_Call(self, node: cst.Call) -> None:
-        self._called.add(node.func)
+        self._clients.enter_call(node)
         if m.matches(node.func, _APPENDS_MIDDLEWARE):
             middleware = cst.ensure_type(cst.ensure_type(node.func, cst.Attribute).value, cst.Attribute)
             if self._bindings.kind(middleware.value) == "server":
@@ -386,17 +319,16 @@ class RewritePass(cst.CSTTransformer):
             return self._server_call(original_node, updated_node, method)
         if self._adds_inside(original_node):
             return self._handler(original_node, updated_node, method)
-        if owner in ("client", "session"):
-            return self._client_call(original_node, updated_node, method, owner)
-        changed = self._protocol.call(original_node, updated_node)
-        return updated_node if changed is None else changed
+        for part in (self._clients, self._protocol):
+            changed = part.call(original_node, updated_node)
+            if changed is not None:
+                return changed
+        return updated_node
 
     def _global_call(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.BaseExpression:
         short = full_name.rpartition(".")[2]
         if full_name in names.SERVERS | names.LOW_LEVEL:
             return self._server(original_node, updated_node, full_name)
-        if full_name in names.RAISING_CLIENTS | names.SESSIONS:
-            return self._client(original_node, updated_node, full_name)
         if full_name in names.PROXIES or short == "as_proxy":
             func = cst.parse_expression("Server.from_client")
             self.state.imports.add(Name("Server"))
@@ -415,27 +347,11 @@ class RewritePass(cst.CSTTransformer):
             if document is not None:
                 arguments.put_first(document)
             return arguments.call()
-        if full_name in names.PROCESS_PARAMETERS:
-            return self._command_line(original_node, updated_node)
-        for part in (self._contexts, self._tokens, self._protocol):
+        for part in (self._contexts, self._tokens, self._clients, self._protocol):
             changed = part.imported_call(original_node, updated_node, full_name)
             if changed is not None:
                 return changed
         return updated_node
-
-    def _command_line(self, node: cst.Call, call: cst.Call) -> cst.BaseExpression:
-        arguments = CallArguments(call, ("command", "args"))
-        command, args = arguments.get("command"), arguments.get("args")
-        for name in set(arguments.names()) - {"command", "args"}:
-            self.state.note(node, f"StdioServerParameters({name}=…): give {name}= to Client")
-        if command is None:
-            return call
-        if args is None:
-            return cst.parse_expression(f"[{code_of(command)}]")
-        if isinstance(args, cst.List):
-            inner = code_of(args)[1:-1].strip()
-            return cst.parse_expression(f"[{code_of(command)}, {inner}]" if inner else f"[{code_of(command)}]")
-        return cst.parse_expression(f"[{code_of(command)}, *{code_of(args)}]")
 
     def _from_fastapi(self, call: cst.Call) -> cst.BaseExpression:
         arguments = CallArguments(call, ("app",))
@@ -851,133 +767,32 @@ class RewritePass(cst.CSTTransformer):
                 return updated_node.expression
         return updated_node
 
-    # ---------------------------------------------------------------- clients
-
-    def _client(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.Call:
-        arguments = CallArguments(updated_node, ("target",))
-        for old in ("transport", "server"):
-            target = arguments.pop(old)
-            if target is not None:
-                arguments.put_first(target)
-        server = arguments.get("target")
-        if isinstance(server, cst.Attribute) and server.attr.value == "_mcp_server":
-            arguments.replace("target", server.value)
-        if "roots" in arguments:
-            arguments.rename("roots", "on_roots")
-        for old, new in _CALLBACK_OPTIONS.items():
-            callback = arguments.get(old)
-            if isinstance(callback, cst.Name) and callback.value in self._callbacks:
-                arguments.rename(old, new)
-        mode = text_of(arguments.get("mode"))
-        if mode == "auto":
-            arguments.pop("mode")
-        elif mode is not None and (mode == "legacy" or _DATE.fullmatch(mode)):
-            arguments.replace("mode", cst.SimpleString('"2025"' if mode == "legacy" else '"2026"'))
-            arguments.rename("mode", "era")
-        if "verify" in arguments:
-            arguments.rename("verify", "tls")
-        arguments.pop("name")
-        arguments.pop("auto_initialize")
-        auth = text_of(arguments.get("auth"))
-        if auth is not None and auth != "oauth":
-            arguments.set("auth", f"lambda: {f'Bearer {auth}'!r}")
-        given = CallArguments(original_node).get("extensions")
-        fitting = {"auth": auth is not None, "extensions": given is not None and self._are_client_extensions(given)}
-        for option in arguments.names():
-            if option in advice.CLIENT_OPTIONS and not fitting.get(option):
-                self.state.note(original_node, f"Client({option}=…): {advice.CLIENT_OPTIONS[option]}")
-        if original_node.args and isinstance(original_node.args[0].value, cst.Dict):
-            self.state.note(original_node, "Client({…}): write ClientGroup.from_config({…}) for several servers")
-        if full_name.endswith("ClientSession"):
-            self.state.imports.add(Name("Client"))
-            return arguments.call().with_changes(func=cst.Name("Client"))
-        return arguments.call()
-
-    def _are_client_extensions(self, given: cst.BaseExpression) -> bool:
-        """Whether these are objects of classes of the program, or extensions that are only declared."""
-        return isinstance(given, cst.List) and all(
-            (self._bindings.kind(element.value) or "").startswith("object ")
-            or (isinstance(element.value, cst.Call) and self._bindings.imported(element.value.func) in NAMES)
-            for element in given.elements
-        )
-
-    def _client_call(
-        self, original_node: cst.Call, updated_node: cst.Call, method: str, owner: str
-    ) -> cst.BaseExpression:
-        assert isinstance(updated_node.func, cst.Attribute)
-        if method == "is_connected":
-            return updated_node.func.with_changes(attr=cst.Name("connected"))
-        arguments = CallArguments(updated_node, _POSITIONAL.get(method, ()))
-        arguments.name_all_but(2)
-        rename_keywords(self.state, original_node, arguments, f"client.{method}")
-        for limit in ("total", "idle"):
-            seconds = arguments.get(limit)
-            if isinstance(seconds, cst.Call) and code_of(seconds.func).rpartition(".")[2] == "timedelta":
-                arguments.replace(limit, cst.Call(member_of(seconds, "total_seconds")))
-        uri = arguments.get("uri")
-        if isinstance(uri, cst.Call) and m.matches(uri.func, m.Name("AnyUrl")) and len(uri.args) == 1:
-            arguments.pop("uri")
-            arguments.put_first(uri.args[0].value)
-        if method == "call_tool" and owner == "session" and "raise_on_error" not in arguments:
-            arguments.set("raise_on_error", "False")
-        func = updated_node.func
-        if method == "set_logging_level":
-            func = func.with_changes(attr=cst.Name("set_log_level"))
-        return arguments.call().with_changes(func=func)
-
     def visit_Subscript(self, node: cst.Subscript) -> None:
-        if m.matches(node, m.Subscript(slice=[m.SubscriptElement(m.Index(_RESULT))])):
-            self._wrapped(node.value)
+        self._clients.enter_subscript(node)
 
     def visit_Comparison(self, node: cst.Comparison) -> None:
-        if m.matches(node.comparisons[0].comparator, m.Dict([m.DictElement(_RESULT)])):
-            self._wrapped(node.left)
-
-    def _wrapped(self, node: cst.BaseExpression) -> None:
-        """A note for the field `result` of structured content."""
-        structured = m.Attribute(attr=m.Name("structured_content") | m.Name("structuredContent"))
-        if (
-            m.matches(node, structured)
-            and self._bindings.kind(cst.ensure_type(node, cst.Attribute).value) == "tool result"
-        ):
-            self.state.note(node, advice.WRAPPED)
+        self._clients.enter_comparison(node)
 
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
-        kind = self._bindings.kind(original_node.value)
-        if kind == "contents list" and not isinstance(original_node.value, cst.Attribute):
-            return updated_node.with_changes(value=member_of(updated_node.value, "contents"))
-        if kind == "tool result":
-            return updated_node.with_changes(value=member_of(updated_node.value, "content"))
-        return updated_node
+        return self._clients.subscript(original_node, updated_node)
 
     def visit_For(self, node: cst.For) -> None:
         self.state.loops += 1
 
     def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
         self.state.loops -= 1
-        if self._bindings.kind(original_node.iter) == "contents list" and not isinstance(
-            original_node.iter, cst.Attribute
-        ):
-            return updated_node.with_changes(iter=member_of(updated_node.iter, "contents"))
-        return updated_node
+        iterated = self._clients.iterated(original_node.iter, updated_node.iter)
+        return updated_node if iterated is None else updated_node.with_changes(iter=iterated)
 
     def leave_CompFor(self, original_node: cst.CompFor, updated_node: cst.CompFor) -> cst.CompFor:
-        if self._bindings.kind(original_node.iter) == "contents list" and not isinstance(
-            original_node.iter, cst.Attribute
-        ):
-            return updated_node.with_changes(iter=member_of(updated_node.iter, "contents"))
-        return updated_node
+        iterated = self._clients.iterated(original_node.iter, updated_node.iter)
+        return updated_node if iterated is None else updated_node.with_changes(iter=iterated)
 
     def leave_Expr(self, original_node: cst.Expr, updated_node: cst.Expr) -> cst.Expr | cst.RemovalSentinel:
-        """`await session.initialize()` goes: entering a client does it."""
-        value = original_node.value
-        if isinstance(value, cst.Call) and isinstance(updated_node.value, cst.Await):
-            return updated_node.with_changes(value=_plain(updated_node.value))
-        call = value.expression if isinstance(value, cst.Await) else None
-        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
-            return updated_node
-        if call.func.attr.value == "initialize" and self._bindings.kind(call.func.value) == "session":
+        if self._clients.is_initialization(original_node):
             return cst.RemoveFromParent()
+        if isinstance(original_node.value, cst.Call) and isinstance(updated_node.value, cst.Await):
+            return updated_node.with_changes(value=_plain(updated_node.value))
         return updated_node
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
@@ -1062,10 +877,9 @@ class RewritePass(cst.CSTTransformer):
         self.state.registered.pop()
         self.state.asynchronous.pop()
         context, asking = self._context_names.pop(), self._asking.pop()
-        if original_node.name.value in self._callbacks and len(original_node.params.params) == 2:
-            return updated_node.with_changes(
-                params=updated_node.params.with_changes(params=updated_node.params.params[1:])
-            )
+        callback = self._clients.callback(original_node, updated_node)
+        if callback is not None:
+            return callback
         if asking:
             return self._asker(original_node, updated_node, context)
         for decorator in original_node.decorators:
