@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 
 import libcst as cst
 import libcst.matchers as m
@@ -16,6 +16,7 @@ from gemel.migrate.client_calls import ClientCalls
 from gemel.migrate.context_calls import ContextCalls
 from gemel.migrate.counterparts import Counterparts
 from gemel.migrate.extension_classes import ExtensionClasses
+from gemel.migrate.handler_functions import HandlerFunctions
 from gemel.migrate.imported_names import ImportedNames
 from gemel.migrate.names import Name
 from gemel.migrate.protocol_objects import ProtocolObjects
@@ -24,12 +25,10 @@ from gemel.migrate.rewrite_state import RewriteState
 from gemel.migrate.tokens import (
     AccessTokens,
     Rewritten,
-    injected_token,
     own_verifier_auth,
     state_keys,
     verifier_auth,
 )
-from gemel.migrate.written import PROGRESS
 from gemel.server.features.options import PromptOptions, ResourceOptions, ToolOptions
 from gemel.server.options import ServerOptions
 from gemel.server.server import Server
@@ -110,6 +109,7 @@ class RewritePass(cst.CSTTransformer):
         self._contexts = ContextCalls(self.state)
         self._tokens = AccessTokens(self.state)
         self._clients = ClientCalls(self.state)
+        self._functions = HandlerFunctions(self.state)
         self._protocol = ProtocolObjects(self.state)
         #: What was said of HTTP when a server was made; it goes to where the server is run.
         self._http_options: list[tuple[str, cst.BaseExpression]] = []
@@ -124,9 +124,6 @@ class RewritePass(cst.CSTTransformer):
         self._appended: set[cst.CSTNode] = set()
         #: Calls that add an object made of a function to a server, with the full name of what makes it.
         self._registrations: dict[cst.CSTNode, str] = {}
-        #: Of each function around: the parameter that is the context, and whether it asks the client.
-        self._context_names: list[str] = []
-        self._asking: list[bool] = []
         #: The annotated results of registered functions.
         self._results: set[str] = set()
         #: The annotated results of decorated functions, by their decorators.
@@ -804,7 +801,7 @@ class RewritePass(cst.CSTTransformer):
         return updated_node
 
     def leave_Return(self, original_node: cst.Return, updated_node: cst.Return) -> cst.Return:
-        asked = self._question(original_node.value, updated_node.value)
+        asked = self._functions.question(original_node.value, updated_node.value)
         if asked is not None:
             return updated_node.with_changes(value=asked)
         if isinstance(original_node.value, cst.Call) and isinstance(updated_node.value, cst.Await):
@@ -849,11 +846,7 @@ class RewritePass(cst.CSTTransformer):
         return is_name(error, "ValueError") or (self._bindings.imported(error) or "").endswith(".ToolError")
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        self._context_names.append(self._context_name(node.params.params))
-        self._asking.append(False)
-        self.state.replaced_members.update(
-            call.func for part in node.decorators if (call := self._completion_call(part)) is not None
-        )
+        self._functions.enter(node)
         self.state.asynchronous.append(node.asynchronous is not None)
         if node.returns is not None:
             self._returns.update({part.decorator: code_of(node.returns.annotation) for part in node.decorators})
@@ -876,155 +869,9 @@ class RewritePass(cst.CSTTransformer):
     ) -> cst.FunctionDef | cst.FlattenSentinel[cst.BaseStatement]:
         self.state.registered.pop()
         self.state.asynchronous.pop()
-        context, asking = self._context_names.pop(), self._asking.pop()
+        asked = self._functions.leave()
         callback = self._clients.callback(original_node, updated_node)
-        if callback is not None:
-            return callback
-        if asking:
-            return self._asker(original_node, updated_node, context)
-        for decorator in original_node.decorators:
-            if (call := self._completion_call(decorator)) is not None:
-                return self._completion(original_node, updated_node, decorator, call)
-        parameters = updated_node.params
-        kept: list[cst.Param] = []
-        moved: list[cst.Param] = []
-        for old, new in zip(original_node.params.params, parameters.params, strict=True):
-            changed = self._injected(old, new)
-            if changed is None:
-                kept.append(new)
-            elif kept and kept[-1].default is not None:
-                moved.append(changed)
-            else:
-                kept.append(changed)
-        if not moved and all(a is b for a, b in zip(kept, parameters.params, strict=True)):
-            return updated_node
-        first = next((index for index, parameter in enumerate(kept) if parameter.default is not None), len(kept))
-        ordered = [
-            parameter.with_changes(comma=cst.MaybeSentinel.DEFAULT)
-            for parameter in (*kept[:first], *moved, *kept[first:])
-        ]
-        return updated_node.with_changes(params=parameters.with_changes(params=ordered if moved else kept))
-
-    def _completion_call(self, decorator: cst.Decorator) -> cst.Call | None:
-        """`server.completion()` of the official SDK."""
-        call = decorator.decorator
-        if not isinstance(call, cst.Call) or not m.matches(call.func, m.Attribute(m.Name(), m.Name("completion"))):
-            return None
-        return call if self._bindings.kind(call.func.value) == "server" else None  # type: ignore[attr-defined]  # matched
-
-    def _completion(
-        self, old: cst.FunctionDef, new: cst.FunctionDef, decorator: cst.Decorator, call: cst.Call
-    ) -> cst.FlattenSentinel[cst.BaseStatement]:
-        """The function as it was, and behind it the handler of the protocol's request, which calls it."""
-        self.state.imports |= {
-            Name("Context"),
-            Name("Completion"),
-            Name("CompleteResult", "gemel.schema.completion"),
-            Name("CompleteParams", "gemel.schema.completion"),
-        }
-        name, server = old.name.value, code_of(call.func).rpartition(".")[0]
-        wait = "await " if old.asynchronous is not None else ""
-        handler = cst.parse_statement(
-            f'@{server}.request("completion/complete")\n'
-            f"async def serve_{name}(ctx: Context, params: CompleteParams) -> CompleteResult:\n"
-            f"    found = {wait}{name}(params.ref, params.argument, params.context)\n"
-            "    return CompleteResult(completion=found or Completion(values=[]))\n"
-        )
-        assert isinstance(handler, cst.FunctionDef)
-        kept = [
-            changed for before, changed in zip(old.decorators, new.decorators, strict=True) if before is not decorator
-        ]
-        blank = [cst.EmptyLine(indent=False)] * (2 if self._context_names == [] else 1)
-        return cst.FlattenSentinel([new.with_changes(decorators=kept), handler.with_changes(leading_lines=blank)])
-
-    def _context_name(self, parameters: Sequence[cst.Param]) -> str:
-        """The parameter of a function that is the context, or is to be added as that; "" if it can't be added."""
-        for parameter in parameters:
-            annotation = parameter.annotation.annotation if parameter.annotation is not None else None
-            if self._bindings.kind_of_annotation(annotation) == "context":
-                return parameter.name.value
-        taken = any(parameter.name.value == "ctx" for parameter in parameters)
-        return "" if taken or self._bindings.is_taken("Context", Name("Context")) else "ctx"
-
-    def _question(self, old: cst.BaseExpression | None, new: cst.BaseExpression | None) -> cst.BaseExpression | None:
-        """`Elicit(…)`, `Sample(…)` and `ListRoots()`, as a dependency returns them, as the awaited call of its context."""
-        if (
-            not isinstance(old, cst.Call)
-            or not isinstance(new, cst.Call)
-            or not self._context_names
-            or self.state.registered[-1]
-        ):
-            return None
-        method, _ = names.QUESTIONS.get(self._bindings.imported(old.func) or "", ("", None))
-        if not method or not self._context_names[-1]:
-            return None
-        self._asking[-1] = True
-        arguments = CallArguments(new, ("message", "schema") if method == "elicit" else ("messages",))
-        if method == "elicit":
-            arguments.rename("schema", "form")
-        call = arguments.call().with_changes(func=cst.parse_expression(f"{self._context_names[-1]}.{method}"))
-        if method != "list_roots":
-            return cst.Await(call)
-        self.state.imports.add(Name("ListRootsResult", "gemel.schema.roots"))
-        return cst.parse_expression(f"ListRootsResult(roots=await {code_of(call)})")
-
-    def _asker(self, old: cst.FunctionDef, new: cst.FunctionDef, context: str) -> cst.FunctionDef:
-        """A dependency that asks the client: it is async, has a context, and returns the answer."""
-        parameters = list(new.params.params)
-        if all(parameter.name.value != context for parameter in parameters):
-            self.state.imports.add(Name("Context"))
-            at = next((index for index, one in enumerate(parameters) if one.default is not None), len(parameters))
-            annotation = cst.Annotation(cst.Name("Context"))
-            parameters.insert(at, cst.Param(cst.Name(context), annotation))
-            parameters = [one.with_changes(comma=cst.MaybeSentinel.DEFAULT) for one in parameters]
-        returns = new.returns
-        if old.returns is not None and returns is not None:
-            kinds = list(dict.fromkeys(self._answers(old.returns.annotation, returns.annotation)))
-            returns = returns.with_changes(annotation=cst.parse_expression(" | ".join(kinds)))
-        return new.with_changes(
-            params=new.params.with_changes(params=parameters), returns=returns, asynchronous=cst.Asynchronous()
-        )
-
-    def _answers(self, old: cst.BaseExpression, new: cst.BaseExpression) -> Iterator[str]:
-        """The types in a union, those of questions as those of their answers."""
-        if isinstance(old, cst.BinaryOperation) and isinstance(new, cst.BinaryOperation):
-            yield from self._answers(old.left, new.left)
-            yield from self._answers(old.right, new.right)
-            return
-        base = old.value if isinstance(old, cst.Subscript) else old
-        method, answer = names.QUESTIONS.get(self._bindings.imported(base) or "", ("", None))
-        if answer is not None:
-            self.state.imports.add(answer)
-            yield answer.name
-        elif method and isinstance(new, cst.Subscript):
-            yield code_of(new.slice[0].slice)
-        else:
-            yield code_of(new)
-
-    def _injected(self, old: cst.Param, new: cst.Param) -> cst.Param | None:
-        """A parameter with `CurrentContext()` or `Depends(…)` as its default, without it; None for others."""
-        if not isinstance(old.default, cst.Call) or new.annotation is None:
-            return None
-        full_name = self._bindings.imported(old.default.func)
-        without = new.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT)
-        if full_name in PROGRESS and full_name in self.state.written:
-            self.state.imports |= {Name("Annotated", "typing"), Name("Depends")}
-            annotation = cst.parse_expression("Annotated[Progress, Depends(Progress)]")
-            return without.with_changes(annotation=new.annotation.with_changes(annotation=annotation))
-        if full_name in names.CURRENT_CONTEXT:
-            return without
-        if full_name in names.CURRENT_TOKEN and (function := injected_token(old.default, full_name or "")) is not None:
-            self.state.drop(old.default)
-            self.state.imports |= {Name("Annotated", "typing"), Name("Depends"), Name("current_context")}
-            self.state.imports |= {Name("Principal")} if "Principal(" in function else set()
-            injected = cst.parse_expression(f"Annotated[{code_of(new.annotation.annotation)}, Depends({function})]")
-            return without.with_changes(annotation=new.annotation.with_changes(annotation=injected))
-        if full_name in names.DEPENDS and new.default is not None:
-            self.state.imports.add(Name("Annotated", "typing"))
-            self.state.imports.add(Name("Depends"))
-            kind = f"Annotated[{code_of(new.annotation.annotation)}, {code_of(new.default)}]"
-            return without.with_changes(annotation=new.annotation.with_changes(annotation=cst.parse_expression(kind)))
-        return None
+        return callback if callback is not None else self._functions.function(original_node, updated_node, asked)
 
     def visit_Annotation(self, node: cst.Annotation) -> None:
         self._names.enter_annotation(node)
