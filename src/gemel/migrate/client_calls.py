@@ -190,10 +190,11 @@ class ClientCalls:
                 self._state.note(
                     original_node, f"client.{name}: Gemel's Client has no such member; see docs/clients.md"
                 )
-        elif owner == "tool data" and original_node not in self._called:
+            return updated_node
+        if owner == "tool data" and original_node not in self._called:
             key = cst.SubscriptElement(cst.Index(cst.SimpleString(f'"{name}"')))
             return cst.Subscript(updated_node.value, [key], lpar=updated_node.lpar, rpar=updated_node.rpar)
-        elif owner is not None and (owner, name) in _PAGES:
+        if owner is not None and (owner, name) in _PAGES:
             return updated_node.value
         return None
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection
-
 import libcst as cst
 import libcst.matchers as m
 
@@ -19,8 +16,9 @@ from gemel.migrate.extension_classes import ExtensionClasses
 from gemel.migrate.handler_functions import HandlerFunctions
 from gemel.migrate.imported_names import ImportedNames
 from gemel.migrate.names import Name
+from gemel.migrate.path_security import is_default_security
 from gemel.migrate.protocol_objects import ProtocolObjects
-from gemel.migrate.registrations import added_object, registration
+from gemel.migrate.registered_items import RegisteredItems
 from gemel.migrate.rewrite_state import RewriteState
 from gemel.migrate.tokens import (
     AccessTokens,
@@ -29,13 +27,9 @@ from gemel.migrate.tokens import (
     state_keys,
     verifier_auth,
 )
-from gemel.server.features.options import PromptOptions, ResourceOptions, ToolOptions
 from gemel.server.options import ServerOptions
 from gemel.server.server import Server
 
-_ITEMS = ("tool", "resource", "prompt")
-#: What functions are registered at.
-_REGISTRIES = ("server", "apps", "prefab apps")
 _TRANSPORTS = {"streamable-http": "http", "http": "http", "stdio": "stdio", "sse": "http"}
 #: Methods of low-level servers that add a handler, and the decorator that does it in Gemel.
 _ADDED_HANDLERS = {"add_request_handler": "request", "add_notification_handler": "notification"}
@@ -46,8 +40,6 @@ _ADDS_INSIDE = m.Attribute(
     value=m.Attribute(attr=m.OneOf(*map(m.Name, _INNER))), attr=m.OneOf(*map(m.Name, _ADDED_HANDLERS))
 )
 _APPS = ("http_app", "streamable_http_app", "sse_app")
-_SCREENS = ("reject_path_traversal", "reject_absolute_paths", "reject_null_bytes")
-_TASK_MODES = {"optional": "True", "required": '"required"', "forbidden": "False"}
 #: Options of servers of the official SDK, and of FastMCP 2, that belong to HTTP.
 _SECURITY = ("transport_security", "host_origin_protection")
 _HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path", *_SECURITY)
@@ -55,7 +47,9 @@ _RENAMED_SERVER_OPTIONS = {"list_page_size": "page_size", "cache_hints": "cache"
 #: Members of servers, contexts and clients that are rewritten, or noted where they are called.
 _SERVER_CALLS = frozenset(
     {
-        *_ITEMS,
+        "tool",
+        "resource",
+        "prompt",
         *names.RUNS,
         *_APPS,
         *_ADDED_HANDLERS,
@@ -70,25 +64,8 @@ _SERVER_CALLS = frozenset(
 )
 #: Options of an HTTP app and of running over HTTP that have another name.
 _RENAMED_HTTP_OPTIONS = {"streamable_http_path": "path", "retry_interval": "retry"}
-_ITEM_OPTIONS = {
-    "tool": ToolOptions.__annotations__,
-    "resource": ResourceOptions.__annotations__,
-    "prompt": PromptOptions.__annotations__,
-}
 _SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
 _APPENDS_MIDDLEWARE = m.Attribute(value=m.Attribute(attr=m.Name("middleware")), attr=m.Name("append"))
-_REMOVES = m.Call(
-    func=m.Attribute(
-        value=m.SaveMatchedNode(m.DoNotCare(), "server"),
-        attr=m.Name("remove_tool") | m.Name("remove_prompt") | m.Name("remove_resource"),
-    )
-)
-_SUPPRESSES = m.Call(
-    func=m.Name("suppress") | m.Attribute(attr=m.Name("suppress")),
-    args=[m.Arg(m.SaveMatchedNode(m.DoNotCare(), "error"))],
-)
-_WILDCARD = re.compile(r"\{(\w+)\*\}")
-_FIELD = m.SimpleStatementLine(body=[m.AnnAssign(target=m.SaveMatchedNode(m.Name(), "name"))])
 
 
 class RewritePass(cst.CSTTransformer):
@@ -110,6 +87,7 @@ class RewritePass(cst.CSTTransformer):
         self._tokens = AccessTokens(self.state)
         self._clients = ClientCalls(self.state)
         self._functions = HandlerFunctions(self.state)
+        self._items = RegisteredItems(self.state)
         self._protocol = ProtocolObjects(self.state)
         #: What was said of HTTP when a server was made; it goes to where the server is run.
         self._http_options: list[tuple[str, cst.BaseExpression]] = []
@@ -117,17 +95,10 @@ class RewritePass(cst.CSTTransformer):
         self._runs = False
         #: The full name of the server that each class around a node derives from.
         self._bases: list[str | None] = []
-        self._registered: set[str] = set()
         #: Functions that take a context and something else, as middleware does.
         self._middleware: set[str] = set()
         #: `server.middleware` where a function is appended to it.
         self._appended: set[cst.CSTNode] = set()
-        #: Calls that add an object made of a function to a server, with the full name of what makes it.
-        self._registrations: dict[cst.CSTNode, str] = {}
-        #: The annotated results of registered functions.
-        self._results: set[str] = set()
-        #: The annotated results of decorated functions, by their decorators.
-        self._returns: dict[cst.CSTNode, str] = {}
 
     # ---------------------------------------------------------------- imports and names
 
@@ -136,11 +107,8 @@ class RewritePass(cst.CSTTransformer):
         self.state.scan(node)
         self._names.scan(node)
         self._clients.scan(node)
+        self._items.scan()
         for function in self.state.functions:
-            if any(self._registers(decorator) for decorator in function.decorators):
-                self._registered.add(function.name.value)
-                if function.returns is not None:
-                    self._results.add(code_of(function.returns.annotation))
             parameters = function.params.params
             first = parameters[0].annotation if len(parameters) == 2 else None
             if first is not None and self._bindings.kind_of_annotation(first.annotation) == "context":
@@ -168,24 +136,7 @@ class RewritePass(cst.CSTTransformer):
         self._bases.pop()
         updated_node = self._extensions.rewrite(original_node, updated_node)
         verifier = self._tokens.verifier(original_node, updated_node)
-        if verifier is not None:
-            return verifier
-        name = original_node.name.value
-        if name not in self._results or original_node.bases or original_node.keywords or original_node.decorators:
-            return updated_node
-        fields = {
-            code_of(found["name"])  # type: ignore[arg-type]  # one node
-            for statement in original_node.body.body
-            if (found := m.extract(statement, _FIELD)) is not None
-        }
-        given = {code_of(node) for node in m.findall(original_node.body, m.Attribute(m.Name("self"), m.Name()))}
-        if self.state.fastmcp or not fields or not {f"self.{name}" for name in fields} <= given:
-            self.state.note(original_node, f"{name} is returned to clients: write it as a dataclass, or return a dict")
-            return updated_node
-        # The official SDK takes the annotations of any class as its fields. Those that only the class has aren't sent.
-        self.state.imports.add(Name("dataclass", "dataclasses"))
-        decorator = cst.Decorator(cst.parse_expression("dataclass(init=False)"))
-        return updated_node.with_changes(decorators=[decorator])
+        return verifier if verifier is not None else self._items.returned_class(original_node, updated_node)
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
         self._names.enter_import(node)
@@ -225,7 +176,7 @@ class RewritePass(cst.CSTTransformer):
         if full_name is not None:
             return self._names.imported_attribute(original_node, updated_node, full_name)
         owner, name = self._bindings.kind(original_node.value), original_node.attr.value
-        for part in (self._contexts, self._tokens, self._clients, self._protocol):
+        for part in (self._contexts, self._tokens, self._clients, self._protocol, self._items):
             changed = part.attribute(original_node, updated_node, owner)
             if changed is not None:
                 return changed
@@ -235,10 +186,6 @@ class RewritePass(cst.CSTTransformer):
             self._server_member(original_node)
         elif owner is None and name in advice.ANYWHERE and not self._is_own_member(name):
             self.state.note(original_node, f".{name}: if this is a server, {advice.ANYWHERE[name]}")
-        elif (
-            name == "fn" and isinstance(original_node.value, cst.Name) and original_node.value.value in self._registered
-        ):
-            return updated_node.value
         return updated_node
 
     def _server_member(self, node: cst.Attribute) -> None:
@@ -273,35 +220,25 @@ class RewritePass(cst.CSTTransformer):
         sending = self._extensions.sends(node)
         if sending is not None:
             self.state.replaced_members.add(sending)
-        self._find_registration(node)
+        self._items.enter_call(node)
         self._counterparts.find(node)
-
-    def _find_registration(self, node: cst.Call) -> None:
-        added = added_object(self._bindings, node)
-        if added is None:
-            return
-        method = cst.ensure_type(node.func, cst.Attribute).attr.value
-        if registration(method, added.call, added.full_name, in_loop=self.state.loops > 0) is not None:
-            self._registrations[node] = added.full_name
-            self.state.replaced_members.add(node.func)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         counterpart = self._counterparts.call(original_node)
         if counterpart is not None:
             return counterpart
-        of_apps = self._apps.call(original_node, updated_node, self._item)
+        of_apps = self._apps.call(original_node, updated_node, self._items.options)
         if of_apps is not None:
             return of_apps
-        if original_node in self._registrations:
-            return self._registration(original_node, updated_node, self._registrations[original_node])
         full_name = self._bindings.imported(original_node.func)
         if full_name is not None:
             return self._global_call(original_node, updated_node, full_name)
         if self._bases and self._bases[-1] and m.matches(original_node.func, _SUPER_INIT):
             return self._server(original_node, updated_node, self._bases[-1])
-        of_context = self._contexts.call(original_node, updated_node)
-        if of_context is not None:
-            return of_context
+        for part in (self._contexts, self._items):
+            changed = part.call(original_node, updated_node)
+            if changed is not None:
+                return changed
         kind = self._bindings.kind(original_node.func) or ""
         if kind.startswith("class ") and not kind.startswith("class with"):
             return self._server(original_node, updated_node, kind.rpartition(" ")[2])
@@ -316,8 +253,8 @@ class RewritePass(cst.CSTTransformer):
             return self._server_call(original_node, updated_node, method)
         if self._adds_inside(original_node):
             return self._handler(original_node, updated_node, method)
-        for part in (self._clients, self._protocol):
-            changed = part.call(original_node, updated_node)
+        for other in (self._clients, self._protocol):
+            changed = other.call(original_node, updated_node)
             if changed is not None:
                 return changed
         return updated_node
@@ -392,7 +329,9 @@ class RewritePass(cst.CSTTransformer):
             elif option == "subscriptions" and is_name(arguments.get(option), "False"):
                 # Clients may subscribe; without changes they are told nothing.
                 arguments.pop(option)
-            elif option == "resource_security" and self._is_default_security(CallArguments(original_node).get(option)):
+            elif option == "resource_security" and is_default_security(
+                self.state, CallArguments(original_node).get(option)
+            ):
                 arguments.pop(option)
             elif self._is_counterpart(option, arguments.get(option), CallArguments(original_node).get(option)):
                 if option == "providers":
@@ -480,10 +419,6 @@ class RewritePass(cst.CSTTransformer):
 
     def _server_call(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.BaseExpression:
         assert isinstance(updated_node.func, cst.Attribute)
-        if method in _ITEMS:
-            return self._item(original_node, updated_node, method)
-        if method == "add_tool":
-            return self._add_tool(original_node, updated_node)
         if method in names.RUNS:
             return self._run(original_node, updated_node, method)
         if method in _APPS:
@@ -531,117 +466,6 @@ class RewritePass(cst.CSTTransformer):
         if isinstance(func.value, cst.Attribute) and func.value.attr.value in _INNER:
             func = func.with_changes(value=func.value.value)
         return cst.Call(arguments.call().with_changes(func=func), args=[cst.Arg(handler)])
-
-    def _item(
-        self, original_node: cst.Call, updated_node: cst.Call, method: str, known: Collection[str] = ()
-    ) -> cst.Call:
-        """A tool, resource or prompt. Options that are known are those of Gemel already."""
-        positional = ("uri",) if method == "resource" else ("name",)
-        arguments = CallArguments(updated_node, positional)
-        for option in arguments.names():
-            if option == "security" and self._screens(original_node, arguments):
-                continue
-            if option == "task" and self._task(arguments):
-                continue
-            if option in advice.ITEM_OPTIONS:
-                self.state.note(original_node, f"@server.{method}({option}=…): {advice.ITEM_OPTIONS[option]}")
-            elif option not in (*_ITEM_OPTIONS[method], *known, "uri", "structured_output", "run_in_thread"):
-                self.state.note(
-                    original_node, f"@server.{method}({option}=…): Gemel has no such option; see docs/servers.md"
-                )
-        if is_name(arguments.get("structured_output"), "False"):
-            arguments.pop("structured_output")
-            arguments.set("output_schema", "None")
-        else:
-            arguments.pop("structured_output")
-        in_thread = arguments.pop("run_in_thread")
-        if is_name(in_thread, "False"):
-            arguments.set("blocking", "False")
-        is_text = self._returns.get(original_node, "str") in ("str", "bytes", "None")
-        if method == "resource" and "mime_type" not in arguments and not is_text:
-            arguments.set("mime_type", '"text/plain"')  # the other libraries' default for everything
-        uri = arguments.get("uri") if method == "resource" else None
-        if isinstance(uri, cst.SimpleString) and _WILDCARD.search(uri.value):
-            arguments.replace("uri", cst.SimpleString(_WILDCARD.sub(r"{+\1}", uri.value)))
-        return arguments.call()
-
-    def _screens(self, original_node: cst.Call, arguments: CallArguments) -> bool:
-        """`security=ResourceSecurity(…)` that exempts all variables as `screen=False`, one with defaults left out; else False."""
-        original = CallArguments(original_node, ("uri",))
-        given, uri = original.get("security"), text_of(original.get("uri"))
-        if not isinstance(given, cst.Call) or self._bindings.imported(given.func) not in names.RESOURCE_SECURITY:
-            return False
-        checks = CallArguments(given)
-        exempt = checks.get("exempt_params")
-        if self._is_default_security(given):
-            arguments.pop("security")
-        elif all(is_name(checks.get(check), "False") for check in _SCREENS):
-            arguments.pop("security")
-            arguments.set("screen", "False")
-        elif checks.names() == ["exempt_params"] and isinstance(exempt, cst.Set | cst.List | cst.Tuple):
-            exempted = {text_of(element.value) for element in exempt.elements}
-            if uri is None or not set(re.findall(r"\w+", " ".join(re.findall(r"\{(.*?)\}", uri)))) <= exempted:
-                return False
-            arguments.pop("security")
-            arguments.set("screen", "False")
-        else:
-            return False
-        self.state.drop(given)
-        return True
-
-    def _is_default_security(self, given: cst.BaseExpression | None) -> bool:
-        """Whether this is `ResourceSecurity()`, which checks what Gemel does."""
-        if not isinstance(given, cst.Call) or given.args:
-            return False
-        is_default = self._bindings.imported(given.func) in names.RESOURCE_SECURITY
-        if is_default:
-            self.state.drop(given)
-        return is_default
-
-    def _task(self, arguments: CallArguments) -> bool:
-        """`task=TaskConfig(mode=…)` as Gemel's value; False if it is not known, or without the extension."""
-        given = arguments.get("task")
-        if isinstance(given, cst.Call) and code_of(given.func).rpartition(".")[2] == "TaskConfig":
-            config = CallArguments(given)
-            mode = text_of(config.get("mode")) if "mode" in config else "optional"
-            if set(config.names()) - {"mode", "poll_interval"} or mode not in _TASK_MODES:
-                return False
-            self.state.drop(given)
-            arguments.replace("task", cst.parse_expression(_TASK_MODES[mode]))
-            return self.state.has_tasks or mode == "forbidden"
-        return is_name(given, "False") or (is_name(given, "True") and self.state.has_tasks)
-
-    def _add_tool(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        """`add_tool(function, …)` and `add_tool(Tool.from_function(function, …))` as `tool(function, …)`."""
-        assert isinstance(updated_node.func, cst.Attribute)
-        register = updated_node.func.with_changes(attr=cst.Name("tool"))
-        first = updated_node.args[0].value if updated_node.args else None
-        if isinstance(first, cst.Call):
-            if m.matches(first.func, m.Attribute(attr=m.Name("from_function"))):
-                self.state.drop(first.func)
-                return self._item(original_node, first.with_changes(func=register), "tool")
-            self.state.note(original_node, "add_tool: register the function itself with server.tool(function)")
-            return updated_node
-        arguments = CallArguments(updated_node, ("fn", "name", "title", "description"))
-        arguments.name_all_but(1)
-        return self._item(original_node, arguments.call().with_changes(func=register), "tool")
-
-    def _registration(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.Call:
-        """`add_prompt(Prompt.from_function(f))` as `prompt(f)`, `add_resource(TextResource(…))` as `resource(uri)(function)`."""
-        original_added = cst.ensure_type(original_node.args[0].value, cst.Call)
-        added = cst.ensure_type(updated_node.args[0].value, cst.Call)
-        server = cst.ensure_type(updated_node.func, cst.Attribute)
-        method = server.attr.value
-        found = registration(method, added, full_name, in_loop=self.state.loops > 0)
-        assert found is not None
-        self.state.drop(original_added.func)
-        if "Path(" in code_of(found.function):
-            self.state.imports.add(Name("Path", "pathlib"))
-        register = found.options.with_changes(func=server.with_changes(attr=cst.Name(found.kind)))
-        registered = self._item(original_node, register, found.kind)
-        if found.kind == "prompt":
-            return registered
-        return cst.Call(registered, args=[cst.Arg(found.function)])
 
     def _run(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
         assert isinstance(updated_node.func, cst.Attribute)
@@ -815,51 +639,15 @@ class RewritePass(cst.CSTTransformer):
 
     def leave_Try(self, original_node: cst.Try, updated_node: cst.Try) -> cst.Try:
         self.state.declining -= _catches_declined(original_node)
-        if not self._removes(original_node.body):
-            return updated_node
-        handlers = [
-            new.with_changes(type=cst.Name("KeyError")) if old.type is not None and self._is_missing(old.type) else new
-            for old, new in zip(original_node.handlers, updated_node.handlers, strict=True)
-        ]
-        return updated_node.with_changes(handlers=handlers)
+        return self._items.attempt(original_node, updated_node)
 
     def leave_With(self, original_node: cst.With, updated_node: cst.With) -> cst.With:
-        """`with suppress(ValueError)` around the removal of a prompt as `with suppress(KeyError)`."""
-        if not self._removes(original_node.body):
-            return updated_node
-        items = []
-        for old, new in zip(original_node.items, updated_node.items, strict=True):
-            suppressed = m.extract(old.item, _SUPPRESSES)
-            error = suppressed["error"] if suppressed is not None else None
-            if isinstance(error, cst.BaseExpression) and self._is_missing(error) and isinstance(new.item, cst.Call):
-                new = new.with_changes(item=new.item.with_changes(args=[cst.Arg(cst.Name("KeyError"))]))
-            items.append(new)
-        return updated_node.with_changes(items=items)
-
-    def _removes(self, body: cst.BaseSuite) -> bool:
-        """Whether a block does nothing but remove a tool, prompt or resource of a server."""
-        removed = m.extract(body, m.IndentedBlock(body=[m.SimpleStatementLine(body=[m.Expr(_REMOVES)])]))
-        return removed is not None and self._bindings.kind(removed["server"]) == "server"  # type: ignore[arg-type]  # one node
-
-    def _is_missing(self, error: cst.BaseExpression) -> bool:
-        """Whether this is what the official SDK raises where there is nothing to remove."""
-        return is_name(error, "ValueError") or (self._bindings.imported(error) or "").endswith(".ToolError")
+        return self._items.suppression(original_node, updated_node)
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self._functions.enter(node)
         self.state.asynchronous.append(node.asynchronous is not None)
-        if node.returns is not None:
-            self._returns.update({part.decorator: code_of(node.returns.annotation) for part in node.decorators})
-        self.state.registered.append(any(self._registers(decorator) for decorator in node.decorators))
-
-    def _registers(self, decorator: cst.Decorator) -> bool:
-        inner = decorator.decorator
-        inner = inner.func if isinstance(inner, cst.Call) else inner
-        return (
-            isinstance(inner, cst.Attribute)
-            and inner.attr.value in _ITEMS
-            and self._bindings.kind(inner.value) in _REGISTRIES
-        )
+        self._items.enter_function(node)
 
     def leave_Decorator(self, original_node: cst.Decorator, updated_node: cst.Decorator) -> cst.Decorator:
         return self._apps.decorator(original_node, updated_node)
