@@ -82,6 +82,19 @@ class ImportedNames:
             statements.append(updated_node.with_changes(names=left, lpar=None, rpar=None))
         return cst.FlattenSentinel(statements)
 
+    def lines(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
+        """Return imports from several modules, which were one import, on lines of their own; any other line as it is."""
+        if len(original_node.body) != 1 or len(updated_node.body) < 2:
+            return updated_node
+        lines = [
+            updated_node.with_changes(body=[statement.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+            for statement in updated_node.body
+        ]
+        lines[1:] = [statement.with_changes(leading_lines=()) for statement in lines[1:]]
+        return cst.FlattenSentinel(lines)
+
     def _writes(self, full_name: str, alias: cst.ImportAlias) -> bool:
         """Whether an imported function or class is written out in the module."""
         if full_name not in WRITTEN or alias.asname is not None:
