@@ -20,15 +20,16 @@ from gemel.migrate.registered_items import RegisteredItems
 from gemel.migrate.rewrite_state import RewriteState
 from gemel.migrate.running import Running
 from gemel.migrate.server_objects import ServerObjects
-from gemel.migrate.tokens import (
-    AccessTokens,
-)
+from gemel.migrate.tokens import AccessTokens
 
 _StatementT = TypeVar("_StatementT", cst.Expr, cst.Assign, cst.Return)
 
 
 class RewritePass(cst.CSTTransformer):
     """The second pass: everything that keeps its shape.
+
+    It goes through the module and asks its parts what becomes of each node; each part knows one subject. The first part that
+    returns something decides.
 
     Args:
         bindings: What the expressions of the module refer to.
