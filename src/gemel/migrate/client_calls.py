@@ -14,6 +14,7 @@ from gemel.migrate.keywords import rename_keywords
 from gemel.migrate.names import NAMES, Name
 from gemel.migrate.rewrite_state import RewriteState
 
+#: Attributes of pages of results, which are lists in Gemel.
 _PAGES = {
     ("tool page", "tools"),
     ("resource page", "resources"),
@@ -28,6 +29,7 @@ _POSITIONAL = {
     "read_resource": ("uri",),
     **dict.fromkeys(("list_tools", "list_resources", "list_resource_templates", "list_prompts"), ("cursor",)),
 }
+#: Members of clients that are rewritten.
 _CLIENT_CALLS = frozenset({"initialize", "is_connected", "set_logging_level"})
 #: Callbacks of clients of the official SDK that return what Gemel's may.
 _CALLBACK_OPTIONS = {

@@ -25,6 +25,7 @@ _STATE_NOTE = (
     "ctx.session_state keeps JSON values for the session of a handshake client; a stateless client has none, which is "
     "gemel.NoSession: see docs/servers/state.md"
 )
+#: Members of contexts that are rewritten.
 _CONTEXT_CALLS = frozenset({*_STATE, "params", "close_sse_stream", "lifespan_context", "request_context", "fastmcp"})
 _SAMPLES = m.Attribute(value=m.Attribute(attr=m.Name("session")), attr=m.Name("create_message"))
 _CHECKS = m.Attribute(value=m.Attribute(attr=m.Name("session")), attr=m.Name("check_client_capability"))

@@ -11,8 +11,8 @@ from gemel.migrate.rewrite_state import RewriteState
 _TRANSPORTS = {"streamable-http": "http", "http": "http", "stdio": "stdio", "sse": "http"}
 #: Methods of servers that make an HTTP app.
 APP_METHODS = ("http_app", "streamable_http_app", "sse_app")
-#: Options of servers of the official SDK, and of FastMCP 2, that belong to HTTP.
 _SECURITY = ("transport_security", "host_origin_protection")
+#: Options of servers of the official SDK, and of FastMCP 2, that belong to HTTP.
 HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path", *_SECURITY)
 #: Options of an HTTP app and of running over HTTP that have another name.
 _RENAMED_HTTP_OPTIONS = {"streamable_http_path": "path", "retry_interval": "retry"}

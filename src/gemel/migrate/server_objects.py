@@ -25,7 +25,7 @@ _ADDS_INSIDE = m.Attribute(
     value=m.Attribute(attr=m.OneOf(*map(m.Name, _INNER))), attr=m.OneOf(*map(m.Name, _ADDED_HANDLERS))
 )
 _RENAMED_SERVER_OPTIONS = {"list_page_size": "page_size", "cache_hints": "cache"}
-#: Members of servers, contexts and clients that are rewritten, or noted where they are called.
+#: Members of servers that are rewritten, or noted where they are called.
 _SERVER_CALLS = frozenset(
     {
         "tool",
