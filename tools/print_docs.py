@@ -22,6 +22,7 @@ import msgspec
 from gemel.install import HOSTS, SHORT_NAMES, Launch, entry_for, jsonc, toml
 from gemel.protocol.deviations import DEVIATIONS
 from gemel.protocol.limits import DEFAULT_LIMITS
+from tools import package_page
 
 ROOT = Path(__file__).resolve().parents[1]
 _PART = re.compile(r"(<!-- printed: (?P<name>[\w-]+) -->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL)
@@ -30,7 +31,7 @@ _LIMIT = re.compile(r"(<!-- limit: (?P<name>\w+) -->)[^<]*(<!-- end -->)")
 
 def main() -> None:
     """Write every part of every document anew."""
-    for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))):
+    for path in (ROOT / "README.md", ROOT / "SECURITY.md", *sorted(ROOT.glob("docs/**/*.md"))):
         text = path.read_text(encoding="utf-8")
         written = printed(text)
         if written != text:
@@ -435,7 +436,17 @@ def deviations() -> str:
     return "\n".join(["| name | what it means |", "|---|---|", *rows])
 
 
+def security_contact() -> str:
+    """Where vulnerabilities are reported, by the project's address."""
+    form = package_page.security_form(package_page.project_address())
+    where = (
+        f"[Report a vulnerability]({form})" if form else '"Report a vulnerability" of the repository\'s security page'
+    )
+    return f"Report a vulnerability privately, by the form {where}, or by a message to a maintainer."
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "security-contact": security_contact,
     "deviations": deviations,
     "version-of-fastmcp": version_of_fastmcp,
     "version-of-mcp": version_of_mcp,
