@@ -10,7 +10,7 @@ PYTEST ?= pytest
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test test-quick test-long check check-quick check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents agent-clients agent-adapters bare-path extras bench bench-quick bench-page browser coverage-ids site packages newcomer pythons lowest migrate-servers all-checks format clean distclean
+.PHONY: help demo test test-quick test-long check check-quick check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents agent-clients agent-adapters bare-path extras bench bench-quick bench-page browser coverage-ids site packages release-check newcomer pythons lowest migrate-servers all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -37,6 +37,7 @@ help:
 	@echo "make bench-page    how soon the page of gemel dev is painted (needs chromium)"
 	@echo "make coverage-ids  which requirements the tests cite"
 	@echo "make packages      the wheel, pipx, the sdist, zip applications, a frozen program, what commands write for others; used without the repository"
+	@echo "make release-check what a release needs: the packages, built twice, looked at, installed, uploaded to an index on this machine (needs npm)"
 	@echo "make pythons       the tests that depend on it on each supported Python of this machine; WHOLE=1 for all tests, VERSIONS=3.13 PART=servers for some"
 	@echo "make lowest        the same tests with the lowest versions of the dependencies that pyproject.toml allows"
 	@echo "make migrate-servers  published servers at fixed versions, migrated and compared with their originals; takes 30 minutes at first, 10 afterwards; SERVERS='mcp-server-time …' for some (needs git, redis-server)"
@@ -89,7 +90,7 @@ shape: .venv/.check
 conformance: .venv/.test
 	$(PY) -m tests.conformance.run
 
-all-checks: test test-long check shape demo conformance hostile http-differential fuzz mutants load soak cluster interop interop-agents browser bench packages extras newcomer pythons lowest migrate-servers coverage-ids
+all-checks: test test-long check shape demo conformance hostile http-differential fuzz mutants load soak cluster interop interop-agents browser bench packages release-check extras newcomer pythons lowest migrate-servers coverage-ids
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run
@@ -175,6 +176,10 @@ browser: .venv/.test
 PACKAGES ?=
 packages: .venv/.demo
 	$(PY) -m tests.packages.run $(PACKAGES)
+
+release-check: .venv/.test
+	$(PIP) --group release
+	$(PY) -m tools.release check
 
 # Other Pythons are taken from PATH, pyenv, uv, and the variable PYTHONS (their programs, separated by colons).
 WHOLE ?=

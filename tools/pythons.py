@@ -5,6 +5,7 @@ python -m tools.pythons 3.13 3.14t         on these only; a missing one is an er
 python -m tools.pythons --lowest           on this Python, with the lowest versions that pyproject.toml allows
 python -m tools.pythons --part servers     one of PARTS; may be repeated
 python -m tools.pythons --whole            all tests; with --list none, it only tells what is here
+python -m tools.pythons --wheel dist       the package is the wheel in this folder, not the checkout
 
 Pythons are taken from the variable PYTHONS (paths, separated as in PATH), from PATH, and from the folders of pyenv and uv.
 Each other one gets an environment in .cache/pythons, which is made anew when pyproject.toml changes.
@@ -151,11 +152,11 @@ def _parse(requirement: str) -> tuple[str, str]:
     return found["name"].lower(), found["version"]
 
 
-def environment(interpreter: Interpreter, *, lowest: bool, whole: bool = False) -> Path:
+def environment(interpreter: Interpreter, *, lowest: bool, whole: bool = False, wheel: Path | None = None) -> Path:
     """Make the environment of an interpreter, or take the one that is there. Returns the path of its Python."""
-    if interpreter.path == sys.executable and sys.prefix != sys.base_prefix and not lowest:
+    if interpreter.path == sys.executable and sys.prefix != sys.base_prefix and not lowest and wheel is None:
         return Path(sys.executable)  # this environment, as `make` has made it
-    name = f"{interpreter.version}{'-lowest' if lowest else ''}"
+    name = f"{interpreter.version}{'-lowest' if lowest else ''}{'-wheel' if wheel else ''}"
     folder = ENVIRONMENTS / name
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     needed, held = requirements(lowest=lowest, whole=whole)
@@ -164,7 +165,8 @@ def environment(interpreter: Interpreter, *, lowest: bool, whole: bool = False) 
         PROJECT["project"]["optional-dependencies"],
         PROJECT["dependency-groups"],
     ]
-    state = hashlib.sha256(repr((groups, needed, held, interpreter)).encode()).hexdigest()
+    bytes_of_wheel = hashlib.sha256(wheel.read_bytes()).hexdigest() if wheel else ""
+    state = hashlib.sha256(repr((groups, needed, held, interpreter, bytes_of_wheel)).encode()).hexdigest()
     stamp = folder / "made"
     if stamp.is_file() and stamp.read_text() == state:
         return python
@@ -174,7 +176,8 @@ def environment(interpreter: Interpreter, *, lowest: bool, whole: bool = False) 
     constraints.write_text("\n".join([*held, ""]))
     # The pip of this environment serves the others, too: some Pythons come without one.
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--disable-pip-version-check"]
-    _run([*pip, "--constraint", str(constraints), "--editable", str(ROOT), *needed])
+    package = [str(wheel)] if wheel else ["--editable", str(ROOT)]
+    _run([*pip, "--constraint", str(constraints), *package, *needed])
     stamp.write_text(state)
     return python
 
@@ -207,6 +210,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--lowest", action="store_true", help="the lowest versions of the dependencies")
     parser.add_argument("--whole", action="store_true", help="all tests, not only those of PARTS")
     parser.add_argument("--part", action="append", choices=PARTS, help="these of PARTS; all by default")
+    parser.add_argument("--wheel", type=Path, metavar="FOLDER", help="test the wheel in this folder, not the checkout")
     parser.add_argument("--others", action="store_true", help="fail if there is no Python besides this one")
     parser.add_argument("--list", action="store_true", help="only tell what is here and what is missing")
     parser.add_argument("--tests", nargs=argparse.REMAINDER, metavar="…", help="the rest are arguments for pytest")
@@ -225,12 +229,15 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
     if options.list:
         return 1 if failed else 0
+    wheel = None
+    if options.wheel and (wheel := next(options.wheel.resolve().glob("*.whl"), None)) is None:
+        parser.error(f"there is no wheel in {options.wheel}")
     parts = [] if options.whole else options.part or PARTS
     arguments = options.tests or [path for part in parts for path in PARTS[part]]
     for version, interpreter in interpreters.items():
         print(f"\n=== {interpreter.version}{', lowest dependencies' if options.lowest else ''}", flush=True)
         try:
-            python = environment(interpreter, lowest=options.lowest, whole=options.whole)
+            python = environment(interpreter, lowest=options.lowest, whole=options.whole, wheel=wheel)
             code = run_tests(python, arguments, without_lock=interpreter.version.endswith("t"))
         except RuntimeError as error:
             print(error, flush=True)

@@ -82,7 +82,7 @@ def publish(built: Path, pages: dict[str, str], output: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "llms.txt").write_text(llms(pages), encoding="utf-8")
     (folder / "llms-full.txt").write_text(llms_full(pages), encoding="utf-8")
-    versions = sorted((path.name for path in output.iterdir() if path.is_dir()), key=_by_number, reverse=True)
+    versions = sorted((path.name for path in output.glob("[!.]*/")), key=_by_number, reverse=True)
     listed = [{"version": name, "title": name, "aliases": []} for name in versions]
     (output / "versions.json").write_text(json.dumps(listed), encoding="utf-8")
     refresh = f'<meta http-equiv="refresh" content="0; url={versions[0]}/">'
