@@ -81,7 +81,7 @@ ALWAYS = (
     Step("demo", "make demo", 2, 5),
     Step("site", "make site", 4, 15),
     Step("packages", "make packages PACKAGES='wheel zip'", 5, 30),
-    Step("release-check", "make release-check", 6, 50, needs=("npm",)),
+    Step("release-check", "make release-check", 6, 60, needs=("npm",)),
     Step("newcomer", "make newcomer NEWCOMER=--short", 6, 60),
     Step("http-differential", "make http-differential", 4, 15),
     Step("fuzz", "make fuzz FUZZ_SECONDS=5 FUZZ_SEED=1", 6, 45),

@@ -49,6 +49,7 @@ PARTS = {
         "tests/platforms",
         "tests/proxy",
         "tests/testing",
+        "tests/upgrade",
     ),
     "messages": ("tests/auth", "tests/protocol", "tests/schema"),
     "servers": ("tests/server",),

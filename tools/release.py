@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from gemel.version import DISTRIBUTION, __version__
+from tests.packages.run import SDIST_NEEDS
 from tests.ports import free_port
 from tools.package_page import project_address
 
@@ -184,6 +185,13 @@ def from_sdist(folder: Path) -> None:
             raise Failed("gemel list does not list the tools of examples/weather_server.py")
 
 
+def upgrade(folder: Path) -> None:
+    """What earlier versions have left behind is read by the wheel."""
+    wheel = f"{packages(folder)[0]}[auth,redis]"
+    with environment(wheel, *SDIST_NEEDS) as python:
+        _run([str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/upgrade"])
+
+
 def sbom(folder: Path, file: Path) -> None:
     """Write what an installation of the wheel brings, as CycloneDX."""
     wheel = packages(folder)[0]
@@ -308,6 +316,7 @@ CHECKS: tuple[Callable[[Path], None], ...] = (
     contents,
     licences,
     from_sdist,
+    upgrade,
     dependencies,
     upload,
     workflows,
