@@ -196,6 +196,7 @@ def test_versions_stand_side_by_side_and_the_newest_is_shown_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "html").mkdir()
+    (tmp_path / "site" / ".git").mkdir(parents=True)  # the folder is a branch of its own where it is published
     for version in ("0.9.0", "0.10.0", "0.9.1"):
         monkeypatch.setattr("gemel.__version__", version)
         monkeypatch.setattr(site, "navigation", lambda pages: [("Home", "index.md")])
