@@ -19,10 +19,10 @@ class PackagePage(MetadataHookInterface):
             metadata: What pyproject.toml says of the project.
         """
         root = Path(self.root)
-        page = runpy.run_path(str(root / "tools" / "package_page.py"))
+        tool = runpy.run_path(str(root / "tools" / "package_page.py"))
         version = runpy.run_path(str(root / "src" / "gemel" / "version.py"))["__version__"]
         text = (root / "README.md").read_text(encoding="utf-8")
         address = self.config["address"]
-        text = page["readme"](text, address, version, lambda path: (root / path).is_dir())
+        text = tool["page"](text, address, version, lambda path: (root / path).is_dir())
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
-        metadata["urls"] = page["urls"](address, version)
+        metadata["urls"] = tool["urls"](address, version)

@@ -19,7 +19,7 @@ _CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 
 def page(address: str, text: str = README) -> str:
-    return package_page.readme(text, address, __version__, lambda path: (ROOT / path).is_dir())
+    return package_page.page(text, address, __version__, lambda path: (ROOT / path).is_dir())
 
 
 def targets(text: str) -> list[str]:

@@ -83,6 +83,18 @@ def test_a_project_without_an_address_is_not_released() -> None:
         assert "pyproject.toml has no address of the project" in [*release.obstacles(f"v{__version__}")]
 
 
+def test_the_notes_of_this_version_are_its_entry_in_the_changelog(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release, "project_address", lambda: "https://host.example/gemel")
+    assert release.main(["notes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert 10 <= len(lines) <= 40
+    assert not [line for line in lines if line.startswith("#")]
+    assert f"](https://host.example/gemel/blob/v{__version__}/docs/" in "".join(lines)
+    assert "](docs/" not in "".join(lines)
+
+
 # ---------------------------------------------------------------- workflows
 
 

@@ -51,11 +51,11 @@ def urls(address: str, version: str) -> dict[str, str]:
     }
 
 
-def readme(text: str, address: str, version: str, is_folder: Callable[[str], bool]) -> str:
-    """Return README.md as the page of the package shows it.
+def page(text: str, address: str, version: str, is_folder: Callable[[str], bool]) -> str:
+    """Return a document at the top of the repository as it is shown elsewhere: README.md on the page of the package.
 
     Args:
-        text: README.md, with links relative to the repository.
+        text: The document, with links relative to the repository.
         address: Where the repository is hosted.
         version: The version of the package; links lead to its tag.
         is_folder: Whether a path in the repository is a folder.

@@ -34,7 +34,7 @@ from typing import Any
 from gemel.version import DISTRIBUTION, __version__
 from tests.packages.run import SDIST_NEEDS
 from tests.ports import free_port
-from tools.package_page import project_address
+from tools.package_page import page, project_address
 
 ROOT = Path(__file__).resolve().parents[1]
 #: The least rating of pyroma, of 10. It takes two for the missing address of an author: the project has no mailbox.
@@ -287,6 +287,11 @@ def entry() -> tuple[str, str]:
     return (found[0].partition("\n")[0], found["text"].strip()) if found else ("", "")
 
 
+def notes() -> str:
+    """The text of the entry for pages elsewhere: with links that lead to the tag."""
+    return page(entry()[1], project_address(), __version__, lambda path: (ROOT / path).is_dir())
+
+
 def obstacles(tag: str) -> Iterator[str]:
     """What has to be done before this version is released.
 
@@ -369,7 +374,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 if found := list(obstacles(chosen.tag)):
                     raise Failed("; ".join(found))
             case "notes":
-                print(entry()[1])
+                print(notes())
             case "sbom":
                 sbom(chosen.folder.resolve(), chosen.file.resolve())
     except Failed as error:

@@ -53,7 +53,7 @@ class Block:
 
 def documents() -> list[Path]:
     """Everything that users read."""
-    beside = ("README.md", "SECURITY.md", "CONTRIBUTING.md", "VERSIONING.md", "ROADMAP.md")
+    beside = ("README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "VERSIONING.md", "ROADMAP.md")
     return [*(ROOT / name for name in beside), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
