@@ -35,6 +35,7 @@ OTHERS = {
     "standard_streams.py": "opens the null device",
     "migrate/check.py": "the job of a process that is checked, in a temporary folder of its own",
     "migrate/probe.py": "the result of that process, in the same folder",
+    "code/child.py": "opens the null device",
     "receipts/files.py": "the lock of the processes that write receipts; receipts are appended by descriptor",
 }
 #: Modules that remove files, and which.
