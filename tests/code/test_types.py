@@ -11,6 +11,7 @@ from gemel import Client, Server, ToolError
 from gemel.code import CodeMode
 from gemel.code.catalogue import Catalogue, OfferedTool
 from gemel.code.sandbox import ScriptLimits, ScriptModule, run_script
+from gemel.policies.request import NO_HINTS
 from gemel.schema.content import TextContent
 from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
 from tests.code.test_mode import run
@@ -95,7 +96,7 @@ def sample(schema: Any, root: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("name", LISTS)
 async def test_tools_of_published_servers_can_be_called(name: str) -> None:
     tools = [Tool(name=one["name"], input_schema=one["inputSchema"]) for one in LISTS[name]]
-    catalogue = Catalogue(OfferedTool(name, tool.name, tool, is_trusted=False, read_only=False) for tool in tools)
+    catalogue = Catalogue(OfferedTool(name, tool.name, tool, hints=NO_HINTS) for tool in tools)
     (module,) = catalogue.modules.values()
     given: dict[str, Any] = {}
 

@@ -17,6 +17,7 @@ from gemel.code.scripts import run_for
 from gemel.code.tools import MODES, OWN, ListMode, own_tools
 from gemel.errors import DefinitionError, InvalidRequest, ToolError, shorten
 from gemel.loops import PerLoop
+from gemel.policies.request import NO_HINTS, hints_of
 from gemel.schema.content import TextContent
 from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
 from gemel.server.context import Context
@@ -135,8 +136,7 @@ class CodeModeAround(ResultLimit):
 
     async def _offer(self, ctx: Context[Any], tool: Tool) -> OfferedTool:
         server, name, is_trusted = await self._locate(ctx, tool.name)
-        hinted = tool.annotations is not None and tool.annotations.read_only_hint is True
-        return OfferedTool(server, name, tool, is_trusted, is_trusted and hinted)
+        return OfferedTool(server, name, tool, hints_of(tool.annotations) if is_trusted else NO_HINTS)
 
     async def _listed(self, ctx: Context[Any], mode: ListMode) -> list[Tool]:
         """The list of a caller."""

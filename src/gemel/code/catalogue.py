@@ -10,6 +10,7 @@ from msgspec import structs
 
 from gemel.code.search import WordIndex
 from gemel.errors import shorten
+from gemel.policies.request import Hints
 from gemel.schema.tools import Tool
 from gemel.stubs.functions import ToolFunction, ToolFunctions
 from gemel.stubs.python_source import snake, unique
@@ -29,15 +30,13 @@ class OfferedTool(NamedTuple):
         server: The server that it is of, as the operator calls it.
         name: Its name there.
         tool: The tool, under the name by which it is called here.
-        is_trusted: Whether its hints are believed.
-        read_only: Whether it only reads: as it says itself, if that is believed.
+        hints: What it says of itself, if that is believed; otherwise the defaults of the specification.
     """
 
     server: str
     name: str
     tool: Tool
-    is_trusted: bool
-    read_only: bool
+    hints: Hints
 
 
 class ModuleTool(NamedTuple):
@@ -62,7 +61,7 @@ class CodeModule(NamedTuple):
 
     def chosen(self, *, read_only: bool) -> list[ModuleTool]:
         """Return all tools, or those that only read."""
-        return [one for one in self.tools if one.offered.read_only or not read_only]
+        return [one for one in self.tools if one.offered.hints.read_only or not read_only]
 
     def stubs(self, tools: Sequence[ModuleTool], *, short: bool) -> str:
         """Return the functions of some tools with their types, as a model reads them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, Literal, TypeAlias
 
-from gemel.code.catalogue import Catalogue, OfferedTool
+from gemel.code.catalogue import Catalogue
 from gemel.schema.tools import Tool, ToolAnnotations
 
 #: What a caller's list has; explained at `CodeMode`.
@@ -46,10 +46,10 @@ def own_tools(catalogue: Catalogue, mode: ListMode) -> list[Tool]:
     module, function = (first.module, first.function.name) if first else ("module", "function")
     names = catalogue.names()
     search = _SEARCH + (_ALL + names if names else f"Modules: {', '.join(catalogue.modules)}.")
-    hints = [_hints(one.offered) for one in catalogue.tools]
-    read_only = all(one.read_only_hint for one in hints)
-    destructive = any(one.destructive_hint for one in hints if not one.read_only_hint)
-    open_world = any(one.open_world_hint for one in hints)
+    hints = [one.offered.hints for one in catalogue.tools]
+    read_only = all(one.read_only for one in hints)
+    destructive = any(one.destructive for one in hints if not one.read_only)
+    open_world = any(one.open_world for one in hints)
     acts = ToolAnnotations(read_only_hint=read_only, destructive_hint=destructive, open_world_hint=open_world)
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=open_world)
     finds = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -80,13 +80,3 @@ def _tool(name: str, title: str, description: str, schema: dict[str, Any], annot
 def _schema(properties: dict[str, Any], required: Iterable[str] = ()) -> dict[str, Any]:
     needed = {"required": list(required)} if required else {}
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
-
-
-def _hints(offered: OfferedTool) -> ToolAnnotations:
-    """Return the hints of a tool, with the defaults of the specification for what it doesn't say or isn't believed."""
-    said = offered.tool.annotations if offered.is_trusted else None
-    return ToolAnnotations(
-        read_only_hint=offered.read_only,
-        destructive_hint=said is None or said.destructive_hint is not False,
-        open_world_hint=said is None or said.open_world_hint is not False,
-    )
