@@ -328,30 +328,34 @@ def _first_sentence(words: str) -> str:
 
 # ---------------------------------------------------------------- figures
 
-#: What the README shows of the tables in docs/performance.md: the words, the table, its column, the unit.
+#: What the README shows of the tables in docs/performance.md: the words, the table, whose row is Gemel's, its column, the unit.
 _SHOWN = (
-    ("HTTP, 32 connections: CPU per call", "HTTP 2026-07-28", "CPU µs/call", " µs"),
-    ("… calls per second", "HTTP 2026-07-28", "calls/s", ""),
-    ("stdio, 16 calls in flight: CPU per call", "stdio server, 16", "CPU µs/call", " µs"),
-    ("stdio, one call at a time: CPU per call", "stdio server, one", "CPU µs/call", " µs"),
-    ("in memory, client and server together: CPU per call", "in memory", "CPU µs/call", " µs"),
-    ("stdio server, start to first answer", "stdio server, start", "wall ms", " ms"),
-    ("… its memory", "stdio server, start", "peak MB", " MB"),
-    ("import: CPU", "import", "CPU ms", " ms"),
+    ("HTTP, each call different", "HTTP 2026-07-28", "gemel", "CPU µs/call", " µs"),
+    ("… calls per second", "HTTP 2026-07-28", "gemel", "calls/s", ""),
+    ("HTTP, the same call again and again", "HTTP 2026-07-28", "gemel repeated", "CPU µs/call", " µs"),
+    ("stdio, 16 calls in flight", "stdio server, 16", "gemel", "CPU µs/call", " µs"),
+    ("stdio, one call at a time", "stdio server, one", "gemel", "CPU µs/call", " µs"),
+    ("in memory, client and server together", "in memory, client", "gemel", "CPU µs/call", " µs"),
+    ("stdio server, start to first answer", "stdio server, start", "gemel", "wall ms", " ms"),
+    ("… its memory", "stdio server, start", "gemel", "peak MB", " MB"),
+    ("import", "import", "gemel", "CPU ms", " ms"),
 )
 
 
 def figures() -> str:
     """The comparison for the README, from the figures that the benchmark printed into docs/performance.md."""
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    tables, version = _tables(page), re.search(r"^Versions: mcp ([\w.]+\w)", page, re.MULTILINE)
-    assert version is not None
-    lines = [f"| | Gemel | `mcp` {version[1]} | *bare* | Gemel / `mcp` |", "|---|---:|---:|---:|---:|"]
-    for words, title, column, unit in _SHOWN:
-        rows = next(rows for name, rows in tables.items() if name.startswith(title))
-        cells = [f"{rows[who][column].split()[0]}{unit}" if who in rows else "" for who in ("gemel", "mcp", "bare")]
-        ratio = "" if column in ("calls/s", "peak MB") else rows["gemel"]["× mcp"].split()[0]
-        lines.append(f"| {words} | {' | '.join(cells)} | {ratio} |")
+    tables, versions = _measured()
+    lines = [
+        f"| CPU per call | Gemel | `mcp` {versions['mcp']} | FastMCP {versions['fastmcp']} | *minimal* | *raw* | `mcp` / Gemel |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for words, title, ours, column, unit in _SHOWN:
+        rows = _table(tables, title)
+        others = ("mcp", "fastmcp", "bare", "raw") if ours == "gemel" else ()
+        cells = [_figure(rows, who, column, unit) for who in (ours, *others)] + [""] * (4 - len(others))
+        compared = others and column not in ("calls/s", "peak MB")
+        cells.append(_ratio(rows, ours, "mcp", column) if compared else "")
+        lines.append(f"| {words} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -374,21 +378,46 @@ _WORK = (
 
 def work() -> str:
     """CPU time of what users do, with the official SDK and FastMCP, from docs/performance.md."""
-    tables = _tables((ROOT / "docs" / "performance.md").read_text(encoding="utf-8"))
+    tables, _ = _measured()
     lines = [
-        "| CPU time over HTTP | Gemel | `mcp` | FastMCP | Gemel / `mcp` | Gemel / FastMCP |",
+        "| CPU time over HTTP | Gemel | `mcp` | FastMCP | `mcp` / Gemel | FastMCP / Gemel |",
         "|---|---:|---:|---:|---:|---:|",
     ]
+    column = "CPU µs/call"
     for words, title, (ours, *others) in _WORK:
-        rows = next(rows for name, rows in tables.items() if name.startswith(title))
-        figures = [rows[who]["CPU µs/call"].split()[0] if who in rows else "" for who in (ours, *others)]
-        ratios = [
-            next((rows[ours][head].split()[0] for head in rows[ours] if head.lower() == f"× {who}"), "")
-            for who in others
-        ]
-        cells = [*(f"{figure} µs" if figure else "" for figure in figures), *ratios]
+        rows = _table(tables, title)
+        cells = [_figure(rows, who, column, " µs") for who in (ours, *others)]
+        cells += [_ratio(rows, ours, who, column) for who in others]
         lines.append(f"| {words} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+#: Row to column to cell.
+_Rows = Mapping[str, Mapping[str, str]]
+
+
+def _measured() -> tuple[Mapping[str, _Rows], Mapping[str, str]]:
+    """The tables of docs/performance.md by their titles, and the versions of the packages that were measured."""
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^Versions: (.+)\.$", page, re.MULTILINE)
+    return _tables(page), dict(part.split(" ") for part in line.split(", "))
+
+
+def _table(tables: Mapping[str, _Rows], title: str) -> _Rows:
+    return next(rows for name, rows in tables.items() if name.startswith(title))
+
+
+def _figure(rows: _Rows, who: str, column: str, unit: str) -> str:
+    """The median of one row; empty if nobody measured it."""
+    return f"{rows[who][column].split()[0]}{unit}" if who in rows else ""
+
+
+def _ratio(rows: _Rows, ours: str, other: str, column: str) -> str:
+    """How many times our figure another one is, in two digits."""
+    if other not in rows:
+        return ""
+    theirs, mine = (float(rows[who][column].split()[0]) for who in (other, ours))
+    return f"{float(f'{theirs / mine:.2g}'):g}"
 
 
 def _tables(text: str) -> dict[str, dict[str, dict[str, str]]]:
