@@ -387,8 +387,8 @@ CLIENT_OPTIONS = {
     "mode": "write era='2025' or era='2026'",
     "progress_handler": "write on_progress=function: it gets one ProgressParams",
     "read_timeout_seconds": "give total= or idle= to the call",
-    "sampling_callback": "write on_sample=function: it gets CreateMessageParams and returns a text",
-    "sampling_handler": "write on_sample=function: it gets CreateMessageParams and returns a text",
+    "sampling_callback": "write on_sample=function: it gets CreateMessageParams and returns a string",
+    "sampling_handler": "write on_sample=function: it gets CreateMessageParams and returns a string",
     "timeout": "give total= or idle= to the call, or limits=Limits(…) here",
 }
 WRAPPED = (
