@@ -31,7 +31,8 @@ _LIMIT = re.compile(r"(<!-- limit: (?P<name>\w+) -->)[^<]*(<!-- end -->)")
 
 def main() -> None:
     """Write every part of every document anew."""
-    for path in (ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))):
+    beside = (ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md"))
+    for path in (*beside, *sorted(ROOT.glob("docs/**/*.md"))):
         text = path.read_text(encoding="utf-8")
         written = printed(text)
         if written != text:
