@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -64,7 +66,10 @@ def main() -> int:
     lines += [["packages that an installation brings, with itself", *counts]]
     lines += [["… their size", *(f"{size / 1e6:.0f} MB" for _, _, size in sizes.values())]]
     lines += [[question, *answers] for question, answers in rows.items()]
-    text = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    text = (
+        "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+        + f"\n\n{time.strftime('%Y-%m-%d')}, Python {platform.python_version()}."
+    )
     print(text)
     write_measured(ROOT / "docs" / "comparison.md", "behaviour", text)
     return 0
