@@ -1,4 +1,4 @@
-"""What docs/ARCHITECTURE.md says about the code is so: the way of one call, the layers."""
+"""What docs/ARCHITECTURE.md says about the code is so: the path of one call, the layers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def reached() -> str:
 
 def documented_way() -> list[set[str]]:
     """The hops of the list in the document, each with the names that it has on one or another transport."""
-    section = ARCHITECTURE.partition("## The way of one call")[2].partition("\n## ")[0]
+    section = ARCHITECTURE.partition("## The path of one call")[2].partition("\n## ")[0]
     hops = [set(_NAME.findall(item["first"])) for item in _ITEM.finditer(section)]
     assert len(hops) == 7
     assert hops.pop() == set(), "the last hop is the user's function"
