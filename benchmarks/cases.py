@@ -401,10 +401,7 @@ def all_cases(peers: Path, ours: Path, with_gemel: bool, fastmcp: Path | None = 
     if GO_SERVER.exists():
         http += tuple(Contestant(name, GO_SERVER, "go", mode) for name, mode in (("go", ()), ("go json", ("json",))))
     if with_gemel:
-        http += (
-            Contestant("gemel asgi", ours, "gemel_server.py", ("asgi",)),
-            Contestant("gemel repeated", ours, "gemel_server.py", ("http",), repeated=True),
-        )
+        http += (Contestant("gemel asgi", ours, "gemel_server.py", ("asgi",)),)
     tokens: tuple[Contestant, ...] = (Contestant("gemel", ours, "gemel_server.py", ("http",)),) if with_gemel else ()
     tokens += tuple(Contestant("gemel token", each.python, each.program, ("http-token",)) for each in tokens)
     texts = (Contestant("raw", ours, "raw_http.py", ("text",)), *tokens[:1])
@@ -418,6 +415,8 @@ def all_cases(peers: Path, ours: Path, with_gemel: bool, fastmcp: Path | None = 
         further = Contestant("fastmcp", fastmcp, "fastmcp_rows.py", ("http",))
         http += (further,)
         in_sessions += (further, replace(further, name="fastmcp json", arguments=("http-json",)))
+    again = {"gemel"} if fastmcp is None else {"gemel", "mcp", "fastmcp", "bare", "raw"}
+    http += tuple(replace(each, name=f"{each.name} repeated", repeated=True) for each in http if each.name in again)
     workers = tuple(
         Contestant(name, ours, "gemel_server.py", ("workers", count))
         for name, count in (("gemel", "1"), ("gemel, two workers", "2"))
