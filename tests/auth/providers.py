@@ -17,11 +17,11 @@ class Facts(NamedTuple):
         name: Its name.
         issuer: The form of its issuers.
         documents: Where its metadata is: "oauth" (RFC 8414), "openid" (OpenID Connect Discovery), or both.
-        pkce: What the metadata announces; None if it says nothing. For Auth0, Clerk and GitHub the sources say only that S256 is
-            supported.
-        registers: Whether clients can register themselves: "never", "setting" (somebody has to turn it on).
+        pkce: What the metadata announces; None if it says nothing. For Auth0, Clerk, GitHub, PropelAuth and Scalekit the sources
+            say only that S256 is supported.
+        registers: Whether clients can register themselves: "never", "setting" (somebody has to turn it on), "always".
         takes_documents: Whether a client can be a client ID metadata document; None if nothing is known.
-        resource: What becomes of the parameter `resource`: "refused", "ignored", "used", "setting" or "unknown".
+        resource: What becomes of the parameter `resource`: "refused", "ignored", "used", "needed", "setting" or "unknown".
         needed: Parameters without which the login is of no use, or does not last.
         answers: What answers of the token endpoint look like, if it is not as RFC 6749 has it.
         issuer_in_resource: How MCP servers of the provider spell the issuer, if it is not as in the metadata.
@@ -44,6 +44,7 @@ class Facts(NamedTuple):
 
 
 _READ = "2026-11-28"
+_READ_LATER = "2026-11-29"
 
 PROVIDERS = (
     Facts(
@@ -103,6 +104,19 @@ PROVIDERS = (
         },
     ),
     Facts(
+        name="Discord",
+        issuer="https://discord.com",
+        documents=("oauth", "openid"),
+        pkce=("S256",),
+        registers="never",
+        resource="unknown",
+        sources={
+            "https://discord.com/.well-known/oauth-authorization-server": _READ_LATER,
+            "https://discord.com/.well-known/openid-configuration": _READ_LATER,
+            "https://docs.discord.com/developers/topics/oauth2": _READ_LATER,
+        },
+    ),
+    Facts(
         name="Entra ID",
         issuer="https://login.microsoftonline.com/TENANT/v2.0",
         documents=("openid",),
@@ -151,6 +165,19 @@ PROVIDERS = (
         },
     ),
     Facts(
+        name="Hugging Face",
+        issuer="https://huggingface.co",
+        documents=("oauth", "openid"),
+        pkce=("S256",),
+        registers="always",
+        takes_documents=True,
+        resource="unknown",
+        sources={
+            "https://huggingface.co/docs/hub/oauth": _READ_LATER,
+            "https://github.com/api-evangelist/hugging-face-transformers": "2026-06-20",
+        },
+    ),
+    Facts(
         name="Keycloak",
         issuer="https://HOST/realms/REALM",
         documents=("oauth", "openid"),
@@ -175,6 +202,47 @@ PROVIDERS = (
             "https://developer.okta.com/docs/api/openapi/okta-oauth/oauth/customas": _READ,
             "https://github.com/okta/okta-auth-js": _READ,
             "https://www.apollographql.com/docs/apollo-mcp-server/guides/auth-okta": _READ,
+        },
+    ),
+    Facts(
+        name="PropelAuth",
+        issuer="https://AUTH_URL/oauth/2.1",
+        documents=("oauth",),
+        pkce=("S256",),
+        registers="setting",
+        resource="needed",
+        sources={
+            "https://docs.propelauth.com/reference/api/mcp": _READ_LATER,
+            "https://gofastmcp.com/integrations/propelauth": _READ_LATER,
+            "https://github.com/PrefectHQ/fastmcp": _READ_LATER,
+        },
+    ),
+    Facts(
+        name="Scalekit",
+        issuer="https://ENVIRONMENT/resources/res_ID",
+        documents=("oauth",),
+        pkce=("S256",),
+        registers="setting",
+        takes_documents=True,
+        resource="used",
+        sources={
+            "https://docs.scalekit.com/authenticate/mcp/quickstart/": _READ_LATER,
+            "https://github.com/mcp-use/mcp-use/issues/2271": "2026-08-16",
+        },
+    ),
+    Facts(
+        name="Supabase",
+        issuer="https://PROJECT.supabase.co/auth/v1",
+        documents=("oauth", "openid"),
+        pkce=("S256", "plain"),
+        registers="setting",
+        resource="ignored",
+        sources={
+            "https://supabase.com/docs/guides/auth/oauth-server/mcp-authentication": _READ_LATER,
+            "https://supabase.com/docs/guides/auth/oauth-server/getting-started": _READ_LATER,
+            "https://supabase.com/docs/guides/auth/oauth-server/token-security": _READ_LATER,
+            "https://github.com/supabase/auth/issues/2610": "2026-07-02",
+            "https://github.com/docs-plus/docs.plus/issues/223": "2026-09-04",
         },
     ),
     Facts(

@@ -38,8 +38,11 @@ def play(double: AuthDouble, facts: Facts) -> None:
     def token(asked: Asked) -> Reply:
         form = dict(parse_qsl(asked.body.decode()))
         page = dict(parse_qsl(urlsplit(double.opened[-1]).query))
-        if facts.resource == "refused" and ("resource" in form or "resource" in page):
+        has_resource = "resource" in form or "resource" in page
+        if facts.resource == "refused" and has_resource:
             return Reply(400, {"error": "invalid_target", "error_description": "AADSTS9010010: resource"})
+        if facts.resource == "needed" and not has_resource:
+            return Reply(400, {"error": "invalid_request", "error_description": "resource is needed"})
         if form["grant_type"] == "refresh_token" and form["refresh_token"] not in double.refresh_tokens:
             is_odd = bool(facts.answers)
             return Reply(200 if is_odd else 400, {"error": "bad_refresh_token"} if is_odd else {"detail": "no"})
