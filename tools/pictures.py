@@ -17,7 +17,7 @@ WIDTH = 440
 #: Size of the text, of what is less important, and the height of a line.
 TEXT, SMALL, LINE = 14, 13, 18
 #: The width of a character as a part of the size: more than most system fonts need.
-CHARACTER = 0.53
+CHARACTER = 0.56
 _EDGE = 8
 
 _STYLE = """\
@@ -245,7 +245,7 @@ PICTURES: Mapping[str, Sequence | Plan] = {
         _AUTH_LANES,
         (
             Arrow(0, 1, "tools/call"),
-            Arrow(1, 0, "401, place of metadata"),
+            Arrow(1, 0, "401, see metadata"),
             Arrow(0, 1, "GET metadata"),
             Arrow(1, 0, "who issues tokens"),
             Arrow(0, 2, "log in, for this server"),
@@ -275,7 +275,7 @@ PICTURES: Mapping[str, Sequence | Plan] = {
             Note(1, 2, "they stay in your server, encrypted;\nallow(claims) decides who gets in"),
             Arrow(1, 0, "code", "in the browser"),
             Arrow(0, 1, "/token: code"),
-            Arrow(1, 0, "your server's tokens"),
+            Arrow(1, 0, "own tokens"),
             Arrow(0, 1, "tools/call", "with its token"),
         ),
     ),
@@ -323,7 +323,7 @@ PICTURES: Mapping[str, Sequence | Plan] = {
         "Workers and a backend",
         "Clients reach any of several workers through a load balancer. Each worker has its own functions, lifespan and memory. All "
         "workers share one backend: sessions, tasks, logins, change notifications. A stateless call needs no backend.",
-        500,
+        508,
         (
             Box(20, 16, 120, 44, "Client"),
             Box(160, 16, 120, 44, "Client"),
@@ -331,7 +331,14 @@ PICTURES: Mapping[str, Sequence | Plan] = {
             Box(70, 104, 300, 48, "Load balancer, or one port\nany request to any worker", "plain"),
             Box(20, 204, 190, 116, "Worker\nyour functions\nits own lifespan\nsessions it has loaded\nverified tokens", "own"),
             Box(230, 204, 190, 116, "Worker\nyour functions\nits own lifespan\nsessions it has loaded\nverified tokens", "own"),
-            Box(50, 386, 340, 98, "Backend: SQLite or Redis\nsessions, events, answers to questions\ntasks, steps, results\nlogins, rate limits, change notifications"),
+            Box(
+                50,
+                376,
+                340,
+                116,
+                "Backend: SQLite or Redis\nsessions, events, answers to questions\ntasks, steps, results\n"
+                "logins, rate limits, change notifications\n(stateless calls don't need it)",
+            ),
         ),
         (
             Line((80, 60), (130, 102)),
@@ -339,9 +346,8 @@ PICTURES: Mapping[str, Sequence | Plan] = {
             Line((360, 60), (310, 102)),
             Line((150, 152), (115, 202)),
             Line((290, 152), (325, 202)),
-            Line((115, 322), (150, 384), both=True),
-            Line((325, 322), (290, 384), both=True),
-            Line((220, 340), (220, 384), "a stateless call\nneeds no backend"),
+            Line((115, 322), (150, 374), both=True),
+            Line((325, 322), (290, 374), both=True),
         ),
     ),
     "task": Sequence(
@@ -350,7 +356,7 @@ PICTURES: Mapping[str, Sequence | Plan] = {
         "client looks at the task, answers, and fetches the result. A task whose process died goes on in another one.",
         ("Client", "Server", "*Your function"),
         (
-            Arrow(0, 1, "tools/call, as a task"),
+            Arrow(0, 1, "tools/call as task"),
             Arrow(1, 0, "handle: id"),
             Part("working"),
             Arrow(1, 2, "runs"),
@@ -385,15 +391,15 @@ PICTURES: Mapping[str, Sequence | Plan] = {
             Arrow(0, 1, "POST tools/call", "with the id"),
             Arrow(1, 0, "result"),
             Arrow(0, 1, "GET", "with the id"),
-            Arrow(1, 0, "events: changes, questions"),
+            Arrow(1, 0, "changes, questions"),
             Note(0, 1, "the connection breaks off", "plain"),
             Arrow(0, 1, "GET", "Last-Event-ID"),
             Arrow(2, 1, "missed events"),
-            Arrow(1, 0, "the events since then"),
+            Arrow(1, 0, "events since then"),
             Note(1, 2, "another worker may serve\nit from here", "plain"),
-            Part("ended: DELETE, or half an hour without use"),
+            Part("ended: DELETE, or half an hour unused"),
             Arrow(0, 1, "POST", "with the id"),
-            Arrow(1, 0, "404: begin a new one"),
+            Arrow(1, 0, "404: begin anew"),
         ),
     ),
     "call": Sequence(
@@ -403,11 +409,11 @@ PICTURES: Mapping[str, Sequence | Plan] = {
         ("Client", "Server", "*Your function"),
         (
             Part("Handshake era, until 2025-11-25"),
-            Arrow(0, 1, "initialize", "once: who, what it can do"),
-            Arrow(1, 0, "what the server offers"),
+            Arrow(0, 1, "initialize", "once: who it is"),
+            Arrow(1, 0, "what it offers"),
             Arrow(0, 1, "tools/call", "name, arguments"),
             Part("Stateless era, from 2026-07-28"),
-            Arrow(0, 1, "tools/call", "and who, what it can do"),
+            Arrow(0, 1, "tools/call", "and who it is"),
             Part("Both"),
             Note(1, 1, "token, scopes, limits\nmiddleware\narguments against the schema", "plain"),
             Arrow(1, 2, "calls"),
@@ -417,7 +423,7 @@ PICTURES: Mapping[str, Sequence | Plan] = {
             Note(1, 1, "value against the schema,\nin the shape of the revision", "plain"),
             Arrow(1, 0, "result"),
             Part("The client cancels"),
-            Arrow(0, 1, "cancelled, or it\ndisconnects (stateless)"),
+            Arrow(0, 1, "cancelled, or\nit disconnects"),
             Arrow(1, 2, "CancelledError"),
         ),
     ),
