@@ -6,7 +6,7 @@ A picture is 440 units wide, so that its text is readable on a phone of 390 pixe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence as Listed
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -240,8 +240,8 @@ _AUTH_LANES = ("Client", "*Your server", "Authorization\nserver")
 PICTURES: Mapping[str, Sequence | Plan] = {
     "auth-protect": Sequence(
         "A protected server",
-        "A client calls without a token and gets 401. The metadata of the server names the authorization server, which issues a "
-        "token. The server checks the token with the keys of the authorization server and answers.",
+        "A client calls without a token and gets 401. The metadata of the server names the authorization server, which "
+        "issues a token. The server checks the token with the keys of the authorization server and answers.",
         _AUTH_LANES,
         (
             Arrow(0, 1, "tools/call"),
@@ -259,8 +259,8 @@ PICTURES: Mapping[str, Sequence | Plan] = {
     ),
     "auth-proxy": Sequence(
         "An OAuth proxy",
-        "A client registers at your server and opens its page. The person agrees there and logs in at the provider. The provider "
-        "gives its tokens to your server, which keeps them and gives tokens of its own to the client.",
+        "A client registers at your server and opens its page. The person agrees there and logs in at the provider. The "
+        "provider gives its tokens to your server, which keeps them and gives tokens of its own to the client.",
         ("Client", "*Your server,\nOAuthProxy", "Provider"),
         (
             Arrow(0, 1, "register"),
@@ -281,8 +281,8 @@ PICTURES: Mapping[str, Sequence | Plan] = {
     ),
     "auth-login": Sequence(
         "A login of a client",
-        "The server answers 401 and names its authorization server. The client registers there, opens the browser, gets a code, "
-        "exchanges it for tokens, repeats the request, and later refreshes the token.",
+        "The server answers 401 and names its authorization server. The client registers there, opens the browser, gets a"
+        " code, exchanges it for tokens, repeats the request, and later refreshes the token.",
         ("*Your client", "MCP server", "Authorization\nserver"),
         (
             Arrow(0, 1, "tools/call"),
@@ -303,8 +303,8 @@ PICTURES: Mapping[str, Sequence | Plan] = {
     ),
     "auth-machines": Sequence(
         "A program without a person",
-        "The server answers 401 and names its authorization server. The program proves who it is with a signed assertion, a secret or "
-        "a token of its platform, gets an access token, and calls the server with it.",
+        "The server answers 401 and names its authorization server. The program proves who it is with a signed assertion,"
+        " a secret or a token of its platform, gets an access token, and calls the server with it.",
         ("*Your program", "MCP server", "Authorization\nserver"),
         (
             Arrow(0, 1, "tools/call"),
@@ -321,16 +321,31 @@ PICTURES: Mapping[str, Sequence | Plan] = {
     ),
     "workers": Plan(
         "Workers and a backend",
-        "Clients reach any of several workers through a load balancer. Each worker has its own functions, lifespan and memory. All "
-        "workers share one backend: sessions, tasks, logins, change notifications. A stateless call needs no backend.",
+        "Clients reach any of several workers through a load balancer. Each worker has its own functions, lifespan and "
+        "memory. All workers share one backend: sessions, tasks, logins, change notifications. A stateless call needs no "
+        "backend.",
         508,
         (
             Box(20, 16, 120, 44, "Client"),
             Box(160, 16, 120, 44, "Client"),
             Box(300, 16, 120, 44, "Client"),
             Box(70, 104, 300, 48, "Load balancer, or one port\nany request to any worker", "plain"),
-            Box(20, 204, 190, 116, "Worker\nyour functions\nits own lifespan\nsessions it has loaded\nverified tokens", "own"),
-            Box(230, 204, 190, 116, "Worker\nyour functions\nits own lifespan\nsessions it has loaded\nverified tokens", "own"),
+            Box(
+                20,
+                204,
+                190,
+                116,
+                "Worker\nyour functions\nits own lifespan\nsessions it has loaded\nverified tokens",
+                "own",
+            ),
+            Box(
+                230,
+                204,
+                190,
+                116,
+                "Worker\nyour functions\nits own lifespan\nsessions it has loaded\nverified tokens",
+                "own",
+            ),
             Box(
                 50,
                 376,
@@ -352,8 +367,9 @@ PICTURES: Mapping[str, Sequence | Plan] = {
     ),
     "task": Sequence(
         "The life of a task",
-        "A call becomes a task and the client gets a handle at once. The function works on, reports progress and asks the user. The "
-        "client looks at the task, answers, and fetches the result. A task whose process died goes on in another one.",
+        "A call becomes a task and the client gets a handle at once. The function works on, reports progress and asks the"
+        " user. The client looks at the task, answers, and fetches the result. A task whose process died goes on in "
+        "another one.",
         ("Client", "Server", "*Your function"),
         (
             Arrow(0, 1, "tools/call as task"),
@@ -380,8 +396,9 @@ PICTURES: Mapping[str, Sequence | Plan] = {
     ),
     "session": Sequence(
         "The life of an HTTP session",
-        "initialize opens a session with an id. Calls carry the id. A GET opens a stream for messages that belong to no call. A lost "
-        "connection resumes with the id of the last event. The session ends by DELETE or after half an hour without use.",
+        "initialize opens a session with an id. Calls carry the id. A GET opens a stream for messages that belong to no "
+        "call. A lost connection resumes with the id of the last event. The session ends by DELETE or after half an hour "
+        "without use.",
         ("Client", "Worker", "Backend"),
         (
             Arrow(0, 1, "POST initialize"),
@@ -404,8 +421,9 @@ PICTURES: Mapping[str, Sequence | Plan] = {
     ),
     "call": Sequence(
         "The life of a call in both eras",
-        "In the handshake era a client first says who it is and then calls; its identity belongs to the connection or session. In the "
-        "stateless era each call carries who calls, its capabilities and the revision. The steps inside of the server are the same.",
+        "In the handshake era a client first says who it is and then calls; its identity belongs to the connection or "
+        "session. In the stateless era each call carries who calls, its capabilities and the revision. The steps inside "
+        "of the server are the same.",
         ("Client", "Server", "*Your function"),
         (
             Part("Handshake era, until 2025-11-25"),
@@ -418,7 +436,7 @@ PICTURES: Mapping[str, Sequence | Plan] = {
             Note(1, 1, "token, scopes, limits\nmiddleware\narguments against the schema", "plain"),
             Arrow(1, 2, "calls"),
             Arrow(2, 1, "report_progress"),
-            Arrow(1, 0, "progress", "if it was asked for"),
+            Arrow(1, 0, "progress", "if asked for"),
             Arrow(2, 1, "returns a value"),
             Note(1, 1, "value against the schema,\nin the shape of the revision", "plain"),
             Arrow(1, 0, "result"),
@@ -427,13 +445,42 @@ PICTURES: Mapping[str, Sequence | Plan] = {
             Arrow(1, 2, "CancelledError"),
         ),
     ),
+    "question": Sequence(
+        "A tool that asks the user",
+        "Handshake era: the server sends elicitation/create during the call, and the function waits for the answer. "
+        "Stateless era: the call ends with input_required, the client repeats it with the answer, and the function runs "
+        "again.",
+        ("Client", "Server", "*Your function"),
+        (
+            Part("Handshake era, until 2025-11-25"),
+            Arrow(0, 1, "tools/call"),
+            Arrow(1, 2, "runs"),
+            Arrow(2, 1, "ctx.elicit"),
+            Arrow(1, 0, "elicitation/create"),
+            Note(0, 0, "the user\nanswers", "plain"),
+            Arrow(0, 1, "answer"),
+            Arrow(1, 2, "goes on"),
+            Arrow(2, 1, "returns"),
+            Arrow(1, 0, "result"),
+            Part("Stateless era, from 2026-07-28"),
+            Arrow(0, 1, "tools/call"),
+            Arrow(1, 2, "runs"),
+            Arrow(2, 1, "ctx.elicit"),
+            Arrow(1, 0, "input_required", "question, state"),
+            Note(0, 0, "the user\nanswers", "plain"),
+            Arrow(0, 1, "tools/call", "answer, state"),
+            Arrow(1, 2, "runs again"),
+            Note(1, 2, "ctx.elicit returns the answer at once"),
+            Arrow(2, 1, "returns"),
+            Arrow(1, 0, "result"),
+        ),
+    ),
 }
 
 
-def written(names: Iterable[str] | None = None) -> dict[Path, str]:
+def written() -> dict[Path, str]:
     """The files of the pictures with their text."""
-    chosen: Listed[str] = list(PICTURES) if names is None else list(names)
-    return {FOLDER / f"{name}.svg": drawn(PICTURES[name]) for name in chosen}
+    return {FOLDER / f"{name}.svg": drawn(picture) for name, picture in PICTURES.items()}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The diagrams are as `tools/pictures.py` draws them, readable on a phone, and stand in a page with words for who can't see them."""
+"""The diagrams are as `tools/pictures.py` draws them, readable on a phone, and have texts for people who can't see them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def test_the_files_are_as_they_are_drawn() -> None:
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_is_in_a_page_with_an_alternative_text(name: str) -> None:
-    found = [re.findall(rf"!\[([^\]]*)\]\([^)]*/?{name}\.svg\)", page.read_text(encoding="utf-8")) for page in documents()]
+    found = [
+        re.findall(rf"!\[([^\]]*)\]\([^)]*/?{name}\.svg\)", page.read_text(encoding="utf-8")) for page in documents()
+    ]
     texts = [text for page in found for text in page]
     assert texts
     assert all(len(text) > 40 for text in texts)
