@@ -10,7 +10,7 @@ PYTEST ?= pytest
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test test-quick test-long check check-quick check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents agent-clients agent-adapters bare-path extras bench bench-quick bench-page browser coverage-ids site packages release-check newcomer pythons lowest migrate-servers all-checks format clean distclean
+.PHONY: help demo test test-quick test-long check check-quick check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents agent-clients agent-adapters bare-path extras bench bench-quick bench-page browser hosts coverage-ids site packages release-check newcomer pythons lowest migrate-servers all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -33,6 +33,7 @@ help:
 	@echo "make extras        each extra alone in a clean environment: it is installed, and used once; EXTRAS='otel redis' for some"
 	@echo "make bare-path     the tests in DIR=tests/server with no other program than those of Python and coreutils"
 	@echo "make browser       the page of gemel dev in Chromium (needs chromium, npm); PICTURES=1 renews the pictures of the documentation"
+	@echo "make hosts         Claude Code, Codex and Gemini CLI list and start what gemel install wrote, without a login (needs npm)"
 	@echo "make bench         Gemel beside its peers; bench-quick takes 3 minutes, ceilings on functions, instructions and bytes included (needs valgrind)"
 	@echo "make bench-page    how soon the page of gemel dev is painted (needs chromium)"
 	@echo "make coverage-ids  which requirements the tests cite"
@@ -90,7 +91,7 @@ shape: .venv/.check
 conformance: .venv/.test
 	$(PY) -m tests.conformance.run
 
-all-checks: test test-long check shape demo conformance hostile http-differential fuzz mutants load soak cluster interop interop-agents browser bench packages release-check extras newcomer pythons lowest migrate-servers coverage-ids
+all-checks: test test-long check shape demo conformance hostile http-differential fuzz mutants load soak cluster interop interop-agents browser hosts bench packages release-check extras newcomer pythons lowest migrate-servers coverage-ids
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run
@@ -172,6 +173,11 @@ browser: .venv/.test
 	npm install --silent --no-audit --no-fund --no-save --prefix .cache/browser axe-core@4.14.1
 	$(PY) -m tests.interop.peers node peers fastmcp > /dev/null
 	REQUIRE_BROWSER=1 PICTURES=$(PICTURES) $(PY) -m $(PYTEST) -rs tests/browser
+
+HOST_PROGRAMS := @anthropic-ai/claude-code@2.1.197 @openai/codex@0.171.0 @google/gemini-cli@0.61.0
+hosts: .venv/.test
+	npm install --silent --no-audit --no-fund --no-save --prefix .cache/hosts $(HOST_PROGRAMS)
+	REQUIRE_HOSTS=1 $(PY) -m $(PYTEST) -rs tests/install/test_host_programs.py
 
 PACKAGES ?=
 packages: .venv/.demo

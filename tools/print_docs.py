@@ -129,6 +129,20 @@ def http_options() -> str:
     return _options(HttpOptions, HttpAppOptions)
 
 
+def variables() -> str:
+    """The options that `gemel run` takes as environment variables."""
+    from gemel.cli.arguments.options import HTTP, TLS
+    from gemel.cli.program.options import RunOptions
+    from gemel.options import options_of
+
+    options = options_of(RunOptions)
+    lines = [
+        f"| `GEMEL_{name.upper()}` | {default_text(options[name].default)} | {_cell(options[name].meaning)} |"
+        for name in (*HTTP, *TLS, "limit", "log_level", "metrics_token")
+    ]
+    return "\n".join(["| variable | default | what it does |", "|---|---|---|", *lines])
+
+
 def socket_options() -> str:
     """The options of `server.run("socket")`."""
     from gemel.server.options import SocketOptions
@@ -185,10 +199,13 @@ def _options(*kinds: type, without: type | None = None) -> str:
     others = {} if without is None else options_of(without)
     rows = {name: option for kind in kinds for name, option in options_of(kind).items() if name not in others}
     lines = [
-        f"| `{name}` | {default_text(option.default)} | {option.meaning.replace('|', chr(92) + '|')} |"
-        for name, option in rows.items()
+        f"| `{name}` | {default_text(option.default)} | {_cell(option.meaning)} |" for name, option in rows.items()
     ]
     return "\n".join(["| option | default | what it does |", "|---|---|---|", *lines])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _settings(kind: type[msgspec.Struct]) -> str:
@@ -491,6 +508,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "server-options": server_options,
     "http-options": http_options,
     "socket-options": socket_options,
+    "variables": variables,
     "client-options": client_options,
     "group-options": group_options,
     "errors": errors,

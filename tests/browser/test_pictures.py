@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import ROOT, SERVERS, WEATHER, Inspected, inspecting
 from tests.browser.steps import fill, go, run
+from tests.docs.documents import blocks
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -99,6 +101,8 @@ def measures(page: Page) -> None:
 
 TALL = {"viewport": {"width": 1280, "height": 960}}
 NARROW = {"viewport": {"width": 390, "height": 780}}
+SMALL = {"viewport": {"width": 1000, "height": 700}}
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 
 
 @pytest.mark.parametrize(
@@ -126,6 +130,27 @@ def test_a_failure_looks_as_in_the_documentation(browser: Browser) -> None:
         page = broken.open("#/tools/count")
         expect(run(page)).to_contain_text("fit its output schema")
         assert difference_from(broken, page, "dev-failed") < TOLERANCE
+
+
+def test_the_tutorial_looks_as_it_shows(browser: Browser, tmp_path: Path) -> None:
+    first, second = (block.text for block in blocks(TUTORIAL) if block.module == "notes.py")
+    (tmp_path / "notes.py").write_text(first, encoding="utf-8")
+    with inspecting(browser, tmp_path / "notes.py", "--no-reload") as inspected:
+        page = inspected.open("#/tools/add_note", **SMALL)
+        fill(page, title="Milk", text="Two litres")
+        run_to_end(page)
+        assert difference_from(inspected, page, "tutorial-tool") < TOLERANCE
+    (tmp_path / "notes.py").write_text(second, encoding="utf-8")
+    with inspecting(browser, tmp_path / "notes.py", "--no-reload") as inspected:
+        page = inspected.open("#/tools/add_note", **SMALL)
+        fill(page, title="Milk", text="Two litres")
+        run_to_end(page)
+        inspected.contexts.pop().close()
+        page = inspected.open("#/tools/delete_note", **SMALL)
+        fill(page, title="Milk")
+        run(page)
+        expect(page.get_by_role("heading", name="The server asks")).to_be_visible()
+        assert difference_from(inspected, page, "tutorial-question") < TOLERANCE
 
 
 def difference_from(inspected: Inspected, page: Page, name: str) -> float:
