@@ -101,7 +101,7 @@ def measures(page: Page) -> None:
 
 TALL = {"viewport": {"width": 1280, "height": 960}}
 NARROW = {"viewport": {"width": 390, "height": 780}}
-SMALL = {"viewport": {"width": 1000, "height": 700}}
+SMALL: dict[str, Any] = {"viewport": {"width": 1000, "height": 700}}
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 
 
