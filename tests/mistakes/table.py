@@ -120,12 +120,12 @@ MISTAKES = (
     Mistake(
         "a prompt that returns an int",
         "@s.prompt\ndef p() -> int: return 1\n",
-        "p(): returns integer; return a text, a Message, or a list of these",
+        "p(): returns integer; return a string, a Message, or a list of these",
     ),
     Mistake(
         "a prompt that returns numbers in a list",
         "@s.prompt\ndef p() -> list[int]: return [1]\n",
-        "p(): returns a list of integer; return a text, a Message, or a list of these",
+        "p(): returns a list of integer; return a string, a Message, or a list of these",
     ),
     Mistake(
         "a prompt that returns an int, not annotated",
@@ -133,7 +133,7 @@ MISTAKES = (
         "def p(): return 1\n"
         "async def main():\n"
         "    async with Client(s, raise_exceptions=True) as c: await c.get_prompt('p')\n",
-        "Prompt 'p' returned int: return a text, a content block, a Message, or a list of these",
+        "Prompt 'p' returned int: return a string, a content block, a Message, or a list of these",
     ),
     Mistake(
         "a prompt parameter without annotation",

@@ -16,5 +16,5 @@ class Extension(BaseExtension[Server[Any]]):
         eras: The eras in which it exists; in others its methods are unknown and it is not announced.
         result_types: The `resultType`s that it adds. Such results reach only clients that declared the extension.
 
-    Specification: basic/index, "Extensions".
+    Specification: https://modelcontextprotocol.io/extensions/overview
     """

@@ -22,14 +22,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
 
     #: Size of an HTTP request body; larger ones are rejected with 413 while reading.
     body: int = 4 * MIB
-    #: Bytes of the bodies of all HTTP requests that one endpoint has in flight. Half of it is divided equally among as many
-    #: requests as it may have, so that small bodies are always read; the next byte beyond the other half gets 503. An address takes
-    #: at most as much of that as it leaves to others.
+    #: Bytes of the bodies of all HTTP requests in flight at one endpoint. One half is divided equally among the largest possible
+    #: number of requests, so that small bodies are always read. When the other half is used up, further bytes get 503; one address
+    #: takes at most as much of it as it leaves to others.
     bodies: int = 256 * MIB
     #: Length of a line on stdio or a socket; a longer one is discarded and answered with -32700.
     line: int = 16 * MIB
     #: Bytes of the incomplete lines of all connections of a socket server, and of messages that wait while `initialize` is being
-    #: answered. A connection that goes beyond is closed, if it has more than its equal part. Over HTTP+SSE such messages get 503.
+    #: answered. Above the limit, connections that use more than an equal share are closed. Over HTTP+SSE such messages get 503.
     lines: int = 256 * MIB
     #: Messages in a batch (batches exist in revision 2025-03-26 only).
     batch: int = 100
@@ -41,14 +41,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: Concurrent inbound requests of the whole server in this process; further ones are rejected. Open
     #: `subscriptions/listen` streams are limited by `streams` instead.
     all_calls: int = 10_000
-    #: Bytes of the params of all calls that one connection has in flight; further ones are rejected, except for small ones. One
-    #: call is always served. A call that was given up counts, as its body does, until its function has returned.
+    #: Bytes of the params of all calls that one connection has in flight; further calls are rejected, except small ones. One call
+    #: is always served. An abandoned call counts, as its body does, until its function has returned.
     call_bytes: int = 128 * MIB
     #: The same for the whole server in this process. Open subscriptions are limited by `subscription_bytes` instead.
     all_call_bytes: int = 256 * MIB
-    #: Size of the params of `initialize`, which a connection keeps, on a server.
+    #: Server: size of the params of `initialize`, which a connection keeps.
     handshake_bytes: int = 64 * 1024
-    #: How long a call waits if the concurrency of its tool is exhausted.
+    #: How long a call waits while as many calls of its tool run as its `concurrency` allows.
     concurrency_wait: float = 30.0
     #: If the event loop is blocked for longer than this, the log names the tool; 0 disables the check. A loop that is still
     #: blocked `drain` + `teardown` after a signal ends a process of `server.run()`.
@@ -57,10 +57,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     pending: int = 10_000
     #: Messages that wait while `initialize` is being answered; also at most `line` bytes.
     backlog: int = 256
-    #: HTTP sessions of one endpoint, those of HTTP+SSE, and connections of a socket server, each. Beyond, whoever has most of
-    #: them loses the one unused for longest; see "Shares".
+    #: HTTP sessions of one endpoint; also its HTTP+SSE sessions, and connections of a socket server. Above the limit, the caller
+    #: with most of them loses the one unused for longest; see "Shares".
     sessions: int = 10_000
-    #: HTTP sessions that all processes with the same backend have stored; beyond, whoever has most of them loses the oldest.
+    #: HTTP sessions stored by all processes with the same backend. Above the limit, the caller with most of them loses the oldest.
     stored_sessions: int = 100_000
     #: An HTTP session without an open stream or running call ends after this time.
     session_idle: float = 1800.0
@@ -71,7 +71,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: Events and bytes stored per HTTP session to resume streams.
     replay_events: int = 1000
     replay_bytes: int = 4 * MIB
-    #: Bytes stored for all HTTP sessions of one endpoint together; then the oldest one of whoever has most is dropped.
+    #: Bytes stored for all HTTP sessions of one endpoint. Above the limit, the oldest event of the caller with most is dropped.
     replay_total: int = 128 * MIB
     #: Unread bytes of one stream, and how long its sender waits before the stream is closed. An HTTP client that reads nothing
     #: for so long loses its connection.
@@ -90,20 +90,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     state_ttl: float = 600.0
     #: Bytes of the result of a `ctx.step` that travel with a stateless client; the backend keeps larger results.
     step_bytes: int = 64 * 1024
-    #: Open `subscriptions/listen` streams of one server, beyond which the oldest one of whoever has most ends for others, and
-    #: subscribed URIs of one client.
+    #: Open `subscriptions/listen` streams of one server, and subscribed URIs of one client. Above the first limit, the oldest
+    #: stream of the caller with most of them ends.
     streams: int = 10_000
     watched: int = 1000
-    #: Bytes of the requests of all open subscriptions of one server, which keeps them, with their headers and 2 KiB for each;
-    #: shared as `streams` are. A caller takes half of them for sessions, at most.
+    #: Bytes of the requests of all open subscriptions of one server, with their headers and 2 KiB for each; shared like `streams`.
+    #: The sessions of one caller take at most half of them.
     subscription_bytes: int = 128 * MIB
-    #: Change notifications that a server keeps for all `subscriptions/listen` streams and sessions that have not read them yet;
-    #: repeats are merged. For a reader that falls behind further, everything that it subscribed to counts as changed.
+    #: Change notifications that a server keeps for readers that are behind: `subscriptions/listen` streams and sessions. Repeats
+    #: are merged. If a reader falls further behind, everything that it subscribed to counts as changed.
     queued_changes: int = 4096
-    #: Sync functions running concurrently in worker threads. Further calls wait in order, and leave at once if they are given up.
+    #: Sync functions running concurrently in worker threads. Further calls wait in order; cancelled ones leave the queue.
     threads: int = 40
-    #: Proxy: sessions with the server behind it, in all and of one caller: a principal, else an address. Further ones are
-    #: rejected. Where each session is a child process, `upstream_processes` is the limit of all.
+    #: Proxy: sessions with the server behind it, of all callers and of one (a principal, or else an address). Further ones are
+    #: rejected. If each session is a child process, `upstream_processes` is the limit for all.
     upstream_sessions: int = 1000
     upstream_processes: int = 100
     upstream_sessions_per_caller: int = 50
@@ -116,8 +116,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     connections: int = 256
     #: Client: time to connect.
     connect: float = 30.0
-    #: Client: time without a message before a call fails (progress resets it, getting credentials holds it), and the total
-    #: time of a call.
+    #: Client: time without a message before a call fails, and the total time of a call. Progress resets the first; it is paused
+    #: while the client gets credentials.
     call_idle: float = 60.0
     call_total: float = 600.0
     #: Client: after a call over a socket timed out, how long the server has to answer a ping before the connection is

@@ -298,14 +298,14 @@ class Context(Record, Generic[StateT]):
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What this request was authorized for, with what those scopes include; empty without authorization."""
+        """The scopes of this request, and the scopes that those include; empty without authorization."""
         description = self._served.session.connection.description
         granted = self._served.call.origin.scopes or frozenset()
         return granted if description is None else description.scope_hierarchy.expand(granted)
 
     @property
     def claims(self) -> Mapping[str, Any]:
-        """What the caller's token says besides, read-only; empty without authorization."""
+        """The further claims of the caller's token, read-only; empty without authorization."""
         caller = self._served.call.origin.caller
         return MappingProxyType({} if caller is None else caller.claims)
 
@@ -362,8 +362,8 @@ class Context(Record, Generic[StateT]):
     def elicit(self, message: str, form: Any = str, *, key: str | None = None) -> ClientInput[Any]:
         """Ask the user to fill in a form: `size = await ctx.elicit("Which size?", int)`.
 
-        In the stateless era the handler ends here and runs again from its top when the client has the answer; what must
-        not happen twice belongs in `step`. What is created before the first `await` goes to the user in one round.
+        In the stateless era the handler ends here and runs again from the start when the client has the answer; put what must
+        not happen twice into `step`. Several forms that are created before the first `await` go to the user in one round.
 
         Args:
             message: What the user is asked. Never ask for secrets in a form.
@@ -447,7 +447,7 @@ class Context(Record, Generic[StateT]):
         Args:
             elicitation_id: The `elicitation_id` of `elicit_url`, or of a page in an error -32042; with None nothing is sent.
 
-        Specification: client/elicitation, "Completion Notifications".
+        Specification: client/elicitation of 2025-11-25, "Completion Notifications for URL Mode Elicitation".
         """
         call, method = self._served.call, "notifications/elicitation/complete"
         if elicitation_id is None or method_in(method, call.revision) is None:
@@ -540,7 +540,7 @@ class Context(Record, Generic[StateT]):
             CallError: The client did not answer, or can't be asked; see `request`.
             GemelError: As in `request`.
 
-        Specification: basic/utilities/ping.
+        Specification: basic/utilities/ping of 2025-11-25.
         """
         await request_client(self._served.session, self._served.call, "ping", UNSET, total)
 
@@ -715,17 +715,17 @@ class Context(Record, Generic[StateT]):
     async def report_progress(
         self, progress: SupportsFloat, total: SupportsFloat | None = None, message: str | None = None
     ) -> None:
-        """Report how far this request got; nothing is sent to a client that did not ask for it.
+        """Report the progress of this request; nothing is sent to a client that did not ask for it.
 
         Args:
-            progress: How far; it must grow from call to call, a value that doesn't is left out.
-            total: How far it will get, if that is known.
+            progress: The progress so far. It must grow from call to call; a value that doesn't is not sent.
+            total: The value at the end, if it is known.
             message: What is being done, for people.
 
         Raises:
             GemelError: A value is not a finite number.
 
-        Specification: basic/utilities/progress.
+        Specification: basic/patterns/progress.
         """
         done, whole = _finite(progress), None if total is None else _finite(total)
         call, root = self._served.call, self._served.root or self._served
@@ -820,7 +820,7 @@ class Context(Record, Generic[StateT]):
         Returns:
             False where there is no such stream: only handshake sessions over HTTP have one that can be resumed.
 
-        Specification: basic/transports, "Resumability and Redelivery".
+        Specification: basic/transports of 2025-11-25, "Resumability and Redelivery".
         """
         return self._served.session.channel.close_stream(self._served.call, retry)
 

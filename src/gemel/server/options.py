@@ -166,7 +166,7 @@ class ServerOptions(TypedDict, Generic[StateT], total=False):
     on_duplicate: Annotated[
         OnDuplicate,
         Option(
-            'What becomes of a tool, prompt or resource whose name or URI is taken: `"error"` (DefinitionError), `"replace"` '
+            'What happens to a tool, prompt or resource whose name or URI is taken: `"error"` (DefinitionError), `"replace"` '
             '(the second one counts) or `"keep"` (the first one does).',
             "error",
             ON_DUPLICATE,
@@ -176,7 +176,7 @@ class ServerOptions(TypedDict, Generic[StateT], total=False):
         ErrorDetails,
         Option(
             "Whether the text of an unexpected exception of a tool reaches the model: `True`, `False`, a list of exception "
-            "types, or `def details(error) -> str | None`. Such a text may hold what callers must not see; that of a "
+            "types, or `def details(error) -> str | None`. Such a text may contain secrets; the text of a "
             "`ToolError` is always sent.",
             False,
             ERROR_DETAILS,
@@ -213,7 +213,7 @@ class ServerOptions(TypedDict, Generic[StateT], total=False):
     state_once: Annotated[
         bool,
         Option(
-            "Whether each request state is accepted one time only: by all processes that share a `backend`, else by each.",
+            "Whether each request state is accepted only once, by all processes that share a `backend`.",
             False,
             FLAG,
         ),
@@ -221,7 +221,7 @@ class ServerOptions(TypedDict, Generic[StateT], total=False):
     backend: Annotated[
         Backend | str | None,
         Option(
-            "What the processes of the server share: carries changes, keeps values. None keeps them in this process.",
+            "What the processes of the server share: it carries changes and keeps values. Without one, each process has its own.",
             None,
             or_none(
                 Check(

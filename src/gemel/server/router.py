@@ -38,7 +38,7 @@ class Router:
         turn: Seconds that a call waits at most for a tool with a `concurrency` limit.
         coerce: The default of the option `coerce` of its tools.
         list_null: The default of the option `list_null` of its tools.
-        on_duplicate: What becomes of a tool, prompt or resource whose name or URI is taken: "error" (DefinitionError),
+        on_duplicate: What happens to a tool, prompt or resource whose name or URI is taken: "error" (DefinitionError),
             "replace" (the second one counts) or "keep" (the first one does).
         error_details: Whether the text of an unexpected exception of a tool reaches the model: True, False, a list of
             exception types, or a function that gets the exception and returns the text, or None for none.
@@ -248,7 +248,7 @@ class Router:
     ) -> Completable[P, R] | Callable[[Callable[P, R]], Completable[P, R]]:
         """Offer a function as a prompt: `@server.prompt`, `@server.prompt("name", title=…)`.
 
-        It returns a text, a content block, a `Message`, or a list of these. Its arguments arrive as strings and are
+        It returns a string, a content block, a `Message`, or a list of these. Its arguments arrive as strings and are
         parsed by their annotations. `@function.complete("argument")` registers a completer for an argument.
 
         Args:

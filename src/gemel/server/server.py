@@ -372,7 +372,7 @@ class Server(Router, Generic[StateT]):
         Raises:
             DefinitionError: Its id is invalid or added already, or a name that it provides is taken.
 
-        Specification: basic/index, "Extensions".
+        Specification: https://modelcontextprotocol.io/extensions/overview
         """
         if not isinstance(extension, BaseExtension):
             raise DefinitionError(

@@ -237,7 +237,7 @@ class AwsToken:
         self._lifetime = lifetime
 
     def urls(self) -> Sequence[str]:
-        """The endpoints of credentials, and an own endpoint of the service."""
+        """The endpoints of credentials, and an endpoint of your own for the service."""
         own = os.environ.get("AWS_ENDPOINT_URL_STS")
         return [_instance_url(), *([url] if (url := _container_url()) else []), *([own] if own else [])]
 

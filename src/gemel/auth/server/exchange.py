@@ -74,7 +74,7 @@ class TokenExchange:
             return reply.json()
         ```
 
-    Specification: RFC 8693; Authorization, "Access Token Privilege Restriction".
+    Specification: RFC 8693; basic/authorization/security-considerations, "Access Token Privilege Restriction".
     """
 
     def __init__(self, token_endpoint: str, **options: Unpack[ExchangeOptions]) -> None:

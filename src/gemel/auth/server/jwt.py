@@ -46,7 +46,7 @@ class JWTAuth(TokenAuth):
         server = Server("notes", auth=auth)
         ```
 
-    Specification: Authorization, "Token Handling"; RFC 9068, RFC 8725.
+    Specification: basic/authorization, "Token Handling"; RFC 9068, RFC 8725.
     """
 
     @accepts(JWTAuthOptions)

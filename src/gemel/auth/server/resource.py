@@ -75,7 +75,7 @@ class TokenAuth:
         server = Server("notes", auth=TokenAuth(verify))
         ```
 
-    Specification: Authorization; RFC 6750, RFC 9728.
+    Specification: basic/authorization; RFC 6750, RFC 9728.
     """
 
     @accepts(TokenAuthOptions)

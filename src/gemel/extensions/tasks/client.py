@@ -369,7 +369,7 @@ class TasksClient(ClientExtension):
     A server of 2025-11-25 may send requests for input as tasks, and fetch the answers of the callbacks later: up to 100 tasks,
     which are kept for 10 minutes unless the server asks for another time, at most an hour.
 
-    Specification: io.modelcontextprotocol/tasks (SEP-2663), and basic/utilities/tasks of 2025-11-25.
+    Specification: https://modelcontextprotocol.io/extensions/tasks/overview, and basic/utilities/tasks of 2025-11-25.
     """
 
     id: ClassVar[str] = ID

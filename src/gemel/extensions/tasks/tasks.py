@@ -159,7 +159,7 @@ class Tasks(Extension):
     With a backend that other processes share, tasks survive the end of their process: another one calls the function again,
     and what it called by `ctx.step` is not repeated. In memory they end with the process.
 
-    Specification: io.modelcontextprotocol/tasks (SEP-2663), and basic/utilities/tasks of 2025-11-25.
+    Specification: https://modelcontextprotocol.io/extensions/tasks/overview, and basic/utilities/tasks of 2025-11-25.
 
     Args:
         backend: Where tasks are stored: a URL or object as of `Server(backend=…)`; that of the server by default.

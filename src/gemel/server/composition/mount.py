@@ -353,7 +353,7 @@ class Catalog:
             return False
 
     async def _find(self, ctx: Context[Any], kind: ListName, key: str) -> tuple[Mount | None, str]:
-        """The mount that has an item, and its inner name or URI; None for an own item and one that nobody has."""
+        """The mount that has an item, and its inner name or URI; None for an item of this server and one that nobody has."""
         if self._has(ctx, kind, key):
             return None, key
         for mount in self._mounts:

@@ -148,7 +148,8 @@ class ClientInput(Coroutine[Any, Any, ValueT], Generic[ValueT]):
 class UrlElicitation(ClientInput[None]):
     """A page that the user is asked to open: `await` it until the user has agreed to open it.
 
-    Specification: client/elicitation, "URL Mode Elicitation Requests" and "Completion Notifications".
+    Specification: client/elicitation, "URL Mode Elicitation Requests"; client/elicitation of 2025-11-25, "Completion
+    Notifications for URL Mode Elicitation".
     """
 
     @property

@@ -51,7 +51,7 @@ class RequestStateCodec:
     Args:
         keys: Secrets of at least 32 bytes, the current one first.
         ttl: Seconds until a state expires.
-        once: Whether a state is accepted one time only, by all processes that share the backend.
+        once: Whether a state is accepted only once, by all processes that share the backend.
         backend: What the processes of the server share.
         server: The server's name. What another server encrypted is not accepted, even if it has the same keys.
 

@@ -137,7 +137,7 @@ def to_messages(value: Any, name: str) -> list[PromptMessage]:
     if is_list(value):
         return [message for item in value for message in to_messages(item, name)]
     raise DefinitionError(
-        f"Prompt {name!r} returned {type(value).__name__}: return a text, a content block, a Message, or a list of these"
+        f"Prompt {name!r} returned {type(value).__name__}: return a string, a content block, a Message, or a list of these"
     )
 
 
@@ -165,7 +165,7 @@ class Prompts(Entries[RegisteredPrompt]):
         signature = inspect_handler(function, _returns_messages, options.get("name"))
         name = signature.name
         if wrong := _not_messages(signature.output_schema):
-            raise signature.place.mistake(f"returns {wrong}; return a text, a Message, or a list of these")
+            raise signature.place.mistake(f"returns {wrong}; return a string, a Message, or a list of these")
         if name == "<lambda>":
             raise DefinitionError('A prompt needs a name: write server.prompt("name")(function)')
         prompt = Prompt(

@@ -48,7 +48,7 @@ class Auth(Protocol):
 
     A method `async def close(self)` is awaited when the server stops, which may serve again later.
 
-    Specification: Authorization.
+    Specification: basic/authorization.
     """
 
     def authenticate(self, scope: Scope, headers: Headers, /) -> Caller | Awaitable[Caller]:
