@@ -11,8 +11,8 @@ from gemel.cli.arguments.parser import COMMANDS, command_parser
 _HEAD = """\
 # The command line
 
-`gemel COMMAND --help` prints the same. Options may stand anywhere behind the command. How the commands are used is
-described in [calling servers from a shell]({shell}).
+Every command of `gemel`, with its arguments and options. `gemel COMMAND --help` prints the same. Options may be anywhere after
+the command. [Calling servers from a shell]({shell}) shows how the commands are used.
 """
 
 

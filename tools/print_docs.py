@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 import textwrap
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -230,12 +231,15 @@ def _plain(words: str) -> str:
 def comments(kind: type) -> Mapping[str, str]:
     """What the `#:` comment before each field says; a field without one shares that of the field before it."""
     found: dict[str, str] = {}
-    for base in getattr(kind, "__orig_bases__", ()):  # of a TypedDict, which has no other trace of them
-        if is_typeddict(base):
-            found |= comments(base)
     lines = textwrap.dedent(inspect.getsource(kind)).split("\n")
     tree = ast.parse("\n".join(lines)).body[0]
     assert isinstance(tree, ast.ClassDef)
+    for name in (
+        base.id for base in tree.bases if isinstance(base, ast.Name)
+    ):  # a TypedDict has no other trace of them
+        base = vars(sys.modules[kind.__module__]).get(name)
+        if is_typeddict(base):
+            found |= comments(base)
     words = ""
     for node in tree.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

@@ -13,6 +13,7 @@ import sys
 import types
 import typing
 from collections.abc import Iterator
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,6 +96,8 @@ def describe(found: PublicName) -> str:
     if isinstance(value, property):
         returns = inspect.signature(value.fget).return_annotation if value.fget is not None else inspect.Signature.empty
         return f"property{_annotated(returns)}" + (" (can be set)" if value.fset is not None else "")
+    if isinstance(value, cached_property):
+        return f"property{_annotated(inspect.signature(value.func).return_annotation)}"
     if isinstance(value, type) and found.owner is None:
         return f"class{_bases(value)}{'' if _has_foreign_constructor(value) else _signature(value)}"
     if inspect.isfunction(value):

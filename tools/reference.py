@@ -13,73 +13,201 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import griffe
 
 from gemel.options import Option
+from gemel.schema.revisions import LATEST
 from tools.print_docs import comments, default_text
 from tools.public_api import PublicName, annotation_text, describe, is_ours, public_names
 
-#: The title and the first sentences of each page, in the order of the navigation. What is defined in a module that
-#: begins with one of the names stands on that page; the longest name wins. Other modules share a page for each package.
-PAGES: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "server.md": ("Server", "Defining and running servers.", ("gemel.server", "gemel.server.server")),
-    "features.md": (
-        "Tools, resources, prompts",
-        "What functions return, and options of what a server offers.",
-        ("gemel.server.features", "gemel.server.composition"),
+
+class Page(NamedTuple):
+    """A page of the reference."""
+
+    title: str
+    #: What the page is about, in a sentence.
+    summary: str
+    #: What is defined in a module that begins with one of these stands on the page; the longest name wins.
+    modules: tuple[str, ...]
+    #: The names that open the page, the most important first. The others follow by the alphabet.
+    first: tuple[str, ...]
+
+
+#: The pages in the order of the navigation. Other modules share a page for each package.
+PAGES: dict[str, Page] = {
+    "server.md": Page(
+        "Server",
+        "Defining and running servers.",
+        ("gemel.server", "gemel.server.server"),
+        ("Server", "Router"),
     ),
-    "context.md": (
+    "features.md": Page(
+        "Tools, resources, prompts",
+        "What functions return, and the options of what a server offers.",
+        ("gemel.server.features", "gemel.server.composition"),
+        ("Message", "Image", "Audio", "File", "Caller", "CacheHint"),
+    ),
+    "context.md": Page(
         "Context",
         "What a handler can do while it serves a request.",
-        ("gemel.server.context", "gemel.server.elicitation", "gemel.server.dependencies", "gemel.server.log_to_client"),
+        (
+            "gemel.server.context",
+            "gemel.server.elicitation",
+            "gemel.server.injection",
+            "gemel.server.log_to_client",
+            "gemel.server.session_state",
+        ),
+        ("Context", "current_context", "Depends", "Ask", "Titled", "Declined"),
     ),
-    "middleware.md": ("Middleware", "What wraps the requests of a server.", ("gemel.server.middleware",)),
-    "extensions.md": (
+    "middleware.md": Page(
+        "Middleware",
+        "What wraps the requests of a server.",
+        ("gemel.server.middleware",),
+        ("Middleware", "CallNext", "AccessLog", "RateLimit", "ResultLimit"),
+    ),
+    "extensions.md": Page(
         "Extensions",
         "Extensions of the protocol, and MCP Apps.",
         ("gemel.server.extensions", "gemel.extensions", "gemel.client.extensions"),
+        ("Extension", "ClientExtension", "Method", "ClientMethod", "SentMethod", "Apps", "Tasks", "TasksClient"),
     ),
-    "client.md": ("Client", "Connecting to servers and calling them.", ("gemel.client",)),
-    "groups.md": ("Client groups", "Several servers used as one.", ("gemel.client.group",)),
-    "terminal.md": ("Terminal", "A person at a terminal answers what servers ask.", ("gemel.client.terminal",)),
-    "sync.md": ("Without async", "The same client as blocking calls.", ("gemel.sync",)),
-    "errors.md": ("Errors", "Every error that can be caught.", ("gemel.errors",)),
-    "types.md": ("Types of the protocol", "Messages and their parts, in the newest shape.", ("gemel.schema",)),
-    "settings.md": ("Limits and changes", "Settings and values that servers and clients share.", ("gemel.protocol",)),
-    "contracts.md": ("Contracts", "What a server offers, as a lock file.", ("gemel.contracts",)),
-    "code.md": ("Code mode", "Few tools in place of many, and scripts that call them.", ("gemel.code",)),
-    "policies.md": ("Policies", "Rules about calls of tools.", ("gemel.policies", "gemel.decisions")),
-    "receipts.md": ("Receipts", "A line for each tool call that ended.", ("gemel.receipts",)),
-    "transports.md": ("Transports", "What transports of your own are made of.", ("gemel.transports",)),
-    "ask_by_page.md": ("Asking by page", "Questions on web pages, for clients without forms.", ("gemel.ask_by_page",)),
-    "testing.md": ("Testing", "Helpers for tests of servers and clients.", ("gemel.testing",)),
+    "client.md": Page(
+        "Client",
+        "Connecting to servers and calling them.",
+        ("gemel.client",),
+        ("Client", "ClientPool", "Subscription"),
+    ),
+    "groups.md": Page("Client groups", "Several servers used as one.", ("gemel.client.group",), ("ClientGroup",)),
+    "terminal.md": Page(
+        "Terminal", "A person at a terminal answers what servers ask.", ("gemel.client.terminal",), ("Terminal",)
+    ),
+    "sync.md": Page(
+        "Without async",
+        "The same client as blocking calls.",
+        ("gemel.sync",),
+        ("Client", "ClientGroup", "Subscription"),
+    ),
+    "errors.md": Page(
+        "Errors",
+        "Every error that can be caught.",
+        ("gemel.errors",),
+        ("GemelError", "ToolError", "ProtocolError", "CallError", "Outcome", "DefinitionError", "StartError"),
+    ),
+    "types.md": Page(
+        "Types of the protocol",
+        "Messages and their parts, in the shape of the newest revision.",
+        ("gemel.schema",),
+        ("CallToolResult", "ContentBlock", "TextContent", "Tool", "Resource", "Prompt"),
+    ),
+    "settings.md": Page(
+        "Limits and changes", "Settings and values that servers and clients share.", ("gemel.protocol",), ("Limits",)
+    ),
+    "contracts.md": Page(
+        "Contracts", "What a server offers, as a lock file.", ("gemel.contracts",), ("Contract", "fetch_contract")
+    ),
+    "code.md": Page(
+        "Code mode", "Few tools in place of many, and scripts that call them.", ("gemel.code",), ("CodeMode",)
+    ),
+    "policies.md": Page(
+        "Policies", "Rules about calls of tools.", ("gemel.policies", "gemel.decisions"), ("Policy", "PolicyRequest")
+    ),
+    "receipts.md": Page("Receipts", "A line for each tool call that ended.", ("gemel.receipts",), ("Receipts",)),
+    "transports.md": Page(
+        "Transports",
+        "Base classes and types for transports of your own.",
+        ("gemel.transports",),
+        ("Transport", "Channel", "DuplexChannel"),
+    ),
+    "ask_by_page.md": Page(
+        "Asking by page", "Questions on web pages, for clients without forms.", ("gemel.ask_by_page",), ("AskByPage",)
+    ),
+    "testing.md": Page(
+        "Testing", "Helpers for tests of servers and clients.", ("gemel.testing",), ("memory_pair", "both_eras")
+    ),
+    "auth.md": Page(
+        "Authorization",
+        "Who may call a server, and how clients log in.",
+        ("gemel.auth",),
+        ("JWTAuth", "OAuthProxy", "OAuth"),
+    ),
+    "backends.md": Page(
+        "Backends",
+        "Where the processes of a server keep what they share.",
+        ("gemel.backends",),
+        ("Backend", "backend_for", "MemoryBackend", "SqliteBackend", "RedisBackend"),
+    ),
 }
 _UNPACK = re.compile(r"Unpack\[(?:\w+\.)*(\w+)\]")
 _WIDTH = 96
+#: A page with more headings than this begins with an overview.
+_SHORT = 10
+#: Kinds of members that stand in a table, without a heading.
+_IN_TABLE = ("attribute", "member")
+#: Where the specification is published. A docstring names a page by its path, and a revision if the newest hasn't it.
+_SPECIFICATION = "https://modelcontextprotocol.io/specification"
+_CITATIONS = re.compile(r"^Specification: .+?(?=\n\n|\Z)", re.DOTALL | re.MULTILINE)
+_CITED = re.compile(
+    r"(?P<url>https://[\w./#-]*[\w/])|RFC (?P<rfc>\d+)|(?P<page>[a-z]+(?:/[a-z_-]+)+)(?: of (?P<revision>\d{4}-\d\d-\d\d))?"
+    r'(?P<sections>(?:(?:, | and )"[^"]+")*)'
+)
 
 
 @cache
 def pages() -> Mapping[str, str]:
     """Each page of the reference by its file name."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[PublicName]] = {}
     members: dict[str, list[PublicName]] = {}
-    tops = []
     for one in public_names():
         if one.owner is None:
-            tops.append(one)
+            found.setdefault(page_of(one), []).append(one)
         else:
             members.setdefault(one.path.rpartition(".")[0], []).append(one)
+    return {name: _page(name, found[name], members) for name in sorted(found, key=_order)}
+
+
+def _page(name: str, tops: list[PublicName], members: Mapping[str, list[PublicName]]) -> str:
+    first = PAGES[name].first if name in PAGES else ()
+    named = {top.path.rpartition(".")[2]: top for top in tops}
+    opening = [named[one] for one in first]
+    tops = opening + [top for top in tops if top not in opening]
+    headings = sum(1 + len(_methods(members.get(top.path, []))) for top in tops)
+    overview = [_overview(tops, members)] if headings > _SHORT else []
+    entries = ["\n\n".join(_entry(top, members.get(top.path, []))) for top in tops]
+    return "\n\n".join([_head(name), *overview, *entries]) + "\n"
+
+
+def _overview(tops: list[PublicName], members: Mapping[str, list[PublicName]]) -> str:
+    """What stands on a long page: each name with its first sentence, and links to its methods."""
+    lines = []
     for top in tops:
-        found.setdefault(page_of(top), []).append("\n\n".join(_entry(top, members.get(top.path, []))))
-    return {name: f"{_head(name)}\n\n" + "\n\n".join(found[name]) + "\n" for name in sorted(found, key=_order)}
+        lines.append(f"- {_link(top)}: {_summary(top.value)}".removesuffix(": "))
+        if methods := _methods(members.get(top.path, [])):
+            lines.append(f"    - {', '.join(_link(one, one.path.rpartition('.')[2]) for one in methods)}")
+    return "\n".join(lines)
+
+
+def _methods(members: list[PublicName]) -> list[PublicName]:
+    """The members with a heading of their own."""
+    return [one for one in members if not describe(one).startswith(_IN_TABLE)]
+
+
+def _link(one: PublicName, text: str = "") -> str:
+    return f"[`{text or _short(one.path)}`](#{one.path})"
+
+
+def _summary(value: Any) -> str:
+    """The first sentence of a docstring."""
+    text = _joined((inspect.getdoc(_documented(value)) or "").partition("\n\n")[0])
+    found = re.match(r".*?[.:](?=\s|$)", text)
+    return (found[0] if found else text).rstrip(":")
 
 
 def page_of(top: PublicName) -> str:
     """The page that a public name stands on."""
     home = _home(top)
-    near = [(len(prefix), page) for page, row in PAGES.items() for prefix in row[2] if _within(home, prefix)]
+    near = [(len(prefix), page) for page, row in PAGES.items() for prefix in row.modules if _within(home, prefix)]
     return max(near)[1] if near else f"{home.split('.')[1]}.md"
 
 
@@ -104,11 +232,11 @@ def _order(page: str) -> tuple[int, str]:
 
 def title_of(page: str) -> str:
     """The title of a page."""
-    return PAGES[page][0] if page in PAGES else page.removesuffix(".md").capitalize()
+    return PAGES[page].title if page in PAGES else page.removesuffix(".md").capitalize()
 
 
 def _head(page: str) -> str:
-    return f"# {title_of(page)}" + (f"\n\n{PAGES[page][1]}" if page in PAGES else "")
+    return f"# {title_of(page)}" + (f"\n\n{PAGES[page].summary}" if page in PAGES else "")
 
 
 # ---------------------------------------------------------------- one name
@@ -119,15 +247,15 @@ def _entry(top: PublicName, members: list[PublicName]) -> Iterator[str]:
     yield _code(top)
     yield from _docstring(top.value, _options(top.value))
     own = _attribute_texts(top.value)
-    attributes = [one for one in members if describe(one).startswith(("attribute", "member"))]
-    said = own | {one.path.rpartition(".")[2]: "" for one in attributes if one.path.rpartition(".")[2] not in own}
+    parameters = _parameters(top.value)
+    attributes = [one for one in members if describe(one).startswith(_IN_TABLE)]
     rows = []
     for one in attributes:
         name = one.path.rpartition(".")[2]
-        kind = describe(one).partition(": ")[2] or describe(one).partition(" = ")[2]
-        rows.append(
-            f'| <span id="{one.path}"></span>`{name}` | {_cell(f"`{kind}`") if kind else ""} | {_cell(said[name])} |'
-        )
+        kind, text = parameters.get(name, ("", ""))
+        kind = describe(one).partition(": ")[2] or describe(one).partition(" = ")[2] or kind
+        text = own.get(name) or text
+        rows.append(f'| <span id="{one.path}"></span>`{name}` | {_cell(f"`{kind}`") if kind else ""} | {_cell(text)} |')
     if rows:
         yield "\n".join(["| attribute | type | |", "|---|---|---|", *rows])
     for one in members:
@@ -223,7 +351,7 @@ def _sections(text: str) -> tuple[Any, ...]:
 def _section(section: Any) -> Iterator[str]:
     kind = section.kind.value
     if kind == "text":
-        yield section.value
+        yield _CITATIONS.sub(lambda found: _CITED.sub(_cited, _joined(found[0])), section.value)
     elif kind in ("parameters", "other parameters"):
         yield "\n".join(
             ["| argument | |", "|---|---|", *(f"| `{one.name}` | {_cell(one.description)} |" for one in section.value)]
@@ -244,6 +372,19 @@ def _section(section: Any) -> Iterator[str]:
         raise ValueError(f"a docstring has a section {kind!r}, which the reference doesn't know")
 
 
+def _cited(found: re.Match[str]) -> str:
+    """A citation of the specification, or of another one, as a link."""
+    if found["url"]:
+        return f"[{found['url'].removeprefix('https://')}]({found['url']})"
+    if found["rfc"]:
+        return f"[{found[0]}](https://www.rfc-editor.org/rfc/rfc{found['rfc']})"
+    url = f"{_SPECIFICATION}/{found['revision'] or LATEST}/{found['page']}"
+    whole = f"[{found[0].removesuffix(found['sections'])}]({url})"
+    return whole + re.sub(
+        r'"([^"]+)"', lambda title: f"[{title[0]}]({url}#{title[1].lower().replace(' ', '-')})", found["sections"]
+    )
+
+
 def _example(kind: str, text: str) -> str:
     return f"```python\n{text}\n```" if kind == "examples" else text
 
@@ -260,6 +401,22 @@ def _attribute_texts(value: Any) -> dict[str, str]:
                 if section.kind.value == "attributes":
                     found |= {one.name: _joined(one.description) for one in section.value}
     return found
+
+
+def _parameters(value: Any) -> dict[str, tuple[str, str]]:
+    """The annotation and the text of what a class is made with, for the attributes that keep it."""
+    if not isinstance(value, type) or not is_ours(value):
+        return {}
+    texts: dict[str, str] = {}
+    for section in _sections(inspect.getdoc(value) or ""):
+        if section.kind.value == "parameters":
+            texts |= {one.name: _joined(one.description) for one in section.value}
+    function = vars(value).get("__init__")
+    signature = inspect.signature(function).parameters if inspect.isfunction(function) else {}
+    kinds = {
+        name: annotation_text(one.annotation) for name, one in signature.items() if one.annotation is not one.empty
+    }
+    return {name: (kinds.get(name, ""), texts.get(name, "")) for name in texts.keys() | kinds.keys()}
 
 
 def _options(value: Any) -> str:

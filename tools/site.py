@@ -6,6 +6,7 @@ gets a folder of its own below OUTPUT (default: `site/`), with a selector betwee
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -18,12 +19,30 @@ from pathlib import Path
 from typing import Any
 
 import gemel
-from tools import command_line, messages, reference
+from benchmarks import tokens
+from tools import command_line, messages, package_page, reference
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache" / "site"
 CONFIG = ROOT / "zensical.toml"
 PICTURES = (".svg", ".webp")
+#: The text for language models that has to fit into what they can read at once, and its bound.
+GUIDES = "llms-full.txt"
+MOST_TOKENS = 100_000
+
+#: What each page says of itself where it is shared. The theme adds the canonical address.
+_SHARED = """\
+{% extends "base.html" %}
+{% block extrahead %}
+  {% if page.canonical_url %}
+    <meta property="og:type" content="website">
+    <meta property="og:site_name" content="{{ config.site_name }}">
+    <meta property="og:title" content="{{ page.title | striptags }}">
+    <meta property="og:description" content="{{ page.meta.description }}">
+    <meta property="og:url" content="{{ page.canonical_url }}">
+  {% endif %}
+{% endblock %}
+"""
 
 #: Documents beside docs/, and the pages that they become.
 BESIDE = {
@@ -40,14 +59,16 @@ _HIDDEN = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _FENCED = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}).*?^(?P=indent)(?P=fence)$", re.DOTALL | re.MULTILINE)
+#: A paragraph about the subject; not a heading, a table, a list, a comment, a picture alone, or a word about the examples.
+_PROSE = re.compile(r"(?!\* |The examples )[\w`\[“\"*]")
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)\s:#]+)(?P<anchor>#[^)\s]*)?\)")
 _MOVE = re.compile(r"^ +(\S+) --> (\S+?)(?:: (.+))?$")
 
 
 def main(words: list[str]) -> int:
-    """Build the site; the exit code is 1 if a link leads nowhere."""
+    """Build the site; the exit code is 1 if a link leads nowhere or a text for models is too long for them."""
     output = Path(words[0]).resolve() if words else ROOT / "site"
-    return build(output)
+    return build(output) or check_lengths(output / gemel.__version__)
 
 
 def build(output: Path, work: Path = WORK) -> int:
@@ -56,7 +77,11 @@ def build(output: Path, work: Path = WORK) -> int:
     pages = all_pages()
     for name, text in pages.items():
         (work / "pages" / name).parent.mkdir(parents=True, exist_ok=True)
-        (work / "pages" / name).write_text(text, encoding="utf-8")
+        (work / "pages" / name).write_text(
+            f"---\ndescription: {json.dumps(summary(text))}\n---\n{text}", encoding="utf-8"
+        )
+    (work / "theme").mkdir(parents=True)
+    (work / "theme" / "main.html").write_text(_SHARED, encoding="utf-8")
     for asset in (file for file in (ROOT / "docs").rglob("*") if file.suffix in PICTURES):
         target = work / "pages" / asset.relative_to(ROOT / "docs")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -68,6 +93,9 @@ def build(output: Path, work: Path = WORK) -> int:
         text = (done.stdout + done.stderr).partition("Traceback")[0]
         print(re.sub(r"\x1b\[[\d;]*m", "", text), file=sys.stderr)
         return 1
+    _add_keywords(work / "html")
+    if not site_address(package_page.project_address()):
+        (work / "html" / "sitemap.xml").unlink(missing_ok=True)  # it lists addresses, and there are none
     publish(work / "html", pages, output)
     return 0
 
@@ -81,12 +109,31 @@ def publish(built: Path, pages: dict[str, str], output: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "llms.txt").write_text(llms(pages), encoding="utf-8")
-    (folder / "llms-full.txt").write_text(llms_full(pages), encoding="utf-8")
+    for name in _settings("whole_texts"):
+        (folder / name).write_text(whole_text(name, pages), encoding="utf-8")
     versions = sorted((path.name for path in output.glob("[!.]*/")), key=_by_number, reverse=True)
     listed = [{"version": name, "title": name, "aliases": []} for name in versions]
     (output / "versions.json").write_text(json.dumps(listed), encoding="utf-8")
     refresh = f'<meta http-equiv="refresh" content="0; url={versions[0]}/">'
     (output / "index.html").write_text(f"<!doctype html><title>Gemel</title>{refresh}\n", encoding="utf-8")
+
+
+def _add_keywords(folder: Path) -> None:
+    """Add an entry to the index of the search for each of `[project.extra.keywords]`.
+
+    The search puts first what has the words together at the beginning of its title.
+
+    Raises:
+        KeyError: There is no such page or section.
+    """
+    file = folder / "search.json"
+    index = json.loads(file.read_text(encoding="utf-8"))
+    items = {item["location"]: item for item in index["items"]}
+    for place, phrases in _settings("keywords").items():
+        page, _, anchor = place.partition("#")
+        item = items[page.removesuffix(".md") + "/" + (f"#{anchor}" if anchor else "")]
+        index["items"] += [{**item, "title": f"{phrase} → {item['title']}"} for phrase in phrases]
+    file.write_text(json.dumps(index, ensure_ascii=False), encoding="utf-8")
 
 
 def _by_number(version: str) -> list[int]:
@@ -110,7 +157,8 @@ def all_pages() -> dict[str, str]:
     for example in sorted(examples):
         code = example.read_text(encoding="utf-8").rstrip()
         language = example.suffix.removeprefix(".").replace("py", "python")
-        pages[_example_page(example)] = f"# {example.name}\n\n```{language}\n{code}\n```\n"
+        said = f"{_first_paragraph(code)}\n\n" if example.suffix == ".py" else ""
+        pages[_example_page(example)] = f"# {example.name}\n\n{said}```{language}\n{code}\n```\n"
     return {name: _tables(text) for name, text in pages.items()}
 
 
@@ -143,6 +191,10 @@ def _transformed(source: Path, page: str, sources: dict[Path, str], examples: se
 
 def _example_page(path: Path) -> str:
     return f"examples/{path.stem}.md"
+
+
+def _first_paragraph(code: str) -> str:
+    return (ast.get_docstring(ast.parse(code)) or "").partition("\n\n")[0]
 
 
 def _outside_of_code(text: str, prose: Any, code: Any = lambda block: block) -> str:
@@ -180,8 +232,15 @@ def _tables(text: str) -> str:
 
 
 def config(pages: dict[str, str]) -> str:
-    """The configuration, with the generated pages in its navigation; folders without pages are left out."""
+    """The configuration, with the generated pages in its navigation; folders without pages are left out.
+
+    Where the project has an address, pages say where they are published, and link to the repository.
+    """
     text = CONFIG.read_text(encoding="utf-8")
+    if address := package_page.project_address():
+        text = text.replace("[project]\n", f"[project]\nrepo_url = {json.dumps(address)}\n", 1)
+    if published := site_address(address):
+        text = text.replace("[project]\n", f'[project]\nsite_url = "{published}/{gemel.__version__}/"\n', 1)
     for pattern in re.findall(r'"([\w/-]+/\*)"', text):
         folder = pattern.removesuffix("*")
         entries = [name for name in pages if name.startswith(folder)]
@@ -189,6 +248,22 @@ def config(pages: dict[str, str]) -> str:
             text = re.sub(rf'^.*"{re.escape(pattern)}".*\n', "", text, flags=re.MULTILINE)
         text = text.replace(f'"{pattern}"', "[" + ", ".join(map(json.dumps, entries)) + "]")
     return text
+
+
+def _settings(name: str) -> dict[str, list[str]]:
+    """A table of `[project.extra]`, which this program reads."""
+    settings: dict[str, list[str]] = tomllib.loads(CONFIG.read_text(encoding="utf-8"))["project"]["extra"][name]
+    return settings
+
+
+def site_address(repository: str) -> str:
+    """Return where the pages of a repository on GitHub are published; empty for another address, and for none.
+
+    Args:
+        repository: The address of the project.
+    """
+    found = re.fullmatch(r"https://github\.com/(?P<owner>[\w-]+)/(?P<name>[\w.-]+)", repository)
+    return f"https://{found['owner'].lower()}.github.io/{found['name']}" if found else ""
 
 
 def navigation(pages: dict[str, str]) -> list[tuple[str, str]]:
@@ -212,36 +287,54 @@ def navigation(pages: dict[str, str]) -> list[tuple[str, str]]:
 
 def llms(pages: dict[str, str]) -> str:
     """`llms.txt`: what there is, with links to the Markdown of each page."""
-    lines = ["# Gemel", "", f"> {_summary(pages['index.md'])}"]
+    published = site_address(package_page.project_address())
+    base = f"{published}/{gemel.__version__}/" if published else ""
+    lines = ["# Gemel", "", f"> {summary(pages['index.md'])}", "", "Whole texts in one file:", ""]
+    lines += [f"- [{name}]({base}{name}): {', '.join(each)}." for name, each in _settings("whole_texts").items()]
     last = ""
     for section, page in navigation(pages):
         if section != last:
             lines += ["", f"## {section}", ""]
             last = section
-        lines.append(f"- [{_title(pages[page])}]({page}): {_summary(pages[page])}")
+        lines.append(f"- [{_title(pages[page])}]({base}{page}): {summary(pages[page])}")
     return "\n".join(lines) + "\n"
 
 
-#: What a model that writes code doesn't need.
-_NOT_FULL = ("decisions/", "project/", "ARCHITECTURE.md", "performance.md")
-
-
-def llms_full(pages: dict[str, str]) -> str:
-    """`llms-full.txt`: the text of the pages that are about using Gemel."""
-    wanted = [page for _, page in navigation(pages) if not page.startswith(_NOT_FULL)]
+def whole_text(name: str, pages: dict[str, str]) -> str:
+    """The text of the pages that a file such as `llms-full.txt` has."""
+    sections = _settings("whole_texts")[name]
+    wanted = [page for section, page in navigation(pages) if section in sections]
     return "\n\n".join(f"<!-- {page} -->\n\n{pages[page].strip()}" for page in wanted) + "\n"
+
+
+def check_lengths(folder: Path) -> int:
+    """Print how many tokens each whole text has; the exit code is 1 if the guides have more than models have room for."""
+    names = list(_settings("whole_texts"))
+    counted = dict(
+        zip(names, tokens.count([(folder / name).read_text(encoding="utf-8") for name in names]), strict=True)
+    )
+    for name, number in counted.items():
+        print(f"{name}: {number:,} tokens")
+    if counted[GUIDES] <= MOST_TOKENS:
+        return 0
+    print(
+        f"{GUIDES} may have {MOST_TOKENS:,} tokens: give a section a text of its own in {CONFIG.name}", file=sys.stderr
+    )
+    return 1
 
 
 def _title(text: str) -> str:
     return text.partition("\n")[0].removeprefix("# ").strip()
 
 
-def _summary(text: str) -> str:
-    """The first sentence of a page, as plain text."""
-    body = next((part for part in text.split("\n\n")[1:] if re.match(r"(?!```)[\w`*\[“\"]", part)), "")
-    body = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", " ".join(body.split()))
-    found = re.match(r".*?[.:](?= [A-Z`]|$)", body)
-    return (found[0] if found else body).rstrip(":")
+def summary(text: str) -> str:
+    """The first sentence of a page that is prose, as plain text."""
+    parts = _FENCED.sub("", text).split("\n\n")[1:]
+    body = next((part for part in map(str.strip, parts) if _PROSE.match(part)), "")
+    body = re.sub(r"!?\[([^\]]*)\]\([^)]+\)", r"\1", " ".join(body.split()))
+    body = re.sub(r"(\*\*?)([^*]+)\1", r"\2", body)
+    found = re.match(r".*?[.:?](?= [A-Z`“\"]|$)", body)
+    return (found[0] if found else body).rstrip(":.") + "."
 
 
 if __name__ == "__main__":

@@ -107,8 +107,11 @@ class ToolError(GemelError):
 class ErrorObject(msgspec.Struct, omit_defaults=True):
     """The `error` member of a JSON-RPC response."""
 
+    #: The code of the error.
     code: int
+    #: The text of the error.
     message: str
+    #: Any JSON value, for programs.
     data: Any = msgspec.UNSET
 
 
@@ -121,6 +124,7 @@ class ProtocolError(GemelError):
         code: A code of your own, outside of -32768 to -32000; that of the class by default.
     """
 
+    #: The code of the JSON-RPC error.
     code: ClassVar[int] = -32603
     #: The HTTP status of a stateless response with this error; it follows from the code.
     http_status: int = 200
@@ -338,7 +342,13 @@ class LogConflict(GemelError):
 
 
 class Outcome(Enum):
-    """How far a request to the peer got: what a caller must know before repeating it."""
+    """How far a request to the peer got: what a caller must know before repeating it.
+
+    Attributes:
+        NOT_SENT: The request was not sent: it is safe to repeat.
+        ANSWERED: The peer answered, with an error or in an unusable way.
+        UNKNOWN: The request was sent and not answered: it may have run.
+    """
 
     NOT_SENT = "not sent"
     ANSWERED = "answered"
@@ -348,6 +358,7 @@ class Outcome(Enum):
 class CallError(GemelError):
     """A request to the peer didn't end in a result. `outcome` tells whether it may have run."""
 
+    #: Whether the request may have run.
     outcome: Outcome = Outcome.UNKNOWN
 
 
@@ -500,7 +511,7 @@ class ConnectionLost(CallError):
             other requests.
     """
 
-    without_answer = False
+    without_answer: bool = False
 
 
 class CallTimeout(CallError, TimeoutError):

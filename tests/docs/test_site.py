@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +12,39 @@ import pytest
 
 pytest.importorskip("griffe")
 
+import gemel
 from gemel.cli.arguments.parser import COMMANDS, command_parser, parser
+from tests.docs.search import search
 from tests.docs.test_links import anchors_of
+from tests.programs import require
 from tests.source import ROOT
-from tools import command_line, messages, public_api, reference, site
+from tools import command_line, messages, package_page, public_api, reference, site
 
+#: What people type into the search, and the page that is to be the first.
+SEARCHES = {
+    "inspector": "how-to/inspect",
+    "streaming": "how-to/long-jobs",
+    "bearer token": "authorization",
+    "structured output": "servers/tools",
+    "api key": "authorization",
+    "session state": "servers/state",
+    "tool search": "how-to/code-mode",
+    "too many tools": "how-to/code-mode",
+    "progress bar": "how-to/long-jobs",
+    "file upload": "how-to/files",
+    "cors": "how-to/cors",
+    "stdio logging": "how-to/telemetry",
+    "timeout": "servers/tools",
+}
+#: Pages of the specification that docstrings name, as https://modelcontextprotocol.io publishes them.
+SPECIFICATION = {
+    *("2025-11-25/basic/transports", "2025-11-25/basic/utilities/ping", "2025-11-25/basic/utilities/tasks"),
+    *("2025-11-25/client/elicitation", "2026-07-28/basic/authorization", "2026-07-28/basic/patterns/progress"),
+    "2026-07-28/basic/authorization/security-considerations",
+    *("2026-07-28/client/elicitation", "2026-07-28/client/roots", "2026-07-28/client/sampling"),
+    *("2026-07-28/server/prompts", "2026-07-28/server/resources", "2026-07-28/server/tools"),
+    "2026-07-28/server/utilities/logging",
+}
 #: What makes a browser load something: not links, which a reader follows.
 _LOADS = re.compile(
     r"""<(?:script|img|iframe|source|embed|link)\b[^>]*?(?:src|href)=["']?(?:https?:)?//[^>]*>|@import[^;]*//|url\(["']?(?:https?:)?//"""
@@ -95,8 +123,57 @@ def test_the_site_can_be_searched_and_read_by_models(built: Path) -> None:
     assert len(listed) > 30
     assert all((built / page).exists() for page in listed)
     full = (built / "llms-full.txt").read_text(encoding="utf-8")
-    assert "class Server" in full
+    assert "server = Server(" in full
     assert "<!-- run" not in full
+    assert "class Server" in (built / "llms-reference.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_guides_fit_what_a_model_can_read(built: Path) -> None:
+    require("npm")
+    assert site.check_lengths(built) == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_search_finds_what_people_type(built: Path) -> None:
+    found = search(built, list(SEARCHES))
+    first = {query: (places or ["nothing"])[0].partition("#")[0].strip("/") for query, places in found.items()}
+    assert first == SEARCHES
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_pages_without_an_address_name_none(built: Path) -> None:
+    assert package_page.project_address() or not (built / "sitemap.xml").exists()
+    page = (built / "how-to" / "tls" / "index.html").read_text(encoding="utf-8")
+    assert ('property="og:url"' in page) == ('rel="canonical"' in page) == bool(package_page.project_address())
+    assert '<meta name="description" content="Usually a proxy handles TLS.">' in page
+
+
+def test_the_address_of_the_site_follows_from_that_of_the_project(
+    pages: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert site.site_address("https://github.com/Acme/weather") == "https://acme.github.io/weather"
+    assert site.site_address("https://git.example.com/acme/weather") == site.site_address("") == ""
+    monkeypatch.setattr(package_page, "project_address", lambda: "https://github.com/Acme/weather")
+    configuration = tomllib.loads(site.config(pages))["project"]
+    there = f"https://acme.github.io/weather/{gemel.__version__}/"
+    assert (configuration["repo_url"], configuration["site_url"]) == ("https://github.com/Acme/weather", there)
+    assert f"]({there}tutorial.md): " in site.llms(pages)
+
+
+def test_models_are_told_in_a_sentence_what_a_page_is_about(pages: dict[str, str]) -> None:
+    for page, text in pages.items():
+        assert re.fullmatch(r"[\w`“\"].{9,}\w\W*\.", site.summary(text)), f"{page}: {site.summary(text)!r}"
+
+
+def test_the_texts_for_models_have_sections_that_exist(pages: dict[str, str]) -> None:
+    sections = {section for section, _ in site.navigation(pages)}
+    whole = tomllib.loads(site.CONFIG.read_text(encoding="utf-8"))["project"]["extra"]["whole_texts"]
+    assert {section for each in whole.values() for section in each} <= sections
+    assert next(iter(whole)) == site.GUIDES
 
 
 def test_every_public_name_is_in_the_reference() -> None:
@@ -108,6 +185,36 @@ def test_every_public_name_is_in_the_reference() -> None:
 
 def test_the_reference_has_pages_for_names_only_and_no_empty_one() -> None:
     assert set(reference.PAGES) == set(reference.pages()) & set(reference.PAGES)
+
+
+def test_a_page_of_the_reference_opens_with_its_main_class() -> None:
+    for name, page in reference.PAGES.items():
+        shown = re.findall(r"^## `(?:\w+\.)*(\w+)`", reference.pages()[name], re.MULTILINE)
+        assert tuple(shown[: len(page.first)]) == page.first
+
+
+def test_every_attribute_in_the_reference_has_a_type_and_a_text() -> None:
+    for page in reference.pages().values():
+        for row in re.findall(r"^\| <span id=.*", page, re.MULTILINE):
+            cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", row)]
+            assert all(cells[1:4]), row
+
+
+def test_a_long_page_of_the_reference_begins_with_a_list_of_its_names() -> None:
+    text = reference.pages()["server.md"]
+    overview = text.partition("## ")[0]
+    assert set(re.findall(r"\{ #([\w.]+) \}", text)) == set(re.findall(r"\(#([\w.]+)\)", overview))
+
+
+def test_the_reference_links_to_pages_of_the_specification() -> None:
+    lines = [
+        line for page in reference.pages().values() for line in re.findall(r"^Specification:.*", page, re.MULTILINE)
+    ]
+    assert len(lines) > 20
+    for line in lines:
+        assert not re.sub(r"\[[^\]]+\]\([^)]+\)|Specification:|and|[ ,;.]", "", line), line
+    linked = re.findall(r"modelcontextprotocol\.io/specification/([\d-]+)/([\w/-]+)", "\n".join(lines))
+    assert {f"{revision}/{page}" for revision, page in linked} <= SPECIFICATION
 
 
 def test_every_option_is_in_the_reference_with_its_meaning() -> None:
@@ -169,27 +276,6 @@ def test_every_message_of_an_error_is_on_a_page_with_a_cure() -> None:
     page = messages.page()
     assert page.count("\n| ") > len(found)
     assert any(one.cure == "Give a prefix, or another name to one of them" for one in found)
-
-
-def test_the_messages_of_the_troubleshooting_page_are_those_of_the_code() -> None:
-    """A message that was reworded must be found by those who see it."""
-    text = (ROOT / "docs" / "how-to" / "troubleshooting.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
-    assert len(shown) > 15
-    everything = " ".join(literal for path in messages.SOURCE.rglob("*.py") for literal in literals(path))
-    everything += " ".join(message.text for message in messages.messages())
-    for message in shown:
-        for part in re.split(r"…|'[^']*'|\"[^\"]*\"|\b\d[\d.:]*\b|\bhttp\S+|\b\w+\.py\b", message):
-            words = part.strip(" .,:;()")
-            if words.count(" ") > 2:
-                assert words in everything, f"{message}: no message says {words!r}"
-
-
-def literals(path: Path) -> Iterator[str]:
-    """The text of a file's strings, without quotes around code, as readers see them in a table."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value.replace("`", "")
 
 
 def test_versions_stand_side_by_side_and_the_newest_is_shown_first(

@@ -153,6 +153,7 @@ class RedisBackend(Backend, Reopenable):
         DefinitionError: The URL, the prefix or the time can't be used.
     """
 
+    #: Whether other processes see the same values.
     shared: bool = True  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]  # a constant
 
     def __init__(self, url: str, *, prefix: str | None = None, timeout: float | None = None) -> None:

@@ -24,7 +24,8 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
         id: The id, with which the task can be found again.
         status: The state.
         message: What is being done, for people.
-        created_at: When it was made, as ISO 8601; `updated_at` when it changed last.
+        created_at: When it was made, as ISO 8601.
+        updated_at: When it changed last, as ISO 8601.
         ttl: Seconds from `created_at` for which the server keeps it; None for no limit.
         poll_interval: Seconds to wait between two requests; None if the server has no wish.
     """

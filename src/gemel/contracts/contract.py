@@ -34,16 +34,22 @@ HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """What a server offers, as `fetch_contract(client)` found it or a lock file holds it.
 
-    `revision` is that of the conversation in which it was listed. Each section maps names (of resources their URIs, of
-    templates their text) to definitions; a section that is None was not looked at, and is never compared.
+    A section that is None was not listed, and is never compared.
     """
 
+    #: The revision in which it was listed.
     revision: str
+    #: What the server says about itself: its name, version and capabilities.
     server: Definition = {}
+    #: The instructions of the server.
     instructions: str | None = None
+    #: Tools by name.
     tools: dict[str, Definition] | None = None
+    #: Prompts by name.
     prompts: dict[str, Definition] | None = None
+    #: Resources by URI.
     resources: dict[str, Definition] | None = None
+    #: Resource templates by their text.
     resource_templates: dict[str, Definition] | None = None
 
     def section(self, name: Section) -> dict[str, Definition] | None:

@@ -32,17 +32,17 @@ class Record(msgspec.Struct, eq=False):
 
 @final
 class Origin(msgspec.Struct, frozen=True, eq=False):
-    """What a transport knows about the sender of a message.
+    """What a transport knows about the sender of a message."""
 
-    `head` is the judged head of the HTTP request, None on other transports. `principal` is the name of who was authenticated,
-    or None; `scopes` is what the request was authorized for, None where the application itself connects, which may do
-    everything; `caller` has the rest. `transport` is an object of the transport: an ASGI scope, or the peer's address.
-    """
-
+    #: The checked head of the HTTP request; None on other transports.
     head: Head | None = None
+    #: The name of the authenticated caller; None without authentication.
     principal: str | None = None
+    #: An object of the transport: an ASGI scope, or the peer's address.
     transport: Any = None
+    #: What the request was authorized for; None for the application itself, which may do everything.
     scopes: frozenset[str] | None = frozenset()
+    #: The authenticated caller with its claims; None without authentication.
     caller: Principal | None = None
 
     @property
@@ -119,18 +119,24 @@ class Cancellable(Protocol):
 
 @final
 class Call(Record):
-    """One inbound request or notification; `id` is None for a notification.
+    """One inbound request or notification.
 
-    `revision`, the one that governs it, and `origin` are set when the connection admits it. `work` is set by the session that
-    runs it.
+    `revision` and `origin` are set when the connection admits it, `work` by the session that runs it.
     """
 
+    #: The id of the request; None for a notification.
     id: RequestId | None
+    #: The method.
     method: str
+    #: The params, as JSON text.
     params: Raw
+    #: The `_meta` of the params that the protocol defines.
     meta: RequestMeta | None
+    #: The era of the message.
     era: Era
+    #: The revision of the message.
     revision: str = ""
+    #: Who sent it.
     origin: Origin = UNKNOWN_ORIGIN
     #: The params in the type of the method, if they are decoded already.
     typed: Any = None
@@ -229,8 +235,11 @@ class RefusedMessage(msgspec.Struct, frozen=True, eq=False):
 class Batch(Record):
     """The calls of one JSON-RPC batch and the responses that are ready; sent together."""
 
+    #: The requests and notifications that are to be served.
     calls: Sequence[Call]
+    #: The responses that are ready: errors of messages that can't be served.
     replies: Sequence[Outgoing]
+    #: No further message may be read until the batch is answered.
     inline: bool = False
 
 
@@ -283,19 +292,25 @@ class Outgoing(Record):
     - a request: `method`, `id` and `pending` are set; on HTTP `headers` repeat parts of it
     - a notification: `method` is set
     - a response: `id` is set (None if the request's could not be read), `error` if it is an error
-
-    `about` is the inbound call that it belongs to: on HTTP it is sent on that call's stream. `status` is the HTTP status of a
-    response that is sent as a body. `follow` is sent after it, if the channel stays open.
     """
 
+    #: The message, as JSON text.
     data: bytes
+    #: The id of a request or of a response.
     id: RequestId | None = None
+    #: The method of a request or a notification.
     method: str | None = None
+    #: The inbound call that it belongs to: on HTTP it is sent on the stream of that call.
     about: Call | None = None
+    #: The state of a request that waits for its response.
     pending: Pending | None = None
+    #: HTTP headers that repeat parts of a request.
     headers: tuple[tuple[str, str], ...] = ()
+    #: The error of a response.
     error: ErrorObject | None = None
+    #: The HTTP status of a response that is sent as a body.
     status: int = 200
+    #: A message that is sent after it, if the channel stays open.
     follow: Outgoing | None = None
 
     @classmethod

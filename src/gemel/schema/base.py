@@ -96,7 +96,9 @@ class RequestMeta(Model, kw_only=True):
 class Result(Model, kw_only=True):
     """The members of every result. `result_type` and the reserved `_meta` keys are written by the era."""
 
+    #: `_meta` of the result.
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+    #: "complete", or "input_required" if the call needs input first; in the stateless era only.
     result_type: str | UnsetType = UNSET
 
 
@@ -128,6 +130,7 @@ class EmptyParams(Model, kw_only=True):
 
 
 class NotificationParams(Model, kw_only=True):
-    """The members of every notification. `meta` names the subscription that it belongs to, if any."""
+    """The members of every notification."""
 
+    #: `_meta` of the notification; it names the subscription that the notification belongs to, if any.
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)

@@ -65,6 +65,7 @@ class TextContent(_Block, tag="text", kw_only=True):
         meta: `_meta` of the block.
     """
 
+    #: The kind of block.
     type: ClassVar[Literal["text"]] = "text"
     text: str
 
@@ -82,6 +83,7 @@ class ImageContent(_Media, tag="image", kw_only=True):
         meta: `_meta` of the block.
     """
 
+    #: The kind of block.
     type: ClassVar[Literal["image"]] = "image"
 
 
@@ -95,6 +97,7 @@ class AudioContent(_Media, tag="audio", kw_only=True):
         meta: `_meta` of the block.
     """
 
+    #: The kind of block.
     type: ClassVar[Literal["audio"]] = "audio"
 
     def _stand_in(self, revision: str) -> TextContent:
@@ -117,6 +120,7 @@ class ResourceLink(_Block, tag="resource_link", kw_only=True):
         meta: `_meta` of the block.
     """
 
+    #: The kind of block.
     type: ClassVar[Literal["resource_link"]] = "resource_link"
     uri: str
     name: str
@@ -181,6 +185,7 @@ class EmbeddedResource(_Block, tag="resource", kw_only=True):
         meta: `_meta` of the block.
     """
 
+    #: The kind of block.
     type: ClassVar[Literal["resource"]] = "resource"
     resource: ResourceContents
 

@@ -27,10 +27,15 @@ from gemel.values.encoding import encode_value
 class ToolUseContent(Model, Content, tag_field="type", tag="tool_use", kw_only=True):
     """A tool call that the model asks for."""
 
+    #: The kind of block.
     type: ClassVar[Literal["tool_use"]] = "tool_use"
+    #: The id that the result refers to.
     id: str
+    #: The name of the tool.
     name: str
+    #: The arguments.
     input: dict[str, Any]
+    #: `_meta` of the block.
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
     def _shown(self) -> str:
@@ -43,11 +48,17 @@ class ToolUseContent(Model, Content, tag_field="type", tag="tool_use", kw_only=T
 class ToolResultContent(Model, Content, tag_field="type", tag="tool_result", kw_only=True):
     """The result of a tool call; a message with one holds no other blocks."""
 
+    #: The kind of block.
     type: ClassVar[Literal["tool_result"]] = "tool_result"
+    #: The `id` of the tool call.
     tool_use_id: str
+    #: The result for the model.
     content: list[ContentBlock]
+    #: The result for programs, any JSON value.
     structured_content: Any = UNSET
+    #: Whether the tool failed.
     is_error: bool = False
+    #: `_meta` of the block.
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
     def _shown(self) -> str:
@@ -107,6 +118,7 @@ class ModelPreferences(Model, kw_only=True):
 class ToolChoice(Model, kw_only=True):
     """Whether the model may, must or must not use tools; `auto` if absent."""
 
+    #: "auto": it may use tools; "required": it must; "none": it must not.
     mode: Literal["auto", "required", "none"] | None = None
 
 

@@ -27,23 +27,28 @@ logger = logging.getLogger("gemel")
 class ArgumentChange(Struct, frozen=True, kw_only=True):
     """A change of an argument: its `name`, its `description`, or a fixed `value`, which hides the argument."""
 
+    #: The name that callers see.
     name: str | None = None
+    #: The description that callers see.
     description: str | None = None
-    #: Any JSON value.
+    #: Any JSON value, passed in every call; callers don't see the argument.
     value: Any = UNSET
 
 
 class ToolChange(Struct, frozen=True, kw_only=True):
-    """A change of a tool; members that are not given stay.
+    """A change of a tool; members that are not given stay."""
 
-    `arguments` are named as in the mounted server. `scopes` are OAuth scopes that a call needs besides those of the tool.
-    """
-
+    #: The name that callers see.
     name: str | None = None
+    #: The name for people, in user interfaces.
     title: str | None = None
+    #: The description that models read.
     description: str | None = None
+    #: Hints for the client, in place of those of the tool.
     annotations: ToolAnnotations | Mapping[str, Any] | None = None
+    #: Changes of arguments, by their names in the mounted server.
     arguments: Mapping[str, ArgumentChange] = {}
+    #: OAuth scopes that a call needs besides those of the tool.
     scopes: Collection[str] = ()
 
 
