@@ -12,7 +12,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import griffe
@@ -254,7 +254,7 @@ def _entry(top: PublicName, members: list[PublicName]) -> Iterator[str]:
         name = one.path.rpartition(".")[2]
         kind, text = parameters.get(name, ("", ""))
         kind = describe(one).partition(": ")[2] or describe(one).partition(" = ")[2] or kind
-        text = own.get(name) or text
+        text = text or own.get(name, "")
         rows.append(f'| <span id="{one.path}"></span>`{name}` | {_cell(f"`{kind}`") if kind else ""} | {_cell(text)} |')
     if rows:
         yield "\n".join(["| attribute | type | |", "|---|---|---|", *rows])
@@ -333,7 +333,7 @@ def _documented(value: Any) -> Any:
     """What carries the docstring: not the type of a constant, nor what a decorator made up."""
     if isinstance(value, staticmethod | classmethod):
         return value.__func__
-    if isinstance(value, type | property) or inspect.isroutine(value) or is_ours(type(value)):
+    if isinstance(value, type | property | cached_property) or inspect.isroutine(value) or is_ours(type(value)):
         return value
     return None
 
