@@ -43,7 +43,7 @@ help:
 	@echo "make lowest        the same tests with the lowest versions of the dependencies that pyproject.toml allows"
 	@echo "make migrate-servers  published servers at fixed versions, migrated and compared with their originals; takes 30 minutes at first, 10 afterwards; SERVERS='mcp-server-time …' for some (needs git, redis-server)"
 	@echo "make newcomer      types README, tutorial and how-tos as printed, with the wheel only; NEWCOMER=--short for the first two"
-	@echo "make site          the documentation as a web site, in site/"
+	@echo "make site          the documentation as a web site, in site/; the text for language models has a bound (needs npm)"
 	@echo "make all-checks    everything above"
 	@echo "make format        format and fix what can be fixed"
 	@echo "make clean         remove what tools leave behind; distclean also .venv and .cache"

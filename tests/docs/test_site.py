@@ -16,7 +16,7 @@ import gemel
 from gemel.cli.arguments.parser import COMMANDS, command_parser, parser
 from tests.docs.search import search
 from tests.docs.test_links import anchors_of
-from tests.programs import require
+from tests.programs import PATH, require
 from tests.source import ROOT
 from tools import command_line, messages, package_page, public_api, reference, site
 
@@ -130,8 +130,9 @@ def test_the_site_can_be_searched_and_read_by_models(built: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_the_guides_fit_what_a_model_can_read(built: Path) -> None:
+def test_the_guides_fit_what_a_model_can_read(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require("npm")
+    monkeypatch.setenv("PATH", PATH)
     assert site.check_lengths(built) == 0
 
 
