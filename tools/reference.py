@@ -252,10 +252,10 @@ def _entry(top: PublicName, members: list[PublicName]) -> Iterator[str]:
     rows = []
     for one in attributes:
         name = one.path.rpartition(".")[2]
-        kind, text = parameters.get(name, ("", ""))
+        kind, said = parameters.get(name, ("", ""))
         kind = describe(one).partition(": ")[2] or describe(one).partition(" = ")[2] or kind
-        text = text or own.get(name, "")
-        rows.append(f'| <span id="{one.path}"></span>`{name}` | {_cell(f"`{kind}`") if kind else ""} | {_cell(text)} |')
+        said = said or own.get(name, "")
+        rows.append(f'| <span id="{one.path}"></span>`{name}` | {_cell(f"`{kind}`") if kind else ""} | {_cell(said)} |')
     if rows:
         yield "\n".join(["| attribute | type | |", "|---|---|---|", *rows])
     for one in members:

@@ -152,7 +152,8 @@ async def test_anything_else_is_the_authors_mistake(value: Any, kind: str, caplo
     async with BareEnd(server) as end:
         assert (await end.refusal("prompts/get", {"name": "brief"}))["code"] == -32603
     assert (
-        f"Prompt 'brief' returned {kind}: return a string, a content block, a Message, or a list of these" in caplog.text
+        f"Prompt 'brief' returned {kind}: return a string, a content block, a Message, or a list of these"
+        in caplog.text
     )
 
 
