@@ -181,8 +181,12 @@ def _page(name: str, tops: list[PublicName], members: Mapping[str, list[PublicNa
 def _overview(tops: list[PublicName], members: Mapping[str, list[PublicName]]) -> str:
     """What stands on a long page: each name with its first sentence, and links to its methods."""
     lines = []
+    shown = {id(top.value): top for top in tops}
     for top in tops:
-        lines.append(f"- {_link(top)}: {_summary(top.value)}".removesuffix(": "))
+        ancestors = top.value.__mro__[1:] if isinstance(top.value, type) else ()
+        base = next((shown[id(one)] for one in ancestors if id(one) in shown), None)
+        extends = f" (extends {_link(base)})" if base else ""
+        lines.append(f"- {_link(top)}{extends}: {_summary(top.value)}".removesuffix(": "))
         if methods := _methods(members.get(top.path, [])):
             lines.append(f"    - {', '.join(_link(one, one.path.rpartition('.')[2]) for one in methods)}")
     return "\n".join(lines)
@@ -200,8 +204,8 @@ def _link(one: PublicName, text: str = "") -> str:
 def _summary(value: Any) -> str:
     """The first sentence of a docstring."""
     text = _joined((inspect.getdoc(_documented(value)) or "").partition("\n\n")[0])
-    found = re.match(r".*?[.:](?=\s|$)", text)
-    return (found[0] if found else text).rstrip(":")
+    found = re.match(r".*?\.(?=\s|$)", text)
+    return found[0] if found else text
 
 
 def page_of(top: PublicName) -> str:
