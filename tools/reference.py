@@ -46,7 +46,7 @@ PAGES: dict[str, Page] = {
     "features.md": Page(
         "Tools, resources, prompts",
         "What functions return, and the options of what a server offers.",
-        ("gemel.server.features", "gemel.server.composition"),
+        ("gemel.server.features", "gemel.server.composition", "gemel.item_tools"),
         ("Message", "Image", "Audio", "File", "Caller", "CacheHint"),
     ),
     "context.md": Page(

@@ -30,6 +30,11 @@ PICTURES = (".svg", ".webp")
 GUIDES = "llms-full.txt"
 MOST_TOKENS = 100_000
 
+_WHOLE_TEXTS = (
+    "These files have whole sections, page after page, for models that read everything at once. All pages, also those of other "
+    "sections, are linked below as Markdown."
+)
+
 #: What each page says of itself where it is shared. The theme adds the canonical address.
 _SHARED = """\
 {% extends "base.html" %}
@@ -289,7 +294,7 @@ def llms(pages: dict[str, str]) -> str:
     """`llms.txt`: what there is, with links to the Markdown of each page."""
     published = site_address(package_page.project_address())
     base = f"{published}/{gemel.__version__}/" if published else ""
-    lines = ["# Gemel", "", f"> {summary(pages['index.md'])}", "", "Whole texts in one file:", ""]
+    lines = ["# Gemel", "", f"> {summary(pages['index.md'])}", "", _WHOLE_TEXTS, ""]
     lines += [f"- [{name}]({base}{name}): {', '.join(each)}." for name, each in _settings("whole_texts").items()]
     last = ""
     for section, page in navigation(pages):
