@@ -31,8 +31,8 @@ GUIDES = "llms-full.txt"
 MOST_TOKENS = 100_000
 
 _WHOLE_TEXTS = (
-    "These files have whole sections, page after page, for models that read everything at once. All pages, also those of other "
-    "sections, are linked below as Markdown."
+    "Each of these files has the pages of whole sections, for models that read everything at once. Below them is a link to the "
+    "Markdown of each page."
 )
 
 #: What each page says of itself where it is shared. The theme adds the canonical address.
@@ -295,7 +295,7 @@ def llms(pages: dict[str, str]) -> str:
     published = site_address(package_page.project_address())
     base = f"{published}/{gemel.__version__}/" if published else ""
     lines = ["# Gemel", "", f"> {summary(pages['index.md'])}", "", _WHOLE_TEXTS, ""]
-    lines += [f"- [{name}]({base}{name}): {', '.join(each)}." for name, each in _settings("whole_texts").items()]
+    lines += [f"- [{name}]({base}{name}): {', '.join(_sections(name, pages))}." for name in _settings("whole_texts")]
     last = ""
     for section, page in navigation(pages):
         if section != last:
@@ -307,9 +307,17 @@ def llms(pages: dict[str, str]) -> str:
 
 def whole_text(name: str, pages: dict[str, str]) -> str:
     """The text of the pages that a file such as `llms-full.txt` has."""
-    sections = _settings("whole_texts")[name]
+    sections = _sections(name, pages)
     wanted = [page for section, page in navigation(pages) if section in sections]
     return "\n\n".join(f"<!-- {page} -->\n\n{pages[page].strip()}" for page in wanted) + "\n"
+
+
+def _sections(name: str, pages: dict[str, str]) -> list[str]:
+    """The sections of a whole text: those that its line names. A text that names none has all that no line names."""
+    texts = _settings("whole_texts")
+    named = [section for sections in texts.values() for section in sections]
+    every = dict.fromkeys(section for section, _ in navigation(pages))
+    return texts[name] or [section for section in every if section not in named]
 
 
 def check_lengths(folder: Path) -> int:
