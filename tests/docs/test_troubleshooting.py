@@ -17,6 +17,7 @@ import pytest
 import gemel.sync
 from gemel import Client, Context, Server
 from gemel.auth import StaticTokens
+from gemel.testing import ScriptedPeer
 from tests.plain_installation import PlainInstallation
 from tests.ports import free_port
 from tests.serving import over_http
@@ -249,6 +250,16 @@ async def other_era(folder: Path) -> str:
     return await failure(Server("weather", eras=["2026"]), era="2025")
 
 
+async def other_revision(folder: Path) -> str:
+    async def from_the_future(peer: ScriptedPeer) -> None:
+        request = await peer.expect("server/discover")
+        data = {"supported": ["2099-01-01"], "requested": "2026-07-28"}
+        await peer.answer(request, error={"code": -32022, "message": "Unsupported protocol version", "data": data})
+
+    async with ScriptedPeer(from_the_future) as peer:
+        return await failure(peer)
+
+
 async def credentials_in_a_url(folder: Path) -> str:
     return await failure("http://ann:secret@127.0.0.1:8000/mcp")
 
@@ -329,6 +340,7 @@ MISTAKES: dict[str, Callable[[Path], str] | Callable[[Path], Awaitable[str]]] = 
     "Is the server running?": nobody_listens,
     "within 30 seconds": too_slow,
     "speaks only the stateless era": other_era,
+    "No protocol revision in common": other_revision,
     "holds a user name or password": credentials_in_a_url,
     "HTTP 401": no_token,
     "Nothing is served here": wrong_path,
