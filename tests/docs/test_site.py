@@ -130,10 +130,16 @@ def test_the_site_can_be_searched_and_read_by_models(built: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_the_guides_fit_what_a_model_can_read(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guides_fit_what_a_model_can_read(
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     require("npm")
     monkeypatch.setenv("PATH", PATH)
     assert site.check_lengths(built) == 0
+    assert re.search(r"^llms-full\.txt: [\d,]+ tokens$", capsys.readouterr().out, re.MULTILINE)
+    monkeypatch.setattr(site, "MOST_TOKENS", 1000)
+    assert site.check_lengths(built) == 1
+    assert "llms-full.txt may have 1,000 tokens" in capsys.readouterr().err
 
 
 @pytest.mark.long
