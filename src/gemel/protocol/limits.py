@@ -97,8 +97,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: Bytes of the requests of all open subscriptions of one server, with their headers and 2 KiB for each; shared like `streams`.
     #: The sessions of one caller take at most half of them.
     subscription_bytes: int = 128 * MIB
-    #: Change notifications that a server keeps for readers that are behind: `subscriptions/listen` streams and sessions. Repeats
-    #: are merged. If a reader falls further behind, everything that it subscribed to counts as changed.
+    #: Change notifications that a server keeps for all `subscriptions/listen` streams and sessions that have not read them yet;
+    #: repeats are merged. For a reader that falls behind further, everything that it subscribed to counts as changed.
     queued_changes: int = 4096
     #: Sync functions running concurrently in worker threads. Further calls wait in order; cancelled ones leave the queue.
     threads: int = 40
